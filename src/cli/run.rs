@@ -1,0 +1,35 @@
+//! `probeshim run`
+
+use clap::Args;
+
+use crate::config::Flags;
+
+/// Listens on a unix socket and forwards every call to the runtime, until SIGTERM or SIGINT.
+///
+/// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and --listen is not used.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Where clients connect: unix:///PATH or a bare path
+    /// [default: unix:///run/probeshim/probeshim.sock, without root in $XDG_RUNTIME_DIR/probeshim]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
+    listen: Option<String>,
+
+    /// The runtime's socket [default: unix:///run/containerd/containerd.sock]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
+    upstream: Option<String>,
+
+    /// How long calls in flight may go on after SIGTERM or SIGINT, 0s to 24h [default: 30s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    drain_timeout: Option<String>,
+
+    /// off, error, warn, info, debug (adds a line for each call), trace, or tracing directives [default: info]
+    #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
+    log: Option<String>,
+}
+
+impl From<Run> for Flags {
+    fn from(run: Run) -> Self {
+        let Run { listen, upstream, drain_timeout, log } = run;
+        Self { listen, upstream, drain_timeout, log }
+    }
+}

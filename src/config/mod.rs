@@ -1,0 +1,209 @@
+//! From what was written to what is run: every value is checked at once, and every error names its flag.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use crate::socket::SocketPath;
+use crate::{relay, telemetry};
+
+/// Where containerd listens unless told otherwise.
+const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
+
+/// The longest duration that a flag takes.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The flags of `run` as they were written. What is absent has its default.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--listen`
+    pub listen: Option<String>,
+    /// `--upstream`
+    pub upstream: Option<String>,
+    /// `--drain-timeout`
+    pub drain_timeout: Option<String>,
+    /// `--log`
+    pub log: Option<String>,
+}
+
+/// What the process knows of its surroundings that defaults depend on.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Whether it runs as root.
+    pub is_root: bool,
+    /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
+    pub runtime_dir: Option<PathBuf>,
+}
+
+/// What `run` runs on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: SocketPath,
+    /// The relay's part.
+    pub relay: relay::Settings,
+    /// The log's part.
+    pub log: telemetry::Settings,
+}
+
+/// A value that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The flag, with its dashes.
+    pub field: &'static str,
+    /// What was written.
+    pub value: String,
+    /// What is wrong with it, and what is allowed.
+    pub reason: String,
+}
+
+/// Everything that is wrong, in the order of the flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl Surroundings {
+    /// Those of this process.
+    #[must_use]
+    pub fn here() -> Self {
+        let runtime_dir =
+            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        Self { is_root: rustix::process::geteuid().is_root(), runtime_dir }
+    }
+
+    /// The folder for sockets.
+    fn run_dir(&self) -> Option<PathBuf> {
+        if self.is_root {
+            Some(Path::new("/run/probeshim").to_owned())
+        } else {
+            self.runtime_dir.as_ref().map(|dir| dir.join("probeshim"))
+        }
+    }
+}
+
+impl Settings {
+    /// Checks the flags and fills in defaults. Returns every problem, not the first.
+    pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
+        let mut checked = Checked::default();
+        let run_dir_socket =
+            around.run_dir().map(|dir| dir.join("probeshim.sock").to_string_lossy().into_owned());
+        let listen = checked.value("--listen", flags.listen.as_deref().or(run_dir_socket.as_deref()), socket);
+        let upstream = checked.value("--upstream", flags.upstream.as_deref().or(Some(UPSTREAM)), socket);
+        let drain_timeout =
+            checked.value("--drain-timeout", flags.drain_timeout.as_deref().or(Some("30s")), duration);
+        let log = checked.value("--log", flags.log.as_deref().or(Some("info")), log_filter);
+        match (listen, upstream, drain_timeout, log) {
+            (Some(listen), Some(upstream), Some(drain_timeout), Some(log)) => {
+                Ok(Self { listen, relay: relay::Settings { upstream, drain_timeout }, log })
+            }
+            _ => Err(Problems(checked.problems)),
+        }
+    }
+}
+
+/// Collects what is wrong while values are read.
+#[derive(Default)]
+struct Checked {
+    problems: Vec<Problem>,
+}
+
+impl Checked {
+    fn value<T>(
+        &mut self,
+        field: &'static str,
+        value: Option<&str>,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let (value, read) = match value {
+            Some(value) => (value, read(value)),
+            None => ("", Err("is needed: not root, and XDG_RUNTIME_DIR is not set".to_owned())),
+        };
+        read.map_err(|reason| self.problems.push(Problem { field, value: value.to_owned(), reason })).ok()
+    }
+}
+
+fn socket(value: &str) -> Result<SocketPath, String> {
+    SocketPath::parse(value).map_err(|error| error.to_string())
+}
+
+/// Reads a duration such as `30s`, `1m30s` or `500ms`.
+fn duration(value: &str) -> Result<Duration, String> {
+    let allowed = "write a duration from 0s to 24h, such as 500ms, 30s or 1m30s";
+    let read: SignedDuration = value.parse().map_err(|_| format!("is not a duration; {allowed}"))?;
+    Duration::try_from(read)
+        .ok()
+        .filter(|read| *read <= LONGEST)
+        .ok_or_else(|| format!("is out of range; {allowed}"))
+}
+
+fn log_filter(value: &str) -> Result<telemetry::Settings, String> {
+    let allowed =
+        "write off, error, warn, info, debug or trace, or directives such as probeshim::relay=debug";
+    telemetry::Settings::parse(value).map_err(|error| format!("is not a log filter ({error}); {allowed}"))
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.field)?;
+        if !self.value.is_empty() {
+            write!(f, " {:?}", self.value)?;
+        }
+        write!(f, " {}", self.reason)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
+        Surroundings { is_root, runtime_dir: runtime_dir.map(PathBuf::from) }
+    }
+
+    #[test]
+    fn defaults_are_those_of_the_documentation() {
+        let root = Settings::new(&Flags::default(), &around(true, Some("/run/user/0"))).unwrap();
+        assert_eq!(root.listen.to_string(), "unix:///run/probeshim/probeshim.sock");
+        assert_eq!(root.relay.upstream.to_string(), "unix:///run/containerd/containerd.sock");
+        assert_eq!(root.relay.drain_timeout, Duration::from_secs(30));
+        let user = Settings::new(&Flags::default(), &around(false, Some("/run/user/1000"))).unwrap();
+        assert_eq!(user.listen.to_string(), "unix:///run/user/1000/probeshim/probeshim.sock");
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once_with_flag_value_and_what_is_allowed() {
+        let flags = Flags {
+            listen: None,
+            upstream: Some("tcp://127.0.0.1:1".into()),
+            drain_timeout: Some("-3s".into()),
+            log: Some("probeshim=loud".into()),
+        };
+        let told = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), 4, "{told}");
+        assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
+        assert!(lines[1].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{told}");
+        assert!(lines[2].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{told}");
+        assert!(lines[3].starts_with("--log \"probeshim=loud\" is not a log filter"), "{told}");
+    }
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        for wrong in ["", "30", "soon", "25h", "1 fortnight"] {
+            assert!(duration(wrong).unwrap_err().contains("from 0s to 24h"), "{wrong}");
+        }
+    }
+}

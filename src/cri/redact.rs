@@ -1,0 +1,41 @@
+//! `Debug` for the messages that carry secrets: what may be shown is shown, the rest is counted.
+
+use std::fmt;
+
+use super::v1::{AuthConfig, KeyValue};
+
+impl fmt::Debug for AuthConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthConfig").field("server_address", &self.server_address).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for KeyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyValue")
+            .field("key", &self.key)
+            .field("value", &format_args!("<{} bytes>", self.value.len()))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_not_in_the_debug_form() {
+        let auth = AuthConfig {
+            username: "s3cret".into(),
+            password: "s3cret".into(),
+            auth: "s3cret".into(),
+            server_address: "registry.test".into(),
+            identity_token: "s3cret".into(),
+            registry_token: "s3cret".into(),
+        };
+        let env = KeyValue { key: "TOKEN".into(), value: b"s3cret".to_vec() };
+        let shown = format!("{auth:?} {env:?}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert!(shown.contains("registry.test") && shown.contains("TOKEN") && shown.contains("<6 bytes>"));
+    }
+}

@@ -1,0 +1,68 @@
+//! The status of a gRPC call, as its trailers carry it.
+
+use std::fmt;
+
+use http::HeaderMap;
+
+/// A gRPC status code. Codes that gRPC does not define are kept as they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Code(pub u32);
+
+/// The names of the codes 0 to 16, as gRPC spells them.
+const NAMES: [&str; 17] = [
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+];
+
+impl Code {
+    /// The code in `grpc-status`, if there is one and it is a number.
+    #[must_use]
+    pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
+        headers.get("grpc-status")?.to_str().ok()?.parse().ok().map(Self)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match NAMES.get(self.0 as usize) {
+            Some(name) => f.write_str(name),
+            None => write!(f, "CODE({})", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_code_is_read_from_headers_and_named() {
+        let read = |value: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("grpc-status", HeaderValue::from_static(value));
+            Code::from_headers(&headers).map(|code| code.to_string())
+        };
+        assert_eq!(read("0").as_deref(), Some("OK"));
+        assert_eq!(read("16").as_deref(), Some("UNAUTHENTICATED"));
+        assert_eq!(read("99").as_deref(), Some("CODE(99)"));
+        assert_eq!(read("four"), None);
+        assert_eq!(Code::from_headers(&HeaderMap::new()), None);
+    }
+}

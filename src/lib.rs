@@ -1,0 +1,21 @@
+//! probeshim stands between the kubelet (or crictl) and a container runtime and forwards every CRI call byte for byte.
+//!
+//! The modules stand in the order in which data flows. A module uses only modules above it; `app` alone knows all.
+//!
+//! ```text
+//! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime
+//! ```
+
+pub mod telemetry;
+
+pub mod socket;
+
+pub mod cri;
+
+pub mod relay;
+
+pub mod config;
+
+pub mod cli;
+
+pub mod app;

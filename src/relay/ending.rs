@@ -1,0 +1,42 @@
+//! How the end of a stream on one side is told on the other.
+
+use h2::{Error, Reason};
+
+/// What became of a call that upstream did not finish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Upstream reset the stream.
+    Reset(Reason),
+    /// Upstream never took the call, and says so: the client may send it again.
+    Refused,
+    /// The connection broke, or broke the rules, with the call on it. Whether it ran is not known, so the client must see
+    /// what it would see without us: a connection that is gone.
+    Lost,
+}
+
+impl Failure {
+    /// Reads the error that ended a stream which had been handed to the connection.
+    pub(super) fn of(error: &Error) -> Self {
+        if error.is_go_away() && error.is_remote() {
+            // h2 gives this error only to streams above the last one that the GOAWAY names.
+            Self::Refused
+        } else if error.is_io() || error.is_go_away() {
+            Self::Lost
+        } else {
+            Self::Reset(error.reason().unwrap_or(Reason::INTERNAL_ERROR))
+        }
+    }
+
+    /// Reads the error with which the connection declined to take a call: nothing of it has been sent.
+    pub(super) fn before_sending(error: &Error) -> Self {
+        match error.reason() {
+            Some(reason) if !error.is_go_away() => Self::Reset(reason),
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// The reason to give upstream when the client's side of a stream ended with this error.
+pub(super) fn client_gave_up(error: &Error) -> Reason {
+    error.reason().filter(|_| error.is_reset()).unwrap_or(Reason::CANCEL)
+}

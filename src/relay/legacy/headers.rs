@@ -1,0 +1,83 @@
+//! Header blocks as HEADERS and CONTINUATION frames carry them, and what is changed in them.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::uri::Authority;
+
+use super::hpack::{self, Field};
+
+/// What old clients' authority becomes: what newer ones send for a unix socket.
+const LOCALHOST: &str = "localhost";
+
+/// The largest frame that HTTP/2 allows until somebody asks for more, and we do not.
+pub(super) const MAX_FRAME: usize = 16 << 10;
+
+pub(super) const HEADERS: u8 = 0x1;
+pub(super) const CONTINUATION: u8 = 0x9;
+
+pub(super) const END_STREAM: u8 = 0x1;
+pub(super) const END_HEADERS: u8 = 0x4;
+pub(super) const PADDED: u8 = 0x8;
+pub(super) const PRIORITY: u8 = 0x20;
+
+/// The header block fragment in the payload of a HEADERS frame, without padding and priority. `None` if they do not fit.
+pub(super) fn fragment(flags: u8, payload: &[u8]) -> Option<&[u8]> {
+    let (padding, mut rest) = if flags & PADDED == 0 {
+        (0, payload)
+    } else {
+        let (&padding, rest) = payload.split_first()?;
+        (usize::from(padding), rest)
+    };
+    if flags & PRIORITY != 0 {
+        rest = rest.get(5..)?;
+    }
+    rest.get(..rest.len().checked_sub(padding)?)
+}
+
+/// Whether h2 would refuse the request for its authority.
+pub(super) fn is_refused(fields: &[Field]) -> bool {
+    authority(fields).is_some_and(|field| Authority::try_from(field.value.as_ref()).is_err())
+}
+
+/// The same block with an authority that h2 takes.
+pub(super) fn mend(mut fields: Vec<Field>) -> Bytes {
+    if is_refused(&fields) {
+        for field in fields.iter_mut().filter(|field| is_authority(field)) {
+            field.value = Bytes::from_static(LOCALHOST.as_bytes());
+        }
+    }
+    hpack::encode(&fields)
+}
+
+/// A block that no HPACK decoder takes, for one that ours did not: it refers to the field with index 0.
+pub(super) fn broken() -> Bytes {
+    Bytes::from_static(&[0x80])
+}
+
+/// Writes a block as a HEADERS frame and as many CONTINUATION frames as it needs.
+pub(super) fn put_frames(stream: [u8; 4], end_stream: bool, block: &[u8], out: &mut BytesMut) {
+    let mut parts = block.chunks(MAX_FRAME).peekable();
+    let mut kind = HEADERS;
+    let mut flags = if end_stream { END_STREAM } else { 0 };
+    loop {
+        let part = parts.next().unwrap_or_default();
+        if parts.peek().is_none() {
+            flags |= END_HEADERS;
+        }
+        out.put_uint(part.len() as u64, 3);
+        out.put_slice(&[kind, flags]);
+        out.put_slice(&stream);
+        out.put_slice(part);
+        if parts.peek().is_none() {
+            return;
+        }
+        (kind, flags) = (CONTINUATION, 0);
+    }
+}
+
+fn authority(fields: &[Field]) -> Option<&Field> {
+    fields.iter().find(|field| is_authority(field))
+}
+
+fn is_authority(field: &Field) -> bool {
+    field.name == ":authority"
+}

@@ -1,0 +1,19 @@
+//! Writing header blocks: every field as a plain literal, so that no state can go wrong.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+
+use super::{Field, integer};
+
+/// A block that any decoder reads, whatever it has read before.
+#[must_use]
+pub fn encode(fields: &[Field]) -> Bytes {
+    let mut block = BytesMut::with_capacity(fields.iter().map(Field::size).sum());
+    for field in fields {
+        block.put_u8(if field.sensitive { 0x10 } else { 0x00 });
+        for string in [&field.name, &field.value] {
+            integer::encode(string.len(), 7, 0, &mut block);
+            block.put_slice(string);
+        }
+    }
+    block.freeze()
+}

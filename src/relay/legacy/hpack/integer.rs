@@ -1,0 +1,44 @@
+//! Integers with a prefix of less than eight bits (RFC 7541, 5.1).
+
+use bytes::{BufMut as _, BytesMut};
+
+use super::HpackError;
+
+/// Reads an integer whose first `prefix` bits lie in the first byte; returns it and the bytes behind it.
+pub(super) fn decode(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), HpackError> {
+    let (&first, mut rest) = bytes.split_first().ok_or(HpackError::CutOff)?;
+    let mask = (1_u32 << prefix) - 1;
+    let mut value = u32::from(first) & mask;
+    if value < mask {
+        return Ok((value as usize, rest));
+    }
+    let mut shift = 0;
+    loop {
+        let (&byte, behind) = rest.split_first().ok_or(HpackError::CutOff)?;
+        rest = behind;
+        let bits = u32::from(byte & 0x7f);
+        // Five groups of seven bits are more than 32 bits; what does not fit is no length and no index.
+        let added = bits.checked_mul(1_u32.checked_shl(shift).ok_or(HpackError::Integer)?);
+        value = added.and_then(|added| value.checked_add(added)).ok_or(HpackError::Integer)?;
+        if byte & 0x80 == 0 {
+            return Ok((value as usize, rest));
+        }
+        shift += 7;
+    }
+}
+
+/// Writes an integer behind the `flags` of its first byte.
+pub(super) fn encode(value: usize, prefix: u32, flags: u8, out: &mut BytesMut) {
+    let mask = (1_usize << prefix) - 1;
+    let low = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
+    if value < mask {
+        return out.put_u8(flags | low(value));
+    }
+    out.put_u8(flags | low(mask));
+    let mut rest = value - mask;
+    while rest >= 0x80 {
+        out.put_u8(low(rest & 0x7f) | 0x80);
+        rest >>= 7;
+    }
+    out.put_u8(low(rest));
+}

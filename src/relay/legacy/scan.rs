@@ -1,0 +1,218 @@
+//! The scanner: finds the header blocks in a client's bytes and lets everything else through as it came.
+
+use bytes::{Buf as _, BufMut as _, BytesMut};
+
+use super::headers::{self, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, MAX_FRAME};
+use super::hpack::Decoder;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The length of a frame's header.
+const HEAD: usize = 9;
+
+/// The header fields of one request may have this size together, in bytes; it is what h2 is told too.
+const MAX_LIST: usize = 16 << 20;
+
+/// The frames of one header block may have this size together, in bytes.
+const MAX_HELD: usize = MAX_LIST;
+
+/// Reads one direction of a connection, from the client's first byte on.
+///
+/// It holds bytes only while it has a part of a frame header or of a header block in hand. Whatever breaks the framing is
+/// let through as it came, for h2 to answer as HTTP/2 says; a block that breaks HPACK is replaced by another broken one.
+#[derive(Debug)]
+pub struct Scanner {
+    expects: Expects,
+    /// The part of a frame header, or the whole frames of a header block, as they came.
+    held: BytesMut,
+    block: Option<Block>,
+    decoder: Decoder,
+    /// Set once the first authority was found to need mending.
+    stays: bool,
+}
+
+/// What the next bytes are.
+#[derive(Clone, Copy, Debug)]
+enum Expects {
+    /// So many bytes of the preface have been seen.
+    Preface(usize),
+    /// A frame header, whose beginning is in `held` behind this many bytes.
+    Head { from: usize },
+    /// So many bytes of a frame that does not concern us.
+    Other(usize),
+    /// The payload of a HEADERS or CONTINUATION frame, whose header begins in `held` at `from`.
+    Payload { from: usize, length: usize },
+}
+
+/// A header block that is being collected.
+#[derive(Debug)]
+struct Block {
+    stream: [u8; 4],
+    end_stream: bool,
+    fragments: BytesMut,
+}
+
+/// What to do after a step.
+enum Step {
+    Goes,
+    /// Wait for more bytes.
+    Waits,
+    /// Let everything through from here on.
+    Aside,
+}
+
+impl Default for Scanner {
+    fn default() -> Self {
+        Self {
+            expects: Expects::Preface(0),
+            held: BytesMut::new(),
+            block: None,
+            decoder: Decoder::new(MAX_LIST),
+            stays: false,
+        }
+    }
+}
+
+impl Scanner {
+    /// Scans the next bytes; what may go on is put behind `passed`. False when there is nothing left to scan for: then all
+    /// that was held has been passed, and what follows goes through as it comes.
+    pub fn scan(&mut self, mut bytes: &[u8], passed: &mut BytesMut) -> bool {
+        loop {
+            match self.step(&mut bytes, passed) {
+                Step::Goes => {}
+                Step::Waits => return true,
+                Step::Aside => {
+                    self.give_up(passed);
+                    passed.put_slice(bytes);
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// Lets go of what is held, as it came.
+    pub fn give_up(&mut self, passed: &mut BytesMut) {
+        passed.unsplit(self.held.split());
+        self.block = None;
+    }
+
+    fn step(&mut self, bytes: &mut &[u8], passed: &mut BytesMut) -> Step {
+        if bytes.is_empty() {
+            return Step::Waits;
+        }
+        match self.expects {
+            Expects::Preface(seen) => {
+                let length = bytes.len().min(PREFACE.len() - seen);
+                if bytes[..length] != PREFACE[seen..seen + length] {
+                    return Step::Aside;
+                }
+                passed.put_slice(take(bytes, length));
+                let seen = seen + length;
+                self.expects =
+                    if seen < PREFACE.len() { Expects::Preface(seen) } else { Expects::Head { from: 0 } };
+                Step::Goes
+            }
+            Expects::Head { from } => {
+                let missing = HEAD - (self.held.len() - from);
+                self.held.put_slice(take(bytes, missing.min(bytes.len())));
+                if self.held.len() - from < HEAD { Step::Waits } else { self.frame(from, passed) }
+            }
+            Expects::Other(length) => {
+                let here = length.min(bytes.len());
+                passed.put_slice(take(bytes, here));
+                self.expects =
+                    if here < length { Expects::Other(length - here) } else { Expects::Head { from: 0 } };
+                Step::Goes
+            }
+            Expects::Payload { from, length } => {
+                let missing = from + HEAD + length - self.held.len();
+                self.held.put_slice(take(bytes, missing.min(bytes.len())));
+                if self.held.len() < from + HEAD + length {
+                    return Step::Waits;
+                }
+                self.payload(from, passed)
+            }
+        }
+    }
+
+    /// A frame header is complete: is it one of ours?
+    fn frame(&mut self, from: usize, passed: &mut BytesMut) -> Step {
+        let head = &self.held[from..];
+        let length = usize::try_from((&head[..3]).get_uint(3)).unwrap_or(usize::MAX);
+        let (kind, stream) = (head[3], stream_id(head));
+        let is_ours = match (&self.block, kind) {
+            (None, HEADERS) => stream != [0; 4] && length <= MAX_FRAME,
+            (Some(block), CONTINUATION) => stream == block.stream && length <= MAX_FRAME,
+            // Any other frame inside a header block, or a continuation of nothing, breaks the connection.
+            (Some(_), _) | (None, CONTINUATION) => false,
+            (None, _) => {
+                passed.unsplit(self.held.split());
+                self.expects = if length == 0 { Expects::Head { from: 0 } } else { Expects::Other(length) };
+                return Step::Goes;
+            }
+        };
+        if self.stays && is_ours && self.held.len() + length > MAX_HELD {
+            // h2 has not seen the blocks before this one as they came, so it must not see this one either.
+            self.held.clear();
+            headers::put_frames(stream, false, &headers::broken(), passed);
+            return Step::Aside;
+        }
+        if !is_ours || self.held.len() + length > MAX_HELD {
+            return Step::Aside;
+        }
+        self.expects = Expects::Payload { from, length };
+        // An empty payload is complete already.
+        if length == 0 { self.payload(from, passed) } else { Step::Goes }
+    }
+
+    /// A frame of a header block is complete.
+    fn payload(&mut self, from: usize, passed: &mut BytesMut) -> Step {
+        let (head, payload) = self.held[from..].split_at(HEAD);
+        let (kind, flags) = (head[3], head[4]);
+        let fragment = if kind == HEADERS { headers::fragment(flags, payload) } else { Some(payload) };
+        let Some(fragment) = fragment else { return Step::Aside };
+        let block = self.block.get_or_insert_with(|| Block {
+            stream: stream_id(head),
+            end_stream: flags & END_STREAM != 0,
+            fragments: BytesMut::new(),
+        });
+        block.fragments.put_slice(fragment);
+        if flags & END_HEADERS == 0 {
+            self.expects = Expects::Head { from: self.held.len() };
+            return Step::Goes;
+        }
+        self.expects = Expects::Head { from: 0 };
+        self.block_complete(passed)
+    }
+
+    fn block_complete(&mut self, passed: &mut BytesMut) -> Step {
+        let Some(block) = self.block.take() else { return Step::Aside };
+        let decoded = self.decoder.decode(&block.fragments);
+        if !self.stays {
+            match &decoded {
+                Ok(fields) if headers::is_refused(fields) => self.stays = true,
+                // Valid, or broken in a way that h2 will see just as well.
+                _ => return Step::Aside,
+            }
+        }
+        let mended = decoded.map_or_else(|_| headers::broken(), headers::mend);
+        self.held.clear();
+        headers::put_frames(block.stream, block.end_stream, &mended, passed);
+        Step::Goes
+    }
+}
+
+/// The stream that a frame header names; its first bit is reserved and means nothing.
+fn stream_id(head: &[u8]) -> [u8; 4] {
+    [head[5] & 0x7f, head[6], head[7], head[8]]
+}
+
+/// Takes the first bytes of a slice off it.
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> &'a [u8] {
+    let (taken, rest) = bytes.split_at(length);
+    *bytes = rest;
+    taken
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! The byte path: every client connection is tied to a connection of its own to the runtime, and calls cross unchanged.
+//!
+//! ```text
+//! listen ──► link (client ⇄ legacy ⇄ h2 server │ h2 client ⇄ runtime) ──► forward (one call) ──► pipe (one direction)
+//! ```
+
+mod ending;
+mod forward;
+pub mod legacy;
+mod link;
+mod listen;
+mod peer;
+mod pipe;
+mod tuning;
+mod upstream;
+
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::socket::SocketPath;
+
+/// What the relay runs on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where calls go.
+    pub upstream: SocketPath,
+    /// How long calls in flight may go on once the relay is told to drain.
+    pub drain_timeout: Duration,
+}
+
+/// How the relay ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Client connections since the start.
+    pub connections: u64,
+    /// Client connections that still had calls in flight when the drain timeout was over, and were cut.
+    pub cut: usize,
+}
+
+/// A relay that runs on its own thread.
+#[derive(Debug)]
+pub struct Relay {
+    ended: oneshot::Receiver<Summary>,
+}
+
+impl Relay {
+    /// Starts the relay on a thread and a runtime of its own, so that nothing else that this process does delays a byte.
+    /// It ends after `drain` is cancelled and the calls in flight are done or out of time.
+    pub fn start(listener: UnixListener, settings: Settings, drain: CancellationToken) -> io::Result<Self> {
+        let (report, ended) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        thread::Builder::new().name("relay".to_owned()).spawn(move || {
+            let summary = runtime.block_on(listen::serve(listener, settings, drain));
+            // Nobody waits any more if the program is ending at once.
+            let _ = report.send(summary);
+        })?;
+        Ok(Self { ended })
+    }
+
+    /// Waits for the end. `None` if the relay's thread panicked.
+    pub async fn ended(self) -> Option<Summary> {
+        self.ended.await.ok()
+    }
+}

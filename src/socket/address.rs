@@ -1,0 +1,143 @@
+//! The address of a CRI endpoint as people write it: `unix:///path` or a bare path.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// The longest path that fits a unix socket address, in bytes; one more holds the terminating zero.
+const MAX_PATH: usize = 107;
+
+/// The absolute path of a unix socket, short enough to be one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SocketPath(PathBuf);
+
+/// Why a text is not the address of a unix socket.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// Nothing was written.
+    #[error("is empty; write unix:///run/NAME.sock or a bare path")]
+    Empty,
+    /// A scheme other than `unix`.
+    #[error(
+        "has the scheme {0}://, but the CRI is served on unix sockets only; write unix:///path or a bare path"
+    )]
+    Scheme(String),
+    /// `unix:` with something other than an absolute path behind it.
+    #[error("is not a unix URI; write it with three slashes, unix:///path, or as a bare path")]
+    NotAbsolute,
+    /// Names no file.
+    #[error("names a folder, not a socket in it")]
+    NoFileName,
+    /// A zero byte ends a path early.
+    #[error("has a zero byte in its path")]
+    ZeroByte,
+    /// Does not fit a socket address.
+    #[error(
+        "has a path of {length} bytes, but a unix socket's is at most {MAX_PATH}; choose a shorter folder"
+    )]
+    TooLong {
+        /// Bytes of the absolute path.
+        length: usize,
+    },
+}
+
+impl SocketPath {
+    /// Reads `unix:///path` or a bare path; a relative one starts at the working directory.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        if text.is_empty() {
+            return Err(AddressError::Empty);
+        }
+        let path = if let Some(rest) = text.strip_prefix("unix:") {
+            // `unix:///path` has an empty host before its path.
+            rest.strip_prefix("//").filter(|path| path.starts_with('/')).ok_or(AddressError::NotAbsolute)?
+        } else if let Some((scheme, _)) = text.split_once("://") {
+            return Err(AddressError::Scheme(scheme.to_owned()));
+        } else {
+            text
+        };
+        if path.contains('\0') {
+            return Err(AddressError::ZeroByte);
+        }
+        if path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..") {
+            return Err(AddressError::NoFileName);
+        }
+        // Fails only for an empty path or a working directory that is gone.
+        let path = std::path::absolute(path).map_err(|_| AddressError::NotAbsolute)?;
+        let length = path.as_os_str().as_bytes().len();
+        if length > MAX_PATH {
+            return Err(AddressError::TooLong { length });
+        }
+        Ok(Self(path))
+    }
+
+    /// The path, absolute.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Whether two paths lead to one socket: the same file, or the same name in the same folder.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let place = |path: &Path| Some((path.parent()?.canonicalize().ok()?, path.file_name()?.to_owned()));
+        let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+        self == other
+            || place(&self.0).is_some_and(|here| Some(here) == place(&other.0))
+            || file(&self.0).is_some_and(|here| Some(here) == file(&other.0))
+    }
+}
+
+impl fmt::Display for SocketPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unix://{}", self.0.display())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<String, AddressError> {
+        SocketPath::parse(text).map(|path| path.to_string())
+    }
+
+    #[test]
+    fn uris_and_bare_paths_are_one() {
+        assert_eq!(parse("unix:///run/a.sock").as_deref(), Ok("unix:///run/a.sock"));
+        assert_eq!(parse("/run/a.sock").as_deref(), Ok("unix:///run/a.sock"));
+        let relative = std::env::current_dir().unwrap().join("a.sock");
+        assert_eq!(parse("a.sock").unwrap(), format!("unix://{}", relative.display()));
+    }
+
+    #[test]
+    fn what_is_no_socket_is_named() {
+        assert_eq!(parse(""), Err(AddressError::Empty));
+        assert_eq!(parse("tcp://127.0.0.1:1"), Err(AddressError::Scheme("tcp".into())));
+        assert_eq!(parse("unix://run/a.sock"), Err(AddressError::NotAbsolute));
+        assert_eq!(parse("unix:/run/a.sock"), Err(AddressError::NotAbsolute));
+        assert_eq!(parse("unix://"), Err(AddressError::NotAbsolute));
+        assert_eq!(parse("/run/probeshim/"), Err(AddressError::NoFileName));
+        assert_eq!(parse("/run/a\0b"), Err(AddressError::ZeroByte));
+    }
+
+    #[test]
+    fn the_longest_path_is_107_bytes() {
+        let path = |length: usize| format!("/{}", "x".repeat(length - 1));
+        assert!(parse(&path(107)).is_ok());
+        assert_eq!(parse(&path(108)), Err(AddressError::TooLong { length: 108 }));
+    }
+
+    #[test]
+    fn a_link_to_a_socket_is_the_same_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| SocketPath::parse(folder.path().join(name).to_str().unwrap()).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(at("a").as_path()).unwrap();
+        std::os::unix::fs::symlink(at("a").as_path(), at("link").as_path()).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("folder")).unwrap();
+        assert!(at("link").is_same_as(&at("a")));
+        assert!(at("folder/b").is_same_as(&at("b")), "neither exists, but both name one place");
+        assert!(!at("a").is_same_as(&at("b")));
+    }
+}

@@ -1,0 +1,170 @@
+//! Taking a path for a listening socket without ever stealing it, and giving it back.
+
+use std::fs::{self, DirBuilder, Metadata, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::lock::{Lock, LockError};
+use super::{Listening, SocketPath};
+
+/// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// The mode of a socket that has no model to follow.
+const DEFAULT_MODE: u32 = 0o660;
+
+/// The hold on a socket's path: dropped, it removes the file, if that is still the one that was made here.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    file: FileId,
+    _lock: Lock,
+}
+
+/// Why a path cannot be listened on. Nothing has been changed at the path.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// It is the very socket that calls would be forwarded to.
+    #[error("{0} is the runtime's own socket: probeshim would call itself; listen on another path")]
+    IsUpstream(PathBuf),
+    /// A folder stands there.
+    #[error("{0} is a folder; name a socket in it, such as {0}/probeshim.sock")]
+    IsFolder(PathBuf),
+    /// Something stands there that is not a socket, and is not ours to remove.
+    #[error("{0} exists and is not a socket; remove it or listen on another path")]
+    NotASocket(PathBuf),
+    /// Another process answers there.
+    #[error("another process listens on {0}; stop it or listen on another path")]
+    InUse(PathBuf),
+    /// Another probeshim holds the path.
+    #[error(transparent)]
+    Locked(#[from] LockError),
+    /// The system refused a step.
+    #[error("cannot {step} {path}: {source}")]
+    Io {
+        /// What was being done, as a verb.
+        step: &'static str,
+        /// To which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Listens on `path`, for clients of `upstream`.
+///
+/// The socket has the owner and mode of the upstream's socket if there is one (never a wider mode: where the group cannot
+/// be set, the group gets nothing), else mode 0660. A missing parent folder is made, mode 0755. A stale socket is replaced;
+/// one that answers is not.
+pub fn claim(path: &SocketPath, upstream: &SocketPath) -> Result<Listening, ClaimError> {
+    if path.is_same_as(upstream) {
+        return Err(ClaimError::IsUpstream(path.as_path().into()));
+    }
+    let path = path.as_path();
+    create_parent(path)?;
+    if path.is_dir() {
+        return Err(ClaimError::IsFolder(path.into()));
+    }
+    let lock = Lock::take(path)?;
+    remove_stale(path)?;
+
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed("make a socket for", path))?;
+    let address = SockAddr::unix(path).map_err(failed("listen on", path))?;
+    socket.bind(&address).map_err(failed("listen on", path))?;
+    let file = FileId::at(path).map_err(failed("read", path))?;
+    // From here on the file is given back, whatever fails.
+    let claim = Claim { path: path.into(), file, _lock: lock };
+    // Nobody can connect before listen(), so there is no moment at which the socket is open to more than it should be.
+    set_access(path, fs::metadata(upstream.as_path()).ok().as_ref())?;
+    socket.listen(BACKLOG).map_err(failed("listen on", path))?;
+    socket.set_nonblocking(true).map_err(failed("listen on", path))?;
+    Ok(Listening { listener: socket.into(), claim: Some(claim) })
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if FileId::at(&self.path).is_ok_and(|now| now == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// What makes a file this file, whatever its name.
+#[derive(Debug, PartialEq, Eq)]
+struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn at(path: &Path) -> io::Result<Self> {
+        let file = fs::symlink_metadata(path)?;
+        Ok(Self { device: file.dev(), inode: file.ino() })
+    }
+}
+
+fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClaimError {
+    let path = path.to_owned();
+    move |source| ClaimError::Io { step, path, source }
+}
+
+/// Makes the missing folders above `path`, each with mode 0755, whatever the umask.
+fn create_parent(path: &Path) -> Result<(), ClaimError> {
+    let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
+    for folder in missing.into_iter().rev() {
+        match DirBuilder::new().create(folder) {
+            Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o755)),
+            Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(other) => Err(other),
+        }
+        .map_err(failed("make the folder", folder))?;
+    }
+    Ok(())
+}
+
+/// Clears the path of a socket that nobody listens on, and of nothing else.
+fn remove_stale(path: &Path) -> Result<(), ClaimError> {
+    match fs::symlink_metadata(path) {
+        Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(other) => return Err(failed("read", path)(other)),
+        Ok(file) if !file.file_type().is_socket() => return Err(ClaimError::NotASocket(path.into())),
+        Ok(_) => {}
+    }
+    let address = SockAddr::unix(path).map_err(failed("read", path))?;
+    let knock = Socket::new(Domain::UNIX, Type::STREAM, None).and_then(|socket| {
+        // A listener with a full backlog would hold a blocking connect.
+        socket.set_nonblocking(true)?;
+        socket.connect(&address)
+    });
+    match knock {
+        Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path).map_err(failed("remove the stale socket", path))
+        }
+        Err(gone) if gone.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(denied) if denied.kind() == io::ErrorKind::PermissionDenied => {
+            Err(failed("connect to", path)(denied))
+        }
+        // Accepted, would block, or speaks another protocol: someone is there.
+        _ => Err(ClaimError::InUse(path.into())),
+    }
+}
+
+/// Gives the socket the owner and mode of `model`, or mode 0660.
+fn set_access(path: &Path, model: Option<&Metadata>) -> Result<(), ClaimError> {
+    let mut mode = DEFAULT_MODE;
+    if let Some(model) = model {
+        mode = model.mode() & 0o777;
+        let (uid, gid) = (Some(model.uid()), Some(model.gid()));
+        // Without CAP_CHOWN the owner stays ours, and the group may be set only to one that we are in.
+        if chown(path, uid, gid).is_err() && chown(path, None, gid).is_err() {
+            mode &= !0o070;
+        }
+    }
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed("set the mode of", path))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use std::os::unix::net::{UnixListener, UnixStream};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A folder with the paths of a socket to claim and of a runtime's.
+struct Place(TempDir);
+
+impl Place {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> SocketPath {
+        SocketPath::parse(self.0.path().join(name).to_str().unwrap()).unwrap()
+    }
+
+    fn claim(&self, name: &str) -> Result<Listening, ClaimError> {
+        claim(&self.at(name), &self.at("upstream"))
+    }
+
+    fn mode(&self, name: &str) -> u32 {
+        fs::metadata(self.0.path().join(name)).unwrap().mode() & 0o777
+    }
+
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.0.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+#[test]
+fn without_a_model_the_mode_is_0660_and_folders_are_0755() {
+    let place = Place::new();
+    let _held = place.claim("a/b/shim").unwrap();
+    assert_eq!(place.mode("a/b/shim"), 0o660);
+    assert_eq!(place.mode("a"), 0o755);
+    assert_eq!(place.mode("a/b"), 0o755);
+}
+
+#[test]
+fn the_mode_of_the_upstream_is_followed() {
+    for mode in [0o600, 0o660, 0o666] {
+        let place = Place::new();
+        let _upstream = UnixListener::bind(place.at("upstream").as_path()).unwrap();
+        fs::set_permissions(place.at("upstream").as_path(), Permissions::from_mode(mode)).unwrap();
+        let _held = place.claim("shim").unwrap();
+        assert_eq!(place.mode("shim"), mode);
+    }
+}
+
+#[test]
+fn the_owner_of_the_upstream_is_followed() {
+    if !rustix::process::geteuid().is_root() {
+        return; // only root may give a file away
+    }
+    let place = Place::new();
+    let _upstream = UnixListener::bind(place.at("upstream").as_path()).unwrap();
+    chown(place.at("upstream").as_path(), Some(1234), Some(2345)).unwrap();
+    let _held = place.claim("shim").unwrap();
+    let file = fs::metadata(place.at("shim").as_path()).unwrap();
+    assert_eq!((file.uid(), file.gid()), (1234, 2345));
+}
+
+#[test]
+fn the_file_and_its_lock_go_when_the_claim_goes() {
+    let place = Place::new();
+    let held = place.claim("shim").unwrap();
+    assert_eq!(place.names(), ["shim", "shim.lock"]);
+    UnixStream::connect(place.at("shim").as_path()).unwrap();
+    drop(held);
+    assert!(place.names().is_empty());
+}
+
+#[test]
+fn a_stale_socket_is_replaced() {
+    let place = Place::new();
+    drop(UnixListener::bind(place.at("shim").as_path()).unwrap());
+    let _held = place.claim("shim").unwrap();
+    UnixStream::connect(place.at("shim").as_path()).unwrap();
+}
+
+#[test]
+fn a_live_socket_is_not_stolen() {
+    let place = Place::new();
+    let other = UnixListener::bind(place.at("shim").as_path()).unwrap();
+    assert!(matches!(place.claim("shim"), Err(ClaimError::InUse(_))));
+    UnixStream::connect(place.at("shim").as_path()).unwrap();
+    drop(other);
+    assert_eq!(place.names(), ["shim"], "the lock was given back");
+}
+
+#[test]
+fn a_second_instance_is_refused_by_name() {
+    let place = Place::new();
+    let _held = place.claim("shim").unwrap();
+    let refused = place.claim("shim").unwrap_err();
+    assert!(matches!(refused, ClaimError::Locked(LockError::Held { .. })), "{refused}");
+}
+
+#[test]
+fn a_file_put_in_our_place_is_not_removed() {
+    let place = Place::new();
+    let held = place.claim("shim").unwrap();
+    fs::remove_file(place.at("shim").as_path()).unwrap();
+    let _other = UnixListener::bind(place.at("shim").as_path()).unwrap();
+    drop(held);
+    assert_eq!(place.names(), ["shim"]);
+}
+
+#[test]
+fn folders_files_and_the_upstream_itself_are_refused() {
+    let place = Place::new();
+    fs::create_dir(place.0.path().join("folder")).unwrap();
+    fs::write(place.0.path().join("file"), "kept").unwrap();
+    assert!(matches!(place.claim("folder"), Err(ClaimError::IsFolder(_))));
+    assert!(matches!(place.claim("file"), Err(ClaimError::NotASocket(_))));
+    assert_eq!(fs::read(place.0.path().join("file")).unwrap(), b"kept");
+    assert!(matches!(place.claim("upstream"), Err(ClaimError::IsUpstream(_))));
+    let under_a_file = place.claim("file/shim").unwrap_err().to_string();
+    assert!(under_a_file.contains("file"), "{under_a_file}");
+}

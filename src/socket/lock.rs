@@ -1,0 +1,106 @@
+//! A lock file beside a socket: while one process holds it, no other takes the socket over.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A lock that is held until dropped; its file goes with it.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+/// Why a lock was not had.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process holds it; its pid is what it wrote into the file.
+    #[error("another probeshim{} holds {path}", pid.as_ref().map(|pid| format!(" (pid {pid})")).unwrap_or_default())]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// The holder, if it has written its pid.
+        pid: Option<String>,
+    },
+    /// The file could not be made or locked.
+    #[error("cannot lock {path}: {source}")]
+    Io {
+        /// The lock file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Lock {
+    /// Takes the lock for the socket at `socket`, in `<socket>.lock`, mode 0600.
+    pub(super) fn take(socket: &Path) -> Result<Self, LockError> {
+        let path = with_suffix(socket, ".lock");
+        let failed = |source| LockError::Io { path: path.clone(), source };
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)
+                .map_err(failed)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let mut pid = String::new();
+                    let pid = file.read_to_string(&mut pid).ok().map(|_| pid.trim().to_owned());
+                    return Err(LockError::Held { path, pid: pid.filter(|pid| !pid.is_empty()) });
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+            // The last holder may have removed the file between our open and our lock: then we hold a lock on nothing.
+            if !is_file_at(&file, &path) {
+                continue;
+            }
+            file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
+            return Ok(Self { file, path });
+        }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While we hold it nobody else can have it, so the name, if it is still this file's, is ours to remove.
+        if is_file_at(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn is_file_at(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_and_nothing_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("a.sock");
+        let held = Lock::take(&socket).unwrap();
+        let refused = Lock::take(&socket).unwrap_err().to_string();
+        assert!(refused.contains(&format!("(pid {})", std::process::id())), "{refused}");
+        drop(held);
+        assert!(!folder.path().join("a.sock.lock").exists());
+        Lock::take(&socket).unwrap();
+    }
+}

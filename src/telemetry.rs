@@ -1,0 +1,65 @@
+//! Logs: human on a terminal, JSON lines otherwise, and never a reason for the program to wait.
+
+use std::io::{self, IsTerminal as _};
+
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+/// Lines that may wait for a slow reader of stderr; more are dropped.
+const WAITING_LINES: usize = 4096;
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    filter: String,
+}
+
+/// Writes out what still waits when dropped: keep it until the end.
+#[derive(Debug)]
+pub struct Guard {
+    _writer: WorkerGuard,
+}
+
+impl Settings {
+    /// Reads a level (`error`, `warn`, `info`, `debug`, `trace` or `off`), which is taken for probeshim's own lines, or
+    /// the directives of tracing's filter, such as `probeshim::relay=debug,h2=trace`, which are taken as they are.
+    pub fn parse(text: &str) -> Result<Self, ParseError> {
+        let is_level = text.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+        let filter = if is_level { format!("warn,probeshim={text}") } else { text.to_owned() };
+        EnvFilter::try_new(&filter)?;
+        Ok(Self { filter })
+    }
+}
+
+/// Starts logging to stderr, on a thread of its own: a stuck reader costs log lines, never a call.
+#[must_use]
+pub fn start(settings: &Settings) -> Guard {
+    let (writer, guard) =
+        NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES).finish(io::stderr());
+    let on_terminal = io::stderr().is_terminal();
+    let colour = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let base = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(&settings.filter))
+        .with_writer(writer)
+        .with_ansi(colour);
+    if on_terminal {
+        base.with_target(false).init();
+    } else {
+        base.json().flatten_event(true).init();
+    }
+    Guard { _writer: guard }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_for_our_own_lines() {
+        assert_eq!(Settings::parse("debug").unwrap().filter, "warn,probeshim=debug");
+        assert_eq!(Settings::parse("h2=trace").unwrap().filter, "h2=trace");
+        assert!(Settings::parse("probeshim=loud").is_err());
+        assert!(Settings::parse("a=b=c").is_err());
+    }
+}

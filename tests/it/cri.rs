@@ -1,0 +1,102 @@
+//! The protocol definitions against the table of the interface.
+
+use std::collections::BTreeSet;
+
+use probeshim::cri::DESCRIPTORS;
+use prost::Message as _;
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet, MessageOptions,
+};
+
+/// Every method, field and enum value of the interface, a line each.
+const TABLE: &str = include_str!("../../proto/runtime/v1/runtime-v1.tsv");
+
+#[test]
+fn every_message_field_number_type_and_method_is_as_in_the_table() {
+    let expected: BTreeSet<String> =
+        TABLE.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+    let described = described();
+    let missing: Vec<_> = expected.difference(&described).collect();
+    let invented: Vec<_> = described.difference(&expected).collect();
+    assert!(missing.is_empty() && invented.is_empty(), "missing: {missing:#?}\ninvented: {invented:#?}");
+    assert_eq!(expected.len(), 616, "the table lost a line, or has one twice");
+}
+
+fn files() -> FileDescriptorSet {
+    FileDescriptorSet::decode(DESCRIPTORS).unwrap()
+}
+
+/// What was compiled, written as the table writes it.
+fn described() -> BTreeSet<String> {
+    let mut lines = BTreeSet::new();
+    for file in files().file {
+        for service in &file.service {
+            for method in &service.method {
+                let side =
+                    |name: &str, stream| format!("{}{}", if stream { "stream " } else { "" }, local(name));
+                lines.insert(
+                    [
+                        "rpc",
+                        service.name(),
+                        method.name(),
+                        &side(method.input_type(), method.client_streaming()),
+                        &side(method.output_type(), method.server_streaming()),
+                    ]
+                    .join("\t"),
+                );
+            }
+        }
+        for message in &file.message_type {
+            describe_message(message, &mut lines);
+        }
+        for values in &file.enum_type {
+            describe_enum(values.name(), values, &mut lines);
+        }
+    }
+    lines
+}
+
+fn describe_message(message: &DescriptorProto, lines: &mut BTreeSet<String>) {
+    let name = message.name();
+    if message.field.is_empty() {
+        lines.insert(format!("field\t{name}\t-\t-\t(empty)"));
+    }
+    for field in &message.field {
+        let kind = kind(message, field);
+        lines.insert(format!("field\t{name}\t{}\t{}\t{kind}", field.number(), field.name()));
+    }
+    for values in &message.enum_type {
+        describe_enum(&format!("{name}.{}", values.name()), values, lines);
+    }
+}
+
+fn describe_enum(name: &str, values: &EnumDescriptorProto, lines: &mut BTreeSet<String>) {
+    for value in &values.value {
+        lines.insert(format!("enum\t{name}\t{}\t{}", value.number(), value.name()));
+    }
+}
+
+fn kind(message: &DescriptorProto, field: &FieldDescriptorProto) -> String {
+    let entry = message.nested_type.iter().find(|nested| {
+        nested.options.as_ref().is_some_and(MessageOptions::map_entry)
+            && field.type_name().ends_with(&format!(".{}.{}", message.name(), nested.name()))
+    });
+    if let Some(entry) = entry {
+        return format!("map<{}, {}>", scalar(&entry.field[0]), scalar(&entry.field[1]));
+    }
+    let repeated = if field.label() == Label::Repeated { "repeated " } else { "" };
+    format!("{repeated}{}", scalar(field))
+}
+
+fn scalar(field: &FieldDescriptorProto) -> String {
+    match field.r#type() {
+        Type::Message | Type::Enum => local(field.type_name()).to_owned(),
+        scalar => format!("{scalar:?}").to_lowercase(),
+    }
+}
+
+/// A type's name within the package.
+fn local(name: &str) -> &str {
+    name.trim_start_matches(".runtime.v1.")
+}

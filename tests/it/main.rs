@@ -1,0 +1,6 @@
+//! What probeshim promises, tried in one process: the relay between raw HTTP/2 peers, the protocol table, the layout.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod cri;
+mod layout;
