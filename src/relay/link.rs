@@ -1,7 +1,9 @@
 //! One client connection tied to one upstream connection, from accept to the end of both.
 
+use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +12,7 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
@@ -48,8 +50,10 @@ struct Joined {
     lost: Vec<SendResponse<Bytes>>,
     carried: u64,
     leaving: bool,
-    /// Set once upstream is gone: why, and until when calls may hand on what they had.
-    gone: Option<(Reason, Instant)>,
+    /// Set once upstream is gone: why.
+    gone: Option<Reason>,
+    /// Set once a call is lost: until when the others may hand on what they have.
+    cut_at: Option<Instant>,
 }
 
 /// Serves a client until it goes, upstream goes, or the relay has drained.
@@ -88,25 +92,25 @@ pub(super) async fn run(link: Link, stream: UnixStream) {
 impl Joined {
     fn new(id: u64, client: Client, upstream: Upstream) -> Self {
         let (calls, lost) = (JoinSet::new(), Vec::new());
-        Self { id, client, upstream, calls, lost, carried: 0, leaving: false, gone: None }
+        Self { id, client, upstream, calls, lost, carried: 0, leaving: false, gone: None, cut_at: None }
     }
 
     /// Runs to the end; returns how many calls were carried, and what ended the client's connection.
     async fn run(mut self, drain: &CancellationToken) -> (u64, Result<(), h2::Error>) {
         let end = loop {
-            let last_word = self.gone.map(|(_, until)| until);
             tokio::select! {
                 biased;
-                state = self.upstream.changed(), if last_word.is_none() => self.upstream_changed(state),
+                // First what is finished: whether calls are left decides how the rest ends.
                 Some(settled) = self.calls.join_next() => self.settle(settled),
+                state = self.upstream.changed(), if self.gone.is_none() => self.upstream_changed(state),
                 () = drain.cancelled(), if !self.leaving => self.leave(),
-                () = wait_until(last_word) => break self.farewell().await,
+                () = wait_until(self.cut_at) => break self.farewell().await,
                 accepted = self.client.accept() => match self.accepted(accepted) {
                     ControlFlow::Continue(()) => {}
                     ControlFlow::Break(end) => break end,
                 },
             }
-            if self.gone.is_some() && self.calls.is_empty() {
+            if self.is_over() {
                 break self.farewell().await;
             }
         };
@@ -136,27 +140,34 @@ impl Joined {
                 self.leave();
                 respond.send_reset(Reason::REFUSED_STREAM);
             }
-            Ok(Settled::Lost(respond)) => self.lost.push(respond),
+            Ok(Settled::Lost(respond)) => {
+                self.lost.push(respond);
+                self.cut_at.get_or_insert_with(|| Instant::now() + FAREWELL);
+            }
             Err(error) => warn!(%error, "a call ended by a fault of ours"),
         }
     }
 
     fn upstream_changed(&mut self, state: State) {
+        let has_calls = !self.calls.is_empty();
         match state {
             State::Open => {}
-            State::Draining => {
-                debug!(connection = self.id, "upstream is draining");
+            // h2 gives a reason only with its last GOAWAY, so one that matters has to wait for the calls.
+            State::Leaving(reason) if has_calls || reason == Reason::NO_ERROR => {
+                debug!(connection = self.id, ?reason, "upstream is leaving");
                 self.leave();
             }
-            State::Gone(reason) => {
+            State::Leaving(reason) | State::Gone(reason) => {
                 warn!(
                     connection = self.id,
                     ?reason,
                     calls = self.calls.len(),
                     "upstream closed its connection"
                 );
-                self.leave();
-                self.gone = Some((reason, Instant::now() + FAREWELL));
+                self.gone = Some(reason);
+                if has_calls {
+                    self.leave();
+                }
             }
         }
     }
@@ -169,13 +180,25 @@ impl Joined {
         }
     }
 
+    /// Whether upstream is gone and there is nothing left to hand on. Where calls were finished and the client is still to
+    /// read their answers, the connection ends by itself when it has.
+    fn is_over(&self) -> bool {
+        let has_answers = self.lost.is_empty() && self.client.has_streams();
+        self.gone.is_some() && self.calls.is_empty() && !has_answers
+    }
+
     /// Closes the client's connection as upstream closed ours.
     async fn farewell(&mut self) -> Result<(), h2::Error> {
-        let reason = self.gone.map_or(Reason::NO_ERROR, |(reason, _)| reason);
-        self.client.abrupt_shutdown(reason);
+        // What calls handed on is written as far as the client takes it; the shutdown would drop it.
+        poll_fn(|cx| {
+            while let Poll::Ready(Some(Ok(_))) = self.client.poll_accept(cx) {}
+            Poll::Ready(())
+        })
+        .await;
+        self.client.abrupt_shutdown(self.gone.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
         // A client that does not read is not waited for.
-        let _ = tokio::time::timeout(FAREWELL, closed).await;
+        let _ = timeout(FAREWELL, closed).await;
         Ok(())
     }
 }

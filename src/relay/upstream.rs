@@ -20,8 +20,8 @@ use crate::socket::SocketPath;
 pub(super) enum State {
     /// It takes calls.
     Open,
-    /// It sent GOAWAY: calls that it took go on, new ones are refused.
-    Draining,
+    /// It sent GOAWAY with this reason: calls that it took go on, new ones are refused.
+    Leaving(Reason),
     /// It is gone, with this reason.
     Gone(Reason),
 }
@@ -70,8 +70,11 @@ async fn drive(
     let end = poll_fn(|cx| {
         let end = Pin::new(&mut connection).poll(cx);
         // h2 has no signal for a GOAWAY that came, but takes no more calls after one.
-        if end.is_pending() && matches!(probe.poll_ready(cx), Poll::Ready(Err(_))) {
-            report.send_if_modified(|state| std::mem::replace(state, State::Draining) == State::Open);
+        if end.is_pending()
+            && let Poll::Ready(Err(error)) = probe.poll_ready(cx)
+        {
+            let leaving = State::Leaving(error.reason().unwrap_or(Reason::NO_ERROR));
+            report.send_if_modified(|state| std::mem::replace(state, leaving) == State::Open);
         }
         end
     })

@@ -4,3 +4,6 @@
 
 mod cri;
 mod layout;
+#[path = "../support/mod.rs"]
+mod support;
+mod transparency;

@@ -1,1 +1,122 @@
+use bytes::Bytes;
+use proptest::prelude::*;
 
+use super::super::hpack::{self, Field};
+use super::*;
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+fn head(authority: &str) -> Bytes {
+    hpack::encode(&[(":method", "POST"), (":authority", authority)].map(|(name, value)| Field {
+        name: Bytes::copy_from_slice(name.as_bytes()),
+        value: Bytes::copy_from_slice(value.as_bytes()),
+        sensitive: false,
+    }))
+}
+
+/// Scans a connection's bytes in pieces of the given lengths; returns what came through and whether it still scans.
+fn scan(bytes: &[u8], mut pieces: impl Iterator<Item = usize>) -> (BytesMut, bool) {
+    let (mut scanner, mut passed, mut rest) = (Scanner::default(), BytesMut::new(), bytes);
+    while !rest.is_empty() {
+        let length = pieces.next().unwrap_or(usize::MAX).clamp(1, rest.len());
+        if !scanner.scan(take(&mut rest, length), &mut passed) {
+            passed.put_slice(rest);
+            return (passed, false);
+        }
+    }
+    (passed, true)
+}
+
+fn whole(bytes: &[u8]) -> (BytesMut, bool) {
+    scan(bytes, std::iter::empty())
+}
+
+/// A preface, settings, a window update, then a request with this authority, its data, and another request.
+fn connection(authority: &str) -> Vec<u8> {
+    [
+        PREFACE.to_vec(),
+        frame(4, 0, 0, &[]),
+        frame(8, 0, 0, &[0, 0, 1, 0]),
+        frame(HEADERS, END_HEADERS, 1, &head(authority)),
+        frame(0, 1, 1, &[7; 300]),
+        frame(HEADERS, END_HEADERS | END_STREAM, 3, &head(authority)),
+    ]
+    .concat()
+}
+
+#[test]
+fn a_valid_authority_passes_untouched_and_ends_the_scan() {
+    for authority in ["localhost", "example.test:443", "[::1]:80"] {
+        let bytes = connection(authority);
+        assert_eq!(whole(&bytes), (BytesMut::from(&bytes[..]), false), "{authority}");
+    }
+}
+
+#[test]
+fn an_old_authority_is_replaced_in_every_request() {
+    for authority in ["/run/a.sock", "%2Frun%2Fa.sock", ""] {
+        assert_eq!(
+            whole(&connection(authority)),
+            (BytesMut::from(&connection("localhost")[..]), true),
+            "{authority}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_http_2_passes_untouched_and_ends_the_scan() {
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSX", &[0xff; 64]] {
+        assert_eq!(whole(bytes), (BytesMut::from(bytes), false));
+    }
+}
+
+#[test]
+fn a_head_that_is_mended_may_need_more_frames() {
+    let mut fields: Vec<Field> = Decoder::new(MAX_LIST).decode(&head("/run/a.sock")).unwrap();
+    let long = Field { name: "x-long".into(), value: vec![b'x'; 40_000].into(), sensitive: false };
+    fields.push(long);
+    let block = hpack::encode(&fields);
+    let mut bytes = PREFACE.to_vec();
+    let parts: Vec<&[u8]> = block.chunks(MAX_FRAME).collect();
+    bytes.extend(frame(HEADERS, 0, 1, parts[0]));
+    bytes.extend(frame(CONTINUATION, 0, 1, parts[1]));
+    bytes.extend(frame(CONTINUATION, END_HEADERS, 1, parts[2]));
+    let (passed, _) = whole(&bytes);
+    let (mut kinds, mut rest) = (Vec::new(), &passed[PREFACE.len()..]);
+    while !rest.is_empty() {
+        kinds.push(rest[3]);
+        let length = usize::try_from(rest.get_uint(3)).unwrap();
+        rest = &rest[HEAD - 3 + length..];
+    }
+    assert_eq!(kinds, [HEADERS, CONTINUATION, CONTINUATION]);
+}
+
+proptest! {
+    #[test]
+    fn the_pieces_in_which_bytes_come_do_not_matter(pieces in prop::collection::vec(1_usize..200, 0..60)) {
+        for authority in ["localhost", "/run/a.sock"] {
+            let bytes = connection(authority);
+            prop_assert_eq!(scan(&bytes, pieces.iter().copied()), whole(&bytes));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_mended_are_never_lost(tail: Vec<u8>, pieces in prop::collection::vec(1_usize..40, 0..20)) {
+        let bytes = [PREFACE, &tail].concat();
+        let (mut scanner, mut passed, mut rest) = (Scanner::default(), BytesMut::new(), &bytes[..]);
+        let mut pieces = pieces.into_iter();
+        while !rest.is_empty() && !scanner.stays {
+            let length = pieces.next().unwrap_or(usize::MAX).clamp(1, rest.len());
+            if !scanner.scan(take(&mut rest, length), &mut passed) {
+                break;
+            }
+        }
+        prop_assume!(!scanner.stays);
+        scanner.give_up(&mut passed);
+        passed.put_slice(rest);
+        prop_assert_eq!(&passed[..], &bytes[..]);
+    }
+}

@@ -1,0 +1,8 @@
+//! What the client sends arrives unchanged, and what the runtime answers comes back unchanged.
+
+mod bytes;
+mod endings;
+mod flow;
+mod goaway;
+mod old_clients;
+mod strangers;

@@ -1,0 +1,200 @@
+//! What ends a call on one side ends it the same way on the other.
+
+use bytes::Bytes;
+use h2::Reason;
+
+use crate::support::{client, framed, headers, read_all, request, runtime, shim, soon};
+
+const REASONS: [Reason; 14] = [
+    Reason::NO_ERROR,
+    Reason::PROTOCOL_ERROR,
+    Reason::INTERNAL_ERROR,
+    Reason::FLOW_CONTROL_ERROR,
+    Reason::SETTINGS_TIMEOUT,
+    Reason::STREAM_CLOSED,
+    Reason::FRAME_SIZE_ERROR,
+    Reason::REFUSED_STREAM,
+    Reason::CANCEL,
+    Reason::COMPRESSION_ERROR,
+    Reason::CONNECT_ERROR,
+    Reason::ENHANCE_YOUR_CALM,
+    Reason::INADEQUATE_SECURITY,
+    Reason::HTTP_1_1_REQUIRED,
+];
+
+#[tokio::test]
+async fn a_cancel_before_the_answer_reaches_upstream() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let mut call = runtime.call().await;
+    drop(response);
+    assert_eq!(call.reset().await, Reason::CANCEL);
+}
+
+#[tokio::test]
+async fn a_cancel_during_the_request_reaches_upstream() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let (response, mut body) = client.start(request("/a.B/C"), false);
+    body.send_data(Bytes::from_static(b"half of "), false).unwrap();
+    let mut call = runtime.call().await;
+    assert_eq!(soon(call.request.body_mut().data()).await.unwrap().unwrap(), "half of ");
+    body.send_reset(Reason::CANCEL);
+    drop(response);
+    let (_, error) = read_all(call.request.body_mut()).await.unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::CANCEL));
+}
+
+#[tokio::test]
+async fn a_cancel_during_the_answer_reaches_upstream() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let mut call = runtime.call().await;
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    answer.send_data(Bytes::from_static(b"the first"), false).unwrap();
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(soon(body.data()).await.unwrap().unwrap(), "the first");
+    drop(body);
+    let reset = soon(std::future::poll_fn(|cx| answer.poll_reset(cx))).await.unwrap();
+    assert_eq!(reset, Reason::CANCEL);
+}
+
+#[tokio::test]
+async fn every_reason_of_a_client_reaches_upstream() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    for reason in REASONS {
+        let (_response, mut body) = client.start(request("/a.B/C"), false);
+        let mut call = runtime.call().await;
+        body.send_reset(reason);
+        assert_eq!(call.reset().await, reason);
+    }
+}
+
+#[tokio::test]
+async fn every_reason_of_upstream_reaches_the_client_before_the_answer() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    for reason in REASONS {
+        let response = client.call("/a.B/C", framed(false, b"ask"));
+        runtime.call().await.respond.send_reset(reason);
+        let error = soon(response).await.unwrap_err();
+        assert_eq!((error.reason(), error.is_reset(), error.is_remote()), (Some(reason), true, true));
+    }
+}
+
+#[tokio::test]
+async fn every_reason_of_upstream_cuts_the_answer_after_what_was_sent() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    for reason in REASONS {
+        let response = client.call("/a.B/C", framed(false, b"ask"));
+        let mut call = runtime.call().await;
+        let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+        answer.send_data(Bytes::from_static(b"half"), false).unwrap();
+        let (_, mut body) = client::head(response).await;
+        assert_eq!(soon(body.data()).await.unwrap().unwrap(), "half");
+        answer.send_reset(reason);
+        let (rest, error) = read_all(&mut body).await.expect_err("a cut-off answer looked whole");
+        assert_eq!((rest.len(), error.reason()), (0, Some(reason)));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_cut_by_a_lost_connection_is_never_whole() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let mut call = runtime.call().await;
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    answer.send_data(Bytes::from_static(b"half"), false).unwrap();
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(soon(body.data()).await.unwrap().unwrap(), "half");
+    runtime.vanish();
+    let (_, error) = read_all(&mut body).await.expect_err("a cut-off answer looked whole");
+    assert!(!error.is_reset(), "the client sees a lost connection, as it would without us: {error}");
+}
+
+#[tokio::test]
+async fn a_call_whose_connection_broke_is_never_sent_twice() {
+    let shim = shim();
+    let (mut client, mut connection, runtime) = shim.joined().await;
+    let response = client.call("/a.B/CreateContainer", framed(false, b"ask"));
+    let call = connection.call().await;
+    connection.vanish();
+    let error = soon(response).await.unwrap_err();
+    assert_ne!(error.reason(), Some(Reason::REFUSED_STREAM), "the client would send it again");
+    assert!(!error.is_reset(), "{error}");
+    drop(call);
+    // The client's connection has ended, and nobody has dialled the runtime again.
+    let _ = client.closed().await;
+    assert!(!runtime.is_dialled());
+}
+
+#[tokio::test]
+async fn an_answer_may_end_before_its_request() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let (response, mut body) = client.start(request("/a.B/C"), false);
+    body.send_data(Bytes::from_static(b"first"), false).unwrap();
+    let mut call = runtime.call().await;
+    assert_eq!(soon(call.request.body_mut().data()).await.unwrap().unwrap(), "first");
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    answer.send_trailers(headers(&[("grpc-status", "0")])).unwrap();
+    let (_, mut download) = client::head(response).await;
+    assert!(read_all(&mut download).await.unwrap().1.is_some());
+    // The rest of the request still goes up.
+    body.send_data(Bytes::from_static(b"second"), true).unwrap();
+    assert_eq!(call.body().await, "second");
+}
+
+#[tokio::test]
+async fn a_request_that_upstream_wants_no_more_of_is_stopped() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let (response, mut body) = client.start(request("/a.B/C"), false);
+    let mut call = runtime.call().await;
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    answer.send_trailers(headers(&[("grpc-status", "8")])).unwrap();
+    // With the request's stream dropped, h2 declines the rest with NO_ERROR, as gRPC servers do.
+    drop((call, answer));
+    let (_, mut download) = client::head(response).await;
+    assert_eq!(read_all(&mut download).await.unwrap().1.unwrap()["grpc-status"], "8");
+    let declined = soon(std::future::poll_fn(|cx| body.poll_reset(cx))).await.unwrap();
+    assert_eq!(declined, Reason::NO_ERROR);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_takes_its_upstream_connection_along() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let _response = client.call("/a.B/C", framed(false, b"ask"));
+    let _call = runtime.call().await;
+    client.vanish();
+    let _ = runtime.closed().await;
+}
+
+#[tokio::test]
+async fn an_upstream_that_goes_takes_its_client_along() {
+    let shim = shim();
+    let (client, runtime, _listener) = shim.joined().await;
+    runtime.vanish();
+    let _ = client.closed().await;
+}
+
+#[tokio::test]
+async fn where_upstream_is_down_clients_are_refused_at_once_and_served_when_it_is_back() {
+    let shim = shim();
+    for _ in 0..3 {
+        let mut refused = shim.connect().await;
+        let end = soon(tokio::io::AsyncReadExt::read(&mut refused, &mut [0; 64])).await;
+        assert!(matches!(end, Ok(0) | Err(_)), "bytes came from nowhere");
+    }
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    runtime.call().await.answer("back");
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(read_all(&mut body).await.unwrap().0, "back");
+}

@@ -1,0 +1,166 @@
+//! Many streams, slow readers, and streams that take their time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::Reason;
+use tokio::sync::mpsc;
+
+use crate::support::{client, framed, headers, read_all, request, runtime, send_all, shim, soon};
+
+/// What the relay may hold for one stream that nobody reads: its window, what waits to be written, and a little.
+const HELD: usize = (4 << 20) + (1 << 20);
+
+#[tokio::test]
+async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let stalled = client.call("/a.B/Stalled", framed(false, b"ask"));
+    let mut call = runtime.call().await;
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    let (progress, mut sent) = mpsc::unbounded_channel();
+    let flood = tokio::spawn(async move {
+        let chunk = Bytes::from(vec![0; 64 << 10]);
+        loop {
+            answer.reserve_capacity(chunk.len());
+            let Some(Ok(room)) = std::future::poll_fn(|cx| answer.poll_capacity(cx)).await else { return };
+            if answer.send_data(chunk.slice(..room.min(chunk.len())), false).is_err() {
+                return;
+            }
+            let _ = progress.send(room.min(chunk.len()));
+        }
+    });
+    let (_, unread) = client::head(stalled).await;
+
+    // Calls on the same connection are answered meanwhile, large ones too.
+    let large = Bytes::from(vec![7; 8 << 20]);
+    for _ in 0..4 {
+        let response = client.call("/a.B/Large", framed(false, b"ask"));
+        let mut call = runtime.call().await;
+        let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+        let sent = large.clone();
+        let sender = tokio::spawn(async move { send_all(&mut answer, sent, true).await.unwrap() });
+        let (_, mut body) = client::head(response).await;
+        assert!(read_all(&mut body).await.unwrap().0 == large);
+        soon(sender).await.unwrap();
+    }
+    let mut held = 0;
+    while let Ok(more) = sent.try_recv() {
+        held += more;
+    }
+    assert!(held > 64 << 10, "the flood never began: {held}");
+    assert!(held < HELD, "the relay took {held} bytes that nobody reads");
+    drop(unread);
+    soon(flood).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_thousand_streams_are_open_at_once() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let responses: Vec<_> =
+        (0..1000).map(|n| client.call(&format!("/a.B/{n}"), framed(false, b"ask"))).collect();
+    let mut calls = Vec::new();
+    for _ in 0..1000 {
+        calls.push(runtime.call().await);
+    }
+    for call in calls.into_iter().rev() {
+        let path = call.request.uri().path().to_owned();
+        call.answer(path);
+    }
+    for (n, response) in responses.into_iter().enumerate() {
+        let (_, mut body) = client::head(response).await;
+        assert_eq!(read_all(&mut body).await.unwrap().0, format!("/a.B/{n}"));
+    }
+}
+
+#[tokio::test]
+async fn five_thousand_cancelled_calls_leave_the_connection_alive() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    for _ in 0..50 {
+        let responses: Vec<_> =
+            (0..100).map(|_| client.call("/a.B/Cancelled", framed(false, b"ask"))).collect();
+        let mut calls = Vec::new();
+        for _ in 0..100 {
+            calls.push(runtime.call().await);
+        }
+        drop(responses);
+        for mut call in calls {
+            assert_eq!(call.reset().await, Reason::CANCEL);
+        }
+    }
+    let response = client.call("/a.B/Last", framed(false, b"ask"));
+    runtime.call().await.answer("alive");
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(read_all(&mut body).await.unwrap().0, "alive");
+}
+
+#[tokio::test]
+async fn five_thousand_calls_that_upstream_reset_leave_the_connection_alive() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    for _ in 0..5000 {
+        let response = client.call("/a.B/Reset", framed(false, b"ask"));
+        runtime.call().await.respond.send_reset(Reason::INTERNAL_ERROR);
+        soon(response).await.unwrap_err();
+    }
+    let response = client.call("/a.B/Last", framed(false, b"ask"));
+    runtime.call().await.answer("alive");
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(read_all(&mut body).await.unwrap().0, "alive");
+}
+
+#[tokio::test]
+async fn a_stream_is_delivered_frame_by_frame_and_may_idle_for_minutes() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/runtime.v1.RuntimeService/GetContainerEvents", framed(false, b""));
+    let mut call = runtime.call().await;
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    let (_, mut body) = client::head(response).await;
+    for event in ["created", "started"] {
+        answer.send_data(Bytes::from(event), false).unwrap();
+        assert_eq!(soon(body.data()).await.unwrap().unwrap(), event, "an event waited for the next one");
+    }
+    // Here the passing of time is what is tested: nothing on the way may tire of an idle stream.
+    tokio::time::sleep(Duration::from_secs(125)).await;
+    answer.send_data(Bytes::from("stopped"), false).unwrap();
+    assert_eq!(soon(body.data()).await.unwrap().unwrap(), "stopped");
+    answer.send_trailers(headers(&[("grpc-status", "0")])).unwrap();
+    assert!(read_all(&mut body).await.unwrap().1.is_some());
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_tiny_frames_are_not_taken_for_an_attack() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/Events", framed(false, b""));
+    let mut call = runtime.call().await;
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    let sender = tokio::spawn(async move {
+        for n in 0_u32..100_000 {
+            send_all(&mut answer, Bytes::copy_from_slice(&n.to_be_bytes()[3..]), false).await.unwrap();
+        }
+        answer.send_data(Bytes::new(), true).unwrap();
+    });
+    let (_, mut body) = client::head(response).await;
+    let all = read_all(&mut body).await.unwrap().0;
+    assert_eq!(all.len(), 100_000);
+    assert!(all.iter().enumerate().all(|(n, byte)| n % 256 == usize::from(*byte)));
+    soon(sender).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_in_small_pieces_arrives_while_it_is_being_sent() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let (_response, mut body) = client.start(request("/a.B/Upload"), false);
+    let mut call = runtime.call().await;
+    for piece in ["one", "two", "three"] {
+        body.send_data(Bytes::from(piece), false).unwrap();
+        assert_eq!(soon(call.request.body_mut().data()).await.unwrap().unwrap(), piece);
+    }
+    body.send_trailers(headers(&[("x-end", "of request")])).unwrap();
+    assert_eq!(read_all(call.request.body_mut()).await.unwrap().1.unwrap()["x-end"], "of request");
+}

@@ -1,0 +1,140 @@
+//! Leaving: a GOAWAY from either side, and our own drain.
+
+use std::time::Duration;
+
+use h2::Reason;
+
+use crate::support::runtime::ok;
+use crate::support::wire::{self, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
+use crate::support::{client, framed, read_all, shim, shim_with, soon};
+
+const REFUSED_STREAM: u32 = 7;
+
+#[tokio::test]
+async fn a_draining_upstream_lets_calls_finish_and_the_client_learns_of_it() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let call = runtime.call().await;
+    runtime.go_away();
+    // The client takes no more calls for this connection once the GOAWAY has come.
+    while client.calls.clone().ready().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    call.answer("finished");
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(read_all(&mut body).await.unwrap().0, "finished");
+    let _ = soon(client.closed()).await;
+    let _ = soon(runtime.closed()).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_properly_closes_upstream() {
+    let shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    runtime.call().await.answer("done");
+    let (_, mut body) = client::head(response).await;
+    read_all(&mut body).await.unwrap();
+    drop(body);
+    // With no handle left, h2 sends GOAWAY and closes.
+    let client::Client { calls, .. } = client;
+    drop(calls);
+    let _ = soon(runtime.closed()).await;
+}
+
+/// An empty call, byte for byte.
+fn call(stream: u32) -> Vec<u8> {
+    let block = b"\x83\x86\x41\x09localhost\x44\x05/a.B/";
+    frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, stream, block)
+}
+
+#[tokio::test]
+async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goaway() {
+    let shim = shim();
+    let runtime = shim.runtime();
+    let mut client = Wire(shim.connect().await);
+    client.send(&[wire::HELLO, &call(1), &call(3)].concat()).await;
+    let mut upstream = Wire(runtime.accept_raw().await);
+    upstream.expect_hello().await;
+    upstream.send(&frame(SETTINGS, 0, 0, &[])).await;
+    upstream.next_of(HEADERS).await;
+    upstream.next_of(HEADERS).await;
+    // The first stream was taken, the second was not.
+    upstream.send(&frame(GOAWAY, 0, 0, &[word(1), word(0)].concat())).await;
+
+    let mut seen = Vec::new();
+    let reset = loop {
+        let next = client.next().await.expect("the connection ended instead");
+        if next.kind == RST_STREAM {
+            break next;
+        }
+        seen.push(next.kind);
+    };
+    assert_eq!((reset.stream, reset.payload.as_slice()), (3, word(REFUSED_STREAM).as_slice()));
+    assert!(seen.contains(&GOAWAY), "a client that sends the call again would send it here: {seen:?}");
+
+    // The stream that was taken is answered.
+    upstream.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, b"\x88")).await;
+    assert_eq!(client.next_of(HEADERS).await.stream, 1);
+}
+
+#[tokio::test]
+async fn the_reason_of_a_broken_upstream_reaches_the_client() {
+    let shim = shim();
+    let listener = shim.runtime();
+    let mut client = Wire(shim.connect().await);
+    client.send(wire::HELLO).await;
+    let mut runtime = listener.accept().await;
+    // The second answer proves that the settings of both sides are acknowledged: an end with bytes unread would be a
+    // reset of the socket, which can overtake the GOAWAY.
+    for stream in [1, 3] {
+        client.send(&call(stream)).await;
+        runtime.call().await.respond.send_response(ok(), true).unwrap();
+        client.next_of(HEADERS).await;
+    }
+    runtime.end(Reason::ENHANCE_YOUR_CALM);
+    assert_eq!(client.ended_with().await, u32::from(Reason::ENHANCE_YOUR_CALM));
+}
+
+#[tokio::test]
+async fn our_drain_lets_calls_finish_and_refuses_new_clients() {
+    let mut shim = shim();
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let call = runtime.call().await;
+    shim.drain();
+    while client.calls.clone().ready().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    call.answer("finished");
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(read_all(&mut body).await.unwrap().0, "finished");
+    assert_eq!(shim.ended().await.cut, 0);
+    let _ = soon(client.closed()).await;
+}
+
+#[tokio::test]
+async fn idle_clients_and_half_open_ones_do_not_hold_up_a_drain() {
+    let mut shim = shim();
+    let (client, _connection, _runtime) = shim.joined().await;
+    let silent = shim.connect().await;
+    let mut halfway = Wire(shim.connect().await);
+    halfway.send(&wire::HELLO[..30]).await;
+    shim.drain();
+    assert_eq!(shim.ended().await.cut, 0);
+    let _ = soon(client.closed()).await;
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_call_that_outlasts_the_drain_timeout_is_cut() {
+    let mut shim = shim_with(Duration::from_millis(50));
+    let (mut client, mut runtime, _listener) = shim.joined().await;
+    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let call = runtime.call().await;
+    shim.drain();
+    assert_eq!(shim.ended().await.cut, 1);
+    soon(response).await.unwrap_err();
+    drop(call);
+}

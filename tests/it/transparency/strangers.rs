@@ -1,0 +1,137 @@
+//! Clients that break the rules are ended as HTTP/2 says, and nobody else notices.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::support::client::Client;
+use crate::support::runtime::Connection;
+use crate::support::wire::{self, HEADERS, RST_STREAM, Wire, frame, word};
+use crate::support::{Shim, client, framed, read_all, shim, soon};
+
+/// Also for what HTTP/2 calls a compression error: h2 does not tell the two apart.
+const PROTOCOL_ERROR: u32 = 1;
+
+/// A well-behaved client, and its proof that it still is served.
+struct Witness {
+    client: Client,
+    runtime: Connection,
+}
+
+impl Witness {
+    async fn of(shim: &Shim) -> (Self, crate::support::runtime::Runtime) {
+        let (client, runtime, listener) = shim.joined().await;
+        (Self { client, runtime }, listener)
+    }
+
+    async fn is_served(&mut self) {
+        let response = self.client.call("/a.B/C", framed(false, b"ask"));
+        self.runtime.call().await.answer("served");
+        let (_, mut body) = client::head(response).await;
+        assert_eq!(read_all(&mut body).await.unwrap().0, "served");
+    }
+}
+
+/// Reads until the connection ends.
+async fn drained(mut stream: tokio::net::UnixStream) {
+    // An end with bytes of ours unread is a reset, which is an end too.
+    let _ = soon(stream.read_to_end(&mut Vec::new())).await;
+}
+
+#[tokio::test]
+async fn http_1_and_garbage_are_closed() {
+    let shim = shim();
+    let (mut witness, _listener) = Witness::of(&shim).await;
+    for stranger in
+        [&b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], &[0xff; 4096], b"\x16\x03\x01\x02"]
+    {
+        let mut stream = shim.connect().await;
+        let _ = stream.write_all(stranger).await;
+        let _ = stream.shutdown().await;
+        drained(stream).await;
+        witness.is_served().await;
+    }
+}
+
+#[tokio::test]
+async fn half_a_frame_waits_without_harm() {
+    let shim = shim();
+    let (mut witness, _listener) = Witness::of(&shim).await;
+    let mut waiting = Vec::new();
+    for cut in [1, 20, 24, 30, 33, 40] {
+        let whole = [wire::HELLO, &frame(HEADERS, wire::END_HEADERS, 1, b"\x83\x86\x84")].concat();
+        let mut stream = shim.connect().await;
+        stream.write_all(&whole[..cut]).await.unwrap();
+        waiting.push(stream);
+        witness.is_served().await;
+    }
+    for stream in waiting {
+        drop(stream);
+        witness.is_served().await;
+    }
+}
+
+#[tokio::test]
+async fn broken_frames_end_their_connection_as_http_2_says() {
+    let shim = shim();
+    let (mut witness, _listener) = Witness::of(&shim).await;
+    let frame_size = 6;
+    for (what, bytes, reason) in [
+        ("headers on stream 0", frame(HEADERS, wire::END_HEADERS, 0, b"\x83"), PROTOCOL_ERROR),
+        (
+            "a continuation of nothing",
+            frame(wire::CONTINUATION, wire::END_HEADERS, 1, b"\x83"),
+            PROTOCOL_ERROR,
+        ),
+        (
+            "padding larger than the frame",
+            frame(HEADERS, wire::END_HEADERS | wire::PADDED, 1, b"\x09\x83"),
+            PROTOCOL_ERROR,
+        ),
+        (
+            "another frame inside a header block",
+            [frame(HEADERS, 0, 1, b"\x83"), frame(wire::DATA, 0, 1, b"x")].concat(),
+            PROTOCOL_ERROR,
+        ),
+        (
+            "a frame that is too large",
+            frame(HEADERS, wire::END_HEADERS, 1, &vec![0x83; (16 << 10) + 1]),
+            frame_size,
+        ),
+        (
+            "a header block that is no HPACK",
+            frame(HEADERS, wire::END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff"),
+            PROTOCOL_ERROR,
+        ),
+    ] {
+        let mut stranger = Wire(shim.connect().await);
+        stranger.send(wire::HELLO).await;
+        stranger.send(&bytes).await;
+        assert_eq!(stranger.ended_with().await, reason, "{what}");
+        witness.is_served().await;
+    }
+}
+
+#[tokio::test]
+async fn thousands_of_streams_reset_at_once_end_nothing() {
+    let shim = shim();
+    let (mut witness, listener) = Witness::of(&shim).await;
+    let mut bytes = wire::HELLO.to_vec();
+    let block = b"\x83\x86\x41\x09localhost\x44\x05/a.B/";
+    for call in 0..5000 {
+        bytes.extend(frame(HEADERS, wire::END_HEADERS, call * 2 + 1, block));
+        bytes.extend(frame(RST_STREAM, 0, call * 2 + 1, &word(8)));
+    }
+    bytes.extend(frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 10_001, block));
+    let mut stranger = Wire(shim.connect().await);
+    let mut runtime = listener.accept().await;
+    stranger.send(&bytes).await;
+    // The last one is answered on the same connection; how many of the others reached upstream is chance.
+    loop {
+        let mut call = runtime.call().await;
+        if call.request.body().is_end_stream() {
+            call.respond.send_response(crate::support::runtime::ok(), true).unwrap();
+            break;
+        }
+    }
+    assert_eq!(stranger.next_of(HEADERS).await.stream, 10_001);
+    witness.is_served().await;
+}

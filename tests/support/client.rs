@@ -1,0 +1,64 @@
+//! An HTTP/2 client.
+
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{RecvStream, SendStream};
+use http::{Request, Response};
+use tokio::net::UnixStream;
+use tokio::task::JoinHandle;
+
+use super::{read_all, request, soon};
+
+/// A client whose connection is driven by a task.
+#[derive(Debug)]
+pub struct Client {
+    pub calls: SendRequest<Bytes>,
+    driver: JoinHandle<Result<(), h2::Error>>,
+}
+
+impl Client {
+    pub async fn over(stream: UnixStream) -> Self {
+        let mut builder = Builder::new();
+        builder
+            .max_header_list_size(1 << 20)
+            .initial_connection_window_size(1 << 30)
+            .max_concurrent_reset_streams(10_000)
+            .data_frame_budget(usize::MAX);
+        let (calls, connection) = soon(builder.handshake(stream)).await.unwrap();
+        Self { calls, driver: tokio::spawn(connection) }
+    }
+
+    /// Sends the head of a call.
+    pub fn start(&mut self, request: Request<()>, end: bool) -> (ResponseFuture, SendStream<Bytes>) {
+        self.calls.send_request(request, end).unwrap()
+    }
+
+    /// Sends a call with one message.
+    pub fn call(&mut self, method: &str, message: Bytes) -> ResponseFuture {
+        let (response, mut body) = self.start(request(method), false);
+        body.send_data(message, true).unwrap();
+        response
+    }
+
+    /// Makes a call and waits for its answer; panics if it is not a whole one.
+    pub async fn answered(&mut self, method: &str) -> Bytes {
+        let response = soon(self.call(method, Bytes::from_static(b"ask"))).await.unwrap();
+        read_all(&mut response.into_body()).await.unwrap().0
+    }
+
+    /// Waits for the connection's end.
+    pub async fn closed(self) -> Result<(), h2::Error> {
+        soon(self.driver).await.unwrap()
+    }
+
+    /// Goes without a word.
+    pub fn vanish(self) {
+        self.driver.abort();
+    }
+}
+
+/// A response's head and its body.
+pub async fn head(response: ResponseFuture) -> (Response<()>, RecvStream) {
+    let (head, body) = soon(response).await.unwrap().into_parts();
+    (Response::from_parts(head, ()), body)
+}
