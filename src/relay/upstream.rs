@@ -67,18 +67,18 @@ async fn drive(
     mut probe: SendRequest<Bytes>,
     report: watch::Sender<State>,
 ) {
+    let mut left = None;
     let end = poll_fn(|cx| {
         let end = Pin::new(&mut connection).poll(cx);
         // h2 has no signal for a GOAWAY that came, but takes no more calls after one.
-        if end.is_pending()
-            && let Poll::Ready(Err(error)) = probe.poll_ready(cx)
-        {
-            let leaving = State::Leaving(error.reason().unwrap_or(Reason::NO_ERROR));
-            report.send_if_modified(|state| std::mem::replace(state, leaving) == State::Open);
+        if let Poll::Ready(Err(error)) = probe.poll_ready(cx) {
+            let reason = *left.get_or_insert(error.reason().unwrap_or(Reason::NO_ERROR));
+            report.send_if_modified(|state| std::mem::replace(state, State::Leaving(reason)) == State::Open);
         }
         end
     })
     .await;
-    let reason = end.err().and_then(|error| error.reason()).unwrap_or(Reason::NO_ERROR);
+    // Our own farewell may fail to be written; what the runtime said before is the better reason.
+    let reason = end.err().and_then(|error| error.reason()).or(left).unwrap_or(Reason::NO_ERROR);
     report.send_replace(State::Gone(reason));
 }
