@@ -1,3 +1,14 @@
-//! The real thing: containerd, runc, CNI and crictl.
+//! The real thing: containerd, runc, CNI and crictl, directly and through the relay.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
+
+mod clients;
+mod containerd;
+mod crictl;
+mod image;
+mod life;
+mod machine;
+mod shim;
+#[path = "../support/mod.rs"]
+mod support;

@@ -7,6 +7,7 @@ pub mod runtime;
 pub mod wire;
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -59,9 +60,14 @@ impl Shim {
         Runtime::listen(at(&self.folder, "runtime.sock").as_path())
     }
 
+    /// Where this relay listens.
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("shim.sock")
+    }
+
     /// A client's bare connection to this relay.
     pub async fn connect(&self) -> UnixStream {
-        UnixStream::connect(at(&self.folder, "shim.sock").as_path()).await.unwrap()
+        UnixStream::connect(self.path()).await.unwrap()
     }
 
     /// An HTTP/2 client of this relay.

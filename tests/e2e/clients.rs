@@ -1,0 +1,74 @@
+//! Clients that are not crictl on a good day.
+
+use std::process::Command;
+
+use probeshim::cri::v1::VersionResponse;
+use prost::Message as _;
+
+use crate::containerd::{Containerd, Version};
+use crate::crictl::Crictl;
+use crate::machine::{need, tool};
+use crate::shim::Probeshim;
+use crate::support::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
+use crate::support::{framed, shim};
+
+/// Calls Version on the channel that its argument names, and prints the answer's runtime name and what went wrong.
+const PYTHON: &str = r#"
+import sys, grpc
+with grpc.insecure_channel(sys.argv[1]) as channel:
+    version = channel.unary_unary("/runtime.v1.RuntimeService/Version", lambda b: b, lambda b: b)
+    print(b"containerd" in version(b"", timeout=20))
+"#;
+
+#[test]
+fn python_grpcio_gets_its_version() {
+    let python = need!(tool("grpcio")).join("bin/python");
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let shim = Probeshim::start(containerd.folder(), &containerd.socket());
+    for target in [format!("unix:{}", shim.socket().display()), format!("unix://{}", shim.socket().display())]
+    {
+        let output = Command::new(&python).args(["-c", PYTHON, &target]).output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "True\n",
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    shim.stop();
+}
+
+#[tokio::test]
+async fn crictl_sends_a_call_again_that_a_draining_upstream_refused() {
+    let shim = shim();
+    let runtime = shim.runtime();
+    let folder = tempfile::tempdir().unwrap();
+    let crictl = need!(Crictl::new("crictl-1.36", &shim.path(), folder.path()));
+    let version = tokio::task::spawn_blocking(move || crictl.run(&["version"]));
+
+    // The first connection leaves when the first call arrives, without having taken it.
+    let mut leaving = Wire(runtime.accept_raw().await);
+    leaving.expect_hello().await;
+    leaving.send(&frame(SETTINGS, 0, 0, &[])).await;
+    leaving.next_of(HEADERS).await;
+    leaving.send(&frame(GOAWAY, 0, 0, &[word(0), word(0)].concat())).await;
+
+    // The call comes again on a second one.
+    let mut serving = runtime.accept().await;
+    let answer = VersionResponse {
+        version: "0.1.0".into(),
+        runtime_name: "second".into(),
+        runtime_version: "1".into(),
+        runtime_api_version: "v1".into(),
+    }
+    .encode_to_vec();
+    let answering = tokio::spawn(async move {
+        loop {
+            serving.call().await.answer(framed(false, &answer));
+        }
+    });
+    let version = version.await.unwrap();
+    assert_eq!(version.code, Some(0), "{version:?}");
+    assert!(version.stdout.contains("RuntimeName:  second"), "{version:?}");
+    answering.abort();
+}

@@ -1,0 +1,59 @@
+//! What the machine must have for these tests, and what becomes of them where it has not.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The folder of a program that `tests/tools/build` makes.
+pub(crate) fn tool(name: &str) -> Result<PathBuf, String> {
+    let build = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tools/build");
+    let made = Command::new(build).arg(name).output().map_err(|error| error.to_string())?;
+    if made.status.success() {
+        return Ok(PathBuf::from(String::from_utf8(made.stdout).unwrap().trim()));
+    }
+    Err(String::from_utf8_lossy(&made.stderr).trim().to_owned())
+}
+
+/// A program on the PATH, from a Debian package.
+pub(crate) fn program(name: &str, package: &str) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+        .ok_or_else(|| format!("{name} is not installed (apt install {package})"))
+}
+
+/// Whether containers can be run here at all.
+pub(crate) fn runs_containers() -> Result<(), String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("containers need root".to_owned());
+    }
+    program("runc", "runc")?;
+    program("iptables", "iptables")?;
+    program("busybox", "busybox-static")?;
+    if Path::new("/usr/lib/cni/bridge").exists() {
+        return Ok(());
+    }
+    Err("the CNI plugins are not installed (apt install containernetworking-plugins)".to_owned())
+}
+
+/// Leaves a test out, with the reason in the summary of `make test`. With CI=true a test that is left out has failed.
+pub(crate) fn skip(test: &str, reason: &str) {
+    assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{test} cannot be run: {reason}");
+    if let Some(file) = std::env::var_os("PROBESHIM_SKIPPED") {
+        let mut file = OpenOptions::new().append(true).create(true).open(file).unwrap();
+        writeln!(file, "{test}: {reason}").unwrap();
+    }
+}
+
+/// What a test needs, or its end where that is not to be had.
+macro_rules! need {
+    ($what:expr) => {
+        match $what {
+            Ok(had) => had,
+            Err(reason) => return crate::machine::skip(module_path!(), &reason),
+        }
+    };
+}
+pub(crate) use need;
