@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::crictl::Crictl;
 use crate::image;
 use crate::machine::{program, runs_containers, tool};
 
@@ -148,7 +149,13 @@ impl Drop for Containerd {
             let tail: Vec<&str> = log.lines().rev().take(12).collect();
             eprintln!("the last lines of containerd, newest first:\n{}", tail.join("\n"));
         }
-        // Containers first, which a failed test leaves behind; each has a shim that knows our folder by name.
+        // A failed test leaves pods behind, which have network namespaces that only containerd knows by name.
+        if std::thread::panicking()
+            && let Ok(crictl) = Crictl::new("crictl-1.36", &self.socket(), self.folder.path())
+        {
+            crictl.run(&["rmp", "--all", "--force"]);
+        }
+        // Whatever still runs; each has a shim that knows our folder by name.
         for shim in processes_that_name(self.folder.path()) {
             let _ = kill_process(shim, Signal::KILL);
         }

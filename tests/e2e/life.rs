@@ -121,7 +121,7 @@ fn ended_as_they_should(steps: &[(&str, Output)]) {
     for (name, output) in steps.iter().filter(|(name, _)| *name != STOP_OF_NOBODY) {
         match FAILING.iter().find(|(failing, _)| failing == name) {
             Some((_, why)) => {
-                assert!(output.code == Some(1) && output.stderr.contains(why), "{name}: {output:?}")
+                assert!(output.code == Some(1) && output.stderr.contains(why), "{name}: {output:?}");
             }
             None => assert_eq!(output.code, Some(0), "{name}: {output:?}"),
         }

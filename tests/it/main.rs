@@ -4,6 +4,7 @@
 
 mod cri;
 mod layout;
+mod process;
 #[path = "../support/mod.rs"]
 mod support;
 mod transparency;

@@ -1,0 +1,87 @@
+//! A client that makes calls on one connection and measures them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use hdrhistogram::Histogram;
+use http::Request;
+use tokio::net::UnixStream;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+/// An empty message in its gRPC frame.
+const EMPTY: Bytes = Bytes::from_static(&[0; 5]);
+
+/// One connection. Closed when dropped.
+pub(crate) struct Load {
+    calls: SendRequest<Bytes>,
+    driver: JoinHandle<()>,
+}
+
+impl Load {
+    pub(crate) async fn connect(socket: &Path) -> Self {
+        let stream = UnixStream::connect(socket).await.unwrap();
+        let (calls, connection) = h2::client::Builder::new()
+            .initial_window_size(1 << 20)
+            .initial_connection_window_size(1 << 30)
+            .handshake(stream)
+            .await
+            .unwrap();
+        let driver = tokio::spawn(async move { drop(connection.await) });
+        Self { calls, driver }
+    }
+
+    /// Makes `count` calls, so many at once; returns their latencies in nanoseconds, and how long all took.
+    pub(crate) async fn run(
+        &mut self,
+        method: &str,
+        concurrency: usize,
+        count: usize,
+    ) -> (Histogram<u64>, Duration) {
+        let start = Instant::now();
+        let mut workers = JoinSet::new();
+        for _ in 0..concurrency {
+            let (calls, uri) = (self.calls.clone(), format!("http://localhost{method}"));
+            workers.spawn(async move {
+                let mut latencies = Histogram::<u64>::new(3).unwrap();
+                for _ in 0..count / concurrency {
+                    let start = Instant::now();
+                    call(calls.clone(), &uri).await;
+                    latencies.record(u64::try_from(start.elapsed().as_nanos()).unwrap()).unwrap();
+                }
+                latencies
+            });
+        }
+        let mut latencies = Histogram::new(3).unwrap();
+        while let Some(measured) = workers.join_next().await {
+            latencies.add(measured.unwrap()).unwrap();
+        }
+        (latencies, start.elapsed())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+async fn call(mut calls: SendRequest<Bytes>, uri: &str) {
+    let request = Request::post(uri)
+        .header("content-type", "application/grpc")
+        .header("user-agent", "bench")
+        .header("te", "trailers")
+        .header("grpc-timeout", "10S")
+        .body(())
+        .unwrap();
+    let (response, mut body) = calls.send_request(request, false).unwrap();
+    body.send_data(EMPTY, true).unwrap();
+    let mut answer = response.await.unwrap().into_body();
+    while let Some(chunk) = answer.data().await {
+        let length = chunk.unwrap().len();
+        answer.flow_control().release_capacity(length).unwrap();
+    }
+    assert_eq!(answer.trailers().await.unwrap().unwrap()["grpc-status"], "0");
+}

@@ -1,0 +1,85 @@
+//! What is measured: the stub itself, and the relays in front of it.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A socket to call, and the process behind it, which ends when this is dropped.
+pub(crate) struct Target {
+    name: &'static str,
+    socket: PathBuf,
+    process: Option<Child>,
+}
+
+impl Target {
+    pub(crate) fn direct(folder: &Path) -> Self {
+        Self { name: "direct", socket: folder.join("stub.sock"), process: None }
+    }
+
+    pub(crate) fn socat(folder: &Path) -> Self {
+        let (socket, stub) = (folder.join("socat.sock"), folder.join("stub.sock"));
+        let mut command = Command::new("socat");
+        command
+            .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
+            .arg(format!("UNIX-CONNECT:{}", stub.display()));
+        Self::start("socat", socket, command)
+    }
+
+    pub(crate) fn probeshim(folder: &Path) -> Self {
+        let socket = folder.join("probeshim.sock");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        command
+            .args(["run", "--log", "warn", "--listen"])
+            .arg(&socket)
+            .arg("--upstream")
+            .arg(folder.join("stub.sock"));
+        Self::start("probeshim", socket, command)
+    }
+
+    fn start(name: &'static str, socket: PathBuf, mut command: Command) -> Self {
+        let process = command
+            .stdin(Stdio::null())
+            .stderr(if name == "socat" { Stdio::null() } else { Stdio::inherit() })
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} cannot be started ({error}); is it installed?"));
+        while UnixStream::connect(&socket).is_err() {
+            #[expect(clippy::disallowed_methods, reason = "another process is awaited")]
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self { name, socket, process: Some(process) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.name
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// A figure of the kernel's on the process, such as `VmHWM`, in KiB.
+    pub(crate) fn memory(&self, figure: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.as_ref().unwrap().id()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

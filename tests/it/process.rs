@@ -1,0 +1,308 @@
+//! The program as people start it: its flags, its socket, its log, its end.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::runtime::{Connection, Runtime};
+use crate::support::{framed, soon};
+
+/// A folder to run probeshim in.
+struct Place(TempDir);
+
+/// A probeshim that runs, and is killed when dropped.
+struct Running {
+    process: Child,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        // Tests give up root, and must still get here.
+        fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        place
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// `probeshim run` with a listen path, an upstream and more.
+    fn command(&self, listen: &str, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        command
+            .arg("run")
+            .arg("--listen")
+            .arg(self.at(listen))
+            .arg("--upstream")
+            .arg(self.at("runtime.sock"));
+        command.args(more).env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
+        command
+    }
+
+    /// Runs one that is to refuse to start.
+    async fn refused(&self, mut command: Command) -> (i32, String) {
+        let Output { status, stderr, .. } =
+            soon(tokio::task::spawn_blocking(move || command.output())).await.unwrap().unwrap();
+        (status.code().unwrap(), String::from_utf8(stderr).unwrap())
+    }
+
+    /// Starts one. If its runtime is there, the runtime's first connection is the look that is taken at the start.
+    async fn start(&self, more: &[&str]) -> Running {
+        self.spawn(&mut self.command("shim.sock", more)).await
+    }
+
+    async fn spawn(&self, command: &mut Command) -> Running {
+        let (socket, log) = (self.at("shim.sock"), self.at("log"));
+        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let running = Running { process, socket, log };
+        running.logged("probeshim started").await;
+        running
+    }
+}
+
+impl Running {
+    /// The lines of the log, each of them JSON.
+    fn lines(&self) -> Vec<Value> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        // The last line may be half written.
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits for a line with this message.
+    async fn logged(&self, message: &str) -> Value {
+        let appeared = async {
+            loop {
+                if let Some(line) = self.lines().into_iter().find(|line| line["message"] == message) {
+                    return line;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon(appeared).await
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    async fn ended(&mut self) -> Option<i32> {
+        let end = async {
+            loop {
+                if let Some(status) = self.process.try_wait().unwrap() {
+                    return status.code();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon(end).await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[tokio::test]
+async fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
+    let place = Place::new();
+    for (arguments, told) in [
+        (&["--lisen", "/x"][..], "--lisen"),
+        (&["--drain-timeout", "soon"], "--drain-timeout \"soon\" is not a duration"),
+        (&["--log", "probeshim=loud"], "--log \"probeshim=loud\" is not a log filter"),
+        (&["extra"], "extra"),
+    ] {
+        let (code, stderr) = place.refused(place.command("shim.sock", arguments)).await;
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains(told), "{stderr}");
+    }
+    let (code, stderr) = place.refused(place.command(&"x".repeat(200), &[])).await;
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("--listen") && stderr.contains("at most 107"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_listened_on_ends_with_1_and_is_named() {
+    let place = Place::new();
+    fs::create_dir(place.at("folder")).unwrap();
+    let _live = UnixListener::bind(place.at("live.sock")).unwrap();
+    let _runtime = UnixListener::bind(place.at("runtime.sock")).unwrap();
+    for (listen, told) in [
+        ("folder", "folder is a folder"),
+        ("live.sock", "another process listens on"),
+        ("runtime.sock", "is the runtime's own socket"),
+    ] {
+        let (code, stderr) = place.refused(place.command(listen, &[])).await;
+        assert_eq!(code, 1, "{stderr}");
+        assert!(stderr.contains("--listen") && stderr.contains(told), "{stderr}");
+    }
+    UnixStream::connect(place.at("live.sock")).unwrap();
+}
+
+#[tokio::test]
+async fn a_folder_without_permission_is_named() {
+    if !rustix::process::geteuid().is_root() {
+        return; // needs another user to be
+    }
+    let place = Place::new();
+    fs::create_dir(place.at("locked")).unwrap();
+    fs::set_permissions(place.at("locked"), fs::Permissions::from_mode(0o700)).unwrap();
+    // The program itself may lie where only root can go.
+    fs::copy(env!("CARGO_BIN_EXE_probeshim"), place.at("probeshim")).unwrap();
+    let mut command = Command::new(place.at("probeshim"));
+    command.arg("run").arg("--listen").arg(place.at("locked/shim.sock")).uid(65_534).gid(65_534);
+    let (code, stderr) = place.refused(command).await;
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("locked") && stderr.contains("Permission denied"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_second_instance_is_refused_and_the_first_serves_on() {
+    let place = Place::new();
+    let runtime = Runtime::listen(&place.at("runtime.sock"));
+    let first = place.start(&[]).await;
+    drop(runtime.accept_raw().await);
+    let (code, stderr) = place.refused(place.command("shim.sock", &[])).await;
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains(&format!("another probeshim (pid {}) holds", first.process.id())), "{stderr}");
+    serves(&first, &runtime).await;
+}
+
+/// A client and the runtime's end of its connection.
+async fn joined(shim: &Running, runtime: &Runtime) -> (Client, Connection) {
+    let stream = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
+    tokio::join!(Client::over(stream), runtime.accept())
+}
+
+/// Makes a call through it.
+async fn serves(shim: &Running, runtime: &Runtime) {
+    let (mut client, mut connection) = joined(shim, runtime).await;
+    let (answer, ()) =
+        tokio::join!(client.answered("/a.B/C"), async { connection.call().await.answer("served") });
+    assert_eq!(answer, "served");
+}
+
+#[tokio::test]
+async fn a_missing_upstream_is_a_warning_and_may_come_later() {
+    let place = Place::new();
+    let shim = place.start(&[]).await;
+    let line = shim.logged("upstream is not there yet: clients are refused until it is").await;
+    assert_eq!(line["level"], "WARN");
+    let runtime = Runtime::listen(&place.at("runtime.sock"));
+    serves(&shim, &runtime).await;
+}
+
+#[tokio::test]
+async fn the_log_tells_of_starts_clients_calls_and_stops() {
+    let place = Place::new();
+    let runtime = Runtime::listen(&place.at("runtime.sock"));
+    let mut shim = place.start(&["--log", "debug"]).await;
+    drop(runtime.accept_raw().await);
+    serves(&shim, &runtime).await;
+    shim.logged("client disconnected").await;
+    let connected = shim.logged("client connected").await;
+    assert!(
+        connected["peer"].as_str().unwrap().contains(&format!("[{}] uid ", std::process::id())),
+        "{connected}"
+    );
+    let call = shim.logged("call").await;
+    assert_eq!((&call["method"], &call["status"]), (&"/a.B/C".into(), &"OK".into()));
+    assert!(call["duration"].is_string());
+    shim.signal(Signal::TERM);
+    assert_eq!(shim.ended().await, Some(0));
+    let stopped = shim.logged("probeshim stopped").await;
+    assert_eq!(stopped["level"], "INFO");
+    assert!(!place.at("shim.sock").exists() && !place.at("shim.sock.lock").exists());
+}
+
+#[tokio::test]
+async fn both_signals_drain_and_a_second_one_ends_at_once() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let place = Place::new();
+        let runtime = Runtime::listen(&place.at("runtime.sock"));
+        let mut shim = place.start(&[]).await;
+        drop(runtime.accept_raw().await);
+        let (mut client, mut connection) = joined(&shim, &runtime).await;
+        let response = client.call("/a.B/Hangs", framed(false, b"ask"));
+        let _call = connection.call().await;
+        shim.signal(signal);
+        shim.logged("draining").await;
+        assert!(UnixStream::connect(&shim.socket).is_err(), "new clients are refused");
+        shim.signal(signal);
+        assert_eq!(shim.ended().await, Some(0));
+        shim.logged("told again: ending at once").await;
+        soon(response).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_flight_is_finished_before_the_end() {
+    let place = Place::new();
+    let runtime = Runtime::listen(&place.at("runtime.sock"));
+    let mut shim = place.start(&[]).await;
+    drop(runtime.accept_raw().await);
+    let (mut client, mut connection) = joined(&shim, &runtime).await;
+    let response = client.call("/a.B/Slow", framed(false, b"ask"));
+    let call = connection.call().await;
+    shim.signal(Signal::TERM);
+    shim.logged("draining").await;
+    call.answer("in time");
+    let (_, mut body) = crate::support::client::head(response).await;
+    assert_eq!(crate::support::read_all(&mut body).await.unwrap().0, "in time");
+    assert_eq!(shim.ended().await, Some(0));
+}
+
+#[tokio::test]
+async fn a_socket_that_systemd_passes_is_served_and_left_in_place() {
+    let place = Place::new();
+    let runtime = Runtime::listen(&place.at("runtime.sock"));
+    let passed = UnixListener::bind(place.at("shim.sock")).unwrap();
+    // A shell puts the socket where systemd would: descriptor 3, and its own pid is the one that goes on.
+    let program = env!("CARGO_BIN_EXE_probeshim");
+    let script = format!(
+        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec {program} run --upstream {}",
+        place.at("runtime.sock").display()
+    );
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).stdin(Stdio::from(std::os::fd::OwnedFd::from(passed)));
+    let mut shim = place.spawn(&mut command).await;
+    drop(runtime.accept_raw().await);
+    serves(&shim, &runtime).await;
+    shim.signal(Signal::TERM);
+    assert_eq!(shim.ended().await, Some(0));
+    assert!(place.at("shim.sock").exists(), "it is systemd's to remove");
+}
+
+#[tokio::test]
+async fn two_thousand_connections_leave_no_descriptors_behind() {
+    let place = Place::new();
+    let runtime = Runtime::listen(&place.at("runtime.sock"));
+    let shim = place.start(&[]).await;
+    drop(runtime.accept_raw().await);
+    let descriptors = || fs::read_dir(format!("/proc/{}/fd", shim.process.id())).unwrap().count();
+    serves(&shim, &runtime).await;
+    let before = descriptors();
+    for _ in 0..2000 {
+        serves(&shim, &runtime).await;
+    }
+    let closed = async {
+        while descriptors() > before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(closed).await;
+}
