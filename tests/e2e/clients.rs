@@ -7,8 +7,9 @@ use prost::Message as _;
 
 use crate::containerd::{Containerd, Version};
 use crate::crictl::Crictl;
-use crate::machine::{need, tool};
+use crate::machine::tool;
 use crate::shim::Probeshim;
+use crate::skip::need;
 use crate::support::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
 use crate::support::{framed, shim};
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::containerd::{Containerd, Version};
 use crate::crictl::{Crictl, Output};
 use crate::image::BUSYBOX;
-use crate::machine::need;
 use crate::shim::Probeshim;
+use crate::skip::need;
 
 #[test]
 fn of_a_pod_on_containerd_2_2() {

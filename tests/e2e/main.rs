@@ -10,5 +10,6 @@ mod image;
 mod life;
 mod machine;
 mod shim;
+mod skip;
 #[path = "../support/mod.rs"]
 mod support;
