@@ -135,6 +135,26 @@ fn write_configs(folder: &Path) -> [String; 2] {
     })
 }
 
+/// Works on the images of the machine's containerd.
+fn ctr(arguments: &[&str]) -> Result<(), String> {
+    let program = machine::program("ctr", "containerd")?;
+    let output = Command::new(program).args(["-n", "k8s.io", "images"]).args(arguments).output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(format!("ctr: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => Err(format!("ctr: {error}")),
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if matches!(self, Self::Local) {
+            // The machine is left as it was.
+            let _ = ctr(&["remove", image::BUSYBOX, image::PAUSE]);
+        }
+    }
+}
+
 impl Runtime {
     /// The machine's containerd, with the demo's image in it, or one of our own.
     fn find(folder: &Path) -> Result<Self, String> {
@@ -145,13 +165,8 @@ impl Runtime {
         println!("using the containerd on {LOCAL}");
         let archive = folder.join("images.tar");
         image::write_archive(&machine::program("busybox", "busybox-static")?, &archive);
-        let ctr = machine::program("ctr", "containerd")?;
-        let loaded = Command::new(ctr).args(["-n", "k8s.io", "images", "import"]).arg(archive).output();
-        match loaded {
-            Ok(output) if output.status.success() => Ok(Self::Local),
-            Ok(output) => Err(format!("ctr: {}", String::from_utf8_lossy(&output.stderr).trim())),
-            Err(error) => Err(format!("ctr: {error}")),
-        }
+        ctr(&["import", archive.to_str().unwrap()])?;
+        Ok(Self::Local)
     }
 
     fn socket(&self) -> PathBuf {

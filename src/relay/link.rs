@@ -61,7 +61,7 @@ pub(super) async fn run(link: Link, stream: UnixStream) {
     let Link { id, upstream: path, drain } = link;
     let peer = Peer::of(&stream).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
-    let upstream = match Upstream::dial(&path).await {
+    let mut upstream = match Upstream::dial(&path).await {
         Ok(upstream) => upstream,
         Err(error) => {
             warn!(connection = id, %peer, upstream = %path, %error, "upstream is not there: client refused");
@@ -73,7 +73,8 @@ pub(super) async fn run(link: Link, stream: UnixStream) {
     let handshake = tuning::server().handshake(Adapter::new(stream));
     let client = tokio::select! {
         client = handshake => client,
-        () = drain.cancelled() => return info!(connection = id, %peer, "client disconnected before its first call"),
+        _ = upstream.changed() => return info!(connection = id, %peer, "upstream left before the client's first word"),
+        () = drain.cancelled() => return info!(connection = id, %peer, "client disconnected before its first word"),
     };
     let (carried, end) = match client {
         Ok(client) => Joined::new(id, client, upstream).run(&drain).await,
