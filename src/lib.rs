@@ -1,6 +1,6 @@
 //! probeshim stands between the kubelet (or crictl) and a container runtime and forwards every CRI call byte for byte.
 //!
-//! The modules stand in the order in which data flows. A module uses only modules above it; `app` alone knows all.
+//! A module uses only modules above it; `app` alone knows all. The blank lines between them keep rustfmt from sorting.
 //!
 //! ```text
 //! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime

@@ -9,10 +9,24 @@ use tracing_subscriber::filter::ParseError;
 /// Lines that may wait for a slow reader of stderr; more are dropped.
 const WAITING_LINES: usize = 4096;
 
+/// The levels, from nothing to everything.
+pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
 /// What is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     filter: String,
+}
+
+/// Why a text is not a log filter.
+#[derive(Debug, thiserror::Error)]
+pub enum FilterError {
+    /// Nothing was written.
+    #[error("it is empty")]
+    Empty,
+    /// tracing does not take it for directives.
+    #[error(transparent)]
+    Directives(#[from] ParseError),
 }
 
 /// Writes out what still waits when dropped: keep it until the end.
@@ -22,11 +36,14 @@ pub struct Guard {
 }
 
 impl Settings {
-    /// Reads a level (`error`, `warn`, `info`, `debug`, `trace` or `off`), which is taken for probeshim's own lines, or
-    /// the directives of tracing's filter, such as `probeshim::relay=debug,h2=trace`, which are taken as they are.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let is_level = text.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
-        let filter = if is_level { format!("warn,probeshim={text}") } else { text.to_owned() };
+    /// Reads one of [`LEVELS`], which is taken for probeshim's own lines, or the directives of tracing's filter, such as
+    /// `probeshim::relay=debug,h2=trace`, which are taken as they are.
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        let filter = match text {
+            "" => return Err(FilterError::Empty),
+            level if LEVELS.contains(&level) => format!("warn,probeshim={level}"),
+            directives => directives.to_owned(),
+        };
         EnvFilter::try_new(&filter)?;
         Ok(Self { filter })
     }
@@ -61,5 +78,6 @@ mod tests {
         assert_eq!(Settings::parse("h2=trace").unwrap().filter, "h2=trace");
         assert!(Settings::parse("probeshim=loud").is_err());
         assert!(Settings::parse("a=b=c").is_err());
+        assert!(Settings::parse("").is_err());
     }
 }

@@ -1,6 +1,5 @@
 //! The command line: one file a subcommand.
 
-#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -18,7 +17,10 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub enum Command {
-    /// Stand on a unix socket in front of a container runtime
+    /// Listen on a unix socket and forward every call to the runtime, until SIGTERM or SIGINT
+    ///
+    /// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and --listen is not used.
     Run(Run),
 }

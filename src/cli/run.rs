@@ -4,10 +4,9 @@ use clap::Args;
 
 use crate::config::Flags;
 
-/// Listens on a unix socket and forwards every call to the runtime, until SIGTERM or SIGINT.
-///
-/// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and --listen is not used.
+/// The flags of `run`, as they were written.
 #[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct Run {
     /// Where clients connect: unix:///PATH or a bare path
     /// [default: unix:///run/probeshim/probeshim.sock, without root in $XDG_RUNTIME_DIR/probeshim]

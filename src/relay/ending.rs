@@ -37,6 +37,6 @@ impl Failure {
 }
 
 /// The reason to give upstream when the client's side of a stream ended with this error.
-pub(super) fn client_gave_up(error: &Error) -> Reason {
+pub(super) fn reason_of_client(error: &Error) -> Reason {
     error.reason().filter(|_| error.is_reset()).unwrap_or(Reason::CANCEL)
 }

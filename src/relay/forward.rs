@@ -14,7 +14,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
-use super::ending::{Failure, client_gave_up};
+use super::ending::{Failure, reason_of_client};
 use super::pipe::{End, Pipe};
 use crate::cri::Code;
 
@@ -39,8 +39,9 @@ enum Outcome {
     Failed(Failure),
 }
 
-/// Carries one call from a client to upstream and back.
+/// Carries one call of a connection from its client to upstream and back.
 pub(super) async fn forward(
+    connection: u64,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     upstream: SendRequest<Bytes>,
@@ -48,7 +49,7 @@ pub(super) async fn forward(
     let log = enabled!(Level::DEBUG).then(|| (request.uri().path().to_owned(), Instant::now()));
     let outcome = exchange(request, &mut respond, upstream).await;
     if let Some((method, start)) = log {
-        debug!(%method, status = %outcome, duration = ?start.elapsed(), "call");
+        debug!(connection, %method, status = %outcome, duration = ?start.elapsed(), "call");
     }
     match outcome {
         Outcome::Answered(_) | Outcome::Cancelled(_) => Settled::Done,
@@ -69,30 +70,35 @@ async fn exchange(
     mut upstream: SendRequest<Bytes>,
 ) -> Outcome {
     let (head, body) = request.into_parts();
-    let whole = body.is_end_stream();
-    let (response, to_upstream) = match upstream.send_request(Request::from_parts(head, ()), whole) {
+    let head = Request::from_parts(head, ());
+    let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
         Ok(sent) => sent,
         Err(error) => return Outcome::Failed(Failure::before_sending(&error)),
     };
     drop(upstream);
-    let mut upload = pipe(whole, body, to_upstream);
-
-    let response = match response_head(response, respond, &mut upload).await {
-        Ok(response) => response,
-        Err(outcome) => return cancel_upstream(upload, outcome),
-    };
-    let (head, body) = response.into_parts();
-    let whole = body.is_end_stream();
-    let code = Code::from_headers(&head.headers);
-    let Ok(to_client) = respond.send_response(Response::from_parts(head, ()), whole) else {
-        return cancel_upstream(upload, Outcome::Cancelled(Reason::CANCEL));
-    };
-    let mut download = pipe(whole, body, to_client);
-    if let Err(outcome) = response_body(&mut upload, &mut download).await {
-        return cancel_upstream(upload, outcome);
+    let mut upload = Pipe::new(body, to_upstream);
+    let outcome = answer(response, respond, &mut upload).await.unwrap_or_else(|outcome| outcome);
+    if let Outcome::Cancelled(reason) = outcome {
+        upload.reset(reason);
     }
-    rest_of_request(&mut upload, &mut download).await;
-    Outcome::Answered(download.code().or(code))
+    outcome
+}
+
+/// Brings the response to the client while the request goes up.
+async fn answer(
+    response: ResponseFuture,
+    respond: &mut SendResponse<Bytes>,
+    upload: &mut Pipe,
+) -> Result<Outcome, Outcome> {
+    let (head, body) = response_head(response, respond, upload).await?.into_parts();
+    let code = Code::from_headers(&head.headers);
+    let head = Response::from_parts(head, ());
+    let to_client =
+        respond.send_response(head, body.is_end_stream()).map_err(|_| Outcome::Cancelled(Reason::CANCEL))?;
+    let mut download = Pipe::new(body, to_client);
+    response_body(upload, &mut download).await?;
+    rest_of_request(upload, &mut download).await;
+    Ok(Outcome::Answered(download.code().or(code)))
 }
 
 /// Waits for the head of the response while the request goes up.
@@ -106,7 +112,7 @@ async fn response_head(
             return Poll::Ready(Err(Outcome::Cancelled(reset.unwrap_or(Reason::CANCEL))));
         }
         if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
-            return Poll::Ready(Err(Outcome::Cancelled(client_gave_up(&error))));
+            return Poll::Ready(Err(Outcome::Cancelled(reason_of_client(&error))));
         }
         Pin::new(&mut response).poll(cx).map_err(|error| Outcome::Failed(Failure::of(&error)))
     })
@@ -115,24 +121,24 @@ async fn response_head(
 
 /// Moves the response to its end, and as much of the request as comes meanwhile.
 async fn response_body(upload: &mut Pipe, download: &mut Pipe) -> Result<(), Outcome> {
-    let end = poll_fn(|cx| {
+    poll_fn(|cx| {
         if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
-            return Poll::Ready(End::Declined(client_gave_up(&error)));
+            return Poll::Ready(Err(Outcome::Cancelled(reason_of_client(&error))));
         }
-        download.poll(cx)
-    });
-    match end.await {
-        End::Clean => Ok(()),
-        End::Declined(reason) => Err(Outcome::Cancelled(reason)),
-        End::Sink => Err(Outcome::Cancelled(Reason::CANCEL)),
-        End::Source(error) => Err(Outcome::Failed(Failure::of(&error))),
-    }
+        download.poll(cx).map(|end| match end {
+            End::Clean => Ok(()),
+            End::Declined(reason) => Err(Outcome::Cancelled(reason)),
+            End::Sink => Err(Outcome::Cancelled(Reason::CANCEL)),
+            End::Source(error) => Err(Outcome::Failed(Failure::of(&error))),
+        })
+    })
+    .await
 }
 
 /// Moves what is left of a request whose response is complete, until upstream declines it or the client gives up.
 async fn rest_of_request(upload: &mut Pipe, download: &mut Pipe) {
     let given_up = poll_fn(|cx| match upload.poll(cx) {
-        Poll::Ready(End::Source(error)) => Poll::Ready(Some(client_gave_up(&error))),
+        Poll::Ready(End::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
         Poll::Ready(_) => Poll::Ready(None),
         Poll::Pending => download.poll_declined(cx).map(|end| match end {
             End::Declined(reason) => Some(reason),
@@ -142,18 +148,6 @@ async fn rest_of_request(upload: &mut Pipe, download: &mut Pipe) {
     if let Some(reason) = given_up.await {
         upload.reset(reason);
     }
-}
-
-/// Tells upstream that the client has gone, if it has.
-fn cancel_upstream(mut upload: Pipe, outcome: Outcome) -> Outcome {
-    if let Outcome::Cancelled(reason) = outcome {
-        upload.reset(reason);
-    }
-    outcome
-}
-
-fn pipe(whole: bool, from: RecvStream, to: h2::SendStream<Bytes>) -> Pipe {
-    if whole { Pipe::finished(from, to) } else { Pipe::new(from, to) }
 }
 
 impl fmt::Display for Outcome {

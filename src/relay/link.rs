@@ -1,7 +1,8 @@
 //! One client connection tied to one upstream connection, from accept to the end of both.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -11,10 +12,10 @@ use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
 use tokio::net::UnixStream;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 
 use super::forward::{Settled, forward};
 use super::legacy::Adapter;
@@ -26,22 +27,23 @@ use crate::socket::SocketPath;
 /// How long calls may take to hand on what they had when their upstream went, and the client to read our farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a link is made of.
-#[derive(Debug)]
-pub(super) struct Link {
-    /// Counts from 1, for the log.
-    pub(super) id: u64,
-    /// Where calls go.
-    pub(super) upstream: Arc<SocketPath>,
-    /// Cancelled when the relay drains.
-    pub(super) drain: CancellationToken,
+type Client = Connection<Adapter<UnixStream>, Bytes>;
+type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
+
+/// What ended a link.
+enum End {
+    /// The client went, after a drain perhaps.
+    Client,
+    /// The client broke the rules of HTTP/2.
+    Protocol(h2::Error),
+    /// Upstream went.
+    Upstream,
+    /// The relay drained before the client had said a word.
+    Drain,
 }
 
-type Client = Connection<Adapter<UnixStream>, Bytes>;
-type Accepted = (Request<RecvStream>, SendResponse<Bytes>);
-
 /// A link whose two connections stand.
-struct Joined {
+struct Link {
     id: u64,
     client: Client,
     upstream: Upstream,
@@ -56,57 +58,71 @@ struct Joined {
     cut_at: Option<Instant>,
 }
 
-/// Serves a client until it goes, upstream goes, or the relay has drained.
-pub(super) async fn run(link: Link, stream: UnixStream) {
-    let Link { id, upstream: path, drain } = link;
+/// Serves a client until it goes, upstream goes, or the relay has drained. `id` counts connections, for the log.
+pub(super) async fn run(id: u64, stream: UnixStream, upstream: Arc<SocketPath>, drain: CancellationToken) {
     let peer = Peer::of(&stream).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
-    let mut upstream = match Upstream::dial(&path).await {
-        Ok(upstream) => upstream,
+    let upstream = match Upstream::dial(&upstream).await {
+        Ok(dialled) => dialled,
         Err(error) => {
-            warn!(connection = id, %peer, upstream = %path, %error, "upstream is not there: client refused");
+            warn!(connection = id, %peer, %upstream, %error, "upstream is not there: client refused");
             return;
         }
     };
     info!(connection = id, %peer, "client connected");
     let start = Instant::now();
+    let (calls, end) = serve(id, stream, upstream, &drain).await;
+    let duration = start.elapsed();
+    let reason = match end {
+        End::Client => "the client left",
+        End::Upstream => "upstream has gone",
+        End::Drain => "draining",
+        End::Protocol(error) => {
+            warn!(connection = id, %peer, calls, ?duration, %error, "client broke the protocol");
+            return;
+        }
+    };
+    info!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
+}
+
+/// Speaks HTTP/2 with the client; returns how many calls were carried, and what ended the link.
+async fn serve(id: u64, stream: UnixStream, mut upstream: Upstream, drain: &CancellationToken) -> (u64, End) {
     let handshake = tuning::server().handshake(Adapter::new(stream));
     let client = tokio::select! {
         client = handshake => client,
-        _ = upstream.changed() => return info!(connection = id, %peer, "upstream left before the client's first word"),
-        () = drain.cancelled() => return info!(connection = id, %peer, "client disconnected before its first word"),
+        _ = upstream.changed() => return (0, End::Upstream),
+        () = drain.cancelled() => return (0, End::Drain),
     };
-    let (carried, end) = match client {
-        Ok(client) => Joined::new(id, client, upstream).run(&drain).await,
-        Err(error) => (0, Err(error)),
-    };
-    let duration = start.elapsed();
-    match end {
-        // A client that ends with answers unread resets its socket: that is a way to go, too.
-        Err(error) if !error.is_io() => {
-            warn!(connection = id, %peer, calls = carried, ?duration, %error, "client broke the protocol");
-        }
-        _ => info!(connection = id, %peer, calls = carried, ?duration, "client disconnected"),
+    match client {
+        Ok(client) => Link::new(id, client, upstream).run(drain).await,
+        Err(error) => (0, End::of_client(error)),
     }
 }
 
-impl Joined {
+impl End {
+    fn of_client(error: h2::Error) -> Self {
+        // A client that goes with answers unread resets its socket: that is a way to go, too.
+        if error.is_io() { Self::Client } else { Self::Protocol(error) }
+    }
+}
+
+impl Link {
     fn new(id: u64, client: Client, upstream: Upstream) -> Self {
         let (calls, lost) = (JoinSet::new(), Vec::new());
         Self { id, client, upstream, calls, lost, carried: 0, leaving: false, gone: None, cut_at: None }
     }
 
-    /// Runs to the end; returns how many calls were carried, and what ended the client's connection.
-    async fn run(mut self, drain: &CancellationToken) -> (u64, Result<(), h2::Error>) {
+    async fn run(mut self, drain: &CancellationToken) -> (u64, End) {
+        let mut drained = pin!(drain.cancelled());
         let end = loop {
             tokio::select! {
                 biased;
                 // First what is finished: whether calls are left decides how the rest ends.
                 Some(settled) = self.calls.join_next() => self.settle(settled),
                 state = self.upstream.changed(), if self.gone.is_none() => self.upstream_changed(state),
-                () = drain.cancelled(), if !self.leaving => self.leave(),
+                () = &mut drained, if !self.leaving => self.leave(),
                 () = wait_until(self.cut_at) => break self.farewell().await,
-                accepted = self.client.accept() => match self.accepted(accepted) {
+                accepted = self.client.accept() => match self.take_call(accepted) {
                     ControlFlow::Continue(()) => {}
                     ControlFlow::Break(end) => break end,
                 },
@@ -118,22 +134,20 @@ impl Joined {
         (self.carried, end)
     }
 
-    fn accepted(
-        &mut self,
-        accepted: Option<Result<Accepted, h2::Error>>,
-    ) -> ControlFlow<Result<(), h2::Error>> {
+    fn take_call(&mut self, accepted: Option<Result<NewCall, h2::Error>>) -> ControlFlow<End> {
         match accepted {
             Some(Ok((request, respond))) => {
                 self.carried += 1;
-                self.calls.spawn(forward(request, respond, self.upstream.calls.clone()));
+                self.calls.spawn(forward(self.id, request, respond, self.upstream.calls.clone()));
                 ControlFlow::Continue(())
             }
-            Some(Err(error)) => ControlFlow::Break(Err(error)),
-            None => ControlFlow::Break(Ok(())),
+            Some(Err(error)) => ControlFlow::Break(End::of_client(error)),
+            None if self.gone.is_some() => ControlFlow::Break(End::Upstream),
+            None => ControlFlow::Break(End::Client),
         }
     }
 
-    fn settle(&mut self, settled: Result<Settled, tokio::task::JoinError>) {
+    fn settle(&mut self, settled: Result<Settled, JoinError>) {
         match settled {
             Ok(Settled::Done) => {}
             Ok(Settled::Refused(mut respond)) => {
@@ -145,7 +159,7 @@ impl Joined {
                 self.lost.push(respond);
                 self.cut_at.get_or_insert_with(|| Instant::now() + FAREWELL);
             }
-            Err(error) => warn!(%error, "a call ended by a fault of ours"),
+            Err(error) => error!(connection = self.id, %error, "a call ended by a fault of ours"),
         }
     }
 
@@ -153,7 +167,8 @@ impl Joined {
         let has_calls = !self.calls.is_empty();
         match state {
             State::Open => {}
-            // h2 gives a reason only with its last GOAWAY, so one that matters has to wait for the calls.
+            // h2 can give a reason only in its final GOAWAY. While calls run, leave with NO_ERROR now and give the
+            // reason at the end.
             State::Leaving(reason) if has_calls || reason == Reason::NO_ERROR => {
                 debug!(connection = self.id, ?reason, "upstream is leaving");
                 self.leave();
@@ -181,15 +196,16 @@ impl Joined {
         }
     }
 
-    /// Whether upstream is gone and there is nothing left to hand on. Where calls were finished and the client is still to
-    /// read their answers, the connection ends by itself when it has.
+    /// Whether upstream is gone and nothing is left to hand on. Answers that the client has yet to read keep the
+    /// connection; it ends by itself after them.
     fn is_over(&self) -> bool {
-        let has_answers = self.lost.is_empty() && self.client.has_streams();
-        self.gone.is_some() && self.calls.is_empty() && !has_answers
+        // A lost stream is never answered, but counts as one that the client has open.
+        let has_unread_answers = self.lost.is_empty() && self.client.has_streams();
+        self.gone.is_some() && self.calls.is_empty() && !has_unread_answers
     }
 
     /// Closes the client's connection as upstream closed ours.
-    async fn farewell(&mut self) -> Result<(), h2::Error> {
+    async fn farewell(&mut self) -> End {
         // What calls handed on is written as far as the client takes it; the shutdown would drop it.
         poll_fn(|cx| {
             while let Poll::Ready(Some(Ok(_))) = self.client.poll_accept(cx) {}
@@ -200,13 +216,13 @@ impl Joined {
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
         // A client that does not read is not waited for.
         let _ = timeout(FAREWELL, closed).await;
-        Ok(())
+        End::Upstream
     }
 }
 
 async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
+        None => pending().await,
     }
 }

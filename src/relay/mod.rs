@@ -1,11 +1,13 @@
 //! The byte path: every client connection is tied to a connection of its own to the runtime, and calls cross unchanged.
 //!
 //! ```text
-//! listen ──► link (client ⇄ legacy ⇄ h2 server │ h2 client ⇄ runtime) ──► forward (one call) ──► pipe (one direction)
+//! listen ──► link (client ⇄ legacy ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
 //! ```
 
 mod ending;
 mod forward;
+// Public for its tests and its fuzz target only.
+#[doc(hidden)]
 pub mod legacy;
 mod link;
 mod listen;
@@ -38,7 +40,7 @@ pub struct Settings {
 pub struct Summary {
     /// Client connections since the start.
     pub connections: u64,
-    /// Client connections that still had calls in flight when the drain timeout was over, and were cut.
+    /// Client connections that were still open when the drain timeout was over, and were cut.
     pub cut: usize,
 }
 
@@ -54,6 +56,10 @@ impl Relay {
     pub fn start(listener: UnixListener, settings: Settings, drain: CancellationToken) -> io::Result<Self> {
         let (report, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = {
+            let _entered = runtime.enter();
+            tokio::net::UnixListener::from_std(listener)?
+        };
         thread::Builder::new().name("relay".to_owned()).spawn(move || {
             let summary = runtime.block_on(listen::serve(listener, settings, drain));
             // Nobody waits any more if the program is ending at once.

@@ -31,13 +31,10 @@ pub(super) struct Pipe {
 }
 
 impl Pipe {
+    /// A pipe between two streams whose heads have been passed on. If the head was all, the pipe has ended.
     pub(super) fn new(from: RecvStream, to: SendStream<Bytes>) -> Self {
-        Self { from, to, chunk: Bytes::new(), ended: false, code: None }
-    }
-
-    /// A direction whose headers were all there is.
-    pub(super) fn finished(from: RecvStream, to: SendStream<Bytes>) -> Self {
-        Self { ended: true, ..Self::new(from, to) }
+        let ended = from.is_end_stream();
+        Self { from, to, chunk: Bytes::new(), ended, code: None }
     }
 
     /// The gRPC code in the trailers, once they have passed.
@@ -50,69 +47,63 @@ impl Pipe {
         self.to.send_reset(reason);
     }
 
-    /// Whether the receiver has reset the stream, now that nothing is left to send.
+    /// Ready once the receiver has reset the stream ([`End::Declined`]) or its connection is gone ([`End::Sink`]).
     pub(super) fn poll_declined(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         self.to.poll_reset(cx).map(|reset| reset.map_or(End::Sink, End::Declined))
     }
 
-    /// Moves what can be moved. After its end, only [`Self::poll_declined`] is left to ask.
+    /// Moves what can be moved. Asked again after its end, it says [`End::Clean`].
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        if self.ended {
-            return Poll::Ready(End::Clean);
-        }
-        let end = self.poll_open(cx);
-        self.ended = end.is_ready();
-        end
-    }
-
-    fn poll_open(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        loop {
-            if let Poll::Ready(end) = self.poll_declined(cx) {
+        while !self.ended {
+            if let Some(end) = ready!(self.poll_step(cx)) {
+                self.ended = true;
                 return Poll::Ready(end);
             }
-            let sent = if self.chunk.has_remaining() {
-                ready!(self.poll_send(cx))
-            } else {
-                match ready!(self.from.poll_data(cx)) {
-                    Some(Ok(chunk)) => self.take(chunk),
-                    Some(Err(error)) => return Poll::Ready(End::Source(error)),
-                    None => return self.poll_finish(cx),
-                }
-            };
-            match sent {
-                Sent::Some => {}
-                Sent::Last => return Poll::Ready(End::Clean),
-                Sent::Refused => return Poll::Ready(End::Sink),
-            }
+        }
+        Poll::Ready(End::Clean)
+    }
+
+    /// Takes a chunk, passes on a part of one, or ends.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
+        if let Poll::Ready(end) = self.poll_declined(cx) {
+            return Poll::Ready(Some(end));
+        }
+        if self.chunk.has_remaining() {
+            return self.poll_send(cx);
+        }
+        match ready!(self.from.poll_data(cx)) {
+            Some(Ok(chunk)) => Poll::Ready(self.take(chunk)),
+            Some(Err(error)) => Poll::Ready(Some(End::Source(error))),
+            None => self.poll_finish(cx).map(Some),
         }
     }
 
     /// Takes a chunk from the source, or passes on an empty one that ends the stream.
-    fn take(&mut self, chunk: Bytes) -> Sent {
+    fn take(&mut self, chunk: Bytes) -> Option<End> {
         if chunk.is_empty() {
-            return if self.from.is_end_stream() { self.send(chunk, true) } else { Sent::Some };
+            return self.from.is_end_stream().then(|| self.send(chunk, true)).flatten();
         }
         self.to.reserve_capacity(chunk.len());
         self.chunk = chunk;
-        Sent::Some
+        None
     }
 
     /// Passes on as much of the chunk as the receiver has room for.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Sent> {
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         let mut room = self.to.capacity();
         if room == 0 {
             match ready!(self.to.poll_capacity(cx)) {
                 Some(Ok(granted)) => room = granted,
-                Some(Err(_)) | None => return Poll::Ready(Sent::Refused),
+                Some(Err(_)) | None => return Poll::Ready(Some(End::Sink)),
             }
         }
         let part = self.chunk.split_to(room.min(self.chunk.len()));
         let length = part.len();
-        let last = self.chunk.is_empty() && self.from.is_end_stream();
-        let sent = self.send(part, last);
+        let is_last = self.chunk.is_empty() && self.from.is_end_stream();
+        let end = self.send(part, is_last);
         // Only now may the sender send as much again. Fails only where the stream is closed, and then it does not matter.
         let _ = self.from.flow_control().release_capacity(length);
-        Poll::Ready(sent)
+        Poll::Ready(end)
     }
 
     /// Passes on the trailers, or the end.
@@ -123,25 +114,18 @@ impl Pipe {
                 self.to.send_trailers(trailers)
             }
             Ok(None) if self.from.is_end_stream() => self.to.send_data(Bytes::new(), true),
-            // Neither trailers nor END_STREAM: a reset that h2 does not report as an error must not look like an end.
+            // Neither trailers nor END_STREAM: what h2 does not report as an error must not look like an end.
             Ok(None) => return Poll::Ready(End::Source(Reason::NO_ERROR.into())),
             Err(error) => return Poll::Ready(End::Source(error)),
         };
         Poll::Ready(if sent.is_ok() { End::Clean } else { End::Sink })
     }
 
-    fn send(&mut self, data: Bytes, last: bool) -> Sent {
-        match self.to.send_data(data, last) {
-            Err(_) => Sent::Refused,
-            Ok(()) if last => Sent::Last,
-            Ok(()) => Sent::Some,
+    /// Passes on data; says the end, if this is one.
+    fn send(&mut self, data: Bytes, is_last: bool) -> Option<End> {
+        match self.to.send_data(data, is_last) {
+            Err(_) => Some(End::Sink),
+            Ok(()) => is_last.then_some(End::Clean),
         }
     }
-}
-
-/// What became of one send.
-enum Sent {
-    Some,
-    Last,
-    Refused,
 }

@@ -11,39 +11,38 @@ const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = (1 << 31) - 1;
 
 /// Bytes of headers that pass: a gRPC status with details, or a very long message, comes in trailers.
-const HEADER_LIST: u32 = 16 << 20;
+pub(super) const HEADER_LIST: u32 = 16 << 20;
 
-/// Streams whose reset is remembered or waits for us at once. A client that gives up thousands of calls at once is in
-/// trouble, not an attacker.
+/// How many reset streams may be remembered, or wait to be accepted, at a time. A client that gives up thousands of calls
+/// at once is in trouble, not an attacker.
 const RESET_STREAMS: usize = 100_000;
 
 /// No limit on small DATA frames: a stream that is delivered message by message is made of them.
 const DATA_FRAMES: usize = usize::MAX;
 
+/// Sets what the builders of both sides have in common; they share no trait.
+macro_rules! without_limits {
+    ($builder:expr) => {{
+        let mut builder = $builder;
+        builder
+            .initial_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_header_list_size(HEADER_LIST)
+            .max_concurrent_reset_streams(RESET_STREAMS)
+            .max_pending_accept_reset_streams(RESET_STREAMS)
+            // It counts over the life of a connection, and would end a long one.
+            .max_local_error_reset_streams(None)
+            .data_frame_budget(DATA_FRAMES);
+        builder
+    }};
+}
+
 pub(super) fn server() -> server::Builder {
-    let mut builder = server::Builder::new();
-    // Counted over the life of a connection, the limit on resets for errors would end a long-lived one.
-    builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(HEADER_LIST)
-        .max_concurrent_reset_streams(RESET_STREAMS)
-        .max_pending_accept_reset_streams(RESET_STREAMS)
-        .max_local_error_reset_streams(None)
-        .data_frame_budget(DATA_FRAMES);
-    builder
+    without_limits!(server::Builder::new())
 }
 
 pub(super) fn client() -> client::Builder {
-    let mut builder = client::Builder::new();
-    builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_header_list_size(HEADER_LIST)
-        .max_concurrent_reset_streams(RESET_STREAMS)
-        .max_pending_accept_reset_streams(RESET_STREAMS)
-        .max_local_error_reset_streams(None)
-        .data_frame_budget(DATA_FRAMES)
-        .enable_push(false);
+    let mut builder = without_limits!(client::Builder::new());
+    builder.enable_push(false);
     builder
 }

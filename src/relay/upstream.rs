@@ -45,7 +45,7 @@ impl Upstream {
         Ok(Self { calls, state, driver })
     }
 
-    /// Waits until the state is another than when last asked.
+    /// Waits for the next change of state.
     pub(super) async fn changed(&mut self) -> State {
         match self.state.changed().await {
             Ok(()) => *self.state.borrow_and_update(),
@@ -67,18 +67,22 @@ async fn drive(
     mut probe: SendRequest<Bytes>,
     report: watch::Sender<State>,
 ) {
-    let mut left = None;
+    let mut goaway_reason = None;
     let end = poll_fn(|cx| {
         let end = Pin::new(&mut connection).poll(cx);
         // h2 has no signal for a GOAWAY that came, but takes no more calls after one.
         if let Poll::Ready(Err(error)) = probe.poll_ready(cx) {
-            let reason = *left.get_or_insert(error.reason().unwrap_or(Reason::NO_ERROR));
-            report.send_if_modified(|state| std::mem::replace(state, State::Leaving(reason)) == State::Open);
+            let reason = *goaway_reason.get_or_insert(error.reason().unwrap_or(Reason::NO_ERROR));
+            report.send_if_modified(|state| {
+                let is_news = *state == State::Open;
+                *state = State::Leaving(reason);
+                is_news
+            });
         }
         end
     })
     .await;
     // Our own farewell may fail to be written; what the runtime said before is the better reason.
-    let reason = end.err().and_then(|error| error.reason()).or(left).unwrap_or(Reason::NO_ERROR);
+    let reason = end.err().and_then(|error| error.reason()).or(goaway_reason).unwrap_or(Reason::NO_ERROR);
     report.send_replace(State::Gone(reason));
 }

@@ -1,9 +1,12 @@
 //! Socket activation: systemd opened the socket and hands it over in `LISTEN_FDS`.
 
+use std::env;
 use std::io;
-use std::os::unix::net::UnixListener;
+use std::path::Path;
 
 use listenfd::ListenFd;
+
+use super::{Listening, SocketPath};
 
 /// Why the sockets that systemd passed cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -12,24 +15,35 @@ pub enum ActivationError {
     #[error(
         "LISTEN_FDS passes {0} sockets, but exactly one is served; give the .socket unit a single ListenStream="
     )]
-    Several(usize),
+    Count(usize),
     /// Not a listening unix stream socket.
     #[error("the socket passed in LISTEN_FDS is not a listening unix stream socket: {0}")]
     Kind(#[from] io::Error),
+    /// It is the very socket that calls would be forwarded to.
+    #[error("the socket passed in LISTEN_FDS is the runtime's own, {0}: probeshim would call itself")]
+    IsUpstream(SocketPath),
 }
 
-/// The socket that systemd passed to this process, if it passed one. Its path stays systemd's.
-pub fn activated() -> Result<Option<UnixListener>, ActivationError> {
+/// Whether systemd passes sockets to this process.
+#[must_use]
+pub fn is_activated() -> bool {
+    let is_for_us = env::var("LISTEN_PID").is_ok_and(|pid| pid == std::process::id().to_string());
+    is_for_us && env::var_os("LISTEN_FDS").is_some()
+}
+
+/// Takes the socket that systemd passed to this process. Its path stays systemd's.
+pub fn activated(upstream: &SocketPath) -> Result<Listening, ActivationError> {
     let mut passed = ListenFd::from_env();
-    match passed.len() {
-        0 => Ok(None),
-        1 => {
-            let listener = passed.take_unix_listener(0)?;
-            if let Some(listener) = &listener {
-                listener.set_nonblocking(true)?;
-            }
-            Ok(listener)
-        }
-        several => Err(ActivationError::Several(several)),
+    if passed.len() != 1 {
+        return Err(ActivationError::Count(passed.len()));
     }
+    let listener = passed.take_unix_listener(0)?.ok_or(ActivationError::Count(0))?;
+    listener.set_nonblocking(true)?;
+    let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
+    if let Some(path) = path.and_then(|path| SocketPath::new(&path).ok())
+        && path.is_same_as(upstream)
+    {
+        return Err(ActivationError::IsUpstream(path));
+    }
+    Ok(Listening { listener, claim: None })
 }

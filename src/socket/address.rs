@@ -4,6 +4,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::file_id::FileId;
+
 /// The longest path that fits a unix socket address, in bytes; one more holds the terminating zero.
 const MAX_PATH: usize = 107;
 
@@ -55,15 +57,21 @@ impl SocketPath {
         } else {
             text
         };
-        if path.contains('\0') {
+        Self::new(Path::new(path))
+    }
+
+    /// Takes a path; a relative one starts at the working directory.
+    pub fn new(path: &Path) -> Result<Self, AddressError> {
+        let bytes = path.as_os_str().as_bytes();
+        if bytes.contains(&0) {
             return Err(AddressError::ZeroByte);
         }
-        if path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..") {
+        if [&b"/"[..], b"/.", b"/.."].iter().any(|end| bytes.ends_with(end)) {
             return Err(AddressError::NoFileName);
         }
         // Fails only for an empty path or a working directory that is gone.
         let path = std::path::absolute(path).map_err(|_| AddressError::NotAbsolute)?;
-        let length = path.as_os_str().as_bytes().len();
+        let length = path.as_os_str().len();
         if length > MAX_PATH {
             return Err(AddressError::TooLong { length });
         }
@@ -79,10 +87,8 @@ impl SocketPath {
     /// Whether two paths lead to one socket: the same file, or the same name in the same folder.
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
-        use std::os::unix::fs::MetadataExt as _;
-
         let place = |path: &Path| Some((path.parent()?.canonicalize().ok()?, path.file_name()?.to_owned()));
-        let file = |path: &Path| path.metadata().ok().map(|file| (file.dev(), file.ino()));
+        let file = |path: &Path| path.metadata().ok().map(|file| FileId::of(&file));
         self == other
             || place(&self.0).is_some_and(|here| Some(here) == place(&other.0))
             || file(&self.0).is_some_and(|here| Some(here) == file(&other.0))

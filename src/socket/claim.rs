@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::file_id::FileId;
 use super::lock::{Lock, LockError};
 use super::{Listening, SocketPath};
 
@@ -24,7 +25,7 @@ pub struct Claim {
     _lock: Lock,
 }
 
-/// Why a path cannot be listened on. Nothing has been changed at the path.
+/// Why a path cannot be listened on. What stands there and is alive, or is no socket, has been left alone.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// It is the very socket that calls would be forwarded to.
@@ -74,7 +75,7 @@ pub fn claim(path: &SocketPath, upstream: &SocketPath) -> Result<Listening, Clai
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed("make a socket for", path))?;
     let address = SockAddr::unix(path).map_err(failed("listen on", path))?;
     socket.bind(&address).map_err(failed("listen on", path))?;
-    let file = FileId::at(path).map_err(failed("read", path))?;
+    let file = FileId::named(path).map_err(failed("read", path))?;
     // From here on the file is given back, whatever fails.
     let claim = Claim { path: path.into(), file, _lock: lock };
     // Nobody can connect before listen(), so there is no moment at which the socket is open to more than it should be.
@@ -86,23 +87,9 @@ pub fn claim(path: &SocketPath, upstream: &SocketPath) -> Result<Listening, Clai
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if FileId::at(&self.path).is_ok_and(|now| now == self.file) {
+        if FileId::named(&self.path).is_ok_and(|now| now == self.file) {
             let _ = fs::remove_file(&self.path);
         }
-    }
-}
-
-/// What makes a file this file, whatever its name.
-#[derive(Debug, PartialEq, Eq)]
-struct FileId {
-    device: u64,
-    inode: u64,
-}
-
-impl FileId {
-    fn at(path: &Path) -> io::Result<Self> {
-        let file = fs::symlink_metadata(path)?;
-        Ok(Self { device: file.dev(), inode: file.ino() })
     }
 }
 

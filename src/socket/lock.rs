@@ -2,8 +2,10 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use super::file_id::FileId;
 
 /// A lock that is held until dropped; its file goes with it.
 #[derive(Debug)]
@@ -76,8 +78,8 @@ impl Drop for Lock {
 }
 
 fn is_file_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::symlink_metadata(path)) {
-        (Ok(held), Ok(named)) => (held.dev(), held.ino()) == (named.dev(), named.ino()),
+    match (file.metadata(), FileId::named(path)) {
+        (Ok(held), Ok(named)) => FileId::of(&held) == named,
         _ => false,
     }
 }

@@ -3,11 +3,12 @@
 mod activation;
 mod address;
 mod claim;
+mod file_id;
 mod lock;
 
 use std::os::unix::net::UnixListener;
 
-pub use activation::{ActivationError, activated};
+pub use activation::{ActivationError, activated, is_activated};
 pub use address::{AddressError, SocketPath};
 pub use claim::{Claim, ClaimError, claim};
 pub use lock::LockError;
@@ -19,4 +20,14 @@ pub struct Listening {
     pub listener: UnixListener,
     /// Our hold on the socket's path, given back when dropped. `None` where systemd owns it.
     pub claim: Option<Claim>,
+}
+
+impl Listening {
+    /// The path that clients connect to, for people; systemd may have passed a socket without one.
+    #[must_use]
+    pub fn path(&self) -> String {
+        let address = self.listener.local_addr().ok();
+        let path = address.as_ref().and_then(|address| address.as_pathname());
+        path.map_or_else(|| "a socket without a path".to_owned(), |path| format!("unix://{}", path.display()))
+    }
 }

@@ -47,7 +47,7 @@ impl<S: AsyncRead + Unpin> Adapter<S> {
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut chunk))?;
             self.at_end = chunk.filled().is_empty();
             let goes_on = if self.at_end {
-                // h2 is to see for itself in the middle of what the client stopped.
+                // The client ended in the middle of something: h2 gets what was held, as it came, and judges it.
                 scanner.give_up(&mut self.passed);
                 false
             } else {

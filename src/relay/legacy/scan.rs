@@ -1,20 +1,18 @@
 //! The scanner: finds the header blocks in a client's bytes and lets everything else through as it came.
 
-use bytes::{Buf as _, BufMut as _, BytesMut};
+use bytes::{BufMut as _, BytesMut};
 
 use super::headers::{self, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, MAX_FRAME};
 use super::hpack::Decoder;
+use crate::relay::tuning;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The length of a frame's header.
 const HEAD: usize = 9;
 
-/// The header fields of one request may have this size together, in bytes; it is what h2 is told too.
-const MAX_LIST: usize = 16 << 20;
-
-/// The frames of one header block may have this size together, in bytes.
-const MAX_HELD: usize = MAX_LIST;
+/// What the header fields of one request, and the frames of one block, may be together in bytes: what h2 is told too.
+const MAX_LIST: usize = tuning::HEADER_LIST as usize;
 
 /// Reads one direction of a connection, from the client's first byte on.
 ///
@@ -28,7 +26,7 @@ pub struct Scanner {
     block: Option<Block>,
     decoder: Decoder,
     /// Set once the first authority was found to need mending.
-    stays: bool,
+    mends: bool,
 }
 
 /// What the next bytes are.
@@ -36,11 +34,11 @@ pub struct Scanner {
 enum Expects {
     /// So many bytes of the preface have been seen.
     Preface(usize),
-    /// A frame header, whose beginning is in `held` behind this many bytes.
+    /// A frame header; what has come of it begins at `from` in `held`.
     Head { from: usize },
     /// So many bytes of a frame that does not concern us.
     Other(usize),
-    /// The payload of a HEADERS or CONTINUATION frame, whose header begins in `held` at `from`.
+    /// The payload of a HEADERS or CONTINUATION frame, whose header begins at `from` in `held`.
     Payload { from: usize, length: usize },
 }
 
@@ -68,7 +66,7 @@ impl Default for Scanner {
             held: BytesMut::new(),
             block: None,
             decoder: Decoder::new(MAX_LIST),
-            stays: false,
+            mends: false,
         }
     }
 }
@@ -115,7 +113,7 @@ impl Scanner {
             Expects::Head { from } => {
                 let missing = HEAD - (self.held.len() - from);
                 self.held.put_slice(take(bytes, missing.min(bytes.len())));
-                if self.held.len() - from < HEAD { Step::Waits } else { self.frame(from, passed) }
+                if self.held.len() - from < HEAD { Step::Waits } else { self.on_frame_head(from, passed) }
             }
             Expects::Other(length) => {
                 let here = length.min(bytes.len());
@@ -130,43 +128,44 @@ impl Scanner {
                 if self.held.len() < from + HEAD + length {
                     return Step::Waits;
                 }
-                self.payload(from, passed)
+                self.on_payload(from, passed)
             }
         }
     }
 
     /// A frame header is complete: is it one of ours?
-    fn frame(&mut self, from: usize, passed: &mut BytesMut) -> Step {
+    fn on_frame_head(&mut self, from: usize, passed: &mut BytesMut) -> Step {
         let head = &self.held[from..];
-        let length = usize::try_from((&head[..3]).get_uint(3)).unwrap_or(usize::MAX);
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let (kind, stream) = (head[3], stream_id(head));
-        let is_ours = match (&self.block, kind) {
-            (None, HEADERS) => stream != [0; 4] && length <= MAX_FRAME,
-            (Some(block), CONTINUATION) => stream == block.stream && length <= MAX_FRAME,
-            // Any other frame inside a header block, or a continuation of nothing, breaks the connection.
-            (Some(_), _) | (None, CONTINUATION) => false,
-            (None, _) => {
-                passed.unsplit(self.held.split());
-                self.expects = if length == 0 { Expects::Head { from: 0 } } else { Expects::Other(length) };
-                return Step::Goes;
-            }
+        if self.block.is_none() && kind != HEADERS && kind != CONTINUATION {
+            passed.unsplit(self.held.split());
+            self.expects = if length == 0 { Expects::Head { from: 0 } } else { Expects::Other(length) };
+            return Step::Goes;
+        }
+        // Any other frame inside a header block, or a continuation of nothing, breaks the connection.
+        let is_in_place = match &self.block {
+            None => kind == HEADERS && stream != [0; 4],
+            Some(block) => kind == CONTINUATION && stream == block.stream,
         };
-        if self.stays && is_ours && self.held.len() + length > MAX_HELD {
-            // h2 has not seen the blocks before this one as they came, so it must not see this one either.
-            self.held.clear();
-            headers::put_frames(stream, false, &headers::broken(), passed);
+        if !is_in_place || length > MAX_FRAME {
             return Step::Aside;
         }
-        if !is_ours || self.held.len() + length > MAX_HELD {
+        if self.held.len() + length > MAX_LIST {
+            if self.mends {
+                // h2's HPACK state is not the client's any more, so this block cannot be passed on as it came.
+                self.held.clear();
+                headers::put_frames(stream, false, &headers::broken(), passed);
+            }
             return Step::Aside;
         }
         self.expects = Expects::Payload { from, length };
         // An empty payload is complete already.
-        if length == 0 { self.payload(from, passed) } else { Step::Goes }
+        if length == 0 { self.on_payload(from, passed) } else { Step::Goes }
     }
 
     /// A frame of a header block is complete.
-    fn payload(&mut self, from: usize, passed: &mut BytesMut) -> Step {
+    fn on_payload(&mut self, from: usize, passed: &mut BytesMut) -> Step {
         let (head, payload) = self.held[from..].split_at(HEAD);
         let (kind, flags) = (head[3], head[4]);
         let fragment = if kind == HEADERS { headers::fragment(flags, payload) } else { Some(payload) };
@@ -182,15 +181,16 @@ impl Scanner {
             return Step::Goes;
         }
         self.expects = Expects::Head { from: 0 };
-        self.block_complete(passed)
+        self.on_block(passed)
     }
 
-    fn block_complete(&mut self, passed: &mut BytesMut) -> Step {
+    /// A header block is complete: it is mended, or the first one shows that none needs to be.
+    fn on_block(&mut self, passed: &mut BytesMut) -> Step {
         let Some(block) = self.block.take() else { return Step::Aside };
         let decoded = self.decoder.decode(&block.fragments);
-        if !self.stays {
+        if !self.mends {
             match &decoded {
-                Ok(fields) if headers::is_refused(fields) => self.stays = true,
+                Ok(fields) if headers::is_refused(fields) => self.mends = true,
                 // Valid, or broken in a way that h2 will see just as well.
                 _ => return Step::Aside,
             }

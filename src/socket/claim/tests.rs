@@ -55,19 +55,6 @@ fn the_mode_of_the_upstream_is_followed() {
 }
 
 #[test]
-fn the_owner_of_the_upstream_is_followed() {
-    if !rustix::process::geteuid().is_root() {
-        return; // only root may give a file away
-    }
-    let place = Place::new();
-    let _upstream = UnixListener::bind(place.at("upstream").as_path()).unwrap();
-    chown(place.at("upstream").as_path(), Some(1234), Some(2345)).unwrap();
-    let _held = place.claim("shim").unwrap();
-    let file = fs::metadata(place.at("shim").as_path()).unwrap();
-    assert_eq!((file.uid(), file.gid()), (1234, 2345));
-}
-
-#[test]
 fn the_file_and_its_lock_go_when_the_claim_goes() {
     let place = Place::new();
     let held = place.claim("shim").unwrap();

@@ -11,7 +11,7 @@ pub fn encode(fields: &[Field]) -> Bytes {
     for field in fields {
         block.put_u8(if field.sensitive { 0x10 } else { 0x00 });
         for string in [&field.name, &field.value] {
-            integer::encode(string.len(), 7, 0, &mut block);
+            integer::encode_length(string.len(), &mut block);
             block.put_slice(string);
         }
     }

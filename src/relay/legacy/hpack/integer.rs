@@ -27,17 +27,17 @@ pub(super) fn decode(bytes: &[u8], prefix: u32) -> Result<(usize, &[u8]), HpackE
     }
 }
 
-/// Writes an integer behind the `flags` of its first byte.
-pub(super) fn encode(value: usize, prefix: u32, flags: u8, out: &mut BytesMut) {
-    let mask = (1_usize << prefix) - 1;
+/// Writes the length of a string that is not Huffman-coded: seven bits of prefix, and no flag.
+pub(super) fn encode_length(length: usize, out: &mut BytesMut) {
+    const MASK: usize = 0x7f;
     let low = |value: usize| u8::try_from(value).unwrap_or(u8::MAX);
-    if value < mask {
-        return out.put_u8(flags | low(value));
+    if length < MASK {
+        return out.put_u8(low(length));
     }
-    out.put_u8(flags | low(mask));
-    let mut rest = value - mask;
-    while rest >= 0x80 {
-        out.put_u8(low(rest & 0x7f) | 0x80);
+    out.put_u8(low(MASK));
+    let mut rest = length - MASK;
+    while rest > MASK {
+        out.put_u8(low(rest & MASK) | 0x80);
         rest >>= 7;
     }
     out.put_u8(low(rest));

@@ -22,7 +22,7 @@ pub struct Field {
     pub sensitive: bool,
 }
 
-/// Why a header block cannot be read: all of them are connection errors of type `COMPRESSION_ERROR`.
+/// Why a header block cannot be read. Each is a connection error of type `COMPRESSION_ERROR`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HpackError {
     /// The block ends in the middle of a field.
@@ -46,6 +46,13 @@ pub enum HpackError {
 }
 
 impl Field {
+    /// A field that may be indexed.
+    #[must_use]
+    pub fn new(name: &str, value: &str) -> Self {
+        let copy = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        Self { name: copy(name), value: copy(value), sensitive: false }
+    }
+
     /// The size as HPACK and HTTP/2 count it: both lengths and 32.
     fn size(&self) -> usize {
         self.name.len() + self.value.len() + 32

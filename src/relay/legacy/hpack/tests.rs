@@ -10,14 +10,6 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-fn field(name: &str, value: &str) -> Field {
-    Field {
-        name: Bytes::copy_from_slice(name.as_bytes()),
-        value: Bytes::copy_from_slice(value.as_bytes()),
-        sensitive: false,
-    }
-}
-
 fn decode(block: &[u8]) -> Result<Vec<Field>, HpackError> {
     Decoder::new(MAX_LIST).decode(block)
 }
@@ -27,15 +19,15 @@ fn expect_three_requests(blocks: [&str; 3]) {
     let mut decoder = Decoder::new(MAX_LIST);
     let common = |scheme, path| {
         vec![
-            field(":method", "GET"),
-            field(":scheme", scheme),
-            field(":path", path),
-            field(":authority", "www.example.com"),
+            Field::new(":method", "GET"),
+            Field::new(":scheme", scheme),
+            Field::new(":path", path),
+            Field::new(":authority", "www.example.com"),
         ]
     };
     let mut expected = [common("http", "/"), common("http", "/"), common("https", "/index.html")];
-    expected[1].push(field("cache-control", "no-cache"));
-    expected[2].push(field("custom-key", "custom-value"));
+    expected[1].push(Field::new("cache-control", "no-cache"));
+    expected[2].push(Field::new("custom-key", "custom-value"));
     for (block, expected) in blocks.into_iter().zip(expected) {
         assert_eq!(decoder.decode(&hex(block)).unwrap(), expected);
     }
@@ -64,8 +56,8 @@ fn a_small_table_forgets_the_oldest() {
     let mut decoder = Decoder::new(MAX_LIST);
     // Limit 64; then two fields of 34 bytes each, of which only the second fits.
     let fields = decoder.decode(&hex("3f21 4001 61 01 31 4001 62 01 32")).unwrap();
-    assert_eq!(fields, [field("a", "1"), field("b", "2")]);
-    assert_eq!(decoder.decode(&[0xbe]).unwrap(), [field("b", "2")]);
+    assert_eq!(fields, [Field::new("a", "1"), Field::new("b", "2")]);
+    assert_eq!(decoder.decode(&[0xbe]).unwrap(), [Field::new("b", "2")]);
     assert_eq!(decoder.decode(&[0xbf]), Err(HpackError::Index(63)));
 }
 
@@ -84,7 +76,7 @@ fn broken_blocks_are_named() {
         Err(HpackError::Huffman),
         "padding of more than seven bits"
     );
-    assert_eq!(decode(&hex("00 01 61 81 1f")).unwrap(), [field("a", "a")], "padding of three ones");
+    assert_eq!(decode(&hex("00 01 61 81 1f")).unwrap(), [Field::new("a", "a")], "padding of three ones");
     assert_eq!(decode(&hex("00 01 61 84 ff ff ff ff")), Err(HpackError::Huffman), "an end of string");
 }
 

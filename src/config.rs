@@ -7,10 +7,16 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use crate::socket::SocketPath;
-use crate::{relay, telemetry};
+use crate::{relay, socket, telemetry};
 
 /// Where containerd listens unless told otherwise.
 const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
+
+/// How long calls in flight may go on after a signal, unless told otherwise.
+const DRAIN_TIMEOUT: &str = "30s";
+
+/// What is logged unless told otherwise.
+const LOG: &str = "info";
 
 /// The longest duration that a flag takes.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -33,6 +39,8 @@ pub struct Flags {
 pub struct Surroundings {
     /// Whether it runs as root.
     pub is_root: bool,
+    /// Whether systemd passes a socket to it.
+    pub is_activated: bool,
     /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
     pub runtime_dir: Option<PathBuf>,
 }
@@ -40,8 +48,8 @@ pub struct Surroundings {
 /// What `run` runs on.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where clients connect.
-    pub listen: SocketPath,
+    /// Where clients connect; `None` where systemd passes the socket.
+    pub listen: Option<SocketPath>,
     /// The relay's part.
     pub relay: relay::Settings,
     /// The log's part.
@@ -49,30 +57,41 @@ pub struct Settings {
 }
 
 /// A value that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}{} {reason}", value.as_ref().map(|value| format!(" {value:?}")).unwrap_or_default())]
 pub struct Problem {
     /// The flag, with its dashes.
     pub field: &'static str,
-    /// What was written.
-    pub value: String,
+    /// What was written, if anything was.
+    pub value: Option<String>,
     /// What is wrong with it, and what is allowed.
     pub reason: String,
 }
 
-/// Everything that is wrong, in the order of the flags.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Everything that is wrong, in the order of the flags; shown with a line for each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
+
+/// Collects what is wrong while values are read.
+#[derive(Default)]
+struct Reader {
+    problems: Vec<Problem>,
+}
 
 impl Surroundings {
     /// Those of this process.
     #[must_use]
     pub fn here() -> Self {
-        let runtime_dir =
-            std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
-        Self { is_root: rustix::process::geteuid().is_root(), runtime_dir }
+        Self {
+            is_root: rustix::process::geteuid().is_root(),
+            is_activated: socket::is_activated(),
+            runtime_dir: std::env::var_os("XDG_RUNTIME_DIR")
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute()),
+        }
     }
 
-    /// The folder for sockets.
+    /// The folder for sockets. `None` where there is no good place.
     fn run_dir(&self) -> Option<PathBuf> {
         if self.is_root {
             Some(Path::new("/run/probeshim").to_owned())
@@ -80,50 +99,59 @@ impl Surroundings {
             self.runtime_dir.as_ref().map(|dir| dir.join("probeshim"))
         }
     }
+
+    /// Where clients connect unless told otherwise.
+    fn default_listen(&self) -> Result<SocketPath, String> {
+        let dir = self.run_dir().ok_or("is needed: not root, and XDG_RUNTIME_DIR is not set")?;
+        SocketPath::new(&dir.join("probeshim.sock"))
+            .map_err(|error| format!("is needed: its default {error}"))
+    }
 }
 
 impl Settings {
     /// Checks the flags and fills in defaults. Returns every problem, not the first.
     pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
-        let mut checked = Checked::default();
-        let run_dir_socket =
-            around.run_dir().map(|dir| dir.join("probeshim.sock").to_string_lossy().into_owned());
-        let listen = checked.value("--listen", flags.listen.as_deref().or(run_dir_socket.as_deref()), socket);
-        let upstream = checked.value("--upstream", flags.upstream.as_deref().or(Some(UPSTREAM)), socket);
+        let mut reader = Reader::default();
+        let listen = match &flags.listen {
+            Some(listen) => reader.read("--listen", listen, socket_path),
+            None if around.is_activated => None,
+            None => reader.fill_in("--listen", around.default_listen()),
+        };
+        let or_default =
+            |flag: &Option<String>, default: &str| flag.clone().unwrap_or_else(|| default.to_owned());
+        let upstream = reader.read("--upstream", &or_default(&flags.upstream, UPSTREAM), socket_path);
         let drain_timeout =
-            checked.value("--drain-timeout", flags.drain_timeout.as_deref().or(Some("30s")), duration);
-        let log = checked.value("--log", flags.log.as_deref().or(Some("info")), log_filter);
-        match (listen, upstream, drain_timeout, log) {
-            (Some(listen), Some(upstream), Some(drain_timeout), Some(log)) => {
-                Ok(Self { listen, relay: relay::Settings { upstream, drain_timeout }, log })
-            }
-            _ => Err(Problems(checked.problems)),
+            reader.read("--drain-timeout", &or_default(&flags.drain_timeout, DRAIN_TIMEOUT), duration);
+        let log = reader.read("--log", &or_default(&flags.log, LOG), log_filter);
+        match (upstream, drain_timeout, log) {
+            (Some(upstream), Some(drain_timeout), Some(log)) if reader.problems.is_empty() => Ok(Self {
+                listen: listen.filter(|_| !around.is_activated),
+                relay: relay::Settings { upstream, drain_timeout },
+                log,
+            }),
+            _ => Err(Problems(reader.problems)),
         }
     }
 }
 
-/// Collects what is wrong while values are read.
-#[derive(Default)]
-struct Checked {
-    problems: Vec<Problem>,
-}
-
-impl Checked {
-    fn value<T>(
+impl Reader {
+    fn read<T>(
         &mut self,
         field: &'static str,
-        value: Option<&str>,
-        read: impl FnOnce(&str) -> Result<T, String>,
+        value: &str,
+        read: fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        let (value, read) = match value {
-            Some(value) => (value, read(value)),
-            None => ("", Err("is needed: not root, and XDG_RUNTIME_DIR is not set".to_owned())),
-        };
-        read.map_err(|reason| self.problems.push(Problem { field, value: value.to_owned(), reason })).ok()
+        read(value)
+            .map_err(|reason| self.problems.push(Problem { field, value: Some(value.to_owned()), reason }))
+            .ok()
+    }
+
+    fn fill_in<T>(&mut self, field: &'static str, default: Result<T, String>) -> Option<T> {
+        default.map_err(|reason| self.problems.push(Problem { field, value: None, reason })).ok()
     }
 }
 
-fn socket(value: &str) -> Result<SocketPath, String> {
+fn socket_path(value: &str) -> Result<SocketPath, String> {
     SocketPath::parse(value).map_err(|error| error.to_string())
 }
 
@@ -143,16 +171,6 @@ fn log_filter(value: &str) -> Result<telemetry::Settings, String> {
     telemetry::Settings::parse(value).map_err(|error| format!("is not a log filter ({error}); {allowed}"))
 }
 
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.field)?;
-        if !self.value.is_empty() {
-            write!(f, " {:?}", self.value)?;
-        }
-        write!(f, " {}", self.reason)
-    }
-}
-
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
@@ -160,24 +178,22 @@ impl fmt::Display for Problems {
     }
 }
 
-impl std::error::Error for Problems {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
-        Surroundings { is_root, runtime_dir: runtime_dir.map(PathBuf::from) }
+        Surroundings { is_root, is_activated: false, runtime_dir: runtime_dir.map(PathBuf::from) }
     }
 
     #[test]
     fn defaults_are_those_of_the_documentation() {
         let root = Settings::new(&Flags::default(), &around(true, Some("/run/user/0"))).unwrap();
-        assert_eq!(root.listen.to_string(), "unix:///run/probeshim/probeshim.sock");
+        assert_eq!(root.listen.unwrap().to_string(), "unix:///run/probeshim/probeshim.sock");
         assert_eq!(root.relay.upstream.to_string(), "unix:///run/containerd/containerd.sock");
         assert_eq!(root.relay.drain_timeout, Duration::from_secs(30));
         let user = Settings::new(&Flags::default(), &around(false, Some("/run/user/1000"))).unwrap();
-        assert_eq!(user.listen.to_string(), "unix:///run/user/1000/probeshim/probeshim.sock");
+        assert_eq!(user.listen.unwrap().to_string(), "unix:///run/user/1000/probeshim/probeshim.sock");
     }
 
     #[test]
@@ -195,6 +211,18 @@ mod tests {
         assert!(lines[1].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{told}");
         assert!(lines[2].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{told}");
         assert!(lines[3].starts_with("--log \"probeshim=loud\" is not a log filter"), "{told}");
+    }
+
+    #[test]
+    fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
+        let activated = Surroundings { is_activated: true, ..around(false, None) };
+        assert_eq!(Settings::new(&Flags::default(), &activated).unwrap().listen, None);
+        let flags = |listen: &str| Flags { listen: Some(listen.into()), ..Flags::default() };
+        assert_eq!(Settings::new(&flags("/run/a.sock"), &activated).unwrap().listen, None);
+        assert!(
+            Settings::new(&flags("tcp://a"), &activated).is_err(),
+            "what is written is checked all the same"
+        );
     }
 
     #[test]
