@@ -1,31 +1,37 @@
-# The tests and the demo need root for real containers; without it they do what can be done and say what is left out.
-
-CARGO_BUILD_JOBS ?= 2
-export CARGO_BUILD_JOBS
+# The tests need root for real containers; without it they do what can be done and say what is left out. The demo needs root.
 
 .PHONY: build demo test lint check bench fuzz
 
-build:  ## the program, in target/release/probeshim
+# The program, in target/release/probeshim.
+build:
 	cargo build --release
 
-demo:  ## probeshim in front of the local containerd, or one of its own, and a pod driven by crictl
+# probeshim in front of the local containerd, or one of its own, and a pod driven by crictl.
+demo:
 	@tests/tools/install
 	cargo test --quiet --test demo
 
-test:  ## every test, real runtime included
+# Every test, real runtime included.
+test:
 	@tests/run
 
-lint:  ## format, clippy and docs, with warnings denied
+# Format, clippy and docs, with warnings denied. The demo and the fuzz target are in no set of "all targets".
+lint:
 	cargo fmt --check
+	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- --deny warnings
 	cargo clippy --test demo -- --deny warnings
+	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --no-deps --document-private-items
 
-check: lint test  ## what must be green before a change is done
+# What must be green before a change is done.
+check: lint test
 
-bench:  ## latency, throughput and memory, beside a direct connection and socat
+# Latency, throughput and memory, beside a direct connection and socat.
+bench:
 	@tests/tools/install
 	cargo bench --bench relay
 
-fuzz:  ## a minute of arbitrary bytes into the adapter for old clients; needs a nightly toolchain and cargo-fuzz
+# A minute of arbitrary bytes into the adapter for old clients; needs a nightly toolchain and cargo-fuzz.
+fuzz:
 	cargo +nightly fuzz run legacy -- -max_total_time=60

@@ -22,6 +22,7 @@ use std::process::{Command, ExitCode};
 
 use containerd::{Containerd, Version};
 use crictl::Crictl;
+use probeshim::cri::v1::NamespaceMode;
 use serde_json::{Value, json};
 use shim::Probeshim;
 
@@ -34,6 +35,37 @@ enum Runtime {
     Local,
     /// One that was started for the demo.
     Own(Containerd),
+}
+
+impl Runtime {
+    /// The machine's containerd, with the demo's image in it, or one of our own.
+    fn find(folder: &Path) -> Result<Self, String> {
+        if UnixStream::connect(LOCAL).is_err() {
+            println!("no containerd answers on {LOCAL}: starting one for the demo");
+            return Containerd::start(Version::V2_2).map(Self::Own);
+        }
+        println!("using the containerd on {LOCAL}");
+        let archive = folder.join("images.tar");
+        image::write_archive(&machine::program("busybox", "busybox-static")?, &archive);
+        ctr(&["import", archive.to_str().unwrap()])?;
+        Ok(Self::Local)
+    }
+
+    fn socket(&self) -> PathBuf {
+        match self {
+            Self::Local => PathBuf::from(LOCAL),
+            Self::Own(containerd) => containerd.socket(),
+        }
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if matches!(self, Self::Local) {
+            // The machine is left as it was.
+            let _ = ctr(&["remove", image::BUSYBOX, image::PAUSE]);
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -65,9 +97,9 @@ fn live(crictl: &Crictl, folder: &Path) -> Result<(), String> {
     show(crictl, &["version"])?;
     let pod = show(crictl, &["runp", &sandbox])?;
     let lived = live_in(crictl, &pod, &container, &sandbox);
-    show(crictl, &["stopp", &pod])?;
-    show(crictl, &["rmp", "--force", &pod])?;
-    lived
+    let stopped = show(crictl, &["stopp", &pod]);
+    let removed = show(crictl, &["rmp", "--force", &pod]);
+    lived.and(stopped.and(removed).map(drop))
 }
 
 fn live_in(crictl: &Crictl, pod: &str, container: &str, sandbox: &str) -> Result<(), String> {
@@ -115,7 +147,7 @@ fn print_calls(log: &str) {
 
 /// A pod on the node's network, so that no CNI plugin needs to be set up, with one container.
 fn write_configs(folder: &Path) -> [String; 2] {
-    let node = 2;
+    let node = NamespaceMode::Node as i32;
     let sandbox = json!({
         "metadata": {"name": "demo", "namespace": "probeshim", "uid": format!("demo-{}", std::process::id()), "attempt": 0},
         "log_directory": folder,
@@ -143,36 +175,5 @@ fn ctr(arguments: &[&str]) -> Result<(), String> {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(format!("ctr: {}", String::from_utf8_lossy(&output.stderr).trim())),
         Err(error) => Err(format!("ctr: {error}")),
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        if matches!(self, Self::Local) {
-            // The machine is left as it was.
-            let _ = ctr(&["remove", image::BUSYBOX, image::PAUSE]);
-        }
-    }
-}
-
-impl Runtime {
-    /// The machine's containerd, with the demo's image in it, or one of our own.
-    fn find(folder: &Path) -> Result<Self, String> {
-        if UnixStream::connect(LOCAL).is_err() {
-            println!("no containerd answers on {LOCAL}: starting one for the demo");
-            return Containerd::start(Version::V2_2).map(Self::Own);
-        }
-        println!("using the containerd on {LOCAL}");
-        let archive = folder.join("images.tar");
-        image::write_archive(&machine::program("busybox", "busybox-static")?, &archive);
-        ctr(&["import", archive.to_str().unwrap()])?;
-        Ok(Self::Local)
-    }
-
-    fn socket(&self) -> PathBuf {
-        match self {
-            Self::Local => PathBuf::from(LOCAL),
-            Self::Own(containerd) => containerd.socket(),
-        }
     }
 }

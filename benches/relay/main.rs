@@ -17,69 +17,88 @@ use target::Target;
 
 /// Turns that each of the three takes in each case.
 const ROUNDS: usize = 12;
-/// Calls in each turn.
-const CALLS: usize = 1500;
+/// Calls in each turn; as many for each of those that are made at once.
+const CALLS: usize = 1600;
 /// Calls before the peak of memory is read.
-const MILLION: usize = 1_000_000;
+const CALLS_BEFORE_PEAK: usize = 1_000_000;
 /// Connections that are opened and closed.
 const CONNECTIONS: usize = 2000;
+
+/// What was measured of one target in one case.
+struct Measured<'a> {
+    target: &'a Target,
+    load: Load,
+    latencies: Histogram<u64>,
+    seconds: f64,
+}
 
 fn main() {
     let folder = tempfile::tempdir().unwrap();
     stub::serve(&folder.path().join("stub.sock"));
-    let targets =
-        [Target::direct(folder.path()), Target::socat(folder.path()), Target::probeshim(folder.path())];
+    let direct = Target::direct(folder.path());
+    let socat = Target::socat(folder.path());
+    let probeshim = Target::probeshim(folder.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         for method in stub::METHODS {
             for concurrency in [1, 32] {
-                compare(&targets, method, concurrency).await;
+                compare([&direct, &socat, &probeshim], method, concurrency).await;
             }
         }
-        memory(&targets[2]).await;
+        memory(&probeshim).await;
     });
 }
 
 /// One case: all targets in turn, and what the relays add to a direct call.
-async fn compare(targets: &[Target], method: &str, concurrency: usize) {
+async fn compare(targets: [&Target; 3], method: &str, concurrency: usize) {
     println!("\n{method}, {concurrency} at once");
     println!("{:>12} {:>12} {:>12} {:>12} {:>18}", "", "median µs", "p99 µs", "calls/s", "median added µs");
-    let mut results: Vec<(Histogram<u64>, f64)> = Vec::new();
-    let mut loads = Vec::new();
+    let mut measured = Vec::new();
     for target in targets {
         let mut load = Load::connect(target.socket()).await;
+        // Not counted: connections, caches and the processor's clock warm up.
         load.run(method, concurrency, CALLS).await;
-        loads.push(load);
-        results.push((Histogram::new(3).unwrap(), 0.0));
+        measured.push(Measured { target, load, latencies: Histogram::new(3).unwrap(), seconds: 0.0 });
     }
     for _ in 0..ROUNDS {
-        for (load, (latencies, seconds)) in loads.iter_mut().zip(&mut results) {
-            let (measured, took) = load.run(method, concurrency, CALLS).await;
-            latencies.add(measured).unwrap();
-            *seconds += took.as_secs_f64();
+        for target in &mut measured {
+            let (latencies, took) = target.load.run(method, concurrency, CALLS).await;
+            target.latencies.add(latencies).unwrap();
+            target.seconds += took.as_secs_f64();
         }
     }
-    let micros = |nanos: u64| nanos as f64 / 1e3;
-    let direct = micros(results[0].0.value_at_quantile(0.5));
-    let added: Vec<f64> =
-        results.iter().map(|(latencies, _)| micros(latencies.value_at_quantile(0.5)) - direct).collect();
-    for ((target, (latencies, seconds)), added) in targets.iter().zip(&results).zip(&added) {
+    let [direct, socat, probeshim] = &measured[..] else { unreachable!("three targets were measured") };
+    for target in [direct, socat, probeshim] {
         println!(
-            "{:>12} {:>12.1} {:>12.1} {:>12.0} {added:>18.1}",
-            target.name(),
-            micros(latencies.value_at_quantile(0.5)),
-            micros(latencies.value_at_quantile(0.99)),
-            (ROUNDS * CALLS) as f64 / seconds,
+            "{:>12} {:>12.1} {:>12.1} {:>12.0} {:>18.1}",
+            target.target.name(),
+            target.micros(0.5),
+            target.micros(0.99),
+            target.latencies.len() as f64 / target.seconds,
+            target.added_to(direct),
         );
     }
-    println!("{:>12} adds {:.2} times what socat adds to the median", "probeshim", added[2] / added[1]);
+    let ratio = probeshim.added_to(direct) / socat.added_to(direct);
+    println!("{:>12} adds {ratio:.2} times what socat adds to the median", "probeshim");
+}
+
+impl Measured<'_> {
+    /// The latency that this part of the calls stayed below, in microseconds.
+    fn micros(&self, quantile: f64) -> f64 {
+        self.latencies.value_at_quantile(quantile) as f64 / 1e3
+    }
+
+    /// What it takes longer than another, in microseconds, in the median.
+    fn added_to(&self, other: &Self) -> f64 {
+        self.micros(0.5) - other.micros(0.5)
+    }
 }
 
 /// What the relay holds after many calls and many connections.
 async fn memory(probeshim: &Target) {
     println!("\nmemory and descriptors of probeshim");
     let mut load = Load::connect(probeshim.socket()).await;
-    load.run(stub::METHODS[0], 32, MILLION).await;
+    load.run(stub::METHODS[0], 32, CALLS_BEFORE_PEAK).await;
     println!("{:>40} {:>8} KiB", "peak after a million calls", probeshim.memory("VmHWM"));
     drop(load);
     for round in ["first", "second"] {

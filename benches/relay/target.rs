@@ -24,6 +24,8 @@ impl Target {
         command
             .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
             .arg(format!("UNIX-CONNECT:{}", stub.display()));
+        // It complains of every client that goes before it has its answer.
+        command.stderr(Stdio::null());
         Self::start("socat", socket, command)
     }
 
@@ -39,12 +41,12 @@ impl Target {
     }
 
     fn start(name: &'static str, socket: PathBuf, mut command: Command) -> Self {
-        let process = command
+        let mut process = command
             .stdin(Stdio::null())
-            .stderr(if name == "socat" { Stdio::null() } else { Stdio::inherit() })
             .spawn()
             .unwrap_or_else(|error| panic!("{name} cannot be started ({error}); is it installed?"));
         while UnixStream::connect(&socket).is_err() {
+            assert!(process.try_wait().unwrap().is_none(), "{name} ended");
             #[expect(clippy::disallowed_methods, reason = "another process is awaited")]
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -9,11 +9,11 @@ use crate::containerd::{Containerd, Version};
 use crate::crictl::Crictl;
 use crate::machine::tool;
 use crate::shim::Probeshim;
-use crate::skip::need;
+use crate::support::skip::need;
 use crate::support::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
 use crate::support::{framed, shim};
 
-/// Calls Version on the channel that its argument names, and prints the answer's runtime name and what went wrong.
+/// Calls Version on the target that its argument names, and prints whether it is containerd that answered.
 const PYTHON: &str = r#"
 import sys, grpc
 with grpc.insecure_channel(sys.argv[1]) as channel:

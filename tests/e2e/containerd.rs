@@ -50,9 +50,9 @@ impl Containerd {
         let folder = tempfile::Builder::new().prefix("probeshim-e2e.").tempdir_in("/tmp").unwrap();
         // Unique among the tests that run at once, in this process and others.
         let nth = STARTED.fetch_add(1, Ordering::Relaxed);
-        let unique = (std::process::id().wrapping_mul(8) + nth) % 60_000;
+        let unique = (std::process::id().wrapping_mul(8) + nth) % (100 * 256);
         let bridge = format!("ps{unique}");
-        let subnet = format!("10.{}.{}.0/24", 100 + unique / 256 % 100, unique % 256);
+        let subnet = format!("10.{}.{}.0/24", 100 + unique / 256, unique % 256);
         write_config(folder.path(), version, &bridge, &subnet);
         let mut containerd = Self { folder, bin, bridge, process: None };
         containerd.launch();
@@ -97,7 +97,7 @@ impl Containerd {
             }
             None => Command::new(name),
         };
-        // Where containerd would otherwise be told to notify a manager that is not ours.
+        // Else containerd would report to the service manager of whoever runs the tests.
         command.env_remove("NOTIFY_SOCKET");
         command
     }
@@ -116,7 +116,7 @@ impl Containerd {
         self.wait_until_it_serves();
     }
 
-    /// Waits until it answers: the socket accepts, and the CRI says that the runtime is ready.
+    /// Waits until its socket accepts and its log says that everything behind it has been started.
     fn wait_until_it_serves(&mut self) {
         let socket = self.socket();
         for _ in 0..600 {

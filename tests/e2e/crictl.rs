@@ -25,7 +25,7 @@ pub(crate) struct Output {
 }
 
 impl Crictl {
-    /// `tool` is `crictl-1.36` or `crictl-1.30`; its settings go into `folder`.
+    /// `name` is `crictl-1.36` or `crictl-1.30`; its settings go into `folder`.
     pub(crate) fn new(name: &str, endpoint: &Path, folder: &Path) -> Result<Self, String> {
         let program = tool(name)?.join("crictl");
         let config = folder.join(format!("{name}-{}.yaml", endpoint.file_stem().unwrap().display()));

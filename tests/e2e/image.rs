@@ -30,7 +30,7 @@ pub(crate) fn write_archive(busybox: &Path, path: &Path) {
 
 fn manifest(archive: &mut tar::Builder<fs::File>, layer: &Value, name: &str, entrypoint: &[&str]) -> Value {
     let config = json!({
-        "architecture": "amd64",
+        "architecture": architecture(),
         "os": "linux",
         "config": {"Entrypoint": entrypoint, "Env": ["PATH=/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
@@ -86,4 +86,13 @@ fn add(archive: &mut tar::Builder<fs::File>, name: &str, bytes: &[u8]) {
     header.set_mode(0o644);
     header.set_size(bytes.len() as u64);
     archive.append_data(&mut header, name, bytes).unwrap();
+}
+
+/// This machine's, as Go and with it OCI names it.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }

@@ -7,16 +7,16 @@ use crate::containerd::{Containerd, Version};
 use crate::crictl::{Crictl, Output};
 use crate::image::BUSYBOX;
 use crate::shim::Probeshim;
-use crate::skip::need;
+use crate::support::skip::need;
 
 #[test]
 fn of_a_pod_on_containerd_2_2() {
-    live(&mut need!(Containerd::start(Version::V2_2)));
+    live(&need!(Containerd::start(Version::V2_2)));
 }
 
 #[test]
 fn of_a_pod_on_containerd_1_6() {
-    live(&mut need!(Containerd::start(Version::V1_6)));
+    live(&need!(Containerd::start(Version::V1_6)));
 }
 
 #[test]
@@ -33,13 +33,13 @@ fn goes_on_when_containerd_is_killed_and_comes_back() {
 }
 
 /// Lives through a pod with each crictl, directly and through the relay, and compares.
-fn live(containerd: &mut Containerd) {
-    let folder = containerd.folder().to_owned();
-    let shim = Probeshim::start(&folder, &containerd.socket());
+fn live(containerd: &Containerd) {
+    let folder = containerd.folder();
+    let shim = Probeshim::start(folder, &containerd.socket());
     for version in ["crictl-1.36", "crictl-1.30"] {
-        let direct = need!(Crictl::new(version, &containerd.socket(), &folder));
-        let relayed = need!(Crictl::new(version, shim.socket(), &folder));
-        let (direct, relayed) = (steps(&direct, &folder), steps(&relayed, &folder));
+        let direct = need!(Crictl::new(version, &containerd.socket(), folder));
+        let relayed = need!(Crictl::new(version, shim.socket(), folder));
+        let (direct, relayed) = (steps(&direct, folder), steps(&relayed, folder));
         ended_as_they_should(&direct);
         let differing: Vec<_> =
             direct.iter().zip(&relayed).filter(|(direct, relayed)| direct != relayed).collect();

@@ -10,7 +10,8 @@ pub(crate) fn tool(name: &str) -> Result<PathBuf, String> {
     if made.status.success() {
         return Ok(PathBuf::from(String::from_utf8(made.stdout).unwrap().trim()));
     }
-    Err(String::from_utf8_lossy(&made.stderr).trim().to_owned())
+    // The last line is the reason; what go or pip said stands before it.
+    Err(String::from_utf8_lossy(&made.stderr).lines().last().unwrap_or("cannot be made").to_owned())
 }
 
 /// A program on the PATH, from a Debian package.
@@ -29,7 +30,6 @@ pub(crate) fn runs_containers() -> Result<(), String> {
     }
     program("runc", "runc")?;
     program("iptables", "iptables")?;
-    program("busybox", "busybox-static")?;
     if Path::new("/usr/lib/cni/bridge").exists() {
         return Ok(());
     }

@@ -10,6 +10,5 @@ mod image;
 mod life;
 mod machine;
 mod shim;
-mod skip;
 #[path = "../support/mod.rs"]
 mod support;

@@ -31,12 +31,16 @@ impl Probeshim {
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();
-        let shim = Self { process, socket, log };
-        while UnixStream::connect(&shim.socket).is_err() {
-            assert!(!shim.log().contains("cannot"), "{}", shim.log());
+        let mut shim = Self { process, socket, log };
+        for _ in 0..600 {
+            if UnixStream::connect(&shim.socket).is_ok() {
+                return shim;
+            }
+            let ended = shim.process.try_wait().unwrap();
+            assert!(ended.is_none(), "probeshim ended: {}", shim.log());
             pause();
         }
-        shim
+        panic!("probeshim does not come up: {}", shim.log());
     }
 
     pub(crate) fn socket(&self) -> &Path {

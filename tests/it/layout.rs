@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use regex::Regex;
+
 #[test]
 fn a_module_uses_only_modules_above_it() {
     let modules = modules();
@@ -10,41 +12,71 @@ fn a_module_uses_only_modules_above_it() {
     for (place, module) in modules.iter().enumerate() {
         for file in files_of(module) {
             let text = fs::read_to_string(&file).unwrap();
-            for used in modules[place + 1..].iter().filter(|later| mentions(&text, later)) {
-                violations.push(format!("{} uses {used}, which stands below {module}", file.display()));
-            }
+            let below = modules[place + 1..].iter().map(String::as_str);
+            violations.extend(below.chain(UNCLEAR).filter(|name| uses(&text, name)).map(|name| {
+                format!("{} uses {name}, which {module} must not: it stands above", file.display())
+            }));
         }
     }
     assert!(violations.is_empty(), "{violations:#?}");
-    assert!(modules.len() >= 7, "the modules of lib.rs were not found: {modules:?}");
+}
+
+#[test]
+fn every_file_and_folder_of_the_sources_is_a_module_in_the_list() {
+    let mut found: Vec<String> = fs::read_dir(source())
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .filter(|name| name != "lib" && name != "main")
+        .collect();
+    found.sort();
+    found.dedup();
+    let mut listed = modules();
+    listed.sort();
+    assert_eq!(found, listed);
+}
+
+#[test]
+fn a_use_is_found_however_it_is_written() {
+    for text in [
+        "use crate::app;",
+        "use crate::app::run;",
+        "let x = crate::app::run();",
+        "use crate::{relay, app};",
+        "use crate::{\n    relay::{self, Relay},\n    app::run,\n};",
+        "use super::app;",
+        "use super::super::app::run;",
+    ] {
+        assert!(uses(text, "app"), "{text}");
+    }
+    for text in ["use crate::application;", "// as crate::app does", "//! [`crate::app`]", "use other::app;"]
+    {
+        assert!(!uses(text, "app"), "{text}");
+    }
+    assert!(uses("use crate::*;", UNCLEAR[0]) && uses("use crate as here;", UNCLEAR[1]));
+}
+
+/// Ways to write a use that hide what is used.
+const UNCLEAR: [&str; 2] = ["*", "as"];
+
+/// Whether a file names a top-level module, outside comments.
+fn uses(text: &str, module: &str) -> bool {
+    let code: String =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
+    let pattern = match module {
+        "*" => r"\bcrate::\*".to_owned(),
+        "as" => r"\bcrate\s+as\b".to_owned(),
+        name => format!(r"\b(?:crate|super)::(?:\{{[^;]*\b)?{name}\b"),
+    };
+    Regex::new(&pattern).unwrap().is_match(&code)
 }
 
 /// The modules of `lib.rs`, from above.
 fn modules() -> Vec<String> {
     let lib = fs::read_to_string(source().join("lib.rs")).unwrap();
     lib.lines()
-        .filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';'))
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
         .map(str::to_owned)
         .collect()
-}
-
-/// Whether a file names another top-level module: `crate::relay::…`, or in a list, `crate::{relay, …}`.
-fn mentions(text: &str, module: &str) -> bool {
-    let is_word = |at: usize, text: &str| {
-        let behind = text[at..].strip_prefix(module).and_then(|rest| rest.chars().next());
-        behind.is_none_or(|next| !(next.is_alphanumeric() || next == '_'))
-    };
-    text.match_indices("crate::").any(|(at, found)| {
-        let rest = &text[at + found.len()..];
-        match rest.strip_prefix('{') {
-            Some(list) => {
-                let list = &list[..list.find(';').unwrap_or(list.len())];
-                list.split([',', '{', '}'])
-                    .any(|item| item.trim().starts_with(module) && is_word(0, item.trim()))
-            }
-            None => rest.starts_with(module) && is_word(0, rest),
-        }
-    })
 }
 
 fn files_of(module: &str) -> Vec<PathBuf> {

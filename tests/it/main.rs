@@ -1,4 +1,4 @@
-//! What probeshim promises, tried in one process: the relay between raw HTTP/2 peers, the protocol table, the layout.
+//! What probeshim promises: the relay between raw HTTP/2 peers, the program as it is started, the protocol table, the layout.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

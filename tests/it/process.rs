@@ -1,7 +1,7 @@
 //! The program as people start it: its flags, its socket, its log, its end.
 
 use std::fs::{self, File};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
@@ -14,7 +14,8 @@ use tempfile::TempDir;
 
 use crate::support::client::Client;
 use crate::support::runtime::{Connection, Runtime};
-use crate::support::{framed, soon};
+use crate::support::skip::need;
+use crate::support::{answered, is_served, soon};
 
 /// A folder to run probeshim in.
 struct Place(TempDir);
@@ -58,9 +59,16 @@ impl Place {
         (status.code().unwrap(), String::from_utf8(stderr).unwrap())
     }
 
-    /// Starts one. If its runtime is there, the runtime's first connection is the look that is taken at the start.
     async fn start(&self, more: &[&str]) -> Running {
         self.spawn(&mut self.command("shim.sock", more)).await
+    }
+
+    /// Starts one whose runtime is there, and lets it take its look at the start.
+    async fn start_with_runtime(&self, more: &[&str]) -> (Running, Runtime) {
+        let runtime = Runtime::listen(&self.at("runtime.sock"));
+        let shim = self.start(more).await;
+        drop(runtime.accept_raw().await);
+        (shim, runtime)
     }
 
     async fn spawn(&self, command: &mut Command) -> Running {
@@ -155,9 +163,7 @@ async fn a_path_that_cannot_be_listened_on_ends_with_1_and_is_named() {
 
 #[tokio::test]
 async fn a_folder_without_permission_is_named() {
-    if !rustix::process::geteuid().is_root() {
-        return; // needs another user to be
-    }
+    need!(is_root());
     let place = Place::new();
     fs::create_dir(place.at("locked")).unwrap();
     fs::set_permissions(place.at("locked"), fs::Permissions::from_mode(0o700)).unwrap();
@@ -170,12 +176,27 @@ async fn a_folder_without_permission_is_named() {
     assert!(stderr.contains("locked") && stderr.contains("Permission denied"), "{stderr}");
 }
 
+/// Only root can become another user, or give files away.
+fn is_root() -> Result<(), String> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err("needs root".to_owned()) }
+}
+
+#[tokio::test]
+async fn the_socket_has_the_owner_and_mode_of_the_upstreams() {
+    need!(is_root());
+    let place = Place::new();
+    let _runtime = Runtime::listen(&place.at("runtime.sock"));
+    std::os::unix::fs::chown(place.at("runtime.sock"), Some(1234), Some(2345)).unwrap();
+    fs::set_permissions(place.at("runtime.sock"), fs::Permissions::from_mode(0o620)).unwrap();
+    let shim = place.start(&[]).await;
+    let file = fs::metadata(&shim.socket).unwrap();
+    assert_eq!((file.uid(), file.gid(), file.mode() & 0o777), (1234, 2345, 0o620));
+}
+
 #[tokio::test]
 async fn a_second_instance_is_refused_and_the_first_serves_on() {
     let place = Place::new();
-    let runtime = Runtime::listen(&place.at("runtime.sock"));
-    let first = place.start(&[]).await;
-    drop(runtime.accept_raw().await);
+    let (first, runtime) = place.start_with_runtime(&[]).await;
     let (code, stderr) = place.refused(place.command("shim.sock", &[])).await;
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains(&format!("another probeshim (pid {}) holds", first.process.id())), "{stderr}");
@@ -191,9 +212,7 @@ async fn joined(shim: &Running, runtime: &Runtime) -> (Client, Connection) {
 /// Makes a call through it.
 async fn serves(shim: &Running, runtime: &Runtime) {
     let (mut client, mut connection) = joined(shim, runtime).await;
-    let (answer, ()) =
-        tokio::join!(client.answered("/a.B/C"), async { connection.call().await.answer("served") });
-    assert_eq!(answer, "served");
+    is_served(&mut client, &mut connection).await;
 }
 
 #[tokio::test]
@@ -209,9 +228,7 @@ async fn a_missing_upstream_is_a_warning_and_may_come_later() {
 #[tokio::test]
 async fn the_log_tells_of_starts_clients_calls_and_stops() {
     let place = Place::new();
-    let runtime = Runtime::listen(&place.at("runtime.sock"));
-    let mut shim = place.start(&["--log", "debug"]).await;
-    drop(runtime.accept_raw().await);
+    let (mut shim, runtime) = place.start_with_runtime(&["--log", "debug"]).await;
     serves(&shim, &runtime).await;
     shim.logged("client disconnected").await;
     let connected = shim.logged("client connected").await;
@@ -233,11 +250,9 @@ async fn the_log_tells_of_starts_clients_calls_and_stops() {
 async fn both_signals_drain_and_a_second_one_ends_at_once() {
     for signal in [Signal::TERM, Signal::INT] {
         let place = Place::new();
-        let runtime = Runtime::listen(&place.at("runtime.sock"));
-        let mut shim = place.start(&[]).await;
-        drop(runtime.accept_raw().await);
+        let (mut shim, runtime) = place.start_with_runtime(&[]).await;
         let (mut client, mut connection) = joined(&shim, &runtime).await;
-        let response = client.call("/a.B/Hangs", framed(false, b"ask"));
+        let response = client.ask("/a.B/Hangs");
         let _call = connection.call().await;
         shim.signal(signal);
         shim.logged("draining").await;
@@ -252,17 +267,14 @@ async fn both_signals_drain_and_a_second_one_ends_at_once() {
 #[tokio::test]
 async fn a_call_in_flight_is_finished_before_the_end() {
     let place = Place::new();
-    let runtime = Runtime::listen(&place.at("runtime.sock"));
-    let mut shim = place.start(&[]).await;
-    drop(runtime.accept_raw().await);
+    let (mut shim, runtime) = place.start_with_runtime(&[]).await;
     let (mut client, mut connection) = joined(&shim, &runtime).await;
-    let response = client.call("/a.B/Slow", framed(false, b"ask"));
+    let response = client.ask("/a.B/Slow");
     let call = connection.call().await;
     shim.signal(Signal::TERM);
     shim.logged("draining").await;
     call.answer("in time");
-    let (_, mut body) = crate::support::client::head(response).await;
-    assert_eq!(crate::support::read_all(&mut body).await.unwrap().0, "in time");
+    assert_eq!(answered(response).await, "in time");
     assert_eq!(shim.ended().await, Some(0));
 }
 
@@ -290,9 +302,7 @@ async fn a_socket_that_systemd_passes_is_served_and_left_in_place() {
 #[tokio::test]
 async fn two_thousand_connections_leave_no_descriptors_behind() {
     let place = Place::new();
-    let runtime = Runtime::listen(&place.at("runtime.sock"));
-    let shim = place.start(&[]).await;
-    drop(runtime.accept_raw().await);
+    let (shim, runtime) = place.start_with_runtime(&[]).await;
     let descriptors = || fs::read_dir(format!("/proc/{}/fd", shim.process.id())).unwrap().count();
     serves(&shim, &runtime).await;
     let before = descriptors();

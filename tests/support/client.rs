@@ -7,7 +7,7 @@ use http::{Request, Response};
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-use super::{read_all, request, soon};
+use super::{framed, request, soon};
 
 /// A client whose connection is driven by a task.
 #[derive(Debug)]
@@ -40,10 +40,19 @@ impl Client {
         response
     }
 
-    /// Makes a call and waits for its answer; panics if it is not a whole one.
-    pub async fn answered(&mut self, method: &str) -> Bytes {
-        let response = soon(self.call(method, Bytes::from_static(b"ask"))).await.unwrap();
-        read_all(&mut response.into_body()).await.unwrap().0
+    /// Sends a call with a message that does not matter.
+    pub fn ask(&mut self, method: &str) -> ResponseFuture {
+        self.call(method, framed(false, b"ask"))
+    }
+
+    /// Waits until the server says that it takes no more calls here.
+    pub async fn told_to_leave(&self) {
+        let told = async {
+            while self.calls.clone().ready().await.is_ok() {
+                tokio::task::yield_now().await;
+            }
+        };
+        soon(told).await;
     }
 
     /// Waits for the connection's end.

@@ -4,6 +4,7 @@
 
 pub mod client;
 pub mod runtime;
+pub mod skip;
 pub mod wire;
 
 use std::future::Future;
@@ -12,7 +13,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::RecvStream;
-use http::{HeaderMap, Request};
+use h2::client::ResponseFuture;
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use probeshim::relay::{Relay, Settings, Summary};
 use probeshim::socket::{Claim, SocketPath, claim};
 use tempfile::TempDir;
@@ -99,6 +101,19 @@ impl Drop for Shim {
     }
 }
 
+/// A call goes through: the client asks, the runtime answers, the client has the answer.
+pub async fn is_served(client: &mut Client, runtime: &mut Connection) {
+    let response = client.ask("/a.B/C");
+    runtime.call().await.answer("served");
+    assert_eq!(answered(response).await, "served");
+}
+
+/// The message of an answer that is whole.
+pub async fn answered(response: ResponseFuture) -> Bytes {
+    let (_, mut body) = client::head(response).await;
+    read_all(&mut body).await.unwrap().0
+}
+
 /// Awaits what must happen, and fails where it does not.
 pub async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(NEVER, future).await.expect("what was awaited never happened")
@@ -127,13 +142,8 @@ pub fn framed(compressed: bool, message: &[u8]) -> Bytes {
 pub fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
     pairs
         .iter()
-        .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
-        .collect::<Vec<_>>()
-        .into_iter()
-        .fold(HeaderMap::new(), |mut map, (name, value): (http::HeaderName, http::HeaderValue)| {
-            map.append(name, value);
-            map
-        })
+        .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_str(value).unwrap()))
+        .collect()
 }
 
 /// Everything that a stream carries, and its trailers; the error if it breaks, with what came before.

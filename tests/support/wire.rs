@@ -21,6 +21,16 @@ pub const PRIORITY: u8 = 0x20;
 /// The preface and empty settings of a client.
 pub const HELLO: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
+pub const NO_ERROR: u32 = 0;
+/// Also for what HTTP/2 calls a compression error: h2 does not tell the two apart.
+pub const PROTOCOL_ERROR: u32 = 1;
+pub const FRAME_SIZE_ERROR: u32 = 6;
+pub const REFUSED_STREAM: u32 = 7;
+pub const CANCEL: u32 = 8;
+
+/// The header block of a request: POST, http, localhost and a path.
+pub const REQUEST: &[u8] = b"\x83\x86\x41\x09localhost\x44\x05/a.B/";
+
 /// One frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {

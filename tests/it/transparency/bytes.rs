@@ -1,7 +1,7 @@
 //! Messages, metadata and status.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Version};
+use http::{HeaderValue, Method, Request, Response, Version};
 
 use crate::support::{client, framed, headers, read_all, request, runtime, send_all, shim, soon};
 
@@ -45,7 +45,7 @@ async fn request_metadata_is_neither_added_to_nor_taken_from_nor_changed() {
     sent.headers_mut().append("x-opaque", HeaderValue::from_bytes(b"caf\xc3\xa9 \xff").unwrap());
     let expected = sent.headers().clone();
     let (head, _) = arrived(sent, Some(Bytes::from_static(b"x"))).await;
-    same(&head.headers, &expected);
+    assert_eq!(&head.headers, &expected);
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_request_without_a_body_gains_no_content_length() {
     let expected = sent.headers().clone();
     let (_response, _body) = client.start(sent, true);
     let call = runtime.call().await;
-    same(call.request.headers(), &expected);
+    assert_eq!(call.request.headers(), &expected);
     assert!(
         call.request.body().is_end_stream(),
         "END_STREAM came with the headers, and must leave with them"
@@ -85,7 +85,7 @@ async fn unknown_fields_and_a_compression_flag_pass_byte_for_byte() {
 async fn initial_and_trailing_metadata_of_an_answer_pass() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     let mut call = runtime.call().await;
 
     let mut head = runtime::ok();
@@ -102,24 +102,24 @@ async fn initial_and_trailing_metadata_of_an_answer_pass() {
     body.send_trailers(trailing.clone()).unwrap();
 
     let (head, mut body) = client::head(response).await;
-    same(head.headers(), &initial);
+    assert_eq!(head.headers(), &initial);
     let (message, trailers) = read_all(&mut body).await.unwrap();
     assert_eq!(message, framed(true, b"answer"));
-    same(&trailers.unwrap(), &trailing);
+    assert_eq!(&trailers.unwrap(), &trailing);
 }
 
 #[tokio::test]
 async fn an_answer_of_trailers_only_stays_one() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     let mut call = runtime.call().await;
     let mut only = runtime::ok();
     only.headers_mut().extend(headers(&[("grpc-status", "12"), ("grpc-message", "unknown method")]));
     let expected = only.headers().clone();
     call.respond.send_response(only, true).unwrap();
     let (head, body) = client::head(response).await;
-    same(head.headers(), &expected);
+    assert_eq!(head.headers(), &expected);
     assert!(body.is_end_stream());
 }
 
@@ -127,7 +127,7 @@ async fn an_answer_of_trailers_only_stays_one() {
 async fn a_long_message_and_long_details_pass() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     let mut call = runtime.call().await;
     let (message, details) = ("m".repeat(64 << 10), "Z".repeat(64 << 10));
     let trailing =
@@ -135,7 +135,7 @@ async fn a_long_message_and_long_details_pass() {
     let mut body = call.respond.send_response(runtime::ok(), false).unwrap();
     body.send_trailers(trailing.clone()).unwrap();
     let (_, mut body) = client::head(response).await;
-    same(&read_all(&mut body).await.unwrap().1.unwrap(), &trailing);
+    assert_eq!(&read_all(&mut body).await.unwrap().1.unwrap(), &trailing);
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn answers_that_are_not_grpc_pass_too() {
     call.respond.send_response(teapot, true).unwrap();
     let (head, _) = client::head(response).await;
     assert_eq!(head.status(), 418);
-    same(head.headers(), &expected);
+    assert_eq!(head.headers(), &expected);
 }
 
 #[tokio::test]
@@ -170,9 +170,4 @@ async fn messages_of_32_mib_pass_both_ways() {
     assert!(read_all(&mut body).await.unwrap().0 == message, "the response was changed");
     soon(upload).await.unwrap();
     soon(download).await.unwrap();
-}
-
-/// The same fields with the same values; those of one name in the same order.
-fn same(arrived: &HeaderMap, expected: &HeaderMap) {
-    assert_eq!(arrived, expected);
 }

@@ -1,9 +1,11 @@
 //! What ends a call on one side ends it the same way on the other.
 
 use bytes::Bytes;
-use h2::Reason;
+use h2::{Reason, RecvStream, SendStream};
 
-use crate::support::{client, framed, headers, read_all, request, runtime, shim, soon};
+use crate::support::client::Client;
+use crate::support::runtime::Connection;
+use crate::support::{answered, client, headers, read_all, request, runtime, shim, soon};
 
 const REASONS: [Reason; 14] = [
     Reason::NO_ERROR,
@@ -22,11 +24,22 @@ const REASONS: [Reason; 14] = [
     Reason::HTTP_1_1_REQUIRED,
 ];
 
+/// A call whose answer has begun, with the runtime's stream and the client's.
+async fn half_answered(client: &mut Client, runtime: &mut Connection) -> (SendStream<Bytes>, RecvStream) {
+    let response = client.ask("/a.B/C");
+    let mut call = runtime.call().await;
+    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+    answer.send_data(Bytes::from_static(b"half"), false).unwrap();
+    let (_, mut body) = client::head(response).await;
+    assert_eq!(soon(body.data()).await.unwrap().unwrap(), "half");
+    (answer, body)
+}
+
 #[tokio::test]
 async fn a_cancel_before_the_answer_reaches_upstream() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     let mut call = runtime.call().await;
     drop(response);
     assert_eq!(call.reset().await, Reason::CANCEL);
@@ -50,12 +63,7 @@ async fn a_cancel_during_the_request_reaches_upstream() {
 async fn a_cancel_during_the_answer_reaches_upstream() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
-    let mut call = runtime.call().await;
-    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
-    answer.send_data(Bytes::from_static(b"the first"), false).unwrap();
-    let (_, mut body) = client::head(response).await;
-    assert_eq!(soon(body.data()).await.unwrap().unwrap(), "the first");
+    let (mut answer, body) = half_answered(&mut client, &mut runtime).await;
     drop(body);
     let reset = soon(std::future::poll_fn(|cx| answer.poll_reset(cx))).await.unwrap();
     assert_eq!(reset, Reason::CANCEL);
@@ -78,7 +86,7 @@ async fn every_reason_of_upstream_reaches_the_client_before_the_answer() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     for reason in REASONS {
-        let response = client.call("/a.B/C", framed(false, b"ask"));
+        let response = client.ask("/a.B/C");
         runtime.call().await.respond.send_reset(reason);
         let error = soon(response).await.unwrap_err();
         assert_eq!((error.reason(), error.is_reset(), error.is_remote()), (Some(reason), true, true));
@@ -90,12 +98,7 @@ async fn every_reason_of_upstream_cuts_the_answer_after_what_was_sent() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     for reason in REASONS {
-        let response = client.call("/a.B/C", framed(false, b"ask"));
-        let mut call = runtime.call().await;
-        let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
-        answer.send_data(Bytes::from_static(b"half"), false).unwrap();
-        let (_, mut body) = client::head(response).await;
-        assert_eq!(soon(body.data()).await.unwrap().unwrap(), "half");
+        let (mut answer, mut body) = half_answered(&mut client, &mut runtime).await;
         answer.send_reset(reason);
         let (rest, error) = read_all(&mut body).await.expect_err("a cut-off answer looked whole");
         assert_eq!((rest.len(), error.reason()), (0, Some(reason)));
@@ -106,12 +109,7 @@ async fn every_reason_of_upstream_cuts_the_answer_after_what_was_sent() {
 async fn an_answer_cut_by_a_lost_connection_is_never_whole() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
-    let mut call = runtime.call().await;
-    let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
-    answer.send_data(Bytes::from_static(b"half"), false).unwrap();
-    let (_, mut body) = client::head(response).await;
-    assert_eq!(soon(body.data()).await.unwrap().unwrap(), "half");
+    let (_answer, mut body) = half_answered(&mut client, &mut runtime).await;
     runtime.vanish();
     let (_, error) = read_all(&mut body).await.expect_err("a cut-off answer looked whole");
     assert!(!error.is_reset(), "the client sees a lost connection, as it would without us: {error}");
@@ -121,7 +119,7 @@ async fn an_answer_cut_by_a_lost_connection_is_never_whole() {
 async fn a_call_whose_connection_broke_is_never_sent_twice() {
     let shim = shim();
     let (mut client, mut connection, runtime) = shim.joined().await;
-    let response = client.call("/a.B/CreateContainer", framed(false, b"ask"));
+    let response = client.ask("/a.B/CreateContainer");
     let call = connection.call().await;
     connection.vanish();
     let error = soon(response).await.unwrap_err();
@@ -170,7 +168,7 @@ async fn a_request_that_upstream_wants_no_more_of_is_stopped() {
 async fn a_client_that_goes_takes_its_upstream_connection_along() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let _response = client.call("/a.B/C", framed(false, b"ask"));
+    let _response = client.ask("/a.B/C");
     let _call = runtime.call().await;
     client.vanish();
     let _ = runtime.closed().await;
@@ -193,8 +191,7 @@ async fn where_upstream_is_down_clients_are_refused_at_once_and_served_when_it_i
         assert!(matches!(end, Ok(0) | Err(_)), "bytes came from nowhere");
     }
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     runtime.call().await.answer("back");
-    let (_, mut body) = client::head(response).await;
-    assert_eq!(read_all(&mut body).await.unwrap().0, "back");
+    assert_eq!(answered(response).await, "back");
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::Reason;
 use tokio::sync::mpsc;
 
-use crate::support::{client, framed, headers, read_all, request, runtime, send_all, shim, soon};
+use crate::support::{answered, client, headers, read_all, request, runtime, send_all, shim, soon};
 
 /// What the relay may hold for one stream that nobody reads: its window, what waits to be written, and a little.
 const HELD: usize = (4 << 20) + (1 << 20);
@@ -15,7 +15,7 @@ const HELD: usize = (4 << 20) + (1 << 20);
 async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let stalled = client.call("/a.B/Stalled", framed(false, b"ask"));
+    let stalled = client.ask("/a.B/Stalled");
     let mut call = runtime.call().await;
     let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
     let (progress, mut sent) = mpsc::unbounded_channel();
@@ -35,7 +35,7 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     // Calls on the same connection are answered meanwhile, large ones too.
     let large = Bytes::from(vec![7; 8 << 20]);
     for _ in 0..4 {
-        let response = client.call("/a.B/Large", framed(false, b"ask"));
+        let response = client.ask("/a.B/Large");
         let mut call = runtime.call().await;
         let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
         let sent = large.clone();
@@ -58,8 +58,7 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
 async fn a_thousand_streams_are_open_at_once() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let responses: Vec<_> =
-        (0..1000).map(|n| client.call(&format!("/a.B/{n}"), framed(false, b"ask"))).collect();
+    let responses: Vec<_> = (0..1000).map(|n| client.ask(&format!("/a.B/{n}"))).collect();
     let mut calls = Vec::new();
     for _ in 0..1000 {
         calls.push(runtime.call().await);
@@ -69,8 +68,7 @@ async fn a_thousand_streams_are_open_at_once() {
         call.answer(path);
     }
     for (n, response) in responses.into_iter().enumerate() {
-        let (_, mut body) = client::head(response).await;
-        assert_eq!(read_all(&mut body).await.unwrap().0, format!("/a.B/{n}"));
+        assert_eq!(answered(response).await, format!("/a.B/{n}"));
     }
 }
 
@@ -79,8 +77,7 @@ async fn five_thousand_cancelled_calls_leave_the_connection_alive() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     for _ in 0..50 {
-        let responses: Vec<_> =
-            (0..100).map(|_| client.call("/a.B/Cancelled", framed(false, b"ask"))).collect();
+        let responses: Vec<_> = (0..100).map(|_| client.ask("/a.B/Cancelled")).collect();
         let mut calls = Vec::new();
         for _ in 0..100 {
             calls.push(runtime.call().await);
@@ -90,10 +87,9 @@ async fn five_thousand_cancelled_calls_leave_the_connection_alive() {
             assert_eq!(call.reset().await, Reason::CANCEL);
         }
     }
-    let response = client.call("/a.B/Last", framed(false, b"ask"));
+    let response = client.ask("/a.B/Last");
     runtime.call().await.answer("alive");
-    let (_, mut body) = client::head(response).await;
-    assert_eq!(read_all(&mut body).await.unwrap().0, "alive");
+    assert_eq!(answered(response).await, "alive");
 }
 
 #[tokio::test]
@@ -101,21 +97,20 @@ async fn five_thousand_calls_that_upstream_reset_leave_the_connection_alive() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
     for _ in 0..5000 {
-        let response = client.call("/a.B/Reset", framed(false, b"ask"));
+        let response = client.ask("/a.B/Reset");
         runtime.call().await.respond.send_reset(Reason::INTERNAL_ERROR);
         soon(response).await.unwrap_err();
     }
-    let response = client.call("/a.B/Last", framed(false, b"ask"));
+    let response = client.ask("/a.B/Last");
     runtime.call().await.answer("alive");
-    let (_, mut body) = client::head(response).await;
-    assert_eq!(read_all(&mut body).await.unwrap().0, "alive");
+    assert_eq!(answered(response).await, "alive");
 }
 
 #[tokio::test]
 async fn a_stream_is_delivered_frame_by_frame_and_may_idle_for_minutes() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/runtime.v1.RuntimeService/GetContainerEvents", framed(false, b""));
+    let response = client.ask("/runtime.v1.RuntimeService/GetContainerEvents");
     let mut call = runtime.call().await;
     let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
     let (_, mut body) = client::head(response).await;
@@ -135,7 +130,7 @@ async fn a_stream_is_delivered_frame_by_frame_and_may_idle_for_minutes() {
 async fn a_hundred_thousand_tiny_frames_are_not_taken_for_an_attack() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/Events", framed(false, b""));
+    let response = client.ask("/a.B/Events");
     let mut call = runtime.call().await;
     let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
     let sender = tokio::spawn(async move {

@@ -6,24 +6,19 @@ use h2::Reason;
 
 use crate::support::runtime::ok;
 use crate::support::wire::{self, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
-use crate::support::{client, framed, read_all, shim, shim_with, soon};
-
-const REFUSED_STREAM: u32 = 7;
+use crate::support::{answered, client, read_all, shim, shim_with, soon};
 
 #[tokio::test]
 async fn a_draining_upstream_lets_calls_finish_and_the_client_learns_of_it() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     let call = runtime.call().await;
     runtime.go_away();
     // The client takes no more calls for this connection once the GOAWAY has come.
-    while client.calls.clone().ready().await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    client.told_to_leave().await;
     call.answer("finished");
-    let (_, mut body) = client::head(response).await;
-    assert_eq!(read_all(&mut body).await.unwrap().0, "finished");
+    assert_eq!(answered(response).await, "finished");
     let _ = soon(client.closed()).await;
     let _ = soon(runtime.closed()).await;
 }
@@ -32,7 +27,7 @@ async fn a_draining_upstream_lets_calls_finish_and_the_client_learns_of_it() {
 async fn a_client_that_leaves_properly_closes_upstream() {
     let shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     runtime.call().await.answer("done");
     let (_, mut body) = client::head(response).await;
     read_all(&mut body).await.unwrap();
@@ -45,8 +40,7 @@ async fn a_client_that_leaves_properly_closes_upstream() {
 
 /// An empty call, byte for byte.
 fn call(stream: u32) -> Vec<u8> {
-    let block = b"\x83\x86\x41\x09localhost\x44\x05/a.B/";
-    frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, stream, block)
+    frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, stream, wire::REQUEST)
 }
 
 #[tokio::test]
@@ -61,7 +55,7 @@ async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goa
     upstream.next_of(HEADERS).await;
     upstream.next_of(HEADERS).await;
     // The first stream was taken, the second was not.
-    upstream.send(&frame(GOAWAY, 0, 0, &[word(1), word(0)].concat())).await;
+    upstream.send(&frame(GOAWAY, 0, 0, &[word(1), word(wire::NO_ERROR)].concat())).await;
 
     let mut seen = Vec::new();
     let reset = loop {
@@ -71,7 +65,7 @@ async fn streams_that_a_draining_upstream_did_not_take_are_refused_after_our_goa
         }
         seen.push(next.kind);
     };
-    assert_eq!((reset.stream, reset.payload.as_slice()), (3, word(REFUSED_STREAM).as_slice()));
+    assert_eq!((reset.stream, reset.payload.as_slice()), (3, word(wire::REFUSED_STREAM).as_slice()));
     assert!(seen.contains(&GOAWAY), "a client that sends the call again would send it here: {seen:?}");
 
     // The stream that was taken is answered.
@@ -101,15 +95,12 @@ async fn the_reason_of_a_broken_upstream_reaches_the_client() {
 async fn our_drain_lets_calls_finish_and_refuses_new_clients() {
     let mut shim = shim();
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     let call = runtime.call().await;
     shim.drain();
-    while client.calls.clone().ready().await.is_ok() {
-        tokio::task::yield_now().await;
-    }
+    client.told_to_leave().await;
     call.answer("finished");
-    let (_, mut body) = client::head(response).await;
-    assert_eq!(read_all(&mut body).await.unwrap().0, "finished");
+    assert_eq!(answered(response).await, "finished");
     assert_eq!(shim.ended().await.cut, 0);
     let _ = soon(client.closed()).await;
 }
@@ -131,7 +122,7 @@ async fn idle_clients_and_half_open_ones_do_not_hold_up_a_drain() {
 async fn a_call_that_outlasts_the_drain_timeout_is_cut() {
     let mut shim = shim_with(Duration::from_millis(50));
     let (mut client, mut runtime, _listener) = shim.joined().await;
-    let response = client.call("/a.B/C", framed(false, b"ask"));
+    let response = client.ask("/a.B/C");
     let call = runtime.call().await;
     shim.drain();
     assert_eq!(shim.ended().await.cut, 1);

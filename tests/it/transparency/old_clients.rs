@@ -1,14 +1,10 @@
 //! Clients that send a socket path as `:authority`.
 
-use bytes::Bytes;
 use probeshim::relay::legacy::hpack::{Field, encode};
 
 use crate::support::runtime::{Call, Connection};
 use crate::support::wire::{self, CONTINUATION, HEADERS, Wire, frame};
 use crate::support::{Shim, shim};
-
-/// Also for what HTTP/2 calls a compression error: h2 does not tell the two apart.
-const PROTOCOL_ERROR: u32 = 1;
 
 const OLD: [&str; 4] =
     ["/run/containerd/containerd.sock", "%2Frun%2Fcontainerd%2Fcontainerd.sock", "", "unix:///run/a.sock"];
@@ -24,17 +20,9 @@ fn block(authority: &str, method: &str) -> Vec<u8> {
             ("content-type", "application/grpc"),
             ("x-kept", "as it was"),
         ]
-        .map(|(name, value)| field(name, value)),
+        .map(|(name, value)| Field::new(name, value)),
     )
     .to_vec()
-}
-
-fn field(name: &str, value: &str) -> Field {
-    Field {
-        name: Bytes::copy_from_slice(name.as_bytes()),
-        value: Bytes::copy_from_slice(value.as_bytes()),
-        sensitive: false,
-    }
 }
 
 /// An old client with HTTP/2 spoken, and the runtime's end of its connection.
@@ -75,7 +63,7 @@ async fn a_body_and_trailers_pass_behind_a_mended_head() {
     let (mut client, mut runtime) = joined(&shim).await;
     client.send(&frame(HEADERS, wire::END_HEADERS, 1, &block(OLD[0], "/a.B/C"))).await;
     client.send(&frame(wire::DATA, 0, 1, b"ask")).await;
-    let trailers = encode(&[field("x-end", "of request")]);
+    let trailers = encode(&[Field::new("x-end", "of request")]);
     client.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, &trailers)).await;
     let mut call = runtime.call().await;
     expect(&call, "/a.B/C");
@@ -138,19 +126,23 @@ async fn what_the_client_compresses_against_earlier_heads_is_read_right() {
 #[tokio::test]
 async fn broken_frames_of_an_old_client_end_its_connection_as_http_2_says() {
     for (what, bytes, reason) in [
-        ("an index beyond the table", frame(HEADERS, wire::END_HEADERS, 3, b"\xfe"), PROTOCOL_ERROR),
-        ("a block that is cut off", frame(HEADERS, wire::END_HEADERS, 3, b"\x40\x06x-ke"), PROTOCOL_ERROR),
+        ("an index beyond the table", frame(HEADERS, wire::END_HEADERS, 3, b"\xfe"), wire::PROTOCOL_ERROR),
+        (
+            "a block that is cut off",
+            frame(HEADERS, wire::END_HEADERS, 3, b"\x40\x06x-ke"),
+            wire::PROTOCOL_ERROR,
+        ),
         (
             "padding larger than the frame",
             frame(HEADERS, wire::END_HEADERS | wire::PADDED, 3, b"\x09\x83"),
-            PROTOCOL_ERROR,
+            wire::PROTOCOL_ERROR,
         ),
         (
             "another stream's continuation",
             [frame(HEADERS, 0, 3, b"\x83"), frame(CONTINUATION, wire::END_HEADERS, 5, b"\x86")].concat(),
-            PROTOCOL_ERROR,
+            wire::PROTOCOL_ERROR,
         ),
-        ("headers on stream 0", frame(HEADERS, wire::END_HEADERS, 0, b"\x83"), PROTOCOL_ERROR),
+        ("headers on stream 0", frame(HEADERS, wire::END_HEADERS, 0, b"\x83"), wire::PROTOCOL_ERROR),
     ] {
         let shim = shim();
         let (mut client, mut runtime) = joined(&shim).await;

@@ -5,10 +5,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::support::client::Client;
 use crate::support::runtime::Connection;
 use crate::support::wire::{self, HEADERS, RST_STREAM, Wire, frame, word};
-use crate::support::{Shim, client, framed, read_all, shim, soon};
-
-/// Also for what HTTP/2 calls a compression error: h2 does not tell the two apart.
-const PROTOCOL_ERROR: u32 = 1;
+use crate::support::{Shim, is_served, shim, soon};
 
 /// A well-behaved client, and its proof that it still is served.
 struct Witness {
@@ -23,10 +20,7 @@ impl Witness {
     }
 
     async fn is_served(&mut self) {
-        let response = self.client.call("/a.B/C", framed(false, b"ask"));
-        self.runtime.call().await.answer("served");
-        let (_, mut body) = client::head(response).await;
-        assert_eq!(read_all(&mut body).await.unwrap().0, "served");
+        is_served(&mut self.client, &mut self.runtime).await;
     }
 }
 
@@ -73,33 +67,32 @@ async fn half_a_frame_waits_without_harm() {
 async fn broken_frames_end_their_connection_as_http_2_says() {
     let shim = shim();
     let (mut witness, _listener) = Witness::of(&shim).await;
-    let frame_size = 6;
     for (what, bytes, reason) in [
-        ("headers on stream 0", frame(HEADERS, wire::END_HEADERS, 0, b"\x83"), PROTOCOL_ERROR),
+        ("headers on stream 0", frame(HEADERS, wire::END_HEADERS, 0, b"\x83"), wire::PROTOCOL_ERROR),
         (
             "a continuation of nothing",
             frame(wire::CONTINUATION, wire::END_HEADERS, 1, b"\x83"),
-            PROTOCOL_ERROR,
+            wire::PROTOCOL_ERROR,
         ),
         (
             "padding larger than the frame",
             frame(HEADERS, wire::END_HEADERS | wire::PADDED, 1, b"\x09\x83"),
-            PROTOCOL_ERROR,
+            wire::PROTOCOL_ERROR,
         ),
         (
             "another frame inside a header block",
             [frame(HEADERS, 0, 1, b"\x83"), frame(wire::DATA, 0, 1, b"x")].concat(),
-            PROTOCOL_ERROR,
+            wire::PROTOCOL_ERROR,
         ),
         (
             "a frame that is too large",
             frame(HEADERS, wire::END_HEADERS, 1, &vec![0x83; (16 << 10) + 1]),
-            frame_size,
+            wire::FRAME_SIZE_ERROR,
         ),
         (
             "a header block that is no HPACK",
             frame(HEADERS, wire::END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff"),
-            PROTOCOL_ERROR,
+            wire::PROTOCOL_ERROR,
         ),
     ] {
         let mut stranger = Wire(shim.connect().await);
@@ -115,12 +108,11 @@ async fn thousands_of_streams_reset_at_once_end_nothing() {
     let shim = shim();
     let (mut witness, listener) = Witness::of(&shim).await;
     let mut bytes = wire::HELLO.to_vec();
-    let block = b"\x83\x86\x41\x09localhost\x44\x05/a.B/";
     for call in 0..5000 {
-        bytes.extend(frame(HEADERS, wire::END_HEADERS, call * 2 + 1, block));
-        bytes.extend(frame(RST_STREAM, 0, call * 2 + 1, &word(8)));
+        bytes.extend(frame(HEADERS, wire::END_HEADERS, call * 2 + 1, wire::REQUEST));
+        bytes.extend(frame(RST_STREAM, 0, call * 2 + 1, &word(wire::CANCEL)));
     }
-    bytes.extend(frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 10_001, block));
+    bytes.extend(frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 10_001, wire::REQUEST));
     let mut stranger = Wire(shim.connect().await);
     let mut runtime = listener.accept().await;
     stranger.send(&bytes).await;
