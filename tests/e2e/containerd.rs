@@ -171,19 +171,45 @@ impl Drop for Containerd {
 fn write_config(folder: &Path, version: Version, bridge: &str, subnet: &str) {
     let at = folder.display();
     let pause = image::PAUSE;
+    // Nothing outside the folder is touched: two that start at once would fight for the NRI socket of the machine.
     let common = format!(
-        "root = \"{at}/root\"\nstate = \"{at}/state\"\n[grpc]\naddress = \"{at}/containerd.sock\"\n[ttrpc]\naddress = \"{at}/containerd.sock.ttrpc\"\n"
+        r#"
+root = "{at}/root"
+state = "{at}/state"
+[grpc]
+address = "{at}/containerd.sock"
+[ttrpc]
+address = "{at}/containerd.sock.ttrpc"
+[plugins."io.containerd.internal.v1.opt"]
+path = "{at}/opt"
+[plugins."io.containerd.nri.v1.nri"]
+disable = true
+"#
     );
     // Where the machine has no CAP_SYS_RESOURCE, a container could not lower its oom_score_adj.
     let config = match version {
         Version::V1_6 => format!(
-            "version = 2\n{common}[plugins.\"io.containerd.grpc.v1.cri\"]\nrestrict_oom_score_adj = true\nsandbox_image = \"{pause}\"\n\
-             [plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"/usr/lib/cni\"\nconf_dir = \"{at}/cni\"\n"
+            r#"version = 2
+{common}
+[plugins."io.containerd.grpc.v1.cri"]
+restrict_oom_score_adj = true
+sandbox_image = "{pause}"
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "/usr/lib/cni"
+conf_dir = "{at}/cni"
+"#
         ),
         Version::V2_2 => format!(
-            "version = 3\n{common}[plugins.\"io.containerd.cri.v1.runtime\"]\nrestrict_oom_score_adj = true\n\
-             [plugins.\"io.containerd.cri.v1.runtime\".cni]\nbin_dirs = [\"/usr/lib/cni\"]\nconf_dir = \"{at}/cni\"\n\
-             [plugins.\"io.containerd.cri.v1.images\".pinned_images]\nsandbox = \"{pause}\"\n"
+            r#"version = 3
+{common}
+[plugins."io.containerd.cri.v1.runtime"]
+restrict_oom_score_adj = true
+[plugins."io.containerd.cri.v1.runtime".cni]
+bin_dirs = ["/usr/lib/cni"]
+conf_dir = "{at}/cni"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "{pause}"
+"#
         ),
     };
     fs::write(folder.join("config.toml"), config).unwrap();
