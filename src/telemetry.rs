@@ -41,7 +41,9 @@ impl Settings {
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         let filter = match text {
             "" => return Err(FilterError::Empty),
-            level if LEVELS.contains(&level) => format!("warn,probeshim={level}"),
+            "off" | "error" => text.to_owned(),
+            // h2 warns of whatever an odd client does; what matters of it we say ourselves.
+            level if LEVELS.contains(&level) => format!("warn,h2=error,probeshim={level}"),
             directives => directives.to_owned(),
         };
         EnvFilter::try_new(&filter)?;
@@ -74,7 +76,8 @@ mod tests {
 
     #[test]
     fn a_level_is_for_our_own_lines() {
-        assert_eq!(Settings::parse("debug").unwrap().filter, "warn,probeshim=debug");
+        assert_eq!(Settings::parse("debug").unwrap().filter, "warn,h2=error,probeshim=debug");
+        assert_eq!(Settings::parse("off").unwrap().filter, "off");
         assert_eq!(Settings::parse("h2=trace").unwrap().filter, "h2=trace");
         assert!(Settings::parse("probeshim=loud").is_err());
         assert!(Settings::parse("a=b=c").is_err());

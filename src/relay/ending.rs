@@ -29,9 +29,11 @@ impl Failure {
 
     /// Reads the error with which the connection declined to take a call: nothing of it has been sent.
     pub(super) fn before_sending(error: &Error) -> Self {
-        match error.reason() {
-            Some(reason) if !error.is_go_away() => Self::Reset(reason),
-            _ => Self::Refused,
+        if error.is_go_away() || error.is_io() {
+            Self::Refused
+        } else {
+            // What h2 will not send now it will not send another time.
+            Self::Reset(error.reason().unwrap_or(Reason::INTERNAL_ERROR))
         }
     }
 }

@@ -9,8 +9,7 @@ use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
-use http::{Request, Response};
-use tokio::task::yield_now;
+use http::{Request, Response, Version};
 use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
@@ -23,6 +22,8 @@ use crate::cri::Code;
 pub(super) enum Settled {
     /// Nothing: the client has its answer, its reset, or has gone.
     Done,
+    /// Upstream reset it: reset the client's stream, once what was sent before has been written.
+    Reset(SendResponse<Bytes>, Reason),
     /// Upstream never took the call: reset it with `REFUSED_STREAM` once the client knows that we are leaving.
     Refused(SendResponse<Bytes>),
     /// The connection broke under the call: close the client's connection, and let go of the stream only then.
@@ -53,12 +54,7 @@ pub(super) async fn forward(
     }
     match outcome {
         Outcome::Answered(_) | Outcome::Cancelled(_) => Settled::Done,
-        Outcome::Failed(Failure::Reset(reason)) => {
-            // h2 drops what is still queued when a stream is reset: let the connection write it first.
-            yield_now().await;
-            respond.send_reset(reason);
-            Settled::Done
-        }
+        Outcome::Failed(Failure::Reset(reason)) => Settled::Reset(respond, reason),
         Outcome::Failed(Failure::Refused) => Settled::Refused(respond),
         Outcome::Failed(Failure::Lost) => Settled::Lost(respond),
     }
@@ -70,7 +66,11 @@ async fn exchange(
     mut upstream: SendRequest<Bytes>,
 ) -> Outcome {
     let (head, body) = request.into_parts();
-    let head = Request::from_parts(head, ());
+    let mut head = Request::from_parts(head, ());
+    if head.uri().authority().is_none() {
+        // A request may come without, and h2 sends it on without if it is told that it was of HTTP/1.
+        *head.version_mut() = Version::HTTP_11;
+    }
     let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
         Ok(sent) => sent,
         Err(error) => return Outcome::Failed(Failure::before_sending(&error)),

@@ -1,10 +1,9 @@
 //! One client connection tied to one upstream connection, from accept to the end of both.
 
 use std::future::{pending, poll_fn};
-use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +18,7 @@ use tracing::{debug, error, info, warn};
 
 use super::forward::{Settled, forward};
 use super::legacy::Adapter;
+use super::outlet::{Blocked, Outlet};
 use super::peer::Peer;
 use super::tuning;
 use super::upstream::{State, Upstream};
@@ -27,7 +27,7 @@ use crate::socket::SocketPath;
 /// How long calls may take to hand on what they had when their upstream went, and the client to read our farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-type Client = Connection<Adapter<UnixStream>, Bytes>;
+type Client = Connection<Adapter<Outlet<UnixStream>>, Bytes>;
 type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// What ended a link.
@@ -36,21 +36,28 @@ enum End {
     Client,
     /// The client broke the rules of HTTP/2.
     Protocol(h2::Error),
+    /// The client's first bytes were not those of HTTP/2.
+    Stranger,
     /// Upstream went.
     Upstream,
     /// The relay drained before the client had said a word.
     Drain,
+    /// The drain timeout was over.
+    Cut,
 }
 
 /// A link whose two connections stand.
 struct Link {
     id: u64,
     client: Client,
+    /// Whether the client's socket takes no more at the moment.
+    blocked: Blocked,
     upstream: Upstream,
     calls: JoinSet<Settled>,
+    /// Streams to reset once everything before that has been written: h2 drops what is queued on a stream that is reset.
+    resets: Vec<(SendResponse<Bytes>, Reason)>,
     /// Streams whose upstream connection broke: they end with the client's connection, not before.
     lost: Vec<SendResponse<Bytes>>,
-    carried: u64,
     leaving: bool,
     /// Set once upstream is gone: why.
     gone: Option<Reason>,
@@ -58,98 +65,112 @@ struct Link {
     cut_at: Option<Instant>,
 }
 
+/// What links have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    /// Where calls go.
+    pub(super) upstream: Arc<SocketPath>,
+    /// Cancelled when the relay drains.
+    pub(super) drain: CancellationToken,
+    /// Cancelled when the time to drain is over.
+    pub(super) cut: CancellationToken,
+}
+
 /// Serves a client until it goes, upstream goes, or the relay has drained. `id` counts connections, for the log.
-pub(super) async fn run(id: u64, stream: UnixStream, upstream: Arc<SocketPath>, drain: CancellationToken) {
+pub(super) async fn run(id: u64, stream: UnixStream, shared: Shared) {
     let peer = Peer::of(&stream).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
-    let upstream = match Upstream::dial(&upstream).await {
+    let upstream = match Upstream::dial(&shared.upstream).await {
         Ok(dialled) => dialled,
         Err(error) => {
+            let upstream = &shared.upstream;
             warn!(connection = id, %peer, %upstream, %error, "upstream is not there: client refused");
             return;
         }
     };
     info!(connection = id, %peer, "client connected");
-    let start = Instant::now();
-    let (calls, end) = serve(id, stream, upstream, &drain).await;
+    let (start, mut calls) = (Instant::now(), 0);
+    let end = tokio::select! {
+        end = serve(id, stream, upstream, &shared.drain, &mut calls) => end,
+        () = shared.cut.cancelled() => End::Cut,
+    };
     let duration = start.elapsed();
     let reason = match end {
         End::Client => "the client left",
         End::Upstream => "upstream has gone",
         End::Drain => "draining",
+        End::Cut => "the drain timeout is over",
         End::Protocol(error) => {
             warn!(connection = id, %peer, calls, ?duration, %error, "client broke the protocol");
+            return;
+        }
+        End::Stranger => {
+            warn!(connection = id, %peer, ?duration, "client does not speak HTTP/2");
             return;
         }
     };
     info!(connection = id, %peer, calls, ?duration, reason, "client disconnected");
 }
 
-/// Speaks HTTP/2 with the client; returns how many calls were carried, and what ended the link.
-async fn serve(id: u64, stream: UnixStream, mut upstream: Upstream, drain: &CancellationToken) -> (u64, End) {
-    let handshake = tuning::server().handshake(Adapter::new(stream));
+/// Speaks HTTP/2 with the client, and counts its calls; returns what ended the link.
+async fn serve(
+    id: u64,
+    stream: UnixStream,
+    mut upstream: Upstream,
+    drain: &CancellationToken,
+    calls: &mut u64,
+) -> End {
+    let (outlet, blocked) = Outlet::new(stream);
+    let handshake = tuning::server().handshake(Adapter::new(outlet));
     let client = tokio::select! {
         client = handshake => client,
-        _ = upstream.changed() => return (0, End::Upstream),
-        () = drain.cancelled() => return (0, End::Drain),
+        _ = upstream.changed() => return End::Upstream,
+        () = drain.cancelled() => return End::Drain,
     };
     match client {
-        Ok(client) => Link::new(id, client, upstream).run(drain).await,
-        Err(error) => (0, End::of_client(error)),
-    }
-}
-
-impl End {
-    fn of_client(error: h2::Error) -> Self {
-        // A client that goes with answers unread resets its socket: that is a way to go, too.
-        if error.is_io() { Self::Client } else { Self::Protocol(error) }
+        Ok(client) => Link::new(id, client, blocked, upstream).run(drain, calls).await,
+        Err(error) if error.is_io() => End::Client,
+        Err(_) => End::Stranger,
     }
 }
 
 impl Link {
-    fn new(id: u64, client: Client, upstream: Upstream) -> Self {
-        let (calls, lost) = (JoinSet::new(), Vec::new());
-        Self { id, client, upstream, calls, lost, carried: 0, leaving: false, gone: None, cut_at: None }
+    fn new(id: u64, client: Client, blocked: Blocked, upstream: Upstream) -> Self {
+        let (calls, resets, lost) = (JoinSet::new(), Vec::new(), Vec::new());
+        Self { id, client, blocked, upstream, calls, resets, lost, leaving: false, gone: None, cut_at: None }
     }
 
-    async fn run(mut self, drain: &CancellationToken) -> (u64, End) {
+    async fn run(mut self, drain: &CancellationToken, calls: &mut u64) -> End {
         let mut drained = pin!(drain.cancelled());
-        let end = loop {
+        loop {
+            let accept = poll_fn(|cx| poll_client(&mut self.client, &self.blocked, &mut self.resets, cx));
             tokio::select! {
                 biased;
                 // First what is finished: whether calls are left decides how the rest ends.
                 Some(settled) = self.calls.join_next() => self.settle(settled),
                 state = self.upstream.changed(), if self.gone.is_none() => self.upstream_changed(state),
                 () = &mut drained, if !self.leaving => self.leave(),
-                () = wait_until(self.cut_at) => break self.farewell().await,
-                accepted = self.client.accept() => match self.take_call(accepted) {
-                    ControlFlow::Continue(()) => {}
-                    ControlFlow::Break(end) => break end,
+                () = wait_until(self.cut_at) => return self.farewell().await,
+                accepted = accept => match accepted {
+                    Some(Ok((request, respond))) => {
+                        *calls += 1;
+                        self.calls.spawn(forward(self.id, request, respond, self.upstream.calls.clone()));
+                    }
+                    // A client that goes with answers unread resets its socket: that is a way to go, too.
+                    Some(Err(error)) if !error.is_io() => return End::Protocol(error),
+                    _ => return End::Client,
                 },
             }
-            if self.is_over() {
-                break self.farewell().await;
+            if self.gone.is_some() && self.calls.is_empty() {
+                return self.farewell().await;
             }
-        };
-        (self.carried, end)
-    }
-
-    fn take_call(&mut self, accepted: Option<Result<NewCall, h2::Error>>) -> ControlFlow<End> {
-        match accepted {
-            Some(Ok((request, respond))) => {
-                self.carried += 1;
-                self.calls.spawn(forward(self.id, request, respond, self.upstream.calls.clone()));
-                ControlFlow::Continue(())
-            }
-            Some(Err(error)) => ControlFlow::Break(End::of_client(error)),
-            None if self.gone.is_some() => ControlFlow::Break(End::Upstream),
-            None => ControlFlow::Break(End::Client),
         }
     }
 
     fn settle(&mut self, settled: Result<Settled, JoinError>) {
         match settled {
             Ok(Settled::Done) => {}
+            Ok(Settled::Reset(respond, reason)) => self.resets.push((respond, reason)),
             Ok(Settled::Refused(mut respond)) => {
                 // GOAWAY first: a client that sends the call again must not send it here.
                 self.leave();
@@ -196,27 +217,53 @@ impl Link {
         }
     }
 
-    /// Whether upstream is gone and nothing is left to hand on. Answers that the client has yet to read keep the
-    /// connection; it ends by itself after them.
-    fn is_over(&self) -> bool {
-        // A lost stream is never answered, but counts as one that the client has open.
-        let has_unread_answers = self.lost.is_empty() && self.client.has_streams();
-        self.gone.is_some() && self.calls.is_empty() && !has_unread_answers
-    }
-
-    /// Closes the client's connection as upstream closed ours.
+    /// Closes the client's connection as upstream closed ours, once what calls have handed on is written. A client may take
+    /// its time to read, unless another call waits to learn that it is lost.
     async fn farewell(&mut self) -> End {
-        // What calls handed on is written as far as the client takes it; the shutdown would drop it.
-        poll_fn(|cx| {
-            while let Poll::Ready(Some(Ok(_))) = self.client.poll_accept(cx) {}
-            Poll::Ready(())
-        })
-        .await;
+        let cut_at = self.cut_at;
+        let written = poll_fn(|cx| {
+            match poll_client(&mut self.client, &self.blocked, &mut self.resets, cx) {
+                Poll::Ready(Some(Ok((_, respond)))) => {
+                    // It came too late for upstream: lost, like the connection that it came on.
+                    self.lost.push(respond);
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Poll::Pending if self.blocked.is_set() || !self.resets.is_empty() => {
+                    self.leave();
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            }
+        });
+        tokio::select! {
+            () = written => {}
+            () = wait_until(cut_at) => {}
+        }
         self.client.abrupt_shutdown(self.gone.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
         // A client that does not read is not waited for.
         let _ = timeout(FAREWELL, closed).await;
         End::Upstream
+    }
+}
+
+/// Moves the client's frames; a new call is ready, or the end. Resets what is to be reset as soon as nothing is left to be
+/// written before.
+fn poll_client(
+    client: &mut Client,
+    blocked: &Blocked,
+    resets: &mut Vec<(SendResponse<Bytes>, Reason)>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<NewCall, h2::Error>>> {
+    loop {
+        let accepted = client.poll_accept(cx);
+        if accepted.is_ready() || blocked.is_set() || resets.is_empty() {
+            return accepted;
+        }
+        for (mut respond, reason) in resets.drain(..) {
+            respond.send_reset(reason);
+        }
     }
 }
 

@@ -9,7 +9,8 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::{Settings, Summary, link};
+use super::link::{self, Shared};
+use super::{Settings, Summary};
 
 /// How long to wait after accept failed, so that a lack of descriptors is not made worse by a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -17,7 +18,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Serves clients until `drain` is cancelled, then lets them finish.
 pub(super) async fn serve(listener: UnixListener, settings: Settings, drain: CancellationToken) -> Summary {
     let mut summary = Summary::default();
-    let upstream = Arc::new(settings.upstream);
+    let cut = CancellationToken::new();
+    let shared = Shared { upstream: Arc::new(settings.upstream), drain: drain.clone(), cut: cut.clone() };
     let mut links = JoinSet::new();
     loop {
         let client = tokio::select! {
@@ -31,19 +33,16 @@ pub(super) async fn serve(listener: UnixListener, settings: Settings, drain: Can
             client = accept(&listener) => client,
         };
         summary.connections += 1;
-        links.spawn(link::run(summary.connections, client, Arc::clone(&upstream), drain.clone()));
+        links.spawn(link::run(summary.connections, client, shared.clone()));
     }
     // From here on clients are refused by the kernel, as by a runtime that has gone.
     drop(listener);
     info!(connections = links.len(), timeout = ?settings.drain_timeout, "draining");
-    let drained = async {
-        while let Some(ended) = links.join_next().await {
-            report(ended);
-        }
-    };
-    if timeout(settings.drain_timeout, drained).await.is_err() {
+    if timeout(settings.drain_timeout, all_ended(&mut links)).await.is_err() {
         summary.cut = links.len();
         warn!(connections = summary.cut, "drain timeout is over: cutting what is left");
+        cut.cancel();
+        all_ended(&mut links).await;
     }
     summary
 }
@@ -57,6 +56,12 @@ async fn accept(listener: &UnixListener) -> UnixStream {
                 sleep(ACCEPT_PAUSE).await;
             }
         }
+    }
+}
+
+async fn all_ended(links: &mut JoinSet<()>) {
+    while let Some(ended) = links.join_next().await {
+        report(ended);
     }
 }
 

@@ -11,6 +11,7 @@ mod forward;
 pub mod legacy;
 mod link;
 mod listen;
+mod outlet;
 mod peer;
 mod pipe;
 mod tuning;

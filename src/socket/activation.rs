@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use listenfd::ListenFd;
+use socket2::SockRef;
 
 use super::{Listening, SocketPath};
 
@@ -16,9 +17,12 @@ pub enum ActivationError {
         "LISTEN_FDS passes {0} sockets, but exactly one is served; give the .socket unit a single ListenStream="
     )]
     Count(usize),
-    /// Not a listening unix stream socket.
-    #[error("the socket passed in LISTEN_FDS is not a listening unix stream socket: {0}")]
+    /// Not a unix stream socket.
+    #[error("what is passed in LISTEN_FDS is not a unix stream socket: {0}")]
     Kind(#[from] io::Error),
+    /// A unix stream socket that nobody can connect to.
+    #[error("the socket passed in LISTEN_FDS does not listen; it takes Accept=no in the .socket unit")]
+    NotListening,
     /// It is the very socket that calls would be forwarded to.
     #[error("the socket passed in LISTEN_FDS is the runtime's own, {0}: probeshim would call itself")]
     IsUpstream(SocketPath),
@@ -38,6 +42,9 @@ pub fn activated(upstream: &SocketPath) -> Result<Listening, ActivationError> {
         return Err(ActivationError::Count(passed.len()));
     }
     let listener = passed.take_unix_listener(0)?.ok_or(ActivationError::Count(0))?;
+    if !SockRef::from(&listener).is_listener()? {
+        return Err(ActivationError::NotListening);
+    }
     listener.set_nonblocking(true)?;
     let path = listener.local_addr()?.as_pathname().map(Path::to_owned);
     if let Some(path) = path.and_then(|path| SocketPath::new(&path).ok())

@@ -5,6 +5,8 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
+
 use super::file_id::FileId;
 
 /// A lock that is held until dropped; its file goes with it.
@@ -47,6 +49,8 @@ impl Lock {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
+                // A link would be locked by one name and checked by another.
+                .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
                 .open(&path)
                 .map_err(failed)?;
             match file.try_lock() {
@@ -104,5 +108,14 @@ mod tests {
         drop(held);
         assert!(!folder.path().join("a.sock.lock").exists());
         Lock::take(&socket).unwrap();
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = folder.path().join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, folder.path().join("a.sock.lock")).unwrap();
+        assert!(matches!(Lock::take(&folder.path().join("a.sock")), Err(LockError::Io { .. })));
+        assert!(!elsewhere.exists());
     }
 }

@@ -50,9 +50,10 @@ impl Containerd {
         let folder = tempfile::Builder::new().prefix("probeshim-e2e.").tempdir_in("/tmp").unwrap();
         // Unique among the tests that run at once, in this process and others.
         let nth = STARTED.fetch_add(1, Ordering::Relaxed);
-        let unique = (std::process::id().wrapping_mul(8) + nth) % (100 * 256);
+        let unique = (std::process::id().wrapping_mul(8) + nth) % 512;
         let bridge = format!("ps{unique}");
-        let subnet = format!("10.{}.{}.0/24", 100 + unique / 256, unique % 256);
+        // Set aside for tests by RFC 2544, so that no machine has a route there.
+        let subnet = format!("198.{}.{}.0/24", 18 + unique / 256, unique % 256);
         write_config(folder.path(), version, &bridge, &subnet);
         let mut containerd = Self { folder, bin, bridge, process: None };
         containerd.launch();

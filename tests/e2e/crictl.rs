@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -15,6 +15,10 @@ pub(crate) struct Crictl {
     program: PathBuf,
     config: PathBuf,
 }
+
+/// One that runs.
+#[derive(Debug)]
+pub(crate) struct Running(Child);
 
 /// What one call printed and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +42,19 @@ impl Crictl {
 
     /// Runs it.
     pub(crate) fn run(&self, arguments: &[&str]) -> Output {
-        let output =
-            Command::new(&self.program).arg("--config").arg(&self.config).args(arguments).output().unwrap();
-        Output {
-            code: output.status.code(),
-            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
-            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-        }
+        self.spawn(arguments).output()
+    }
+
+    /// Starts it.
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Running {
+        let mut command = Command::new(&self.program);
+        command
+            .arg("--config")
+            .arg(&self.config)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        Running(command.spawn().unwrap())
     }
 
     /// Runs what must succeed, and returns what it printed.
@@ -52,6 +62,18 @@ impl Crictl {
         let output = self.run(arguments);
         assert_eq!(output.code, Some(0), "crictl {arguments:?}: {output:?}");
         output.stdout.trim().to_owned()
+    }
+}
+
+impl Running {
+    /// Waits for its end.
+    pub(crate) fn output(self) -> Output {
+        let output = self.0.wait_with_output().unwrap();
+        Output {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
     }
 }
 
@@ -64,7 +86,7 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r#""(pid|createdAt|startedAt|finishedAt|timestamp|Count)": "?-?\d+"?"#, r#""$1": N"#),
         (r"/proc/\d+/", "/proc/PID/"),
         (r"cni-[0-9a-f-]{36}", "CNI"),
-        (r"\b10\.\d+\.\d+\.\d+\b", "IP"),
+        (r"\b198\.1[89]\.\d+\.\d+\b", "IP"),
         (r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "MAC"),
         (r"fe80::[0-9a-f:]+", "IP6"),
         (r"veth[0-9a-f]+", "VETH"),

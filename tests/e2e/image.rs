@@ -11,8 +11,8 @@ pub(crate) const PAUSE: &str = "probeshim.test/pause:1";
 /// The image of every container: a shell and what busybox has.
 pub(crate) const BUSYBOX: &str = "probeshim.test/busybox:1";
 
-const APPLETS: [&str; 12] =
-    ["sh", "sleep", "true", "false", "cat", "echo", "head", "ls", "yes", "kill", "id", "hostname"];
+const APPLETS: [&str; 13] =
+    ["ps", "sh", "sleep", "true", "false", "cat", "echo", "head", "ls", "yes", "kill", "id", "hostname"];
 
 /// Writes both images as one OCI archive to `path`.
 pub(crate) fn write_archive(busybox: &Path, path: &Path) {

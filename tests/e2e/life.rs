@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::containerd::{Containerd, Version};
-use crate::crictl::{Crictl, Output};
+use crate::containerd::{Containerd, Version, pause};
+use crate::crictl::{Crictl, Output, Running};
 use crate::image::BUSYBOX;
 use crate::shim::Probeshim;
 use crate::support::skip::need;
@@ -24,12 +24,20 @@ fn goes_on_when_containerd_is_killed_and_comes_back() {
     let mut containerd = need!(Containerd::start(Version::V2_2));
     let shim = Probeshim::start(containerd.folder(), &containerd.socket());
     let crictl = need!(Crictl::new("crictl-1.36", shim.socket(), containerd.folder()));
+    let direct = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
     let pod = Pod::new(&crictl, containerd.folder(), "survivor");
+    // Calls in flight are lost, with the relay as without it.
+    let in_flight =
+        [&crictl, &direct].map(|crictl| crictl.spawn(&["exec", "-s", &pod.container, "sleep", "60"]));
+    pod.runs_twice(&crictl, "sleep 60");
     containerd.crash_and_restart();
+    for lost in in_flight.map(Running::output) {
+        assert!(lost.code == Some(1) && lost.stderr.contains("code = Unavailable"), "{lost:?}");
+    }
     assert_eq!(crictl.ok(&["exec", "-s", &pod.container, "echo", "still here"]), "still here");
     pod.remove(&crictl);
     let log = shim.stop();
-    assert!(log.contains("client disconnected"), "{log}");
+    assert!(log.contains("upstream connection lost"), "the call in flight is not in the log: {log}");
 }
 
 /// Lives through a pod with each crictl, directly and through the relay, and compares.
@@ -64,6 +72,18 @@ impl Pod {
         let container = crictl.ok(&["create", &id, &container, &sandbox]);
         crictl.ok(&["start", &container]);
         Self { id, container }
+    }
+
+    /// Waits until a command runs twice in the container.
+    fn runs_twice(&self, crictl: &Crictl, command: &str) {
+        for _ in 0..600 {
+            let processes = crictl.ok(&["exec", "-s", &self.container, "ps"]);
+            if processes.lines().filter(|line| line.ends_with(command)).count() == 2 {
+                return;
+            }
+            pause();
+        }
+        panic!("{command} does not run");
     }
 
     fn remove(self, crictl: &Crictl) {

@@ -5,16 +5,18 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::client::Client;
 use crate::support::runtime::{Connection, Runtime};
 use crate::support::skip::need;
+use crate::support::wire::{self, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
 use crate::support::{answered, is_served, soon};
 
 /// A folder to run probeshim in.
@@ -52,11 +54,29 @@ impl Place {
         command
     }
 
-    /// Runs one that is to refuse to start.
+    /// The same, as a user who is nobody.
+    fn command_of_nobody(&self, listen: &str) -> Command {
+        // The program itself may lie where only root can go.
+        let program = self.at("probeshim");
+        fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
+        let mut command = Command::new(program);
+        command
+            .arg("run")
+            .arg("--listen")
+            .arg(self.at(listen))
+            .arg("--upstream")
+            .arg(self.at("runtime.sock"));
+        command.uid(65_534).gid(65_534);
+        command
+    }
+
+    /// Runs one that is to refuse to start; returns its exit code and what it said.
     async fn refused(&self, mut command: Command) -> (i32, String) {
-        let Output { status, stderr, .. } =
-            soon(tokio::task::spawn_blocking(move || command.output())).await.unwrap().unwrap();
-        (status.code().unwrap(), String::from_utf8(stderr).unwrap())
+        let log = self.at("refused.log");
+        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let mut running = Running { process, socket: PathBuf::new(), log };
+        let code = running.ended().await.unwrap();
+        (code, fs::read_to_string(&running.log).unwrap())
     }
 
     async fn start(&self, more: &[&str]) -> Running {
@@ -167,11 +187,7 @@ async fn a_folder_without_permission_is_named() {
     let place = Place::new();
     fs::create_dir(place.at("locked")).unwrap();
     fs::set_permissions(place.at("locked"), fs::Permissions::from_mode(0o700)).unwrap();
-    // The program itself may lie where only root can go.
-    fs::copy(env!("CARGO_BIN_EXE_probeshim"), place.at("probeshim")).unwrap();
-    let mut command = Command::new(place.at("probeshim"));
-    command.arg("run").arg("--listen").arg(place.at("locked/shim.sock")).uid(65_534).gid(65_534);
-    let (code, stderr) = place.refused(command).await;
+    let (code, stderr) = place.refused(place.command_of_nobody("locked/shim.sock")).await;
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("locked") && stderr.contains("Permission denied"), "{stderr}");
 }
@@ -191,6 +207,104 @@ async fn the_socket_has_the_owner_and_mode_of_the_upstreams() {
     let shim = place.start(&[]).await;
     let file = fs::metadata(&shim.socket).unwrap();
     assert_eq!((file.uid(), file.gid(), file.mode() & 0o777), (1234, 2345, 0o620));
+}
+
+#[tokio::test]
+async fn a_socket_whose_group_cannot_be_set_is_not_open_to_ours() {
+    need!(is_root());
+    let place = Place::new();
+    let _runtime = Runtime::listen(&place.at("runtime.sock"));
+    std::os::unix::fs::chown(place.at("runtime.sock"), Some(1234), Some(2345)).unwrap();
+    fs::set_permissions(place.at("runtime.sock"), fs::Permissions::from_mode(0o660)).unwrap();
+    let shim = place.spawn(&mut place.command_of_nobody("shim.sock")).await;
+    let file = fs::metadata(&shim.socket).unwrap();
+    assert_eq!((file.uid(), file.mode() & 0o777), (65_534, 0o600));
+}
+
+#[tokio::test]
+async fn a_request_that_upstream_never_saw_ends_with_the_connection() {
+    let place = Place::new();
+    let (shim, runtime) = place.start_with_runtime(&[]).await;
+    let mut client = Wire(tokio::net::UnixStream::connect(&shim.socket).await.unwrap());
+    client.send(wire::HELLO).await;
+    let upstream = runtime.accept_raw().await;
+    client.next_of(SETTINGS).await;
+    // While it stands still, upstream closes and a request arrives: it will see both at once.
+    shim.signal(Signal::STOP);
+    drop(upstream);
+    client.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, wire::REQUEST)).await;
+    shim.signal(Signal::CONT);
+    let mut resets = Vec::new();
+    while let Some(frame) = client.next().await {
+        if frame.kind == RST_STREAM {
+            resets.push(frame.payload);
+        }
+    }
+    // REFUSED_STREAM is true as well, and lets the client try again; a CANCEL would be an answer that nobody gave.
+    assert!(resets.iter().all(|reason| *reason == word(wire::REFUSED_STREAM)), "{resets:?}");
+}
+
+#[tokio::test]
+async fn strangers_and_cut_connections_are_named_in_the_log() {
+    let place = Place::new();
+    let (mut shim, runtime) = place.start_with_runtime(&["--drain-timeout", "50ms"]).await;
+    let mut stranger = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
+    soon(stranger.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")).await.unwrap();
+    assert_eq!(shim.logged("client does not speak HTTP/2").await["level"], "WARN");
+    drop(runtime.accept_raw().await);
+    let (mut client, mut connection) = joined(&shim, &runtime).await;
+    let _response = client.ask("/a.B/Hangs");
+    let _call = connection.call().await;
+    shim.signal(Signal::TERM);
+    assert_eq!(shim.ended().await, Some(0));
+    let cut = shim.logged("client disconnected").await;
+    assert_eq!(cut["reason"], "the drain timeout is over");
+    assert_eq!(shim.logged("probeshim stopped").await["cut"], 1);
+}
+
+#[tokio::test]
+async fn upstream_failures_are_in_the_log() {
+    let place = Place::new();
+    let (shim, runtime) = place.start_with_runtime(&[]).await;
+    let (_client, connection) = joined(&shim, &runtime).await;
+    connection.vanish();
+    assert_eq!(shim.logged("upstream closed its connection").await["level"], "WARN");
+    assert_eq!(shim.logged("client disconnected").await["reason"], "upstream has gone");
+    drop(runtime);
+    fs::remove_file(place.at("runtime.sock")).unwrap();
+    drop(tokio::net::UnixStream::connect(&shim.socket).await.unwrap());
+    assert_eq!(shim.logged("upstream is not there: client refused").await["level"], "WARN");
+}
+
+#[tokio::test]
+async fn on_a_terminal_the_log_is_for_people() {
+    let place = Place::new();
+    // script runs it on a terminal of its own and writes down what it shows.
+    let run = format!(
+        "{} run --listen {} --upstream {}",
+        env!("CARGO_BIN_EXE_probeshim"),
+        place.at("shim.sock").display(),
+        place.at("runtime.sock").display()
+    );
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--flush", "--command", &run]).arg(place.at("shown"));
+    let process = command.stdin(Stdio::null()).stdout(Stdio::null()).env_remove("NO_COLOR").spawn().unwrap();
+    let mut script = Running { process, socket: place.at("shim.sock"), log: place.at("shown") };
+    let shown = soon(async {
+        loop {
+            let shown = fs::read_to_string(&script.log).unwrap_or_default();
+            if shown.contains("probeshim started") {
+                return shown;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert!(shown.contains("INFO") && shown.contains("\x1b["), "{shown:?}");
+    assert!(!shown.contains("\"timestamp\""), "{shown:?}");
+    let pid = fs::read_to_string(place.at("shim.sock.lock")).unwrap();
+    kill_process(Pid::from_raw(pid.trim().parse().unwrap()).unwrap(), Signal::TERM).unwrap();
+    script.ended().await;
 }
 
 #[tokio::test]

@@ -4,5 +4,6 @@ mod bytes;
 mod endings;
 mod flow;
 mod goaway;
+mod last_words;
 mod old_clients;
 mod strangers;

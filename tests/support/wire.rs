@@ -10,6 +10,7 @@ pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const GOAWAY: u8 = 7;
+pub const WINDOW_UPDATE: u8 = 8;
 pub const CONTINUATION: u8 = 9;
 
 pub const END_STREAM: u8 = 1;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, Version};
 
+use crate::support::wire::{self, HEADERS, Wire, frame};
 use crate::support::{client, framed, headers, read_all, request, runtime, send_all, shim, soon};
 
 /// Sends `request` with `body` through the relay and returns what arrived.
@@ -61,6 +62,21 @@ async fn a_request_without_a_body_gains_no_content_length() {
         call.request.body().is_end_stream(),
         "END_STREAM came with the headers, and must leave with them"
     );
+}
+
+#[tokio::test]
+async fn a_request_without_an_authority_is_served_without_one() {
+    let shim = shim();
+    let runtime = shim.runtime();
+    let mut client = Wire(shim.connect().await);
+    let block = b"\x83\x86\x44\x05/a.B/";
+    let head = frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, block);
+    client.send(&[wire::HELLO, &head].concat()).await;
+    let mut call = runtime.accept().await.call().await;
+    assert_eq!((call.request.uri().path(), call.request.uri().authority()), ("/a.B/", None));
+    assert!(call.request.headers().is_empty());
+    call.respond.send_response(runtime::ok(), true).unwrap();
+    assert_eq!(client.next_of(HEADERS).await.stream, 1);
 }
 
 #[tokio::test]

@@ -38,8 +38,8 @@ async fn http_1_and_garbage_are_closed() {
         [&b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], &[0xff; 4096], b"\x16\x03\x01\x02"]
     {
         let mut stream = shim.connect().await;
+        // It may be refused in the middle of its speech.
         let _ = stream.write_all(stranger).await;
-        let _ = stream.shutdown().await;
         drained(stream).await;
         witness.is_served().await;
     }
