@@ -10,7 +10,9 @@ use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
+use tokio::io::{Join, join};
 use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -27,7 +29,7 @@ use crate::socket::SocketPath;
 /// How long calls may take to hand on what they had when their upstream went, and the client to read our farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-type Client = Connection<Adapter<Outlet<UnixStream>>, Bytes>;
+type Client = Connection<Join<Adapter<OwnedReadHalf>, Outlet<OwnedWriteHalf>>, Bytes>;
 type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// What ended a link.
@@ -120,8 +122,9 @@ async fn serve(
     drain: &CancellationToken,
     calls: &mut u64,
 ) -> End {
-    let (outlet, blocked) = Outlet::new(stream);
-    let handshake = tuning::server().handshake(Adapter::new(outlet));
+    let (read, write) = stream.into_split();
+    let (outlet, blocked) = Outlet::new(write);
+    let handshake = tuning::server().handshake(join(Adapter::new(read), outlet));
     let client = tokio::select! {
         client = handshake => client,
         _ = upstream.changed() => return End::Upstream,

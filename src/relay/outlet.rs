@@ -1,4 +1,4 @@
-//! A stream that knows whether bytes still wait to be written to it.
+//! The writing half of a stream, which knows whether bytes still wait to be written.
 
 use std::io;
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::AsyncWrite;
 
 /// Passes everything on, and notes when the other end takes no more.
 #[derive(Debug)]
@@ -35,16 +35,6 @@ impl<S> Outlet<S> {
     pub(super) fn new(stream: S) -> (Self, Blocked) {
         let blocked = Blocked::default();
         (Self { stream, blocked: blocked.clone() }, blocked)
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Outlet<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
 

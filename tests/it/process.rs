@@ -70,6 +70,15 @@ impl Place {
         command
     }
 
+    /// A runtime whose socket belongs to a user and a group that are not ours.
+    fn runtime_of_a_stranger(&self, mode: u32) -> Runtime {
+        let socket = self.at("runtime.sock");
+        let runtime = Runtime::listen(&socket);
+        std::os::unix::fs::chown(&socket, Some(1234), Some(2345)).unwrap();
+        fs::set_permissions(&socket, fs::Permissions::from_mode(mode)).unwrap();
+        runtime
+    }
+
     /// Runs one that is to refuse to start; returns its exit code and what it said.
     async fn refused(&self, mut command: Command) -> (i32, String) {
         let log = self.at("refused.log");
@@ -201,9 +210,7 @@ fn is_root() -> Result<(), String> {
 async fn the_socket_has_the_owner_and_mode_of_the_upstreams() {
     need!(is_root());
     let place = Place::new();
-    let _runtime = Runtime::listen(&place.at("runtime.sock"));
-    std::os::unix::fs::chown(place.at("runtime.sock"), Some(1234), Some(2345)).unwrap();
-    fs::set_permissions(place.at("runtime.sock"), fs::Permissions::from_mode(0o620)).unwrap();
+    let _runtime = place.runtime_of_a_stranger(0o620);
     let shim = place.start(&[]).await;
     let file = fs::metadata(&shim.socket).unwrap();
     assert_eq!((file.uid(), file.gid(), file.mode() & 0o777), (1234, 2345, 0o620));
@@ -213,9 +220,7 @@ async fn the_socket_has_the_owner_and_mode_of_the_upstreams() {
 async fn a_socket_whose_group_cannot_be_set_is_not_open_to_ours() {
     need!(is_root());
     let place = Place::new();
-    let _runtime = Runtime::listen(&place.at("runtime.sock"));
-    std::os::unix::fs::chown(place.at("runtime.sock"), Some(1234), Some(2345)).unwrap();
-    fs::set_permissions(place.at("runtime.sock"), fs::Permissions::from_mode(0o660)).unwrap();
+    let _runtime = place.runtime_of_a_stranger(0o660);
     let shim = place.spawn(&mut place.command_of_nobody("shim.sock")).await;
     let file = fs::metadata(&shim.socket).unwrap();
     assert_eq!((file.uid(), file.mode() & 0o777), (65_534, 0o600));
