@@ -22,7 +22,7 @@ use crate::cri::Code;
 pub(super) enum Settled {
     /// Nothing: the client has its answer, its reset, or has gone.
     Done,
-    /// Upstream reset it: reset the client's stream, once what was sent before has been written.
+    /// Upstream reset it in the middle of its answer: reset the client's stream, once what was sent before is written.
     Reset(SendResponse<Bytes>, Reason),
     /// Upstream never took the call: reset it with `REFUSED_STREAM` once the client knows that we are leaving.
     Refused(SendResponse<Bytes>),
@@ -36,6 +36,8 @@ enum Outcome {
     Answered(Option<Code>),
     /// The client reset the stream or is gone.
     Cancelled(Reason),
+    /// Upstream reset the stream before it answered.
+    Declined(Reason),
     /// Upstream did not finish it.
     Failed(Failure),
 }
@@ -54,6 +56,10 @@ pub(super) async fn forward(
     }
     match outcome {
         Outcome::Answered(_) | Outcome::Cancelled(_) => Settled::Done,
+        Outcome::Declined(reason) => {
+            respond.send_reset(reason);
+            Settled::Done
+        }
         Outcome::Failed(Failure::Reset(reason)) => Settled::Reset(respond, reason),
         Outcome::Failed(Failure::Refused) => Settled::Refused(respond),
         Outcome::Failed(Failure::Lost) => Settled::Lost(respond),
@@ -73,7 +79,7 @@ async fn exchange(
     }
     let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
         Ok(sent) => sent,
-        Err(error) => return Outcome::Failed(Failure::before_sending(&error)),
+        Err(error) => return Outcome::unanswered(Failure::before_sending(&error)),
     };
     drop(upstream);
     let mut upload = Pipe::new(body, to_upstream);
@@ -114,7 +120,7 @@ async fn response_head(
         if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
             return Poll::Ready(Err(Outcome::Cancelled(reason_of_client(&error))));
         }
-        Pin::new(&mut response).poll(cx).map_err(|error| Outcome::Failed(Failure::of(&error)))
+        Pin::new(&mut response).poll(cx).map_err(|error| Outcome::unanswered(Failure::of(&error)))
     })
     .await
 }
@@ -150,13 +156,25 @@ async fn rest_of_request(upload: &mut Pipe, download: &mut Pipe) {
     }
 }
 
+impl Outcome {
+    /// A call that failed before a word of its answer was passed on.
+    fn unanswered(failure: Failure) -> Self {
+        match failure {
+            Failure::Reset(reason) => Self::Declined(reason),
+            Failure::Refused | Failure::Lost => Self::Failed(failure),
+        }
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answered(Some(code)) => write!(f, "{code}"),
             Self::Answered(None) => f.write_str("no gRPC status"),
             Self::Cancelled(reason) => write!(f, "client reset ({reason:?})"),
-            Self::Failed(Failure::Reset(reason)) => write!(f, "upstream reset ({reason:?})"),
+            Self::Declined(reason) | Self::Failed(Failure::Reset(reason)) => {
+                write!(f, "upstream reset ({reason:?})")
+            }
             Self::Failed(Failure::Refused) => f.write_str("upstream refused"),
             Self::Failed(Failure::Lost) => f.write_str("upstream connection lost"),
         }

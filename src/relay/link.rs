@@ -32,6 +32,14 @@ const FAREWELL: Duration = Duration::from_secs(1);
 type Client = Connection<Join<Adapter<OwnedReadHalf>, Outlet<OwnedWriteHalf>>, Bytes>;
 type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
 
+/// A stream to reset once everything before that is written, because h2 drops what is queued on a stream that is reset;
+/// but not later than this, because a client that reads slowly may never take everything.
+struct Reset {
+    stream: SendResponse<Bytes>,
+    reason: Reason,
+    until: Instant,
+}
+
 /// What ended a link.
 enum End {
     /// The client went, after a drain perhaps.
@@ -56,8 +64,8 @@ struct Link {
     blocked: Blocked,
     upstream: Upstream,
     calls: JoinSet<Settled>,
-    /// Streams to reset once everything before that has been written: h2 drops what is queued on a stream that is reset.
-    resets: Vec<(SendResponse<Bytes>, Reason)>,
+    /// In the order of their times.
+    resets: Vec<Reset>,
     /// Streams whose upstream connection broke: they end with the client's connection, not before.
     lost: Vec<SendResponse<Bytes>>,
     leaving: bool,
@@ -65,6 +73,8 @@ struct Link {
     gone: Option<Reason>,
     /// Set once a call is lost: until when the others may hand on what they have.
     cut_at: Option<Instant>,
+    /// Set while the relay drains and nothing is left to do here: until when the client may go by itself.
+    idle_until: Option<Instant>,
 }
 
 /// What links have in common.
@@ -140,12 +150,25 @@ async fn serve(
 impl Link {
     fn new(id: u64, client: Client, blocked: Blocked, upstream: Upstream) -> Self {
         let (calls, resets, lost) = (JoinSet::new(), Vec::new(), Vec::new());
-        Self { id, client, blocked, upstream, calls, resets, lost, leaving: false, gone: None, cut_at: None }
+        Self {
+            id,
+            client,
+            blocked,
+            upstream,
+            calls,
+            resets,
+            lost,
+            leaving: false,
+            gone: None,
+            cut_at: None,
+            idle_until: None,
+        }
     }
 
     async fn run(mut self, drain: &CancellationToken, calls: &mut u64) -> End {
         let mut drained = pin!(drain.cancelled());
         loop {
+            let reset_at = self.resets.first().map(|reset| reset.until);
             let accept = poll_fn(|cx| poll_client(&mut self.client, &self.blocked, &mut self.resets, cx));
             tokio::select! {
                 biased;
@@ -154,26 +177,38 @@ impl Link {
                 state = self.upstream.changed(), if self.gone.is_none() => self.upstream_changed(state),
                 () = &mut drained, if !self.leaving => self.leave(),
                 () = wait_until(self.cut_at) => return self.farewell().await,
+                () = wait_until(self.idle_until) => {
+                    self.farewell().await;
+                    return End::Drain;
+                }
+                () = wait_until(reset_at) => self.reset_overdue(),
                 accepted = accept => match accepted {
                     Some(Ok((request, respond))) => {
                         *calls += 1;
                         self.calls.spawn(forward(self.id, request, respond, self.upstream.calls.clone()));
                     }
-                    // A client that goes with answers unread resets its socket: that is a way to go, too.
-                    Some(Err(error)) if !error.is_io() => return End::Protocol(error),
+                    Some(Err(error)) if !is_departure(&error) => {
+                        return End::Protocol(error);
+                    }
                     _ => return End::Client,
                 },
             }
             if self.gone.is_some() && self.calls.is_empty() {
                 return self.farewell().await;
             }
+            // A client that does not even acknowledge that we leave must not hold up the drain.
+            let is_idle = drain.is_cancelled() && self.calls.is_empty() && self.resets.is_empty();
+            self.idle_until =
+                if is_idle { self.idle_until.or_else(|| Some(Instant::now() + FAREWELL)) } else { None };
         }
     }
 
     fn settle(&mut self, settled: Result<Settled, JoinError>) {
         match settled {
             Ok(Settled::Done) => {}
-            Ok(Settled::Reset(respond, reason)) => self.resets.push((respond, reason)),
+            Ok(Settled::Reset(stream, reason)) => {
+                self.resets.push(Reset { stream, reason, until: Instant::now() + FAREWELL });
+            }
             Ok(Settled::Refused(mut respond)) => {
                 // GOAWAY first: a client that sends the call again must not send it here.
                 self.leave();
@@ -220,15 +255,24 @@ impl Link {
         }
     }
 
+    /// Resets the streams whose data the client has had time enough to take.
+    fn reset_overdue(&mut self) {
+        let now = Instant::now();
+        for mut overdue in self.resets.extract_if(.., |reset| reset.until <= now) {
+            overdue.stream.send_reset(overdue.reason);
+        }
+    }
+
     /// Closes the client's connection as upstream closed ours, once what calls have handed on is written. A client may take
     /// its time to read, unless another call waits to learn that it is lost.
     async fn farewell(&mut self) -> End {
         let cut_at = self.cut_at;
         let written = poll_fn(|cx| {
             match poll_client(&mut self.client, &self.blocked, &mut self.resets, cx) {
-                Poll::Ready(Some(Ok((_, respond)))) => {
-                    // It came too late for upstream: lost, like the connection that it came on.
-                    self.lost.push(respond);
+                Poll::Ready(Some(Ok((_, stream)))) => {
+                    // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
+                    self.leave();
+                    self.resets.push(Reset { stream, reason: Reason::REFUSED_STREAM, until: Instant::now() });
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
@@ -240,6 +284,7 @@ impl Link {
             }
         });
         tokio::select! {
+            biased;
             () = written => {}
             () = wait_until(cut_at) => {}
         }
@@ -256,7 +301,7 @@ impl Link {
 fn poll_client(
     client: &mut Client,
     blocked: &Blocked,
-    resets: &mut Vec<(SendResponse<Bytes>, Reason)>,
+    resets: &mut Vec<Reset>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<NewCall, h2::Error>>> {
     loop {
@@ -264,10 +309,15 @@ fn poll_client(
         if accepted.is_ready() || blocked.is_set() || resets.is_empty() {
             return accepted;
         }
-        for (mut respond, reason) in resets.drain(..) {
-            respond.send_reset(reason);
+        for mut reset in resets.drain(..) {
+            reset.stream.send_reset(reset.reason);
         }
     }
+}
+
+/// A client that goes with answers unread resets its socket, and one that says GOAWAY may give any reason: ways to go, too.
+fn is_departure(error: &h2::Error) -> bool {
+    error.is_io() || (error.is_go_away() && error.is_remote())
 }
 
 async fn wait_until(deadline: Option<Instant>) {

@@ -16,7 +16,8 @@ pub(super) struct Outlet<S> {
 }
 
 /// Whether the last write had to wait. h2 does not tell when what was queued has been written, but it writes until the
-/// socket takes no more: after it has been polled, a socket that is not blocked has taken everything.
+/// socket takes no more: after it has been polled, a socket that is not blocked has taken everything that the client's
+/// windows allow, and we queue no more than that. (A client that makes its windows smaller meanwhile is out of luck.)
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blocked(Arc<AtomicBool>);
 

@@ -61,11 +61,12 @@ pub enum ClaimError {
 /// be set, the group gets nothing), else mode 0660. A missing parent folder is made, mode 0755. A stale socket is replaced;
 /// one that answers is not.
 pub fn claim(path: &SocketPath, upstream: &SocketPath) -> Result<Listening, ClaimError> {
+    create_parent(path.as_path())?;
+    // Only where both folders exist can two ways to write one path be told.
     if path.is_same_as(upstream) {
         return Err(ClaimError::IsUpstream(path.as_path().into()));
     }
     let path = path.as_path();
-    create_parent(path)?;
     if path.is_dir() {
         return Err(ClaimError::IsFolder(path.into()));
     }

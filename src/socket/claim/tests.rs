@@ -109,6 +109,7 @@ fn folders_files_and_the_upstream_itself_are_refused() {
     assert!(matches!(place.claim("file"), Err(ClaimError::NotASocket(_))));
     assert_eq!(fs::read(place.0.path().join("file")).unwrap(), b"kept");
     assert!(matches!(place.claim("upstream"), Err(ClaimError::IsUpstream(_))));
+    assert!(matches!(place.claim("new/../upstream"), Err(ClaimError::IsUpstream(_))));
     let under_a_file = place.claim("file/shim").unwrap_err().to_string();
     assert!(under_a_file.contains("file"), "{under_a_file}");
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use h2::Reason;
 use tokio::sync::mpsc;
 
+use crate::support::wire::{self, HEADERS, Wire, frame, word};
 use crate::support::{answered, client, headers, read_all, request, runtime, send_all, shim, soon};
 
 /// What the relay may hold for one stream that nobody reads: its window, what waits to be written, and a little.
@@ -52,6 +53,47 @@ async fn a_reader_that_stops_holds_little_and_stops_nobody_else() {
     assert!(held < HELD, "the relay took {held} bytes that nobody reads");
     drop(unread);
     soon(flood).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reader_that_is_slow_on_one_stream_learns_of_resets_on_others() {
+    let shim = shim();
+    let listener = shim.runtime();
+    let mut client = Wire(shim.connect().await);
+    let largest = i32::MAX.cast_unsigned();
+    let window = frame(wire::SETTINGS, 0, 0, &[&[0, 4][..], &word(largest)].concat());
+    let more = frame(wire::WINDOW_UPDATE, 0, 0, &word(largest - 65_535));
+    let call = |stream| frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, stream, wire::REQUEST);
+    client.send(&[&wire::HELLO[..24], &window, &more, &call(1), &call(3), &call(5)].concat()).await;
+    let mut runtime = listener.accept().await;
+    let (mut flood, mut before, mut within) =
+        (runtime.call().await, runtime.call().await, runtime.call().await);
+    let mut answer = flood.respond.send_response(runtime::ok(), false).unwrap();
+    let flooding = tokio::spawn(async move {
+        while send_all(&mut answer, Bytes::from(vec![0; 1 << 20]), false).await.is_ok() {}
+    });
+    let mut begun = within.respond.send_response(runtime::ok(), false).unwrap();
+    begun.send_data(Bytes::from_static(b"half"), false).unwrap();
+    // With so much read, the socket has been full for a while.
+    let mut resets = Vec::new();
+    let mut read = 0;
+    while resets.len() < 2 {
+        let next = client.next().await.expect("the connection ended instead");
+        if next.kind == wire::RST_STREAM {
+            resets.push(next.stream);
+        }
+        let was = read;
+        read += next.payload.len();
+        if was < 8 << 20 && read >= 8 << 20 {
+            before.respond.send_reset(Reason::INTERNAL_ERROR);
+            begun.send_reset(Reason::INTERNAL_ERROR);
+        }
+        // Slower than the runtime: the client's pace is what this is about.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    resets.sort_unstable();
+    assert_eq!(resets, [3, 5]);
+    flooding.abort();
 }
 
 #[tokio::test]

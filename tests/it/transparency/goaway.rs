@@ -119,6 +119,19 @@ async fn idle_clients_and_half_open_ones_do_not_hold_up_a_drain() {
 }
 
 #[tokio::test]
+async fn a_client_that_does_not_acknowledge_our_leaving_does_not_hold_up_a_drain() {
+    let mut shim = shim_with(Duration::from_secs(3600));
+    let runtime = shim.runtime();
+    let mut client = Wire(shim.connect().await);
+    client.send(&[wire::HELLO, &call(1)].concat()).await;
+    let mut connection = runtime.accept().await;
+    connection.call().await.respond.send_response(ok(), true).unwrap();
+    client.next_of(HEADERS).await;
+    shim.drain();
+    assert_eq!(shim.ended().await.cut, 0);
+}
+
+#[tokio::test]
 async fn a_call_that_outlasts_the_drain_timeout_is_cut() {
     let mut shim = shim_with(Duration::from_millis(50));
     let (mut client, mut runtime, _listener) = shim.joined().await;
