@@ -74,23 +74,26 @@ async fn a_reader_that_is_slow_on_one_stream_learns_of_resets_on_others() {
     });
     let mut begun = within.respond.send_response(runtime::ok(), false).unwrap();
     begun.send_data(Bytes::from_static(b"half"), false).unwrap();
-    // With so much read, the socket has been full for a while.
-    let mut resets = Vec::new();
-    let mut read = 0;
-    while resets.len() < 2 {
-        let next = client.next().await.expect("the connection ended instead");
-        if next.kind == wire::RST_STREAM {
-            resets.push(next.stream);
+    let mut resets = soon(async {
+        let (mut resets, mut read) = (Vec::new(), 0);
+        while resets.len() < 2 {
+            let next = client.next().await.expect("the connection ended instead");
+            if next.kind == wire::RST_STREAM {
+                resets.push(next.stream);
+            }
+            let before_this = read;
+            read += next.payload.len();
+            // With so much read, the socket has been full for a while.
+            if before_this < 8 << 20 && read >= 8 << 20 {
+                before.respond.send_reset(Reason::INTERNAL_ERROR);
+                begun.send_reset(Reason::INTERNAL_ERROR);
+            }
+            // Slower than the runtime: the client's pace is what this is about.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let was = read;
-        read += next.payload.len();
-        if was < 8 << 20 && read >= 8 << 20 {
-            before.respond.send_reset(Reason::INTERNAL_ERROR);
-            begun.send_reset(Reason::INTERNAL_ERROR);
-        }
-        // Slower than the runtime: the client's pace is what this is about.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        resets
+    })
+    .await;
     resets.sort_unstable();
     assert_eq!(resets, [3, 5]);
     flooding.abort();
