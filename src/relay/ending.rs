@@ -1,4 +1,4 @@
-//! How the end of a stream on one side is told on the other.
+//! How calls and links end, and how the end on one side is told on the other.
 
 use h2::{Error, Reason};
 
@@ -12,6 +12,23 @@ pub(super) enum Failure {
     /// The connection broke, or broke the rules, with the call on it. Whether it ran is not known, so the client must see
     /// what it would see without us: a connection that is gone.
     Lost,
+}
+
+/// What ended a link.
+#[derive(Debug)]
+pub(super) enum LinkEnd {
+    /// The client went, after a drain perhaps.
+    Client,
+    /// The client broke the rules of HTTP/2.
+    Protocol(h2::Error),
+    /// The client's first bytes were not those of HTTP/2.
+    Stranger,
+    /// Upstream went.
+    Upstream,
+    /// The relay drained before the client had said a word.
+    Drain,
+    /// The drain timeout was over.
+    Cut,
 }
 
 impl Failure {

@@ -1,11 +1,12 @@
 //! The byte path: every client connection is tied to a connection of its own to the runtime, and calls cross unchanged.
 //!
 //! ```text
-//! listen ──► link (client ⇄ legacy ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
+//! listen ──► link ──► joined (client ⇄ legacy ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
 //! ```
 
 mod ending;
 mod forward;
+mod joined;
 // Public for its tests and its fuzz target only.
 #[doc(hidden)]
 pub mod legacy;
