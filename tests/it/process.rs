@@ -134,6 +134,24 @@ impl Running {
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
+    /// Makes it stand still, until SIGCONT.
+    async fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stopped = async {
+            // The signal is sent, but every thread has to take it.
+            while !self.threads().all(|state| state.contains("State:\tT")) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(stopped).await;
+    }
+
+    /// What the kernel says of each thread.
+    fn threads(&self) -> impl Iterator<Item = String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default())
+    }
+
     async fn ended(&mut self) -> Option<i32> {
         let end = async {
             loop {
@@ -235,7 +253,7 @@ async fn a_request_that_upstream_never_saw_ends_with_the_connection() {
     let upstream = runtime.accept_raw().await;
     client.next_of(SETTINGS).await;
     // While it stands still, upstream closes and a request arrives: it will see both at once.
-    shim.signal(Signal::STOP);
+    shim.stop().await;
     drop(upstream);
     client.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, wire::REQUEST)).await;
     shim.signal(Signal::CONT);
