@@ -108,7 +108,9 @@ impl Joined {
                 return self.farewell().await;
             }
             // A client that does not even acknowledge that we leave must not hold up the drain.
-            let is_idle = drain.is_cancelled() && self.calls.is_empty() && self.resets.is_empty();
+            // (`leaving` first: the token takes a lock, and this is asked at every call.)
+            let is_idle =
+                self.leaving && drain.is_cancelled() && self.calls.is_empty() && self.resets.is_empty();
             self.idle_until =
                 if is_idle { self.idle_until.or_else(|| Some(Instant::now() + FAREWELL)) } else { None };
         }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -43,14 +43,8 @@ impl Place {
 
     /// `probeshim run` with a listen path, an upstream and more.
     fn command(&self, listen: &str, more: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
-        command
-            .arg("run")
-            .arg("--listen")
-            .arg(self.at(listen))
-            .arg("--upstream")
-            .arg(self.at("runtime.sock"));
-        command.args(more).env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
+        let mut command = self.command_of(Path::new(env!("CARGO_BIN_EXE_probeshim")), listen);
+        command.args(more);
         command
     }
 
@@ -59,14 +53,16 @@ impl Place {
         // The program itself may lie where only root can go.
         let program = self.at("probeshim");
         fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
-        let mut command = Command::new(program);
-        command
-            .arg("run")
-            .arg("--listen")
-            .arg(self.at(listen))
-            .arg("--upstream")
-            .arg(self.at("runtime.sock"));
+        let mut command = self.command_of(&program, listen);
         command.uid(65_534).gid(65_534);
+        command
+    }
+
+    fn command_of(&self, program: &Path, listen: &str) -> Command {
+        let mut command = Command::new(program);
+        command.arg("run").arg("--listen").arg(self.at(listen));
+        command.arg("--upstream").arg(self.at("runtime.sock"));
+        command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         command
     }
 
