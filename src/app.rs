@@ -1,23 +1,43 @@
 //! The composition root: builds the parts, joins them, and drains them in order.
 
 use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::UnixStream;
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::admin::{self, Admin, Facts};
 use crate::config::Settings;
-use crate::relay::Relay;
-use crate::socket::{ActivationError, ClaimError, activated, claim};
+use crate::metrics::Metrics;
+use crate::record::{self, Calls};
+use crate::relay::{self, Relay};
+use crate::socket::{Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
+use crate::tap::{self, Tap};
 
 /// Why `run` did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The socket to listen on is not to be had.
     #[error("--listen: {0}")]
-    Listen(#[from] ClaimError),
+    Listen(#[source] ClaimError),
+    /// The admin socket is not to be had.
+    #[error("--admin: {0}")]
+    Admin(#[source] ClaimError),
+    /// The address for metrics and health is not to be had.
+    #[error(
+        "--http: cannot listen on {address}: {error}; choose another port, 0 for any that is free, or off"
+    )]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
     /// What systemd passed cannot be used.
     #[error(transparent)]
     Activation(#[from] ActivationError),
@@ -35,19 +55,47 @@ struct Signals {
     interrupt: Signal,
 }
 
+/// Everything that clients connect to. Dropped, it lets a successor take the same places.
+struct Doors {
+    claims: Vec<Claim>,
+    serving: CancellationToken,
+}
+
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
 pub async fn run(settings: Settings) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     let upstream = settings.relay.upstream.clone();
     let listening = match &settings.listen {
-        Some(path) => claim(path, &upstream)?,
+        Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
         None => activated(&upstream)?,
     };
     let listen = listening.path();
+    let private = claim(&settings.admin, Access::Private).map_err(RunError::Admin)?;
+    let public = match settings.http {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    let http = public.as_ref().and_then(|listener| listener.local_addr().ok());
+
+    let mut metrics = Metrics::new();
+    let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
+    relay_metrics.register(metrics.registry());
+    tap_metrics.register(metrics.registry());
+    let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
+    let calls = Arc::new(Calls::new(record::Limits::default()));
+    let facts =
+        Facts { started: SystemTime::now(), listen: listen.clone(), http, upstream: upstream.clone() };
+    let admin = Admin::new(facts, calls.clone(), metrics, relay_metrics.clone(), tap_metrics);
+    let Listening { listener, claim } = listening;
+    let doors = Doors::open(claim, private, public, Arc::new(admin))?;
+    tokio::spawn(decoder.run(move |call| calls.push(call)));
     let drain = CancellationToken::new();
-    let mut relay = std::pin::pin!(Relay::start(listening.listener, settings.relay, drain.clone())?.ended());
-    info!(version = env!("CARGO_PKG_VERSION"), %listen, %upstream, "probeshim started");
+    let relay = Relay::start(listener, settings.relay, Arc::new(tap), relay_metrics, drain.clone())?;
+    let mut relay = std::pin::pin!(relay.ended());
+    let http = http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}"));
+    let admin = &settings.admin;
+    info!(version = env!("CARGO_PKG_VERSION"), %listen, %upstream, %admin, %http, "probeshim started");
     if let Err(error) = UnixStream::connect(upstream.as_path()).await {
         warn!(%upstream, %error, "upstream is not there yet: clients are refused until it is");
     }
@@ -56,8 +104,8 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         name = signals.next() => info!(signal = name, "told to stop"),
         _ = &mut relay => return Err(RunError::RelayEnded),
     }
-    // New clients find no socket, and a successor may take the path, while calls in flight are finished.
-    drop(listening.claim);
+    // New clients find no socket, and a successor may take its place, while calls in flight are finished.
+    drop(doors);
     drain.cancel();
     tokio::select! {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),
@@ -69,6 +117,10 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
     Ok(())
 }
 
+async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {
+    TcpListener::bind(address).await.map_err(|error| RunError::Http { address, error })
+}
+
 /// Every client takes two descriptors, and the soft limit is 1,024 on most systems: raise it to the hard one.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
@@ -77,6 +129,31 @@ fn raise_descriptor_limit() {
         if let Err(error) = setrlimit(Resource::Nofile, raised) {
             warn!(%error, soft = limit.current, "cannot raise the limit of open files");
         }
+    }
+}
+
+impl Doors {
+    /// Serves the API on the admin socket and, if there is one, on the public listener.
+    fn open(
+        listen: Option<Claim>,
+        private: Listening,
+        public: Option<TcpListener>,
+        admin: Arc<Admin>,
+    ) -> io::Result<Self> {
+        let serving = CancellationToken::new();
+        let listener = UnixListener::from_std(private.listener)?;
+        tokio::spawn(serving.clone().run_until_cancelled_owned(admin::serve_admin(listener, admin.clone())));
+        if let Some(public) = public {
+            tokio::spawn(serving.clone().run_until_cancelled_owned(admin::serve_public(public, admin)));
+        }
+        Ok(Self { claims: listen.into_iter().chain(private.claim).collect(), serving })
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        self.claims.clear();
+        self.serving.cancel();
     }
 }
 

@@ -1,6 +1,7 @@
 //! From what was written to what is run: every value is checked at once, and every error names its flag.
 
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use crate::{relay, socket, telemetry};
 
 /// Where containerd listens unless told otherwise.
 const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
+
+/// Where metrics and health are served unless told otherwise.
+const HTTP: &str = "127.0.0.1:9754";
 
 /// How long calls in flight may go on after a signal, unless told otherwise.
 const DRAIN_TIMEOUT: &str = "30s";
@@ -28,6 +32,10 @@ pub struct Flags {
     pub listen: Option<String>,
     /// `--upstream`
     pub upstream: Option<String>,
+    /// `--admin`
+    pub admin: Option<String>,
+    /// `--http`
+    pub http: Option<String>,
     /// `--drain-timeout`
     pub drain_timeout: Option<String>,
     /// `--log`
@@ -50,6 +58,10 @@ pub struct Surroundings {
 pub struct Settings {
     /// Where clients connect; `None` where systemd passes the socket.
     pub listen: Option<SocketPath>,
+    /// The admin socket.
+    pub admin: SocketPath,
+    /// Where metrics and health are served on TCP, if anywhere; a loopback address.
+    pub http: Option<SocketAddr>,
     /// The relay's part.
     pub relay: relay::Settings,
     /// The log's part.
@@ -100,11 +112,10 @@ impl Surroundings {
         }
     }
 
-    /// Where clients connect unless told otherwise.
-    fn default_listen(&self) -> Result<SocketPath, String> {
+    /// The socket of this name, where nothing else is told.
+    fn default_socket(&self, name: &str) -> Result<SocketPath, String> {
         let dir = self.run_dir().ok_or("is needed: not root, and XDG_RUNTIME_DIR is not set")?;
-        SocketPath::new(&dir.join("probeshim.sock"))
-            .map_err(|error| format!("is needed: its default {error}"))
+        SocketPath::new(&dir.join(name)).map_err(|error| format!("is needed: its default {error}"))
     }
 }
 
@@ -115,44 +126,99 @@ impl Settings {
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
             None if around.is_activated => None,
-            None => reader.fill_in("--listen", around.default_listen()),
+            None => reader.fill_in("--listen", around.default_socket("probeshim.sock")),
         };
+        let admin = reader.admin(flags.admin.as_deref(), around);
         let or_default =
             |flag: &Option<String>, default: &str| flag.clone().unwrap_or_else(|| default.to_owned());
         let upstream = reader.read("--upstream", &or_default(&flags.upstream, UPSTREAM), socket_path);
+        let http = reader.read("--http", &or_default(&flags.http, HTTP), http_address);
         let drain_timeout =
             reader.read("--drain-timeout", &or_default(&flags.drain_timeout, DRAIN_TIMEOUT), duration);
         let log = reader.read("--log", &or_default(&flags.log, LOG), log_filter);
-        match (upstream, drain_timeout, log) {
-            (Some(upstream), Some(drain_timeout), Some(log)) if reader.problems.is_empty() => Ok(Self {
-                listen: listen.filter(|_| !around.is_activated),
-                relay: relay::Settings { upstream, drain_timeout },
-                log,
-            }),
+        let taken = [("--listen", &listen), ("--upstream", &upstream)];
+        for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
+            if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {
+                let reason = format!("is the socket of {other} as well; choose another path");
+                reader.complain("--admin", Some(&admin.to_string()), reason);
+            }
+        }
+        match (upstream, admin, http, drain_timeout, log) {
+            (Some(upstream), Some(admin), Some(http), Some(drain_timeout), Some(log))
+                if reader.problems.is_empty() =>
+            {
+                Ok(Self {
+                    listen: listen.filter(|_| !around.is_activated),
+                    admin,
+                    http,
+                    relay: relay::Settings { upstream, drain_timeout },
+                    log,
+                })
+            }
             _ => Err(Problems(reader.problems)),
         }
     }
 }
 
+/// The admin socket that a command asks: what `--admin` says, or its default.
+pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketPath, Problems> {
+    let mut reader = Reader::default();
+    reader.admin(flag, around).ok_or(Problems(reader.problems))
+}
+
+/// What `--since` says.
+pub fn since(flag: &str) -> Result<Duration, Problems> {
+    let mut reader = Reader::default();
+    reader.read("--since", flag, duration).ok_or(Problems(reader.problems))
+}
+
 impl Reader {
+    fn admin(&mut self, flag: Option<&str>, around: &Surroundings) -> Option<SocketPath> {
+        match flag {
+            Some(socket) => self.read("--admin", socket, socket_path),
+            None => self.fill_in("--admin", around.default_socket("admin.sock")),
+        }
+    }
+
+    fn complain(&mut self, field: &'static str, value: Option<&str>, reason: String) {
+        self.problems.push(Problem { field, value: value.map(str::to_owned), reason });
+    }
+
     fn read<T>(
         &mut self,
         field: &'static str,
         value: &str,
         read: fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        read(value)
-            .map_err(|reason| self.problems.push(Problem { field, value: Some(value.to_owned()), reason }))
-            .ok()
+        read(value).map_err(|reason| self.complain(field, Some(value), reason)).ok()
     }
 
     fn fill_in<T>(&mut self, field: &'static str, default: Result<T, String>) -> Option<T> {
-        default.map_err(|reason| self.problems.push(Problem { field, value: None, reason })).ok()
+        default.map_err(|reason| self.complain(field, None, reason)).ok()
     }
 }
 
 fn socket_path(value: &str) -> Result<SocketPath, String> {
     SocketPath::parse(value).map_err(|error| error.to_string())
+}
+
+/// Reads an address such as `127.0.0.1:9754`, or `off` for none.
+fn http_address(value: &str) -> Result<Option<SocketAddr>, String> {
+    let allowed = "write off, or a loopback address and a port, such as 127.0.0.1:9754 or [::1]:9754";
+    if value == "off" {
+        return Ok(None);
+    }
+    let address = match value.strip_prefix("localhost:").map(str::parse) {
+        Some(port) => port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).ok(),
+        None => value.parse().ok(),
+    };
+    let address = address.ok_or_else(|| format!("is not an address; {allowed}"))?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "is not a loopback address, and what is served there is for this machine; {allowed}"
+        ));
+    }
+    Ok(Some(address))
 }
 
 /// Reads a duration such as `30s`, `1m30s` or `500ms`.
@@ -191,6 +257,8 @@ mod tests {
         let root = Settings::new(&Flags::default(), &around(true, Some("/run/user/0"))).unwrap();
         assert_eq!(root.listen.unwrap().to_string(), "unix:///run/probeshim/probeshim.sock");
         assert_eq!(root.relay.upstream.to_string(), "unix:///run/containerd/containerd.sock");
+        assert_eq!(root.admin.to_string(), "unix:///run/probeshim/admin.sock");
+        assert_eq!(root.http.unwrap().to_string(), "127.0.0.1:9754");
         assert_eq!(root.relay.drain_timeout, Duration::from_secs(30));
         let user = Settings::new(&Flags::default(), &around(false, Some("/run/user/1000"))).unwrap();
         assert_eq!(user.listen.unwrap().to_string(), "unix:///run/user/1000/probeshim/probeshim.sock");
@@ -201,23 +269,28 @@ mod tests {
         let flags = Flags {
             listen: None,
             upstream: Some("tcp://127.0.0.1:1".into()),
+            admin: None,
+            http: Some("0.0.0.0:9754".into()),
             drain_timeout: Some("-3s".into()),
             log: Some("probeshim=loud".into()),
         };
         let told = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
         let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines.len(), 4, "{told}");
+        assert_eq!(lines.len(), 6, "{told}");
         assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
-        assert!(lines[1].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{told}");
-        assert!(lines[2].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{told}");
-        assert!(lines[3].starts_with("--log \"probeshim=loud\" is not a log filter"), "{told}");
+        assert_eq!(lines[1], "--admin is needed: not root, and XDG_RUNTIME_DIR is not set");
+        assert!(lines[2].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{told}");
+        assert!(lines[3].starts_with("--http \"0.0.0.0:9754\" is not a loopback address"), "{told}");
+        assert!(lines[4].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{told}");
+        assert!(lines[5].starts_with("--log \"probeshim=loud\" is not a log filter"), "{told}");
     }
 
     #[test]
     fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
         let activated = Surroundings { is_activated: true, ..around(false, None) };
-        assert_eq!(Settings::new(&Flags::default(), &activated).unwrap().listen, None);
-        let flags = |listen: &str| Flags { listen: Some(listen.into()), ..Flags::default() };
+        let flags = Flags { admin: Some("/run/admin.sock".into()), ..Flags::default() };
+        assert_eq!(Settings::new(&flags, &activated).unwrap().listen, None);
+        let flags = |listen: &str| Flags { listen: Some(listen.into()), ..flags.clone() };
         assert_eq!(Settings::new(&flags("/run/a.sock"), &activated).unwrap().listen, None);
         assert!(
             Settings::new(&flags("tcp://a"), &activated).is_err(),
@@ -233,5 +306,30 @@ mod tests {
         for wrong in ["", "30", "soon", "25h", "1 fortnight"] {
             assert!(duration(wrong).unwrap_err().contains("from 0s to 24h"), "{wrong}");
         }
+    }
+    #[test]
+    fn addresses_for_http_are_of_this_machine() {
+        let address =
+            |text: &str| http_address(text).map(|address| address.map(|address| address.to_string()));
+        assert_eq!(address("off"), Ok(None));
+        assert_eq!(address("localhost:0").unwrap().unwrap(), "127.0.0.1:0");
+        assert_eq!(address("[::1]:9754").unwrap().unwrap(), "[::1]:9754");
+        for wrong in ["", "9754", "127.0.0.1", "localhost:x", "10.0.0.1:1", "[::]:1", "unix:///run/a.sock"] {
+            assert!(address(wrong).unwrap_err().contains("write off, or a loopback address"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_admin_socket_is_no_other() {
+        let flags = Flags {
+            admin: Some("/run/a.sock".into()),
+            upstream: Some("/run/a.sock".into()),
+            ..Flags::default()
+        };
+        let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "--admin \"unix:///run/a.sock\" is the socket of --upstream as well; choose another path"
+        );
     }
 }

@@ -8,13 +8,21 @@
 
 pub mod telemetry;
 
+pub mod metrics;
+
 pub mod socket;
 
 pub mod cri;
 
 pub mod relay;
 
+pub mod tap;
+
+pub mod record;
+
 pub mod config;
+
+pub mod admin;
 
 pub mod cli;
 

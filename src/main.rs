@@ -4,9 +4,11 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use probeshim::cli::{Cli, Command};
+use probeshim::cli::{Cli, Command, Failure};
 use probeshim::config::{Settings, Surroundings};
 use probeshim::{app, telemetry};
+
+const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.
@@ -15,9 +17,27 @@ fn main() -> ExitCode {
             Ok(settings) => serve(settings),
             Err(problems) => {
                 complain(&problems);
-                ExitCode::from(2)
+                ExitCode::from(WRONG_USAGE)
             }
         },
+        Command::Calls(calls) => ask(calls.run()),
+        Command::Status(status) => ask(status.run()),
+    }
+}
+
+/// Runs a command that asks a running probeshim.
+fn ask(command: impl Future<Output = Result<(), Failure>>) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error),
+    };
+    match runtime.block_on(command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(usage @ Failure::Usage(_)) => {
+            complain(&usage);
+            ExitCode::from(WRONG_USAGE)
+        }
+        Err(other) => failed(&other),
     }
 }
 

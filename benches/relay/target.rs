@@ -33,7 +33,9 @@ impl Target {
         let socket = folder.join("probeshim.sock");
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command
-            .args(["run", "--log", "warn", "--listen"])
+            .args(["run", "--log", "warn", "--http", "off", "--admin"])
+            .arg(folder.join("admin.sock"))
+            .arg("--listen")
             .arg(&socket)
             .arg("--upstream")
             .arg(folder.join("stub.sock"));

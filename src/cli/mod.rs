@@ -1,12 +1,21 @@
 //! The command line: one file a subcommand.
 
+mod ask;
+mod calls;
+mod human;
 mod run;
+mod screen;
+mod status;
+mod table;
 
 use clap::{Parser, Subcommand};
 
+pub use ask::Failure;
+pub use calls::Calls;
 pub use run::Run;
+pub use status::Status;
 
-/// A CRI proxy that forwards every call byte for byte.
+/// A CRI proxy that forwards every call byte for byte, and shows each.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 110, disable_help_subcommand = true)]
 pub struct Cli {
@@ -23,4 +32,14 @@ pub enum Command {
     ///
     /// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and --listen is not used.
     Run(Run),
+
+    /// Show the calls that went through a running probeshim, as they ended
+    ///
+    /// A CODE in capitals is the runtime's gRPC code. In small letters it says why there is none: client-reset (the client gave up,
+    /// or its deadline was over), upstream-reset, refused (the runtime never took the call), lost (its connection broke),
+    /// abandoned (the client's connection ended), no-status.
+    Calls(Calls),
+
+    /// Show how a running probeshim and the runtime behind it stand
+    Status(Status),
 }

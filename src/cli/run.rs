@@ -17,6 +17,15 @@ pub struct Run {
     #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     upstream: Option<String>,
 
+    /// The admin socket, which `probeshim calls` and the like ask
+    /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
+    admin: Option<String>,
+
+    /// Where /metrics, /healthz and /readyz are served: a loopback address, or off [default: 127.0.0.1:9754]
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    http: Option<String>,
+
     /// How long calls in flight may go on after SIGTERM or SIGINT, 0s to 24h [default: 30s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     drain_timeout: Option<String>,
@@ -28,7 +37,7 @@ pub struct Run {
 
 impl From<Run> for Flags {
     fn from(run: Run) -> Self {
-        let Run { listen, upstream, drain_timeout, log } = run;
-        Self { listen, upstream, drain_timeout, log }
+        let Run { listen, upstream, admin, http, drain_timeout, log } = run;
+        Self { listen, upstream, admin, http, drain_timeout, log }
     }
 }

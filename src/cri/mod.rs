@@ -1,8 +1,15 @@
-//! The Container Runtime Interface: its messages, and the codes of the gRPC calls that carry them.
+//! The Container Runtime Interface: its methods and messages, the gRPC frames and codes of the calls that carry them, and
+//! a client of our own.
 
+mod client;
+mod framing;
+mod method;
 mod redact;
 mod status;
 
+pub use client::runtime_service;
+pub use framing::{FrameError, only_message};
+pub use method::Method;
 pub use status::Code;
 
 /// The messages and enums of package `runtime.v1`, generated from `proto/`.

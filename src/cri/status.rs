@@ -30,6 +30,15 @@ const NAMES: [&str; 17] = [
 ];
 
 impl Code {
+    /// The call did what it was asked.
+    pub const OK: Self = Self(0);
+
+    /// Its name, if gRPC defines it.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        NAMES.get(self.0 as usize).copied()
+    }
+
     /// The code in `grpc-status`, if there is one and it is a number.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
@@ -39,7 +48,7 @@ impl Code {
 
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match NAMES.get(self.0 as usize) {
+        match self.name() {
             Some(name) => f.write_str(name),
             None => write!(f, "CODE({})", self.0),
         }

@@ -1,6 +1,27 @@
 //! How calls and links end, and how the end on one side is told on the other.
 
+use std::fmt;
+
 use h2::{Error, Reason};
+
+use crate::cri::Code;
+
+/// How a call ended, as far as the relay knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The response is complete; its gRPC code, if it has one.
+    Answered(Option<Code>),
+    /// The client reset the stream: it gave up, or its deadline was over.
+    ClientReset(Reason),
+    /// Upstream reset the stream.
+    UpstreamReset(Reason),
+    /// Upstream never took the call.
+    Refused,
+    /// Upstream's connection broke under it. Whether it ran is not known.
+    Lost,
+    /// The client's connection ended under it.
+    Abandoned,
+}
 
 /// What became of a call that upstream did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,4 +79,28 @@ impl Failure {
 /// The reason to give upstream when the client's side of a stream ended with this error.
 pub(super) fn reason_of_client(error: &Error) -> Reason {
     error.reason().filter(|_| error.is_reset()).unwrap_or(Reason::CANCEL)
+}
+
+impl From<Failure> for Ending {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Reset(reason) => Self::UpstreamReset(reason),
+            Failure::Refused => Self::Refused,
+            Failure::Lost => Self::Lost,
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered(Some(code)) => write!(f, "{code}"),
+            Self::Answered(None) => f.write_str("no gRPC status"),
+            Self::ClientReset(reason) => write!(f, "client reset ({reason:?})"),
+            Self::UpstreamReset(reason) => write!(f, "upstream reset ({reason:?})"),
+            Self::Refused => f.write_str("upstream refused"),
+            Self::Lost => f.write_str("upstream connection lost"),
+            Self::Abandoned => f.write_str("client connection ended"),
+        }
+    }
 }

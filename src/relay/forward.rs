@@ -1,8 +1,8 @@
 //! One call: its request goes up, its response comes down, and each side learns how the other ended.
 
-use std::fmt;
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -10,10 +10,10 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{Request, Response, Version};
-use tokio::time::Instant;
 use tracing::{Level, debug, enabled};
 
-use super::ending::{Failure, reason_of_client};
+use super::ending::{Ending, Failure, reason_of_client};
+use super::observe::{Call, Caller, Passed};
 use super::pipe::{End, Pipe};
 use crate::cri::Code;
 
@@ -30,7 +30,7 @@ pub(super) enum Settled {
     Lost(SendResponse<Bytes>),
 }
 
-/// How a call ended, as far as this relay knows.
+/// How an exchange ended.
 enum Outcome {
     /// The response is complete; its gRPC code, if it has one.
     Answered(Option<Code>),
@@ -44,15 +44,17 @@ enum Outcome {
 
 /// Carries one call of a connection from its client to upstream and back.
 pub(super) async fn forward(
-    connection: u64,
+    caller: Arc<Caller>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     upstream: SendRequest<Bytes>,
 ) -> Settled {
-    let log = enabled!(Level::DEBUG).then(|| (request.uri().path().to_owned(), Instant::now()));
-    let outcome = exchange(request, &mut respond, upstream).await;
-    if let Some((method, start)) = log {
-        debug!(connection, %method, status = %outcome, duration = ?start.elapsed(), "call");
+    let mut call = Call::start(caller, request.uri().path_and_query().cloned());
+    let outcome = exchange(request, &mut respond, upstream, &mut call).await;
+    call.ending = Ending::from(&outcome);
+    if enabled!(Level::DEBUG) {
+        let (connection, method, status) = (call.connection(), call.path(), call.ending);
+        debug!(connection, %method, %status, duration = ?call.elapsed(), "call");
     }
     match outcome {
         Outcome::Answered(_) | Outcome::Cancelled(_) => Settled::Done,
@@ -70,6 +72,7 @@ async fn exchange(
     request: Request<RecvStream>,
     respond: &mut SendResponse<Bytes>,
     mut upstream: SendRequest<Bytes>,
+    call: &mut Call,
 ) -> Outcome {
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
@@ -82,8 +85,9 @@ async fn exchange(
         Err(error) => return Outcome::unanswered(Failure::before_sending(&error)),
     };
     drop(upstream);
-    let mut upload = Pipe::new(body, to_upstream);
-    let outcome = answer(response, respond, &mut upload).await.unwrap_or_else(|outcome| outcome);
+    let mut upload = Pipe::new(body, to_upstream, &mut call.request);
+    let answered = answer(response, respond, &mut upload, &mut call.response).await;
+    let outcome = answered.unwrap_or_else(|outcome| outcome);
     if let Outcome::Cancelled(reason) = outcome {
         upload.reset(reason);
     }
@@ -94,14 +98,15 @@ async fn exchange(
 async fn answer(
     response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
-    upload: &mut Pipe,
+    upload: &mut Pipe<'_>,
+    passed: &mut Passed,
 ) -> Result<Outcome, Outcome> {
     let (head, body) = response_head(response, respond, upload).await?.into_parts();
     let code = Code::from_headers(&head.headers);
     let head = Response::from_parts(head, ());
     let to_client =
         respond.send_response(head, body.is_end_stream()).map_err(|_| Outcome::Cancelled(Reason::CANCEL))?;
-    let mut download = Pipe::new(body, to_client);
+    let mut download = Pipe::new(body, to_client, passed);
     response_body(upload, &mut download).await?;
     rest_of_request(upload, &mut download).await;
     Ok(Outcome::Answered(download.code().or(code)))
@@ -111,7 +116,7 @@ async fn answer(
 async fn response_head(
     mut response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
-    upload: &mut Pipe,
+    upload: &mut Pipe<'_>,
 ) -> Result<Response<RecvStream>, Outcome> {
     poll_fn(|cx| {
         if let Poll::Ready(reset) = respond.poll_reset(cx) {
@@ -126,7 +131,7 @@ async fn response_head(
 }
 
 /// Moves the response to its end, and as much of the request as comes meanwhile.
-async fn response_body(upload: &mut Pipe, download: &mut Pipe) -> Result<(), Outcome> {
+async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result<(), Outcome> {
     poll_fn(|cx| {
         if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
             return Poll::Ready(Err(Outcome::Cancelled(reason_of_client(&error))));
@@ -142,7 +147,7 @@ async fn response_body(upload: &mut Pipe, download: &mut Pipe) -> Result<(), Out
 }
 
 /// Moves what is left of a request whose response is complete, until upstream declines it or the client gives up.
-async fn rest_of_request(upload: &mut Pipe, download: &mut Pipe) {
+async fn rest_of_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
     let given_up = poll_fn(|cx| match upload.poll(cx) {
         Poll::Ready(End::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
         Poll::Ready(_) => Poll::Ready(None),
@@ -166,17 +171,13 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Answered(Some(code)) => write!(f, "{code}"),
-            Self::Answered(None) => f.write_str("no gRPC status"),
-            Self::Cancelled(reason) => write!(f, "client reset ({reason:?})"),
-            Self::Declined(reason) | Self::Failed(Failure::Reset(reason)) => {
-                write!(f, "upstream reset ({reason:?})")
-            }
-            Self::Failed(Failure::Refused) => f.write_str("upstream refused"),
-            Self::Failed(Failure::Lost) => f.write_str("upstream connection lost"),
+impl From<&Outcome> for Ending {
+    fn from(outcome: &Outcome) -> Self {
+        match *outcome {
+            Outcome::Answered(code) => Self::Answered(code),
+            Outcome::Cancelled(reason) => Self::ClientReset(reason),
+            Outcome::Declined(reason) => Self::UpstreamReset(reason),
+            Outcome::Failed(failure) => failure.into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tracing::{debug, error, warn};
 use super::ending::LinkEnd;
 use super::forward::{Settled, forward};
 use super::legacy::Adapter;
+use super::observe::Caller;
 use super::outlet::{Blocked, Outlet};
 use super::upstream::{State, Upstream};
 
@@ -38,7 +40,7 @@ struct Reset {
 
 /// The two connections of a link, and the calls between them.
 pub(super) struct Joined {
-    id: u64,
+    caller: Arc<Caller>,
     client: Client,
     /// Whether the client's socket takes no more at the moment.
     blocked: Blocked,
@@ -58,10 +60,10 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    pub(super) fn new(id: u64, client: Client, blocked: Blocked, upstream: Upstream) -> Self {
+    pub(super) fn new(caller: Arc<Caller>, client: Client, blocked: Blocked, upstream: Upstream) -> Self {
         let (calls, resets, lost) = (JoinSet::new(), Vec::new(), Vec::new());
         Self {
-            id,
+            caller,
             client,
             blocked,
             upstream,
@@ -96,7 +98,7 @@ impl Joined {
                 accepted = accept => match accepted {
                     Some(Ok((request, respond))) => {
                         *calls += 1;
-                        self.calls.spawn(forward(self.id, request, respond, self.upstream.calls.clone()));
+                        self.calls.spawn(forward(self.caller.clone(), request, respond, self.upstream.calls.clone()));
                     }
                     Some(Err(error)) if !is_departure(&error) => {
                         return LinkEnd::Protocol(error);
@@ -131,7 +133,9 @@ impl Joined {
                 self.lost.push(respond);
                 self.cut_at.get_or_insert_with(|| Instant::now() + FAREWELL);
             }
-            Err(error) => error!(connection = self.id, %error, "a call ended by a fault of ours"),
+            Err(error) => {
+                error!(connection = self.caller.connection, %error, "a call ended by a fault of ours");
+            }
         }
     }
 
@@ -142,12 +146,12 @@ impl Joined {
             // h2 can give a reason only in its final GOAWAY. While calls run, leave with NO_ERROR now and give the
             // reason at the end.
             State::Leaving(reason) if has_calls || reason == Reason::NO_ERROR => {
-                debug!(connection = self.id, ?reason, "upstream is leaving");
+                debug!(connection = self.caller.connection, ?reason, "upstream is leaving");
                 self.leave();
             }
             State::Leaving(reason) | State::Gone(reason) => {
                 warn!(
-                    connection = self.id,
+                    connection = self.caller.connection,
                     ?reason,
                     calls = self.calls.len(),
                     "upstream closed its connection"

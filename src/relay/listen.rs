@@ -10,16 +10,23 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::link::{self, Shared};
+use super::observe::Watch;
 use super::{Settings, Summary};
 
 /// How long to wait after accept failed, so that a lack of descriptors is not made worse by a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves clients until `drain` is cancelled, then lets them finish.
-pub(super) async fn serve(listener: UnixListener, settings: Settings, drain: CancellationToken) -> Summary {
+pub(super) async fn serve(
+    listener: UnixListener,
+    settings: Settings,
+    watch: Watch,
+    drain: CancellationToken,
+) -> Summary {
     let mut summary = Summary::default();
     let cut = CancellationToken::new();
-    let shared = Shared { upstream: Arc::new(settings.upstream), drain: drain.clone(), cut: cut.clone() };
+    let upstream = Arc::new(settings.upstream);
+    let shared = Shared { upstream, watch, drain: drain.clone(), cut: cut.clone() };
     let mut links = JoinSet::new();
     loop {
         let client = tokio::select! {

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! listen ──► link ──► joined (client ⇄ legacy ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
+//!                                                                          └──► observe        └──► copy
 //! ```
 
+mod copy;
 mod ending;
 mod forward;
 mod joined;
@@ -12,6 +14,7 @@ mod joined;
 pub mod legacy;
 mod link;
 mod listen;
+mod observe;
 mod outlet;
 mod peer;
 mod pipe;
@@ -20,6 +23,7 @@ mod upstream;
 
 use std::io;
 use std::os::unix::net::UnixListener;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +31,13 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::socket::SocketPath;
+
+pub use copy::{Copy, Missed, Room};
+pub use ending::Ending;
+pub use observe::{Metrics, Observed, Observer, Passed};
+pub use peer::Peer;
+
+use observe::Watch;
 
 /// What the relay runs on.
 #[derive(Clone, Debug)]
@@ -54,8 +65,16 @@ pub struct Relay {
 
 impl Relay {
     /// Starts the relay on a thread and a runtime of its own, so that nothing else that this process does delays a byte.
-    /// It ends after `drain` is cancelled and the calls in flight are done or out of time.
-    pub fn start(listener: UnixListener, settings: Settings, drain: CancellationToken) -> io::Result<Self> {
+    /// It ends after `drain` is cancelled and the calls in flight are done or out of time. Until then `observer` is told of
+    /// every call.
+    pub fn start(
+        listener: UnixListener,
+        settings: Settings,
+        observer: Arc<dyn Observer>,
+        metrics: Metrics,
+        drain: CancellationToken,
+    ) -> io::Result<Self> {
+        let watch = Watch::new(observer, metrics);
         let (report, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
@@ -63,7 +82,7 @@ impl Relay {
             tokio::net::UnixListener::from_std(listener)?
         };
         thread::Builder::new().name("relay".to_owned()).spawn(move || {
-            let summary = runtime.block_on(listen::serve(listener, settings, drain));
+            let summary = runtime.block_on(listen::serve(listener, settings, watch, drain));
             // Nobody waits any more if the program is ending at once.
             let _ = report.send(summary);
         })?;

@@ -6,17 +6,21 @@ use tokio::net::UnixStream;
 
 /// The process that opened a connection. It may be gone by now, or have passed the connection on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Peer {
-    uid: u32,
-    pid: Option<i32>,
-    program: Option<String>,
+pub struct Peer {
+    /// Its user.
+    pub uid: u32,
+    /// Its process, as numbered here; `None` where it lives in another PID namespace.
+    pub pid: Option<i32>,
+    /// The name of its program, of at most 15 bytes (`/proc/PID/comm`), if it could be read. A process may call itself anything.
+    pub program: Option<String>,
 }
 
 impl Peer {
     /// Asks the kernel (`SO_PEERCRED`) and, for the program's name, `/proc`.
     pub(super) fn of(stream: &UnixStream) -> Option<Self> {
         let credentials = stream.peer_cred().ok()?;
-        let pid = credentials.pid();
+        // The kernel says 0 of a process that it cannot name here.
+        let pid = credentials.pid().filter(|pid| *pid > 0);
         let program = pid
             .and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok())
             .map(|name| name.trim_end().to_owned());

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use h2::{Error, Reason, RecvStream, SendStream};
 
+use super::observe::Passed;
 use crate::cri::Code;
 
 /// How a direction ended.
@@ -22,19 +23,21 @@ pub(super) enum End {
 
 /// Moves one direction. Holds at most one chunk; what else is in flight lies in the source's window.
 #[derive(Debug)]
-pub(super) struct Pipe {
+pub(super) struct Pipe<'a> {
     from: RecvStream,
     to: SendStream<Bytes>,
     chunk: Bytes,
     ended: bool,
     code: Option<Code>,
+    passed: &'a mut Passed,
 }
 
-impl Pipe {
-    /// A pipe between two streams whose heads have been passed on. If the head was all, the pipe has ended.
-    pub(super) fn new(from: RecvStream, to: SendStream<Bytes>) -> Self {
+impl<'a> Pipe<'a> {
+    /// A pipe between two streams whose heads have been passed on, which notes what passes. If the head was all, the pipe
+    /// has ended.
+    pub(super) fn new(from: RecvStream, to: SendStream<Bytes>, passed: &'a mut Passed) -> Self {
         let ended = from.is_end_stream();
-        Self { from, to, chunk: Bytes::new(), ended, code: None }
+        Self { from, to, chunk: Bytes::new(), ended, code: None, passed }
     }
 
     /// The gRPC code in the trailers, once they have passed.
@@ -84,6 +87,9 @@ impl Pipe {
             return self.from.is_end_stream().then(|| self.send(chunk, true)).flatten();
         }
         self.to.reserve_capacity(chunk.len());
+        if let Some(copy) = &mut self.passed.copy {
+            copy.add(&chunk);
+        }
         self.chunk = chunk;
         None
     }
@@ -99,6 +105,7 @@ impl Pipe {
         }
         let part = self.chunk.split_to(room.min(self.chunk.len()));
         let length = part.len();
+        self.passed.bytes += length as u64;
         let is_last = self.chunk.is_empty() && self.from.is_end_stream();
         let end = self.send(part, is_last);
         // Only now may the sender send as much again. Fails only where the stream is closed, and then it does not matter.

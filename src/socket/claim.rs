@@ -17,6 +17,19 @@ const BACKLOG: i32 = 4096;
 /// The mode of a socket that has no model to follow.
 const DEFAULT_MODE: u32 = 0o660;
 
+/// The mode of a socket that is for its owner alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Who may connect to a socket.
+#[derive(Clone, Copy, Debug)]
+pub enum Access<'a> {
+    /// Whoever may connect to the runtime's socket: the same owner and mode, or mode 0660 where there is none yet. Never wider:
+    /// where the group cannot be set, the group gets nothing.
+    LikeUpstream(&'a SocketPath),
+    /// Its owner: mode 0600.
+    Private,
+}
+
 /// The hold on a socket's path: dropped, it removes the file, if that is still the one that was made here.
 #[derive(Debug)]
 pub struct Claim {
@@ -55,15 +68,13 @@ pub enum ClaimError {
     },
 }
 
-/// Listens on `path`, for clients of `upstream`.
-///
-/// The socket has the owner and mode of the upstream's socket if there is one (never a wider mode: where the group cannot
-/// be set, the group gets nothing), else mode 0660. A missing parent folder is made, mode 0755. A stale socket is replaced;
-/// one that answers is not.
-pub fn claim(path: &SocketPath, upstream: &SocketPath) -> Result<Listening, ClaimError> {
+/// Listens on `path`. A missing parent folder is made, mode 0755. A stale socket is replaced; one that answers is not.
+pub fn claim(path: &SocketPath, access: Access<'_>) -> Result<Listening, ClaimError> {
     create_parent(path.as_path())?;
     // Only where both folders exist can two ways to write one path be told.
-    if path.is_same_as(upstream) {
+    if let Access::LikeUpstream(upstream) = access
+        && path.is_same_as(upstream)
+    {
         return Err(ClaimError::IsUpstream(path.as_path().into()));
     }
     let path = path.as_path();
@@ -80,7 +91,11 @@ pub fn claim(path: &SocketPath, upstream: &SocketPath) -> Result<Listening, Clai
     // From here on the file is given back, whatever fails.
     let claim = Claim { path: path.into(), file, _lock: lock };
     // Nobody can connect before listen(), so there is no moment at which the socket is open to more than it should be.
-    set_access(path, fs::metadata(upstream.as_path()).ok().as_ref())?;
+    let (model, mode) = match access {
+        Access::LikeUpstream(upstream) => (fs::metadata(upstream.as_path()).ok(), DEFAULT_MODE),
+        Access::Private => (None, PRIVATE_MODE),
+    };
+    set_access(path, model.as_ref(), mode)?;
     socket.listen(BACKLOG).map_err(failed("listen on", path))?;
     socket.set_nonblocking(true).map_err(failed("listen on", path))?;
     Ok(Listening { listener: socket.into(), claim: Some(claim) })
@@ -140,9 +155,8 @@ fn remove_stale(path: &Path) -> Result<(), ClaimError> {
     }
 }
 
-/// Gives the socket the owner and mode of `model`, or mode 0660.
-fn set_access(path: &Path, model: Option<&Metadata>) -> Result<(), ClaimError> {
-    let mut mode = DEFAULT_MODE;
+/// Gives the socket the owner and mode of `model`, or `mode` where there is none.
+fn set_access(path: &Path, model: Option<&Metadata>, mut mode: u32) -> Result<(), ClaimError> {
     if let Some(model) = model {
         mode = model.mode() & 0o777;
         let (uid, gid) = (Some(model.uid()), Some(model.gid()));

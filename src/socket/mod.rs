@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 
 pub use activation::{ActivationError, activated, is_activated};
 pub use address::{AddressError, SocketPath};
-pub use claim::{Claim, ClaimError, claim};
+pub use claim::{Access, Claim, ClaimError, claim};
 pub use lock::LockError;
 
 /// A unix socket that listens, and the file that belongs to it.

@@ -27,7 +27,9 @@ impl Probeshim {
             .arg(&socket)
             .arg("--upstream")
             .arg(upstream)
-            .args(["--log", "debug"])
+            .arg("--admin")
+            .arg(folder.join("admin.sock"))
+            .args(["--http", "127.0.0.1:0", "--log", "debug"])
             .stderr(File::create(&log).unwrap())
             .spawn()
             .unwrap();

@@ -5,6 +5,8 @@
 mod cri;
 mod layout;
 mod process;
+mod program;
 #[path = "../support/mod.rs"]
 mod support;
+mod tap;
 mod transparency;

@@ -1,172 +1,19 @@
 //! The program as people start it: its flags, its socket, its log, its end.
 
-use std::fs::{self, File};
+use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 
-use crate::support::client::Client;
-use crate::support::runtime::{Connection, Runtime};
+use crate::program::{Place, Running, joined, serves};
+use crate::support::runtime::Runtime;
 use crate::support::skip::need;
 use crate::support::wire::{self, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
-use crate::support::{answered, is_served, soon};
-
-/// A folder to run probeshim in.
-struct Place(TempDir);
-
-/// A probeshim that runs, and is killed when dropped.
-struct Running {
-    process: Child,
-    socket: PathBuf,
-    log: PathBuf,
-}
-
-impl Place {
-    fn new() -> Self {
-        let place = Self(tempfile::tempdir().unwrap());
-        // Tests give up root, and must still get here.
-        fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        place
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// `probeshim run` with a listen path, an upstream and more.
-    fn command(&self, listen: &str, more: &[&str]) -> Command {
-        let mut command = self.command_of(Path::new(env!("CARGO_BIN_EXE_probeshim")), listen);
-        command.args(more);
-        command
-    }
-
-    /// The same, as a user who is nobody.
-    fn command_of_nobody(&self, listen: &str) -> Command {
-        // The program itself may lie where only root can go.
-        let program = self.at("probeshim");
-        fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
-        let mut command = self.command_of(&program, listen);
-        command.uid(65_534).gid(65_534);
-        command
-    }
-
-    fn command_of(&self, program: &Path, listen: &str) -> Command {
-        let mut command = Command::new(program);
-        command.arg("run").arg("--listen").arg(self.at(listen));
-        command.arg("--upstream").arg(self.at("runtime.sock"));
-        command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
-        command
-    }
-
-    /// A runtime whose socket belongs to a user and a group that are not ours.
-    fn runtime_of_a_stranger(&self, mode: u32) -> Runtime {
-        let socket = self.at("runtime.sock");
-        let runtime = Runtime::listen(&socket);
-        std::os::unix::fs::chown(&socket, Some(1234), Some(2345)).unwrap();
-        fs::set_permissions(&socket, fs::Permissions::from_mode(mode)).unwrap();
-        runtime
-    }
-
-    /// Runs one that is to refuse to start; returns its exit code and what it said.
-    async fn refused(&self, mut command: Command) -> (i32, String) {
-        let log = self.at("refused.log");
-        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
-        let mut running = Running { process, socket: PathBuf::new(), log };
-        let code = running.ended().await.unwrap();
-        (code, fs::read_to_string(&running.log).unwrap())
-    }
-
-    async fn start(&self, more: &[&str]) -> Running {
-        self.spawn(&mut self.command("shim.sock", more)).await
-    }
-
-    /// Starts one whose runtime is there, and lets it take its look at the start.
-    async fn start_with_runtime(&self, more: &[&str]) -> (Running, Runtime) {
-        let runtime = Runtime::listen(&self.at("runtime.sock"));
-        let shim = self.start(more).await;
-        drop(runtime.accept_raw().await);
-        (shim, runtime)
-    }
-
-    async fn spawn(&self, command: &mut Command) -> Running {
-        let (socket, log) = (self.at("shim.sock"), self.at("log"));
-        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
-        let running = Running { process, socket, log };
-        running.logged("probeshim started").await;
-        running
-    }
-}
-
-impl Running {
-    /// The lines of the log, each of them JSON.
-    fn lines(&self) -> Vec<Value> {
-        let log = fs::read_to_string(&self.log).unwrap();
-        // The last line may be half written.
-        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-    }
-
-    /// Waits for a line with this message.
-    async fn logged(&self, message: &str) -> Value {
-        let appeared = async {
-            loop {
-                if let Some(line) = self.lines().into_iter().find(|line| line["message"] == message) {
-                    return line;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        soon(appeared).await
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.process), signal).unwrap();
-    }
-
-    /// Makes it stand still, until SIGCONT.
-    async fn stop(&self) {
-        self.signal(Signal::STOP);
-        let stopped = async {
-            // The signal is sent, but every thread has to take it.
-            while !self.threads().all(|state| state.contains("State:\tT")) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        soon(stopped).await;
-    }
-
-    /// What the kernel says of each thread.
-    fn threads(&self) -> impl Iterator<Item = String> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
-        tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default())
-    }
-
-    async fn ended(&mut self) -> Option<i32> {
-        let end = async {
-            loop {
-                if let Some(status) = self.process.try_wait().unwrap() {
-                    return status.code();
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        soon(end).await
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+use crate::support::{answered, soon};
 
 #[tokio::test]
 async fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
@@ -300,10 +147,11 @@ async fn on_a_terminal_the_log_is_for_people() {
     let place = Place::new();
     // script runs it on a terminal of its own and writes down what it shows.
     let run = format!(
-        "{} run --listen {} --upstream {}",
+        "{} run --listen {} --upstream {} --admin {} --http off",
         env!("CARGO_BIN_EXE_probeshim"),
         place.at("shim.sock").display(),
-        place.at("runtime.sock").display()
+        place.at("runtime.sock").display(),
+        place.at("admin.sock").display()
     );
     let mut command = Command::new("script");
     command.args(["--quiet", "--flush", "--command", &run]).arg(place.at("shown"));
@@ -334,18 +182,6 @@ async fn a_second_instance_is_refused_and_the_first_serves_on() {
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains(&format!("another probeshim (pid {}) holds", first.process.id())), "{stderr}");
     serves(&first, &runtime).await;
-}
-
-/// A client and the runtime's end of its connection.
-async fn joined(shim: &Running, runtime: &Runtime) -> (Client, Connection) {
-    let stream = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
-    tokio::join!(Client::over(stream), runtime.accept())
-}
-
-/// Makes a call through it.
-async fn serves(shim: &Running, runtime: &Runtime) {
-    let (mut client, mut connection) = joined(shim, runtime).await;
-    is_served(&mut client, &mut connection).await;
 }
 
 #[tokio::test]
@@ -419,8 +255,9 @@ async fn a_socket_that_systemd_passes_is_served_and_left_in_place() {
     // A shell puts the socket where systemd would: descriptor 3, and its own pid is the one that goes on.
     let program = env!("CARGO_BIN_EXE_probeshim");
     let script = format!(
-        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec {program} run --upstream {}",
-        place.at("runtime.sock").display()
+        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec {program} run --upstream {} --admin {} --http off",
+        place.at("runtime.sock").display(),
+        place.at("admin.sock").display()
     );
     let mut command = Command::new("sh");
     command.args(["-c", &script]).stdin(Stdio::from(std::os::fd::OwnedFd::from(passed)));

@@ -9,14 +9,17 @@ pub mod wire;
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use probeshim::relay::{Relay, Settings, Summary};
-use probeshim::socket::{Claim, SocketPath, claim};
+use probeshim::record::{self, Calls, Filter, Order};
+use probeshim::relay::{self, Relay, Settings, Summary};
+use probeshim::socket::{Access, Claim, SocketPath, claim};
+use probeshim::tap::{self, Call, Decoder, Tap};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
@@ -34,22 +37,40 @@ pub struct Shim {
     claim: Option<Claim>,
     relay: Option<Relay>,
     drain: CancellationToken,
+    /// What the tap saw.
+    pub calls: Arc<Calls>,
+    pub relay_metrics: relay::Metrics,
+    pub tap_metrics: tap::Metrics,
 }
 
-/// Starts a relay. Its runtime is yet to come.
+/// Starts a relay with its tap. Its runtime is yet to come.
 pub fn shim() -> Shim {
     shim_with(Duration::from_secs(30))
 }
 
 /// Starts a relay with a drain timeout.
 pub fn shim_with(drain_timeout: Duration) -> Shim {
+    let (shim, decoder) = tapped(drain_timeout, tap::Settings::default());
+    shim.decode(decoder);
+    shim
+}
+
+/// Starts a relay whose tap has its own settings; what it takes waits to be decoded.
+pub fn tapped(drain_timeout: Duration, tap: tap::Settings) -> (Shim, Decoder) {
     let folder = tempfile::tempdir().unwrap();
     let upstream = at(&folder, "runtime.sock");
-    let listening = claim(&at(&folder, "shim.sock"), &upstream).unwrap();
+    let listening = claim(&at(&folder, "shim.sock"), Access::LikeUpstream(&upstream)).unwrap();
     let drain = CancellationToken::new();
     let settings = Settings { upstream, drain_timeout };
-    let relay = Relay::start(listening.listener, settings, drain.clone()).unwrap();
-    Shim { folder, claim: listening.claim, relay: Some(relay), drain }
+    let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
+    let (tap, decoder) = Tap::new(tap, tap_metrics.clone());
+    let relay =
+        Relay::start(listening.listener, settings, Arc::new(tap), relay_metrics.clone(), drain.clone())
+            .unwrap();
+    let calls = Arc::new(Calls::new(record::Limits::default()));
+    let shim =
+        Shim { folder, claim: listening.claim, relay: Some(relay), drain, calls, relay_metrics, tap_metrics };
+    (shim, decoder)
 }
 
 fn at(folder: &TempDir, name: &str) -> SocketPath {
@@ -82,6 +103,26 @@ impl Shim {
         let runtime = self.runtime();
         let (client, connection) = soon(async { tokio::join!(self.client(), runtime.accept()) }).await;
         (client, connection, runtime)
+    }
+
+    /// Decodes what the tap takes, in a task.
+    pub fn decode(&self, decoder: Decoder) {
+        let calls = self.calls.clone();
+        tokio::spawn(decoder.run(move |call| calls.push(call)));
+    }
+
+    /// What the tap saw, once it has seen so many calls.
+    pub async fn seen(&self, count: usize) -> Vec<Arc<Call>> {
+        let seen = async {
+            loop {
+                let calls = self.calls.select(&Filter::default(), Order::Time);
+                if calls.len() >= count {
+                    return calls;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(seen).await
     }
 
     /// Tells the relay to drain.

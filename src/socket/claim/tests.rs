@@ -17,7 +17,7 @@ impl Place {
     }
 
     fn claim(&self, name: &str) -> Result<Listening, ClaimError> {
-        claim(&self.at(name), &self.at("upstream"))
+        claim(&self.at(name), Access::LikeUpstream(&self.at("upstream")))
     }
 
     fn mode(&self, name: &str) -> u32 {
@@ -112,4 +112,12 @@ fn folders_files_and_the_upstream_itself_are_refused() {
     assert!(matches!(place.claim("new/../upstream"), Err(ClaimError::IsUpstream(_))));
     let under_a_file = place.claim("file/shim").unwrap_err().to_string();
     assert!(under_a_file.contains("file"), "{under_a_file}");
+}
+
+#[test]
+fn a_private_socket_is_its_owners_alone_whatever_upstreams_is() {
+    let place = Place::new();
+    let _upstream = UnixListener::bind(place.at("upstream").as_path()).unwrap();
+    let _held = claim(&place.at("admin"), Access::Private).unwrap();
+    assert_eq!(place.mode("admin"), 0o600);
 }

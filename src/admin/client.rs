@@ -1,0 +1,171 @@
+//! The API's client: what the commands ask a running probeshim.
+
+use std::io;
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::shape::{CallsQuery, Refusal};
+use super::{API_HEADER, API_VERSION};
+use crate::socket::SocketPath;
+
+/// How long an answer may take to begin. A status waits for the runtime, up to two seconds.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Asks the probeshim behind one admin socket, on a connection for each question.
+#[derive(Clone, Debug)]
+pub struct Client {
+    socket: SocketPath,
+}
+
+/// Lines of JSON, as they come.
+#[derive(Debug)]
+pub struct Followed {
+    body: Incoming,
+    rest: BytesMut,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens there.
+    #[error("no probeshim answers on {socket} ({error}); is `probeshim run` running, and with this --admin?")]
+    Gone {
+        /// The admin socket.
+        socket: SocketPath,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The socket is another user's.
+    #[error("{0} is not ours to open; ask as the user that probeshim runs as, or as root")]
+    Denied(SocketPath),
+    /// Somebody listens there who speaks something else: the CRI perhaps.
+    #[error("what answers on {0} is not the admin socket of a probeshim")]
+    NotAdmin(SocketPath),
+    /// It answers in another version of the API.
+    #[error(
+        "the probeshim on {socket} speaks version {theirs:?} of the admin API, and this program version {API_VERSION:?}; \
+         use a program of the version that runs"
+    )]
+    OtherVersion {
+        /// The admin socket.
+        socket: SocketPath,
+        /// What it says.
+        theirs: String,
+    },
+    /// It does not do what was asked, because of how it was asked.
+    #[error("{0}")]
+    Refused(String),
+    /// It does not answer in time.
+    #[error("the probeshim on {0} does not answer within {PATIENCE:?}")]
+    Silent(SocketPath),
+    /// It answers, but not as it should.
+    #[error("the probeshim on {socket} failed: {reason}")]
+    Broken {
+        /// The admin socket.
+        socket: SocketPath,
+        /// In which way.
+        reason: String,
+    },
+}
+
+impl Client {
+    /// A client of the probeshim whose admin socket this is.
+    #[must_use]
+    pub fn new(socket: SocketPath) -> Self {
+        Self { socket }
+    }
+
+    /// How it stands, as JSON.
+    pub async fn status(&self) -> Result<Bytes, ClientError> {
+        self.read("/v1/status").await
+    }
+
+    /// Calls, as a JSON array.
+    pub async fn calls(&self, query: &CallsQuery) -> Result<Bytes, ClientError> {
+        self.read(&Self::path_of_calls(query)).await
+    }
+
+    /// Calls as they end, as lines of JSON.
+    pub async fn follow(&self, query: &CallsQuery) -> Result<Followed, ClientError> {
+        let query = CallsQuery { follow: true, ..query.clone() };
+        let answer = self.ask(&Self::path_of_calls(&query)).await?;
+        Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
+    }
+
+    fn path_of_calls(query: &CallsQuery) -> String {
+        let query = serde_urlencoded::to_string(query).expect("a query is made of numbers and strings");
+        format!("/v1/calls?{query}")
+    }
+
+    async fn read(&self, path: &str) -> Result<Bytes, ClientError> {
+        let body = self.ask(path).await?.into_body();
+        let whole = body.collect().await.map_err(|error| self.broken(&error))?;
+        Ok(whole.to_bytes())
+    }
+
+    /// Asks, and returns an answer that is one.
+    async fn ask(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
+        let asked = timeout(PATIENCE, self.exchange(path)).await;
+        let answer = asked.map_err(|_| ClientError::Silent(self.socket.clone()))??;
+        match answer.headers().get(API_HEADER).map(|version| version.to_str().unwrap_or("?")) {
+            None => return Err(ClientError::NotAdmin(self.socket.clone())),
+            Some(API_VERSION) => {}
+            Some(theirs) => {
+                let theirs = theirs.to_owned();
+                return Err(ClientError::OtherVersion { socket: self.socket.clone(), theirs });
+            }
+        }
+        if answer.status() == StatusCode::OK {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let body = answer.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
+        match serde_json::from_slice::<Refusal>(&body) {
+            Ok(refusal) if status == StatusCode::BAD_REQUEST => Err(ClientError::Refused(refusal.error)),
+            _ => Err(self.broken(&format!("it answers {status}"))),
+        }
+    }
+
+    async fn exchange(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
+        let stream =
+            UnixStream::connect(self.socket.as_path()).await.map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => ClientError::Denied(self.socket.clone()),
+                _ => ClientError::Gone { socket: self.socket.clone(), error },
+            })?;
+        let not_admin = |_| ClientError::NotAdmin(self.socket.clone());
+        let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(not_admin)?;
+        tokio::spawn(connection);
+        let request = Request::get(path).header(http::header::HOST, "localhost").body(Empty::<Bytes>::new());
+        let request = request.map_err(|error| self.broken(&error))?;
+        requests.send_request(request).await.map_err(not_admin)
+    }
+
+    fn broken(&self, reason: &impl ToString) -> ClientError {
+        ClientError::Broken { socket: self.socket.clone(), reason: reason.to_string() }
+    }
+}
+
+impl Followed {
+    /// The next line without its end; `None` once the probeshim has ended or is gone.
+    pub async fn line(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line = self.rest.split_to(end).freeze();
+                self.rest.advance(1);
+                return Some(line);
+            }
+            let frame = self.body.frame().await?.ok()?;
+            if let Ok(data) = frame.into_data() {
+                self.rest.extend_from_slice(&data);
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Who may ask on TCP, where a browser can be made to ask by any web page: only who names us by a loopback name, and only to read.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+
+/// Lets a request pass, or refuses it.
+pub(super) async fn loopback_readers_only(request: Request, next: Next) -> Response {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let allowed = [(header::ALLOW, "GET, HEAD")];
+        return (StatusCode::METHOD_NOT_ALLOWED, allowed, "only GET and HEAD are answered here\n")
+            .into_response();
+    }
+    if !is_named_by_loopback(request.headers()) {
+        return (StatusCode::FORBIDDEN, "only loopback host names are answered here\n").into_response();
+    }
+    next.run(request).await
+}
+
+/// Whether the request has one Host, and that is `localhost` or a loopback address. A page that makes its own name resolve
+/// to 127.0.0.1 still sends its own name.
+fn is_named_by_loopback(headers: &HeaderMap) -> bool {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+    host.to_str().is_ok_and(is_loopback)
+}
+
+/// Whether a host, with or without a port, is a loopback name.
+fn is_loopback(host: &str) -> bool {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(address) => address.split_once(']').unwrap_or(("", "")),
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_ours = name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    is_ours && is_port(port)
+}
+
+/// Whether this is nothing, or a colon and a port.
+fn is_port(text: &str) -> bool {
+    text.is_empty() || text.strip_prefix(':').is_some_and(|port| port.parse::<u16>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_names_are_told_from_others() {
+        for good in ["localhost", "LOCALHOST:9754", "127.0.0.1", "127.8.9.1:80", "[::1]", "[::1]:9754"] {
+            assert!(is_loopback(good), "{good}");
+        }
+        for bad in [
+            "",
+            "evil.test",
+            "localhost.evil.test",
+            "127.0.0.1.evil.test",
+            "10.0.0.1",
+            "[::2]",
+            "[::1",
+            "[::1]evil.test",
+            "localhost:x",
+            "localhost:1:2",
+            "evil.test@127.0.0.1",
+            "127.1",
+            "0.0.0.0",
+        ] {
+            assert!(!is_loopback(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_request_names_one_host() {
+        let mut headers = HeaderMap::new();
+        assert!(!is_named_by_loopback(&headers));
+        headers.append(header::HOST, "localhost".parse().unwrap());
+        assert!(is_named_by_loopback(&headers));
+        headers.append(header::HOST, "evil.test".parse().unwrap());
+        assert!(!is_named_by_loopback(&headers));
+    }
+}

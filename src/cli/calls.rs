@@ -1,0 +1,207 @@
+//! `probeshim calls`
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::value::RawValue;
+
+use super::ask::{Failure, Output, Where};
+use super::human;
+use super::screen::{Screen, print};
+use super::table::{Cell, Table};
+use crate::admin::shape::{Call, Line};
+use crate::admin::{CallsQuery, Client};
+use crate::config;
+
+/// Calls that are shown before those that come, unless told otherwise.
+const BEFORE_FOLLOWING: usize = 10;
+
+/// Characters of a container id that are shown, as crictl shows it.
+const SHORT_ID: usize = 13;
+
+/// The columns of the table.
+const TITLES: [&str; 9] =
+    [">ID", "TIME (UTC)", "METHOD", "CODE", ">DURATION", ">SENT", ">RECEIVED", "PEER", "ABOUT"];
+
+/// The flags of `calls`, as they were written.
+#[derive(Debug, Args)]
+pub struct Calls {
+    #[command(flatten)]
+    at: Where,
+
+    /// Only calls to this method: its name, such as ExecSync, or the path of a method that the CRI has not
+    #[arg(long, value_name = "METHOD")]
+    method: Option<String>,
+
+    /// Only calls that ended within this time, such as 30s or 10m
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    since: Option<String>,
+
+    /// Only the last N calls
+    #[arg(short = 'n', long, value_name = "N")]
+    last: Option<usize>,
+
+    /// Only the N calls that took longest, the slowest first
+    #[arg(long, value_name = "N", conflicts_with_all = ["last", "follow"])]
+    slowest: Option<usize>,
+
+    /// Show calls as they end, after the last 10 or those that the other flags ask for
+    #[arg(short, long)]
+    follow: bool,
+
+    /// table, or json: an array, with --follow an object a line
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    output: Output,
+}
+
+impl Calls {
+    /// Asks and prints.
+    pub async fn run(self) -> Result<(), Failure> {
+        let client = self.at.client()?;
+        let since = self.since.as_deref().map(config::since).transpose()?;
+        let query = CallsQuery {
+            method: self.method,
+            since_ms: since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            last: self.last,
+            slowest: self.slowest,
+            follow: self.follow,
+        };
+        match (self.follow, self.output) {
+            (true, output) => follow(&client, query, output).await,
+            (false, Output::Table) => table(&client, &query).await,
+            (false, Output::Json) => json(&client, &query).await,
+        }
+    }
+}
+
+async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
+    let calls: Vec<Call> =
+        serde_json::from_slice(&client.calls(query).await?).context("not a list of calls")?;
+    if calls.is_empty() {
+        print("no calls\n")?;
+        return Ok(());
+    }
+    let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
+    let (mut table, screen) = (Table::new(&TITLES), Screen::of_stdout());
+    table.fit(&rows);
+    let mut text = table.header(screen) + "\n";
+    for row in &rows {
+        text += &(table.line(row, screen) + "\n");
+    }
+    print(&text)?;
+    Ok(())
+}
+
+/// Prints the array with a call on each line; what this version does not know of a call is printed as it came.
+async fn json(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
+    let answer = client.calls(query).await?;
+    let calls: Vec<&RawValue> = serde_json::from_slice(&answer).context("not a list of calls")?;
+    let lines: Vec<&str> = calls.iter().map(|call| call.get()).collect();
+    let text = if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) };
+    print(&text)?;
+    Ok(())
+}
+
+async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Result<(), Failure> {
+    if query.last.is_none() && query.since_ms.is_none() {
+        query.last = Some(BEFORE_FOLLOWING);
+    }
+    let mut lines = client.follow(&query).await?;
+    let (mut table, screen) = (Table::new(&TITLES), Screen::of_stdout());
+    // Columns do not jump while calls come in: they begin as wide as most calls need.
+    table.fit(&[TYPICAL.map(Cell::new).into()]);
+    let mut is_read = output == Output::Json || print(&(table.header(screen) + "\n"))?;
+    while is_read {
+        let Some(line) = lines.line().await else {
+            return Err(anyhow::anyhow!("the probeshim has ended").into());
+        };
+        let text = match output {
+            Output::Json => format!("{}\n", String::from_utf8_lossy(&line)),
+            Output::Table => match serde_json::from_slice(&line).context("not a call")? {
+                Line::Call(call) => {
+                    let row = [row(&call)];
+                    table.fit(&row);
+                    table.line(&row[0], screen) + "\n"
+                }
+                Line::Missed { missed } => format!("({missed} calls went by too fast to be shown)\n"),
+            },
+        };
+        is_read = print(&text)?;
+    }
+    Ok(())
+}
+
+/// As wide as what is in most calls.
+const TYPICAL: [&str; 9] = [
+    "10000",
+    "Nov 21 13:09:32.123",
+    "ListPodSandbox",
+    "OK",
+    "35.2ms",
+    "1.50 KiB",
+    "1.50 KiB",
+    "kubelet[12345]",
+    "",
+];
+
+fn row(call: &Call) -> Vec<Cell> {
+    vec![
+        Cell::new(call.id.to_string()),
+        Cell::new(human::time(&call.start)),
+        Cell::new(&call.method),
+        Cell::styled(&call.code, style_of_code(&call.code)),
+        Cell::new(human::duration(call.duration_ms)),
+        Cell::new(human::size(call.request_bytes)),
+        Cell::new(human::size(call.response_bytes)),
+        Cell::new(peer(call)),
+        Cell::styled(about(call), style_of_exit(call)),
+    ]
+}
+
+fn style_of_code(code: &str) -> Style {
+    match code {
+        "OK" => Style::new(),
+        _ => AnsiColor::Red.on_default(),
+    }
+}
+
+fn style_of_exit(call: &Call) -> Style {
+    match call.exec.as_ref().and_then(|exec| exec.exit_code) {
+        None | Some(0) => Style::new(),
+        Some(_) => AnsiColor::Yellow.on_default(),
+    }
+}
+
+/// `kubelet[4711]`, as far as it is known.
+fn peer(call: &Call) -> String {
+    let Some(peer) = &call.peer else { return "?".to_owned() };
+    let program = peer.program.as_deref().unwrap_or("?");
+    peer.pid.map_or_else(|| program.to_owned(), |pid| format!("{program}[{pid}]"))
+}
+
+/// What the call was about: pod, container, and for an ExecSync how it ended and what was executed.
+fn about(call: &Call) -> String {
+    let mut parts = Vec::new();
+    if let Some(pod) = &call.pod {
+        match (&pod.namespace, &pod.name) {
+            (Some(namespace), Some(name)) => parts.push(format!("{namespace}/{name}")),
+            _ => parts.extend(pod.id.as_deref().map(short)),
+        }
+    }
+    if let Some(container) = &call.container {
+        let name = container.name.clone().or_else(|| container.id.as_deref().map(short));
+        parts.extend(name);
+    }
+    if let Some(exec) = &call.exec {
+        parts.push(exec.exit_code.map_or_else(|| "exit ?".to_owned(), |code| format!("exit {code}")));
+        if exec.timeout_seconds != 0 {
+            parts.push(format!("timeout {}s", exec.timeout_seconds));
+        }
+        parts.push(human::command(&exec.command));
+    }
+    parts.join(" ")
+}
+
+fn short(id: &str) -> String {
+    id.chars().take(SHORT_ID).collect()
+}

@@ -1,0 +1,167 @@
+//! Figures and texts as people read them.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+
+/// A duration with three digits: `850µs`, `35.2ms`, `1.25s`, `2m05s`, `3h02m`.
+pub(super) fn duration(milliseconds: f64) -> String {
+    let seconds = milliseconds / 1e3;
+    if seconds >= 3599.5 {
+        let minutes = (seconds / 60.0).round();
+        format!("{}h{:02}m", (minutes / 60.0).floor(), minutes % 60.0)
+    } else if seconds >= 99.95 {
+        let seconds = seconds.round();
+        format!("{}m{:02}s", (seconds / 60.0).floor(), seconds % 60.0)
+    } else if milliseconds >= 999.5 {
+        format!("{}s", digits(seconds))
+    } else if milliseconds >= 0.9995 {
+        format!("{}ms", digits(milliseconds))
+    } else {
+        format!("{}µs", digits(milliseconds * 1e3))
+    }
+}
+
+/// A size: `0 B`, `512 B`, `1.50 KiB`, `16.0 MiB`.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(super) fn size(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    let mut unit = "B";
+    for larger in ["KiB", "MiB", "GiB", "TiB"] {
+        if value < 999.5 {
+            break;
+        }
+        value /= 1024.0;
+        unit = larger;
+    }
+    if unit == "B" { format!("{bytes} B") } else { format!("{} {unit}", digits(value)) }
+}
+
+/// Three digits of a number below a thousand.
+fn digits(value: f64) -> String {
+    let decimals = if value >= 99.95 || value == 0.0 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.decimals$}")
+}
+
+/// The time of day and the date of a time as the API writes it, or what it wrote.
+pub(super) fn time(text: &str) -> String {
+    match text.parse::<Timestamp>() {
+        Ok(time) => time.strftime("%b %d %H:%M:%S%.3f").to_string(),
+        Err(_) => text.to_owned(),
+    }
+}
+
+/// A command as a shell would take it.
+pub(super) fn command(words: &[String]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    quoted.join(" ")
+}
+
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A text in which nothing moves the cursor, changes the colour or the direction of writing: such characters are shown as their
+/// codes. What names and commands are made of is for their authors to choose.
+pub(super) fn harmless(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '"' | '\'' | '\\' => safe.push(c),
+            // Escapes what cannot be printed, formatting characters among it.
+            _ => safe.extend(c.escape_debug()),
+        }
+    }
+    safe
+}
+
+/// How long ago a time as the API writes it was.
+pub(super) fn age(text: &str, now: Timestamp) -> String {
+    let Ok(time) = text.parse::<Timestamp>() else { return text.to_owned() };
+    let seconds = now.duration_since(time).as_secs_f64().max(0.0);
+    let mut age = String::new();
+    let _ = match seconds {
+        ..60.0 => write!(age, "{seconds:.0}s"),
+        ..3600.0 => write!(age, "{:.0}m", (seconds / 60.0).floor()),
+        ..86400.0 => write!(age, "{:.0}h", (seconds / 3600.0).floor()),
+        _ => write!(age, "{:.0}d", (seconds / 86400.0).floor()),
+    };
+    age
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_three_digits() {
+        for (milliseconds, shown) in [
+            (0.0, "0µs"),
+            (0.0853, "85.3µs"),
+            (0.85, "850µs"),
+            (0.9999, "1.00ms"),
+            (35.21, "35.2ms"),
+            (999.4, "999ms"),
+            (999.6, "1.00s"),
+            (1250.0, "1.25s"),
+            (99_949.0, "99.9s"),
+            (99_951.0, "1m40s"),
+            (125_000.0, "2m05s"),
+            (3_599_600.0, "1h00m"),
+            (10_920_000.0, "3h02m"),
+        ] {
+            assert_eq!(duration(milliseconds), shown, "{milliseconds}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        for (bytes, shown) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "0.98 KiB"),
+            (1536, "1.50 KiB"),
+            (16 << 20, "16.0 MiB"),
+            (5 << 40, "5.00 TiB"),
+        ] {
+            assert_eq!(size(bytes), shown);
+        }
+    }
+
+    #[test]
+    fn times_and_ages() {
+        assert_eq!(time("2026-11-21T13:09:32.123Z"), "Nov 21 13:09:32.123");
+        assert_eq!(time("unknown"), "unknown");
+        let now = "2026-11-21T13:09:32Z".parse().unwrap();
+        for (then, shown) in
+            [("2026-11-21T13:09:02Z", "30s"), ("2026-11-21T12:00:00Z", "1h"), ("2026-11-19T12:00:00Z", "2d")]
+        {
+            assert_eq!(age(then, now), shown);
+        }
+    }
+
+    #[test]
+    fn commands_can_be_typed_again() {
+        let words = ["sh", "-c", "test -f /tmp/it's", ""].map(str::to_owned);
+        assert_eq!(command(&words), r"sh -c 'test -f /tmp/it'\''s' ''");
+    }
+
+    #[test]
+    fn what_a_terminal_would_obey_is_shown_as_its_code() {
+        assert_eq!(harmless("a\u{1b}[31mb"), r"a\u{1b}[31mb");
+        assert_eq!(harmless("a\nb\tc\u{7}"), r"a\nb\tc\u{7}");
+        assert_eq!(harmless("a\u{202e}b\u{9b}c"), r"a\u{202e}b\u{9b}c");
+        assert_eq!(harmless("it's \"good\" \\ größer 日本"), "it's \"good\" \\ größer 日本");
+    }
+}

@@ -1,0 +1,37 @@
+//! Standard output: how wide it is, whether it shows colours, and what becomes of a reader that has had enough.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// How wide lines may be, and whether they may have colours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Screen {
+    /// Columns of the terminal; `None` for no limit.
+    pub(super) width: Option<usize>,
+    /// Whether styles are written.
+    pub(super) colour: bool,
+}
+
+impl Screen {
+    /// Standard output's: without limit and without colours unless it is a terminal.
+    pub(super) fn of_stdout() -> Self {
+        let stdout = io::stdout();
+        if !stdout.is_terminal() {
+            return Self { width: None, colour: false };
+        }
+        let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+        // A terminal that does not know its width says 0.
+        Self { width: width.filter(|width| *width > 0), colour: !no_colour && !is_dumb }
+    }
+}
+
+/// Prints lines; `false` once nobody reads any more, as in `probeshim calls | head`.
+pub(super) fn print(text: &str) -> anyhow::Result<bool> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(gone) if gone.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(anyhow::Error::new(error).context("cannot write to standard output")),
+    }
+}

@@ -1,0 +1,21 @@
+//! Our own calls to the runtime; the clients' calls never come this way.
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use super::v1::runtime_service_client::RuntimeServiceClient;
+use crate::socket::SocketPath;
+
+/// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
+#[must_use]
+pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
+    let socket = socket.clone();
+    let connector = tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { UnixStream::connect(socket.as_path()).await.map(TokioIo::new) }
+    });
+    // The authority that kubelets since 1.31 send; the connector knows where to go.
+    let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
+    RuntimeServiceClient::new(channel)
+}

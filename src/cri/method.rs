@@ -1,0 +1,64 @@
+//! The methods of the interface, by path and by name.
+
+use std::fmt;
+
+/// The paths of all methods, as `proto/` defines them.
+const PATHS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/paths.rs"));
+
+/// A method of package `runtime.v1`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Method(&'static str);
+
+impl Method {
+    /// Every method, runtime service first.
+    pub fn all() -> impl Iterator<Item = Self> {
+        PATHS.iter().copied().map(Self)
+    }
+
+    /// The method at this path, such as `/runtime.v1.RuntimeService/ExecSync`.
+    #[must_use]
+    pub fn at(path: &str) -> Option<Self> {
+        Self::all().find(|method| method.0 == path)
+    }
+
+    /// The method of this name, such as `ExecSync`; upper and lower case are one. No name is in both services.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::all().find(|method| method.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The path of its calls.
+    #[must_use]
+    pub fn path(self) -> &'static str {
+        self.0
+    }
+
+    /// Its name, without the service's.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0.rsplit_once('/').map_or(self.0, |(_, name)| name)
+    }
+}
+
+impl fmt::Debug for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_method_is_found_by_path_and_by_name() {
+        assert_eq!(Method::all().count(), 41);
+        for method in Method::all() {
+            assert_eq!(Method::at(method.path()), Some(method));
+            assert_eq!(Method::named(&method.name().to_lowercase()), Some(method));
+        }
+        assert_eq!(Method::named("execsync").unwrap().path(), "/runtime.v1.RuntimeService/ExecSync");
+        assert_eq!(Method::at("/runtime.v2.RuntimeService/ExecSync"), None);
+        assert_eq!(Method::named("Exec Sync"), None);
+    }
+}

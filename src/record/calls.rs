@@ -1,0 +1,218 @@
+//! The calls that were seen last, within a bound, and those that come.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use tokio::sync::broadcast;
+
+use crate::tap::{Call, MethodName};
+
+/// Calls that a slow follower may lag behind.
+const LAG: usize = 1024;
+
+/// The calls that were seen last. Cheap to read: a reader takes references.
+#[derive(Debug)]
+pub struct Calls {
+    kept: Mutex<Kept>,
+    follow: broadcast::Sender<Arc<Call>>,
+    limits: Limits,
+}
+
+/// How much is kept; when one of the two is reached, the oldest calls go.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Calls.
+    pub calls: usize,
+    /// Bytes of memory, about.
+    pub bytes: usize,
+}
+
+/// Which calls to show.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Those to this method.
+    pub method: Option<MethodName>,
+    /// Those that ended at this time or later.
+    pub since: Option<SystemTime>,
+}
+
+/// How many of them, and in which order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// All, as they ended.
+    #[default]
+    Time,
+    /// The last of them, as they ended.
+    Last(usize),
+    /// Those that took longest, the slowest first.
+    Slowest(usize),
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    calls: VecDeque<Arc<Call>>,
+    bytes: usize,
+    seen: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { calls: 10_000, bytes: 4 << 20 }
+    }
+}
+
+impl Calls {
+    /// An empty record.
+    #[must_use]
+    pub fn new(limits: Limits) -> Self {
+        Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG), limits }
+    }
+
+    /// Keeps a call, and shows it to those who follow.
+    pub fn push(&self, call: Call) {
+        let call = Arc::new(call);
+        let mut kept = self.lock();
+        kept.seen += 1;
+        kept.bytes += call.weight();
+        kept.calls.push_back(call.clone());
+        while kept.calls.len() > self.limits.calls || kept.bytes > self.limits.bytes {
+            let Some(oldest) = kept.calls.pop_front() else { break };
+            kept.bytes -= oldest.weight();
+        }
+        // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
+        let _ = self.follow.send(call);
+    }
+
+    /// The calls that a filter lets through.
+    #[must_use]
+    pub fn select(&self, filter: &Filter, order: Order) -> Vec<Arc<Call>> {
+        order.of(self.lock().matching(filter))
+    }
+
+    /// The same, and from there on every call that comes, whatever it is.
+    #[must_use]
+    pub fn follow(&self, filter: &Filter, order: Order) -> (Vec<Arc<Call>>, broadcast::Receiver<Arc<Call>>) {
+        let kept = self.lock();
+        let (matching, coming) = (kept.matching(filter), self.follow.subscribe());
+        drop(kept);
+        (order.of(matching), coming)
+    }
+
+    /// Whether a call to this method is kept.
+    #[must_use]
+    pub fn has(&self, method: &MethodName) -> bool {
+        self.lock().calls.iter().any(|call| call.method == *method)
+    }
+
+    /// How many calls were seen since the start, and how many of them are kept.
+    #[must_use]
+    pub fn counts(&self) -> (u64, usize) {
+        let kept = self.lock();
+        (kept.seen, kept.calls.len())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // What panicked while it held the lock left a record that is whole enough to read.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn matching(&self, filter: &Filter) -> Vec<Arc<Call>> {
+        self.calls.iter().filter(|call| filter.lets_through(call)).cloned().collect()
+    }
+}
+
+impl Filter {
+    /// Whether a call is one of those to show.
+    #[must_use]
+    pub fn lets_through(&self, call: &Call) -> bool {
+        self.method.as_ref().is_none_or(|method| call.method == *method)
+            && self.since.is_none_or(|since| call.start + call.duration >= since)
+    }
+}
+
+impl Order {
+    fn of(self, mut calls: Vec<Arc<Call>>) -> Vec<Arc<Call>> {
+        match self {
+            Self::Time => {}
+            Self::Last(count) => drop(calls.drain(..calls.len().saturating_sub(count))),
+            Self::Slowest(count) => {
+                calls.sort_by_key(|call| std::cmp::Reverse(call.duration));
+                calls.truncate(count);
+            }
+        }
+        calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::relay::Ending;
+
+    fn call(id: u64, path: &str, millis: u64) -> Call {
+        Call {
+            id,
+            start: SystemTime::UNIX_EPOCH + Duration::from_secs(id),
+            duration: Duration::from_millis(millis),
+            method: MethodName::of_path(path),
+            ending: Ending::Answered(None),
+            request_bytes: 0,
+            response_bytes: 0,
+            peer: None,
+            pod: None,
+            container: None,
+            exec: None,
+        }
+    }
+
+    fn ids(calls: &[Arc<Call>]) -> Vec<u64> {
+        calls.iter().map(|call| call.id).collect()
+    }
+
+    #[test]
+    fn filters_and_orders() {
+        let calls = Calls::new(Limits::default());
+        for (id, path, millis) in [(1, "/a/B", 5), (2, "/a/C", 3000), (3, "/a/B", 7), (4, "/a/B", 6)] {
+            calls.push(call(id, path, millis));
+        }
+        let all = Filter::default();
+        assert_eq!(ids(&calls.select(&all, Order::Time)), [1, 2, 3, 4]);
+        assert_eq!(ids(&calls.select(&all, Order::Last(2))), [3, 4]);
+        assert_eq!(ids(&calls.select(&all, Order::Slowest(3))), [2, 3, 4]);
+        let to_b = Filter { method: Some(MethodName::of_path("/a/B")), since: None };
+        assert_eq!(ids(&calls.select(&to_b, Order::Slowest(2))), [3, 4]);
+        let since = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(4500));
+        let late = Filter { method: None, since };
+        assert_eq!(ids(&calls.select(&late, Order::Time)), [2], "it began before and ended after");
+        assert!(calls.has(&MethodName::of_path("/a/C")) && !calls.has(&MethodName::of_path("/a/D")));
+    }
+
+    #[test]
+    fn the_oldest_go_when_either_limit_is_reached() {
+        let few = Calls::new(Limits { calls: 2, bytes: usize::MAX });
+        let light = Calls::new(Limits { calls: usize::MAX, bytes: 2 * call(0, "/a/B", 0).weight() });
+        for calls in [few, light] {
+            for id in 1..=5 {
+                calls.push(call(id, "/a/B", 0));
+            }
+            assert_eq!(ids(&calls.select(&Filter::default(), Order::Time)), [4, 5]);
+            assert_eq!(calls.counts(), (5, 2));
+        }
+    }
+
+    #[test]
+    fn who_follows_misses_none_and_sees_none_twice() {
+        let calls = Calls::new(Limits::default());
+        calls.push(call(1, "/a/B", 0));
+        let (before, mut coming) = calls.follow(&Filter::default(), Order::Time);
+        calls.push(call(2, "/a/B", 0));
+        assert_eq!(ids(&before), [1]);
+        assert_eq!(coming.try_recv().unwrap().id, 2);
+        assert!(coming.try_recv().is_err());
+    }
+}

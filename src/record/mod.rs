@@ -1,0 +1,5 @@
+//! What was seen, for as long as memory is set aside for it.
+
+mod calls;
+
+pub use calls::{Calls, Filter, Limits, Order};

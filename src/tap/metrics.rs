@@ -1,0 +1,139 @@
+//! What is counted of calls.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::call::Call;
+
+/// Upper bounds of the latency histogram, in seconds: from a Version to an image pull.
+const BUCKETS: [f64; 16] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
+
+/// The families of the tap.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    calls: Family<CallLabels, Counter>,
+    duration: Family<CallLabels, Histogram>,
+    request_bytes: Family<MethodLabel, Counter>,
+    response_bytes: Family<MethodLabel, Counter>,
+    dropped: Counter,
+    undecoded: Family<UndecodedLabel, Counter>,
+}
+
+/// Why a copied message was not decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Undecoded {
+    /// Longer than what is copied.
+    TooLong,
+    /// The copies of other calls had taken the memory.
+    NoRoom,
+    /// Compressed.
+    Compressed,
+    /// The call ended in the middle of it.
+    Incomplete,
+    /// Not the message that it should be.
+    Malformed,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    method: &'static str,
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct MethodLabel {
+    method: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UndecodedLabel {
+    reason: &'static str,
+}
+
+impl Undecoded {
+    fn label(self) -> &'static str {
+        match self {
+            Self::TooLong => "too-long",
+            Self::NoRoom => "no-room",
+            Self::Compressed => "compressed",
+            Self::Incomplete => "incomplete",
+            Self::Malformed => "malformed",
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            calls: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            request_bytes: Family::default(),
+            response_bytes: Family::default(),
+            dropped: Counter::default(),
+            undecoded: Family::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Adds them to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register("calls", "Calls that ended", self.calls.clone());
+        registry.register_with_unit(
+            "call_duration",
+            "From the head of a call to its end",
+            Unit::Seconds,
+            self.duration.clone(),
+        );
+        let bytes = "with their gRPC frames";
+        registry.register_with_unit(
+            "request",
+            format!("Request messages, {bytes}"),
+            Unit::Bytes,
+            self.request_bytes.clone(),
+        );
+        registry.register_with_unit(
+            "response",
+            format!("Response messages, {bytes}"),
+            Unit::Bytes,
+            self.response_bytes.clone(),
+        );
+        registry.register(
+            "observations_dropped",
+            "Calls that were forwarded but not observed, because the queue was full",
+            self.dropped.clone(),
+        );
+        registry.register(
+            "messages_not_decoded",
+            "Messages of watched calls that were forwarded but not read",
+            self.undecoded.clone(),
+        );
+    }
+
+    /// Calls that were not observed, because the queue was full.
+    #[must_use]
+    pub fn observations_dropped(&self) -> u64 {
+        self.dropped.get()
+    }
+
+    pub(super) fn dropped(&self) {
+        self.dropped.inc();
+    }
+
+    pub(super) fn undecoded(&self, why: Undecoded) {
+        self.undecoded.get_or_create(&UndecodedLabel { reason: why.label() }).inc();
+    }
+
+    pub(super) fn count(&self, call: &Call) {
+        let method = call.method.label();
+        let labels = CallLabels { method, code: call.code_label() };
+        self.calls.get_or_create(&labels).inc();
+        self.duration.get_or_create(&labels).observe(call.duration.as_secs_f64());
+        self.request_bytes.get_or_create(&MethodLabel { method }).inc_by(call.request_bytes);
+        self.response_bytes.get_or_create(&MethodLabel { method }).inc_by(call.response_bytes);
+    }
+}

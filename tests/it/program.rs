@@ -1,0 +1,178 @@
+//! The program as people start it, in a folder of its own.
+
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::client::Client;
+use crate::support::runtime::{Connection, Runtime};
+use crate::support::{is_served, soon};
+
+/// A folder to run probeshim in.
+pub(crate) struct Place(TempDir);
+
+/// A probeshim that runs, and is killed when dropped.
+pub(crate) struct Running {
+    pub(crate) process: Child,
+    pub(crate) socket: PathBuf,
+    pub(crate) log: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        // Tests give up root, and must still get here.
+        fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        place
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// `probeshim run` with a listen path, an upstream and more.
+    pub(crate) fn command(&self, listen: &str, more: &[&str]) -> Command {
+        let mut command = self.command_of(Path::new(env!("CARGO_BIN_EXE_probeshim")), listen);
+        command.args(more);
+        command
+    }
+
+    /// The same, as a user who is nobody.
+    pub(crate) fn command_of_nobody(&self, listen: &str) -> Command {
+        // The program itself may lie where only root can go.
+        let program = self.at("probeshim");
+        fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
+        let mut command = self.command_of(&program, listen);
+        command.uid(65_534).gid(65_534);
+        command
+    }
+
+    pub(crate) fn command_of(&self, program: &Path, listen: &str) -> Command {
+        let mut command = Command::new(program);
+        command.arg("run").arg("--listen").arg(self.at(listen));
+        command.arg("--upstream").arg(self.at("runtime.sock"));
+        command.arg("--admin").arg(self.at("admin.sock")).args(["--http", "127.0.0.1:0"]);
+        command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
+        command
+    }
+
+    /// A runtime whose socket belongs to a user and a group that are not ours.
+    pub(crate) fn runtime_of_a_stranger(&self, mode: u32) -> Runtime {
+        let socket = self.at("runtime.sock");
+        let runtime = Runtime::listen(&socket);
+        std::os::unix::fs::chown(&socket, Some(1234), Some(2345)).unwrap();
+        fs::set_permissions(&socket, fs::Permissions::from_mode(mode)).unwrap();
+        runtime
+    }
+
+    /// Runs one that is to refuse to start; returns its exit code and what it said.
+    pub(crate) async fn refused(&self, mut command: Command) -> (i32, String) {
+        let log = self.at("refused.log");
+        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let mut running = Running { process, socket: PathBuf::new(), log };
+        let code = running.ended().await.unwrap();
+        (code, fs::read_to_string(&running.log).unwrap())
+    }
+
+    pub(crate) async fn start(&self, more: &[&str]) -> Running {
+        self.spawn(&mut self.command("shim.sock", more)).await
+    }
+
+    /// Starts one whose runtime is there, and lets it take its look at the start.
+    pub(crate) async fn start_with_runtime(&self, more: &[&str]) -> (Running, Runtime) {
+        let runtime = Runtime::listen(&self.at("runtime.sock"));
+        let shim = self.start(more).await;
+        drop(runtime.accept_raw().await);
+        (shim, runtime)
+    }
+
+    pub(crate) async fn spawn(&self, command: &mut Command) -> Running {
+        let (socket, log) = (self.at("shim.sock"), self.at("log"));
+        let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
+        let running = Running { process, socket, log };
+        running.logged("probeshim started").await;
+        running
+    }
+}
+
+impl Running {
+    /// The lines of the log, each of them JSON.
+    pub(crate) fn lines(&self) -> Vec<Value> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        // The last line may be half written.
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// Waits for a line with this message.
+    pub(crate) async fn logged(&self, message: &str) -> Value {
+        let appeared = async {
+            loop {
+                if let Some(line) = self.lines().into_iter().find(|line| line["message"] == message) {
+                    return line;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon(appeared).await
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    /// Makes it stand still, until SIGCONT.
+    pub(crate) async fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stopped = async {
+            // The signal is sent, but every thread has to take it.
+            while !self.threads().all(|state| state.contains("State:\tT")) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(stopped).await;
+    }
+
+    /// What the kernel says of each thread.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.process.id())).unwrap();
+        tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default())
+    }
+
+    pub(crate) async fn ended(&mut self) -> Option<i32> {
+        let end = async {
+            loop {
+                if let Some(status) = self.process.try_wait().unwrap() {
+                    return status.code();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        soon(end).await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A client and the runtime's end of its connection.
+pub(crate) async fn joined(shim: &Running, runtime: &Runtime) -> (Client, Connection) {
+    let stream = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
+    tokio::join!(Client::over(stream), runtime.accept())
+}
+
+/// Makes a call through it.
+pub(crate) async fn serves(shim: &Running, runtime: &Runtime) {
+    let (mut client, mut connection) = joined(shim, runtime).await;
+    is_served(&mut client, &mut connection).await;
+}
