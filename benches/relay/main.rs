@@ -1,21 +1,25 @@
-//! What the relay costs: latency, throughput and memory, beside a direct connection and a plain byte relay (socat).
+//! What the relay costs: latency, throughput and memory, beside a direct connection, a plain byte relay (socat) and the relay
+//! alone, with nobody watching its calls.
 //!
-//! The three take turns in one run, so that a machine that changes its speed changes it for all. The runtime behind them is
+//! They take turns in one run, so that a machine that changes its speed changes it for all. The runtime behind them is
 //! a stub that answers at once, and the client keeps to one connection, as the kubelet does.
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot go on is of no use")]
 #![allow(clippy::print_stdout, reason = "it is what a bench is for")]
 #![allow(clippy::cast_precision_loss, reason = "no figure here has 52 bits")]
 
+mod bare;
 mod load;
 mod stub;
 mod target;
+
+use std::path::PathBuf;
 
 use hdrhistogram::Histogram;
 use load::Load;
 use target::Target;
 
-/// Turns that each of the three takes in each case.
+/// Turns that each of them takes in each case.
 const ROUNDS: usize = 12;
 /// Calls in each turn; as many for each of those that are made at once.
 const CALLS: usize = 1600;
@@ -33,16 +37,22 @@ struct Measured<'a> {
 }
 
 fn main() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == bare::ARGUMENT) {
+        let mut path = || PathBuf::from(arguments.next().unwrap());
+        return bare::run(&path(), &path());
+    }
     let folder = tempfile::tempdir().unwrap();
     stub::serve(&folder.path().join("stub.sock"));
     let direct = Target::direct(folder.path());
     let socat = Target::socat(folder.path());
+    let bare = Target::bare(folder.path());
     let probeshim = Target::probeshim(folder.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         for method in stub::METHODS {
             for concurrency in [1, 32] {
-                compare([&direct, &socat, &probeshim], method, concurrency).await;
+                compare([&direct, &socat, &bare, &probeshim], method, concurrency).await;
             }
         }
         memory(&probeshim).await;
@@ -50,7 +60,7 @@ fn main() {
 }
 
 /// One case: all targets in turn, and what the relays add to a direct call.
-async fn compare(targets: [&Target; 3], method: &str, concurrency: usize) {
+async fn compare(targets: [&Target; 4], method: &str, concurrency: usize) {
     println!("\n{method}, {concurrency} at once");
     println!("{:>12} {:>12} {:>12} {:>12} {:>18}", "", "median µs", "p99 µs", "calls/s", "median added µs");
     let mut measured = Vec::new();
@@ -67,8 +77,8 @@ async fn compare(targets: [&Target; 3], method: &str, concurrency: usize) {
             target.seconds += took.as_secs_f64();
         }
     }
-    let [direct, socat, probeshim] = &measured[..] else { unreachable!("three targets were measured") };
-    for target in [direct, socat, probeshim] {
+    let [direct, socat, bare, probeshim] = &measured[..] else { unreachable!("four targets were measured") };
+    for target in [direct, socat, bare, probeshim] {
         println!(
             "{:>12} {:>12.1} {:>12.1} {:>12.0} {:>18.1}",
             target.target.name(),
@@ -78,8 +88,10 @@ async fn compare(targets: [&Target; 3], method: &str, concurrency: usize) {
             target.added_to(direct),
         );
     }
-    let ratio = probeshim.added_to(direct) / socat.added_to(direct);
-    println!("{:>12} adds {ratio:.2} times what socat adds to the median", "probeshim");
+    for other in [socat, bare] {
+        let ratio = probeshim.added_to(direct) / other.added_to(direct);
+        println!("{:>12} adds {ratio:.2} times what {} adds to the median", "probeshim", other.target.name());
+    }
 }
 
 impl Measured<'_> {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::bare;
+
 /// A socket to call, and the process behind it, which ends when this is dropped.
 pub(crate) struct Target {
     name: &'static str,
@@ -40,6 +42,13 @@ impl Target {
             .arg("--upstream")
             .arg(folder.join("stub.sock"));
         Self::start("probeshim", socket, command)
+    }
+
+    pub(crate) fn bare(folder: &Path) -> Self {
+        let socket = folder.join("bare.sock");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.arg(bare::ARGUMENT).arg(&socket).arg(folder.join("stub.sock"));
+        Self::start("bare relay", socket, command)
     }
 
     fn start(name: &'static str, socket: PathBuf, mut command: Command) -> Self {

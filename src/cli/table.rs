@@ -102,12 +102,15 @@ impl Line {
             return true;
         }
         let needed = self.blanks + text.width();
+        if self.left == 0 {
+            return false;
+        }
+        // Where not even the blanks fit, the ellipsis stands in the last place.
+        self.blanks = self.blanks.min(self.left - 1);
         let (shown, is_whole) = if needed <= self.left {
             (text.to_owned(), true)
-        } else if self.left > self.blanks {
-            (cut(text, self.left - self.blanks), false)
         } else {
-            return false;
+            (cut(text, self.left - self.blanks), false)
         };
         let width = shown.width();
         let blanks = self.blanks;
@@ -165,9 +168,10 @@ mod tests {
         let (table, rows) = rows();
         let at = |width| Screen { width: Some(width), colour: false };
         assert_eq!(table.header(at(13)), "  ID  NAME  …");
-        assert_eq!(table.header(at(12)), "  ID  NAME");
+        assert_eq!(table.header(at(12)), "  ID  NAME …");
+        assert_eq!(table.header(at(10)), "  ID  NAME");
         assert_eq!(table.line(&rows[0], at(9)), "   1  日…");
-        assert_eq!(table.line(&rows[0], at(1)), "");
+        assert_eq!(table.line(&rows[0], at(1)), "…");
         for width in 1..30 {
             assert!(table.header(at(width)).width() <= width);
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::program::{Place, Running, joined, serves};
+use crate::program::{Place, Running, is_root, joined, serves};
 use crate::support::runtime::Runtime;
 use crate::support::skip::need;
 use crate::support::wire::{self, HEADERS, RST_STREAM, SETTINGS, Wire, frame, word};
@@ -60,11 +60,6 @@ async fn a_folder_without_permission_is_named() {
     let (code, stderr) = place.refused(place.command_of_nobody("locked/shim.sock")).await;
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("locked") && stderr.contains("Permission denied"), "{stderr}");
-}
-
-/// Only root can become another user, or give files away.
-fn is_root() -> Result<(), String> {
-    if rustix::process::geteuid().is_root() { Ok(()) } else { Err("needs root".to_owned()) }
 }
 
 #[tokio::test]

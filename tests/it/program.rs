@@ -25,6 +25,29 @@ pub(crate) struct Running {
     pub(crate) log: PathBuf,
 }
 
+/// What a command printed, and its exit code.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Answer {
+    /// Runs a command to its end, while other tasks go on.
+    pub(crate) async fn to(mut command: Command) -> Self {
+        let output = soon(tokio::task::spawn_blocking(move || command.output())).await.unwrap().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self { code: output.status.code(), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+    }
+
+    /// The JSON of a command that went well.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        serde_json::from_str(&self.stdout).unwrap()
+    }
+}
+
 impl Place {
     pub(crate) fn new() -> Self {
         let place = Self(tempfile::tempdir().unwrap());
@@ -79,6 +102,18 @@ impl Place {
         let mut running = Running { process, socket: PathBuf::new(), log };
         let code = running.ended().await.unwrap();
         (code, fs::read_to_string(&running.log).unwrap())
+    }
+
+    /// `probeshim` with these arguments and the admin socket of this place.
+    pub(crate) fn asking(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        command.args(arguments).arg("--admin").arg(self.at("admin.sock")).env_remove("NO_COLOR");
+        command
+    }
+
+    /// Runs it to its end.
+    pub(crate) async fn ask(&self, arguments: &[&str]) -> Answer {
+        Answer::to(self.asking(arguments)).await
     }
 
     pub(crate) async fn start(&self, more: &[&str]) -> Running {
@@ -175,4 +210,9 @@ pub(crate) async fn joined(shim: &Running, runtime: &Runtime) -> (Client, Connec
 pub(crate) async fn serves(shim: &Running, runtime: &Runtime) {
     let (mut client, mut connection) = joined(shim, runtime).await;
     is_served(&mut client, &mut connection).await;
+}
+
+/// Only root can become another user, or give files away.
+pub(crate) fn is_root() -> Result<(), String> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err("needs root".to_owned()) }
 }

@@ -58,7 +58,15 @@ impl Runtime {
 
     /// The next connection, with HTTP/2 on it.
     pub async fn accept(&self) -> Connection {
-        let stream = self.accept_raw().await;
+        Self::serve(self.accept_raw().await).await
+    }
+
+    /// The same, however long it takes to come.
+    pub async fn accept_late(&self) -> Connection {
+        Self::serve(self.listener.accept().await.unwrap().0).await
+    }
+
+    async fn serve(stream: UnixStream) -> Connection {
         let mut builder = Builder::new();
         builder
             .max_header_list_size(1 << 20)
@@ -98,6 +106,11 @@ impl Connection {
     /// The next call.
     pub async fn call(&mut self) -> Call {
         soon(self.calls.recv()).await.expect("the connection ended instead")
+    }
+
+    /// The next call, if there is one before the connection ends.
+    pub async fn next_call(&mut self) -> Option<Call> {
+        self.calls.recv().await
     }
 
     /// Says that no more calls are taken.

@@ -1,0 +1,36 @@
+//! The relay alone: what probeshim would be if nobody watched. It is this bench itself, started again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use probeshim::relay::{Copy, Metrics, Observed, Observer, Relay, Settings};
+use probeshim::socket::{Access, SocketPath, claim};
+use tokio_util::sync::CancellationToken;
+
+/// The first argument of a bench that is to be a relay.
+pub(crate) const ARGUMENT: &str = "bare-relay";
+
+/// Looks away.
+#[derive(Debug)]
+struct Nobody;
+
+impl Observer for Nobody {
+    fn copies(&self, _path: &str) -> [Option<Copy>; 2] {
+        [None, None]
+    }
+
+    fn ended(&self, _call: Observed) {}
+}
+
+/// Relays from one socket to another until it is killed.
+pub(crate) fn run(listen: &Path, upstream: &Path) {
+    let upstream = SocketPath::new(upstream).unwrap();
+    let listening = claim(&SocketPath::new(listen).unwrap(), Access::LikeUpstream(&upstream)).unwrap();
+    let settings = Settings { upstream, drain_timeout: Duration::ZERO };
+    let drain = CancellationToken::new();
+    let relay =
+        Relay::start(listening.listener, settings, Arc::new(Nobody), Metrics::default(), drain).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(relay.ended());
+}
