@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::ask::{Failure, Output, Where};
 use super::human;
 use super::screen::{Screen, print};
-use super::table::{Cell, Table};
+use super::table::{Cell, Column, Table};
 use crate::admin::shape::{Call, Line};
 use crate::admin::{CallsQuery, Client};
 use crate::config;
@@ -18,10 +18,6 @@ const BEFORE_FOLLOWING: usize = 10;
 
 /// Characters of a container id that are shown, as crictl shows it.
 const SHORT_ID: usize = 13;
-
-/// The columns of the table.
-const TITLES: [&str; 9] =
-    [">ID", "TIME (UTC)", "METHOD", "CODE", ">DURATION", ">SENT", ">RECEIVED", "PEER", "ABOUT"];
 
 /// The flags of `calls`, as they were written.
 #[derive(Debug, Args)]
@@ -82,8 +78,9 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
-    let (mut table, screen) = (Table::new(&TITLES), Screen::of_stdout());
+    let (mut table, screen) = (Table::new(columns()), Screen::of_stdout());
     table.fit(&rows);
+    table.leave_out(screen);
     let mut text = table.header(screen) + "\n";
     for row in &rows {
         text += &(table.line(row, screen) + "\n");
@@ -107,9 +104,10 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
         query.last = Some(BEFORE_FOLLOWING);
     }
     let mut lines = client.follow(&query).await?;
-    let (mut table, screen) = (Table::new(&TITLES), Screen::of_stdout());
+    let (mut table, screen) = (Table::new(columns()), Screen::of_stdout());
     // Columns do not jump while calls come in: they begin as wide as most calls need.
     table.fit(&[TYPICAL.map(Cell::new).into()]);
+    table.leave_out(screen);
     let mut is_read = output == Output::Json || print(&(table.header(screen) + "\n"))?;
     while is_read {
         let Some(line) = lines.line().await else {
@@ -131,17 +129,31 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
     Ok(())
 }
 
+fn columns() -> [Column; 9] {
+    [
+        Column::figures("ID"),
+        Column::words("TIME (UTC)"),
+        Column::words("METHOD"),
+        Column::words("CODE"),
+        Column::figures("DURATION"),
+        Column::figures("SENT").spare(),
+        Column::figures("RECEIVED").spare(),
+        Column::words("PEER").spare(),
+        Column::words("ABOUT"),
+    ]
+}
+
 /// As wide as what is in most calls.
 const TYPICAL: [&str; 9] = [
     "10000",
-    "Nov 21 13:09:32.123",
-    "ListPodSandbox",
+    "13:09:32.123",
+    "PodSandboxStatus",
     "OK",
     "35.2ms",
     "1.50 KiB",
     "1.50 KiB",
     "kubelet[12345]",
-    "",
+    "0123456789abc exit 0 timeout 1s",
 ];
 
 fn row(call: &Call) -> Vec<Cell> {

@@ -49,10 +49,10 @@ fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// The time of day and the date of a time as the API writes it, or what it wrote.
+/// The time of day of a time as the API writes it, or what it wrote.
 pub(super) fn time(text: &str) -> String {
     match text.parse::<Timestamp>() {
-        Ok(time) => time.strftime("%b %d %H:%M:%S%.3f").to_string(),
+        Ok(time) => time.strftime("%H:%M:%S%.3f").to_string(),
         Err(_) => text.to_owned(),
     }
 }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn times_and_ages() {
-        assert_eq!(time("2026-11-21T13:09:32.123Z"), "Nov 21 13:09:32.123");
+        assert_eq!(time("2026-11-21T13:09:32.123Z"), "13:09:32.123");
         assert_eq!(time("unknown"), "unknown");
         let now = "2026-11-21T13:09:32Z".parse().unwrap();
         for (then, shown) in

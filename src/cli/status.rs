@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::ask::{Failure, Output, Where};
 use super::human;
 use super::screen::{Screen, print};
-use super::table::{Cell, Table};
+use super::table::{Cell, Column, Table};
 use crate::admin::shape;
 
 /// The flags of `status`, as they were written.
@@ -43,7 +43,7 @@ impl Status {
 
 fn table(status: &shape::Status, screen: Screen) -> String {
     let rows = rows(status);
-    let mut table = Table::new(&["", ""]);
+    let mut table = Table::new(["", ""].map(Column::words));
     table.fit(&rows);
     rows.iter().map(|row| table.line(row, screen) + "\n").collect()
 }

@@ -11,16 +11,22 @@ use super::screen::Screen;
 /// Blanks between columns.
 const GAP: usize = 2;
 
+/// What the last column is to have at least, before columns that matter less are left out.
+const ENOUGH: usize = 30;
+
 /// Columns and how wide they have become; it is given rows a few at a time.
 #[derive(Debug)]
 pub(super) struct Table {
     columns: Vec<Column>,
 }
 
-#[derive(Debug)]
-struct Column {
+/// One column. It is as wide as the widest of what has stood in it.
+#[derive(Clone, Debug)]
+pub(super) struct Column {
     title: &'static str,
     is_figure: bool,
+    is_spare: bool,
+    is_shown: bool,
     width: usize,
 }
 
@@ -41,17 +47,26 @@ impl Cell {
     }
 }
 
+impl Column {
+    /// A column of words, which begin where the title begins.
+    pub(super) fn words(title: &'static str) -> Self {
+        Self { title, is_figure: false, is_spare: false, is_shown: true, width: title.width() }
+    }
+
+    /// A column of figures, which end where the title ends.
+    pub(super) fn figures(title: &'static str) -> Self {
+        Self { is_figure: true, ..Self::words(title) }
+    }
+
+    /// The same, to be left out where there is not room enough.
+    pub(super) fn spare(self) -> Self {
+        Self { is_spare: true, ..self }
+    }
+}
+
 impl Table {
-    /// A table with these columns; those whose title begins with `>` hold figures, which end where the title ends.
-    pub(super) fn new(titles: &[&'static str]) -> Self {
-        let column = |title: &&'static str| {
-            let (title, is_figure) = match title.strip_prefix('>') {
-                Some(title) => (title, true),
-                None => (*title, false),
-            };
-            Column { title, is_figure, width: title.width() }
-        };
-        Self { columns: titles.iter().map(column).collect() }
+    pub(super) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Self { columns: columns.into_iter().collect() }
     }
 
     /// Makes columns as wide as these rows need.
@@ -61,6 +76,25 @@ impl Table {
                 column.width = column.width.max(cell.text.width());
             }
         }
+    }
+
+    /// Leaves out columns that can be spared, the first of them first, until the last column has room enough.
+    pub(super) fn leave_out(&mut self, screen: Screen) {
+        let Some(width) = screen.width else { return };
+        while self.needed() > width {
+            let Some(spare) = self.columns.iter_mut().find(|column| column.is_spare && column.is_shown)
+            else {
+                return;
+            };
+            spare.is_shown = false;
+        }
+    }
+
+    /// The width with which every column is shown well.
+    fn needed(&self) -> usize {
+        let Some((last, others)) = self.columns.split_last() else { return 0 };
+        let others = others.iter().filter(|column| column.is_shown).map(|column| column.width + GAP);
+        others.sum::<usize>() + last.width.min(ENOUGH)
     }
 
     /// The line of titles.
@@ -73,7 +107,7 @@ impl Table {
     /// The line of a row, without its end.
     pub(super) fn line(&self, row: &[Cell], screen: Screen) -> String {
         let mut line = Line { text: String::new(), left: screen.width.unwrap_or(usize::MAX), blanks: 0 };
-        for (column, cell) in self.columns.iter().zip(row) {
+        for (column, cell) in self.columns.iter().zip(row).filter(|(column, _)| column.is_shown) {
             let padding = column.width.saturating_sub(cell.text.width());
             if column.is_figure {
                 line.blanks += padding;
@@ -150,7 +184,8 @@ mod tests {
             .iter()
             .map(|row| row.iter().map(Cell::new).collect())
             .collect();
-        let mut table = Table::new(&[">ID", "NAME", "DETAIL"]);
+        let mut table =
+            Table::new([Column::figures("ID"), Column::words("NAME").spare(), Column::words("DETAIL")]);
         table.fit(&rows);
         (table, rows)
     }
@@ -178,8 +213,18 @@ mod tests {
     }
 
     #[test]
+    fn columns_that_can_be_spared_make_room_for_the_last() {
+        let (mut table, rows) = rows();
+        table.leave_out(Screen { width: Some(18), colour: false });
+        assert_eq!(table.header(PLAIN), "  ID  NAME  DETAIL", "there is room");
+        table.leave_out(Screen { width: Some(17), colour: false });
+        assert_eq!(table.header(PLAIN), "  ID  DETAIL");
+        assert_eq!(table.line(&rows[0], PLAIN), "   1  x");
+    }
+
+    #[test]
     fn colours_take_no_room_and_are_left_out_where_they_are_not_wanted() {
-        let table = Table::new(&["CODE", "NEXT"]);
+        let table = Table::new(["CODE", "NEXT"].map(Column::words));
         let row = [Cell::styled("OK", AnsiColor::Green.on_default()), Cell::new("x")];
         assert_eq!(table.line(&row, PLAIN), "OK    x");
         let coloured = table.line(&row, Screen { width: None, colour: true });
@@ -188,7 +233,7 @@ mod tests {
 
     #[test]
     fn what_is_hostile_is_harmless() {
-        let table = Table::new(&["A"]);
+        let table = Table::new([Column::words("A")]);
         assert_eq!(table.line(&[Cell::new("\u{1b}]0;owned\u{7}\n")], PLAIN), r"\u{1b}]0;owned\u{7}\n");
     }
 }
