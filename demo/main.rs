@@ -4,27 +4,20 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is what a demo is for")]
 #![allow(dead_code, reason = "the fixtures are those of the tests, which use more of them")]
 
-#[path = "../tests/e2e/containerd.rs"]
-mod containerd;
-#[path = "../tests/e2e/crictl.rs"]
-mod crictl;
-#[path = "../tests/e2e/image.rs"]
-mod image;
-#[path = "../tests/e2e/machine.rs"]
-mod machine;
-#[path = "../tests/e2e/shim.rs"]
-mod shim;
+#[path = "../tests/real/mod.rs"]
+mod real;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use containerd::{Containerd, Version};
-use crictl::Crictl;
 use probeshim::cri::v1::NamespaceMode;
-use serde_json::{Value, json};
-use shim::Probeshim;
+use real::containerd::{Containerd, Version};
+use real::crictl::Crictl;
+use real::shim::Probeshim;
+use real::{image, machine};
+use serde_json::json;
 
 /// Where a containerd listens that is there already.
 const LOCAL: &str = "/run/containerd/containerd.sock";
@@ -86,8 +79,11 @@ fn demo() -> Result<(), String> {
     println!("probeshim listens on {} and forwards to {}", shim.socket().display(), upstream.display());
     let crictl = Crictl::new("crictl-1.36", shim.socket(), folder.path())?;
     let lived = live(&crictl, folder.path());
-    println!("\nWhat went through it:\n");
-    print_calls(&shim.stop());
+    println!("\n$ probeshim status");
+    print!("{}", shim.ask(&["status"]));
+    println!("\n$ probeshim calls");
+    print!("{}", shim.ask(&["calls"]));
+    shim.stop();
     lived
 }
 
@@ -131,18 +127,6 @@ fn show(crictl: &Crictl, arguments: &[&str]) -> Result<String, String> {
         return Ok(output.stdout.trim().to_owned());
     }
     Err(format!("crictl {} failed: {}", words.join(" "), output.stderr.trim()))
-}
-
-/// The calls in probeshim's log, a line each.
-fn print_calls(log: &str) {
-    for call in log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
-        if call["message"] == "call" {
-            let text = |field: &str| call[field].as_str().unwrap_or_default().to_owned();
-            let method = text("method");
-            let method = method.rsplit('/').next().unwrap_or_default();
-            println!("  {method:<20} {:<12} {}", text("status"), text("duration"));
-        }
-    }
 }
 
 /// A pod on the node's network, so that no CNI plugin needs to be set up, with one container.

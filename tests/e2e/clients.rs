@@ -5,10 +5,10 @@ use std::process::Command;
 use probeshim::cri::v1::VersionResponse;
 use prost::Message as _;
 
-use crate::containerd::{Containerd, Version};
-use crate::crictl::Crictl;
-use crate::machine::tool;
-use crate::shim::Probeshim;
+use crate::real::containerd::{Containerd, Version};
+use crate::real::crictl::Crictl;
+use crate::real::machine::tool;
+use crate::real::shim::Probeshim;
 use crate::support::skip::need;
 use crate::support::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
 use crate::support::{framed, shim};

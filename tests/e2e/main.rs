@@ -4,11 +4,8 @@
 #![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
 
 mod clients;
-mod containerd;
-mod crictl;
-mod image;
 mod life;
-mod machine;
-mod shim;
+#[path = "../real/mod.rs"]
+mod real;
 #[path = "../support/mod.rs"]
 mod support;

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::machine::tool;
+use super::machine::tool;
 
 /// One crictl against one endpoint.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! What the machine has, and what it lacks.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -34,4 +36,18 @@ pub(crate) fn runs_containers() -> Result<(), String> {
         return Ok(());
     }
     Err("the CNI plugins are not installed (apt install containernetworking-plugins)".to_owned())
+}
+
+/// An address of this machine that nobody listens on.
+pub(crate) fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// What a server without TLS answers to a GET.
+pub(crate) fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
 }

@@ -1,0 +1,14 @@
+//! Fixtures: real runtimes, real clients and the real binary, each in a folder of its own and gone when dropped.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub(crate) mod accounts;
+pub(crate) mod containerd;
+pub(crate) mod crictl;
+pub(crate) mod image;
+pub(crate) mod leftovers;
+pub(crate) mod life;
+pub(crate) mod machine;
+pub(crate) mod network;
+pub(crate) mod server;
+pub(crate) mod shim;

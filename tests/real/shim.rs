@@ -1,0 +1,86 @@
+//! The real binary in front of a runtime.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::server::Server;
+
+/// `probeshim run`.
+#[derive(Debug)]
+pub(crate) struct Probeshim {
+    server: Option<Server>,
+    socket: PathBuf,
+    admin: PathBuf,
+    upstream: PathBuf,
+    log: PathBuf,
+}
+
+impl Probeshim {
+    /// Starts it in `folder`, in front of `upstream`.
+    pub(crate) fn start(folder: &Path, upstream: &Path) -> Self {
+        Self::listening(&folder.join("probeshim.sock"), folder, upstream)
+    }
+
+    /// The same, with a socket elsewhere.
+    pub(crate) fn listening(socket: &Path, folder: &Path, upstream: &Path) -> Self {
+        let mut shim = Self {
+            server: None,
+            socket: socket.to_owned(),
+            admin: folder.join("admin.sock"),
+            upstream: upstream.to_owned(),
+            log: folder.join("probeshim.log"),
+        };
+        shim.launch();
+        shim
+    }
+
+    fn launch(&mut self) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        command.arg("run").arg("--listen").arg(&self.socket).arg("--upstream").arg(&self.upstream);
+        command.arg("--admin").arg(&self.admin).args(["--http", "off", "--log", "debug"]);
+        let server = self.server.insert(Server::start("probeshim", &mut command, &self.log));
+        server.wait_until(|_| UnixStream::connect(&self.socket).is_ok());
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// What `probeshim calls` or another command prints.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        let output = command.args(arguments).arg("--admin").arg(&self.admin).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The calls that it has kept.
+    pub(crate) fn calls(&self) -> Vec<Value> {
+        serde_json::from_str(&self.ask(&["calls", "-o", "json"])).unwrap()
+    }
+
+    /// Asks it to end, and returns its log.
+    pub(crate) fn stop(mut self) -> String {
+        self.terminate();
+        self.log()
+    }
+
+    /// Ends it as a service manager would, and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.terminate();
+        self.launch();
+    }
+
+    fn terminate(&mut self) {
+        let status = self.server.take().unwrap().terminate();
+        assert!(status.success(), "{status}: {}", self.log());
+        assert!(!self.socket.exists(), "the socket was left behind");
+    }
+}

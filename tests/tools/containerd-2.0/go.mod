@@ -1,0 +1,5 @@
+module probeshim.test/tools/containerd
+
+go 1.24.3
+
+require github.com/containerd/containerd/v2 v2.0.7
