@@ -121,10 +121,8 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // A failed test leaves pods behind, which have network namespaces that only containerd knows by name.
-        if std::thread::panicking()
-            && let Ok(crictl) = Crictl::new("crictl-1.36", &self.socket(), self.folder.path())
-        {
+        // Pods that are left have network namespaces that only containerd knows by name.
+        if let Ok(crictl) = Crictl::new("crictl-1.36", &self.socket(), self.folder.path()) {
             crictl.run(&["rmp", "--all", "--force"]);
         }
         self.server = None;

@@ -1,0 +1,34 @@
+//! A real kubelet through the relay; `make conformance` has the long form, compared with a kubelet on the runtime itself.
+
+use crate::real::accounts;
+use crate::real::node::{Node, Part};
+use crate::support::skip::need;
+
+#[test]
+fn runs_pods_kills_what_its_probe_finds_dead_and_survives_restarts() {
+    let mut node = need!(Node::start(true));
+    let seen = node.lives();
+    assert_eq!(
+        seen,
+        [
+            "steady: ready true restarts 0",
+            "healthy: ready true restarts 0",
+            "probed: restarted, exit code 137 reason \"Error\"",
+            "probed: failed true",
+            "logs: started\n",
+            r#"exec: ["out\n", "err\n", "Success"]"#,
+            r#"failing exec: ["", "", "Failure"]"#,
+        ]
+    );
+    assert_eq!(node.transport_errors(), [""; 0]);
+    let shim = node.shim.as_ref().unwrap();
+    accounts::agree(
+        || accounts::of_calls(&shim.calls()),
+        || accounts::of_containerd(node.containerd.metrics()),
+    );
+    for part in [Part::Probeshim, Part::Containerd, Part::Kubelet] {
+        let before = node.running();
+        node.restart(part);
+        assert_eq!(node.running(), before, "{part:?} was restarted");
+    }
+}

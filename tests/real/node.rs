@@ -1,0 +1,129 @@
+//! A node: a real kubelet on a real containerd, directly or through the relay.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::containerd::{Containerd, Version};
+use super::crictl::Crictl;
+use super::kubelet::{Kubelet, pod};
+use super::server::wait_for;
+use super::shim::Probeshim;
+
+/// What stands in a kubelet's log where its connection to the runtime failed it.
+const TRANSPORT_ERRORS: [&str; 6] =
+    ["code = Unavailable", "transport", "connection refused", "EOF", "GOAWAY", "RST_STREAM"];
+
+/// A kubelet on a containerd.
+#[derive(Debug)]
+pub(crate) struct Node {
+    // In the order in which they go.
+    pub(crate) kubelet: Kubelet,
+    pub(crate) shim: Option<Probeshim>,
+    crictl: Crictl,
+    pub(crate) containerd: Containerd,
+}
+
+/// What can be restarted under running pods.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// probeshim, if it is there.
+    Probeshim,
+    /// containerd, by a crash.
+    Containerd,
+    /// The kubelet, by a crash.
+    Kubelet,
+}
+
+/// The id of the one running container of each pod.
+pub(crate) type Running = BTreeMap<String, String>;
+
+impl Node {
+    /// Starts all of it, with or without a relay between.
+    pub(crate) fn start(relayed: bool) -> Result<Self, String> {
+        let containerd = Containerd::start(Version::V2_2)?;
+        let shim = relayed.then(|| Probeshim::start(containerd.folder(), &containerd.socket()));
+        let endpoint = shim.as_ref().map_or_else(|| containerd.socket(), |shim| shim.socket().to_owned());
+        let crictl = Crictl::new("crictl-1.36", &endpoint, containerd.folder())?;
+        let kubelet = Kubelet::start(containerd.folder(), &endpoint)?;
+        Ok(Self { kubelet, shim, crictl, containerd })
+    }
+
+    /// Lives with three pods: one that goes on, one whose liveness probe passes, and one whose probe fails until it is restarted. Returns what
+    /// was seen, which is the same whatever the way to the runtime.
+    pub(crate) fn lives(&self) -> Vec<String> {
+        let command = ["sh", "-c", "test -f /tmp/healthy && echo probed >> /tmp/probes"];
+        let probe = json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 2});
+        let kubelet = &self.kubelet;
+        kubelet.run(&pod("steady", "echo started; sleep 100000", None));
+        kubelet.run(&pod("healthy", "touch /tmp/healthy; sleep 100000", Some(probe.clone())));
+        kubelet.run(&pod(
+            "probed",
+            "echo started; touch /tmp/healthy; sleep 2; rm /tmp/healthy; sleep 100000",
+            Some(probe),
+        ));
+        let mut seen = Vec::new();
+        for name in ["steady", "healthy"] {
+            let status =
+                kubelet.container_when(name, "running", |status| status["state"]["running"].is_object());
+            seen.push(format!("{name}: ready {} restarts {}", status["ready"], status["restartCount"]));
+        }
+        let restarted = kubelet.container_when("probed", "restarted", |status| {
+            status["restartCount"] == 1 && status["state"]["running"].is_object()
+        });
+        let last = &restarted["lastState"]["terminated"];
+        seen.push(format!("probed: restarted, exit code {} reason {}", last["exitCode"], last["reason"]));
+        seen.push(format!("probed: failed {}", kubelet.failed_probes("probed") >= 2));
+        seen.push(format!("logs: {}", kubelet.logs("steady")));
+        seen.push(format!("exec: {:?}", kubelet.exec("steady", "echo out; echo err >&2")));
+        seen.push(format!("failing exec: {:?}", kubelet.exec("steady", "exit 3")));
+        kubelet.forget("probed");
+        wait_for("probed is gone", || self.containers("probed").is_empty().then_some(()));
+        seen
+    }
+
+    /// The one running container of each of the two pods that go on; waits until that is so.
+    pub(crate) fn running(&self) -> Running {
+        let names = ["healthy", "steady"];
+        wait_for("one running container for each pod", || {
+            let running = names.map(|name| (name.to_owned(), self.containers(name)));
+            let is_one = running.iter().all(|(_, ids)| ids.len() == 1);
+            is_one.then(|| running.into_iter().map(|(name, mut ids)| (name, ids.remove(0))).collect())
+        })
+    }
+
+    /// The running containers of a pod.
+    fn containers(&self, pod: &str) -> Vec<String> {
+        let label = format!("io.kubernetes.pod.name={pod}-node");
+        let ids = self.crictl.run(&["ps", "--quiet", "--label", &label]);
+        ids.stdout.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// How often the pod whose probe passes has been probed.
+    fn probes(&self) -> usize {
+        let [id] = &self.containers("healthy")[..] else { return 0 };
+        self.crictl.run(&["exec", "-s", id, "cat", "/tmp/probes"]).stdout.lines().count()
+    }
+
+    /// Restarts a part, and waits until the kubelet and the runtime speak again: until pods are probed.
+    pub(crate) fn restart(&mut self, part: Part) {
+        match part {
+            Part::Probeshim => {
+                if let Some(shim) = &mut self.shim {
+                    shim.restart();
+                }
+            }
+            Part::Containerd => self.containerd.crash_and_restart(),
+            Part::Kubelet => self.kubelet.crash_and_restart(),
+        }
+        let before = self.probes();
+        wait_for("probes after a restart", || (self.probes() > before + 1).then_some(()));
+    }
+
+    /// The lines of the kubelet's log that tell of a failed connection.
+    pub(crate) fn transport_errors(&self) -> Vec<String> {
+        let log = self.kubelet.log();
+        let tells = |line: &&str| TRANSPORT_ERRORS.iter().any(|error| line.contains(error));
+        log.lines().filter(tells).map(str::to_owned).collect()
+    }
+}
