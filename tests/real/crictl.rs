@@ -86,6 +86,8 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r#""(pid|createdAt|startedAt|finishedAt|timestamp|Count)": "?-?\d+"?"#, r#""$1": N"#),
         (r"/proc/\d+/", "/proc/PID/"),
         (r"cni-[0-9a-f-]{36}", "CNI"),
+        (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UUID"),
+        (r"vfs/dir/[0-9a-f]{64}", "vfs/dir/LAYER"),
         (r"\b198\.1[89]\.\d+\.\d+\b", "IP"),
         (r"([0-9a-f]{2}:){5}[0-9a-f]{2}", "MAC"),
         (r"fe80::[0-9a-f:]+", "IP6"),
@@ -105,8 +107,10 @@ impl Output {
             let mut text = text.to_owned();
             for (id, name) in ids.iter().filter(|(id, _)| !id.is_empty()) {
                 text = text.replace(id, name);
-                // Tables cut ids to 13 characters.
-                text = text.replace(&id[..id.len().min(13)], name);
+                // Tables cut ids to 13 characters, and host names are made of 12.
+                for length in [13, 12] {
+                    text = text.replace(&id[..id.len().min(length)], name);
+                }
             }
             for (pattern, with) in VOLATILE.iter() {
                 text = pattern.replace_all(&text, *with).into_owned();

@@ -10,6 +10,11 @@ use sha2::{Digest as _, Sha256};
 pub(crate) const PAUSE: &str = "probeshim.test/pause:1";
 /// The image of every container: a shell and what busybox has.
 pub(crate) const BUSYBOX: &str = "probeshim.test/busybox:1";
+/// Both, in the order in which they lie in the archive.
+pub(crate) const NAMES: [&str; 2] = [PAUSE, BUSYBOX];
+
+/// What holds a sandbox: it ends when it is told to, for those runtimes that ask before they kill.
+const WAIT: &str = "trap 'exit 0' TERM; sleep 2147483647 & wait";
 
 const APPLETS: [&str; 13] =
     ["ps", "sh", "sleep", "true", "false", "cat", "echo", "head", "ls", "yes", "kill", "id", "hostname"];
@@ -18,7 +23,7 @@ const APPLETS: [&str; 13] =
 pub(crate) fn write_archive(busybox: &Path, path: &Path) {
     let mut archive = tar::Builder::new(fs::File::create(path).unwrap());
     let layer = add_blob(&mut archive, &layer(busybox), "application/vnd.oci.image.layer.v1.tar");
-    let manifests: Vec<Value> = [(PAUSE, &["/bin/sleep", "2147483647"][..]), (BUSYBOX, &["/bin/sh"])]
+    let manifests: Vec<Value> = [(PAUSE, &["/bin/sh", "-c", WAIT][..]), (BUSYBOX, &["/bin/sh"])]
         .into_iter()
         .map(|(name, entrypoint)| manifest(&mut archive, &layer, name, entrypoint))
         .collect();
@@ -44,7 +49,9 @@ fn manifest(archive: &mut tar::Builder<fs::File>, layer: &Value, name: &str, ent
     });
     let mut blob =
         add_blob(archive, manifest.to_string().as_bytes(), "application/vnd.oci.image.manifest.v1+json");
-    blob["annotations"] = json!({"io.containerd.image.name": name});
+    // The first is read by containerd, the second by skopeo.
+    blob["annotations"] =
+        json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": name});
     blob
 }
 

@@ -5,6 +5,7 @@
 pub(crate) mod accounts;
 pub(crate) mod containerd;
 pub(crate) mod crictl;
+pub(crate) mod crio;
 pub(crate) mod image;
 pub(crate) mod kubelet;
 pub(crate) mod leftovers;

@@ -1,0 +1,38 @@
+//! The whole life of a pod on the other runtimes, directly and through the relay: the same output, the same exit codes.
+
+use std::fs;
+
+use crate::real::containerd::{Containerd, Version};
+use crate::real::crio::Crio;
+use crate::real::life;
+use crate::real::shim::Probeshim;
+use crate::support::skip::need;
+
+#[test]
+fn of_a_pod_on_containerd_1_7() {
+    let containerd = need!(Containerd::start(Version::V1_7));
+    need!(life::compare_on_containerd(&containerd));
+}
+
+#[test]
+fn of_a_pod_on_containerd_2_0() {
+    let containerd = need!(Containerd::start(Version::V2_0));
+    need!(life::compare_on_containerd(&containerd));
+}
+
+#[test]
+fn of_a_pod_on_crio() {
+    let crio = need!(Crio::start());
+    let shim = Probeshim::start(crio.folder(), &crio.socket());
+    need!(life::compare_on(crio.folder(), &crio.socket(), shim, life::CRIO));
+}
+
+#[test]
+fn of_a_pod_on_crio_behind_a_socket_that_looks_like_crios() {
+    let crio = need!(Crio::start());
+    // The kubelet takes the runtime for CRI-O by the end of this path.
+    let folder = crio.folder().join("run/crio");
+    fs::create_dir_all(&folder).unwrap();
+    let shim = Probeshim::listening(&folder.join("crio.sock"), crio.folder(), &crio.socket());
+    need!(life::compare_on(crio.folder(), &crio.socket(), shim, life::CRIO));
+}
