@@ -1,6 +1,6 @@
 # The tests need root for real containers; without it they do what can be done and say what is left out. The demo needs root.
 
-.PHONY: build demo test lint check bench fuzz
+.PHONY: build demo test conformance lint check bench fuzz
 
 # The program, in target/release/probeshim.
 build:
@@ -14,6 +14,11 @@ demo:
 # Every test, real runtime included.
 test:
 	@tests/run
+
+# The most demanding clients and the other runtimes, directly and through the relay in turn: critest, a kubelet, CRI-O, older
+# versions of containerd. About twenty minutes.
+conformance:
+	@tests/run conformance
 
 # Format, clippy and docs, with warnings denied. The demo and the fuzz target are in no set of "all targets".
 lint:

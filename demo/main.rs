@@ -39,7 +39,7 @@ impl Runtime {
         }
         println!("using the containerd on {LOCAL}");
         let archive = folder.join("images.tar");
-        image::write_archive(&machine::program("busybox", "busybox-static")?, &archive);
+        image::Store::new(&machine::program("busybox", "busybox-static")?).write_archive(&archive);
         ctr(&["import", archive.to_str().unwrap()])?;
         Ok(Self::Local)
     }

@@ -112,6 +112,7 @@ async fn memory(probeshim: &Target) {
     let mut load = Load::connect(probeshim.socket()).await;
     load.run(stub::METHODS[0], 32, CALLS_BEFORE_PEAK).await;
     println!("{:>40} {:>8} KiB", "peak after a million calls", probeshim.memory("VmHWM"));
+    println!("{:>40} {:>8}", "calls not observed until then", probeshim.dropped());
     drop(load);
     for round in ["first", "second"] {
         for _ in 0..CONNECTIONS {

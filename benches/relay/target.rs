@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::bare;
 
 /// A socket to call, and the process behind it, which ends when this is dropped.
@@ -77,6 +79,14 @@ impl Target {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Calls that probeshim forwarded but did not observe.
+    pub(crate) fn dropped(&self) -> u64 {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        command.args(["status", "-o", "json", "--admin"]).arg(self.socket.with_file_name("admin.sock"));
+        let status: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        status["calls"]["dropped"].as_u64().unwrap()
     }
 
     pub(crate) fn descriptors(&self) -> usize {

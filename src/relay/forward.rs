@@ -53,8 +53,8 @@ pub(super) async fn forward(
     let outcome = exchange(request, &mut respond, upstream, &mut call).await;
     call.ending = Ending::from(&outcome);
     if enabled!(Level::DEBUG) {
-        let (connection, method, status) = (call.connection(), call.path(), call.ending);
-        debug!(connection, %method, %status, duration = ?call.elapsed(), "call");
+        let (id, connection, method, status) = (call.id(), call.connection(), call.path(), call.ending);
+        debug!(id, connection, %method, %status, duration = ?call.elapsed(), "call");
     }
     match outcome {
         Outcome::Answered(_) | Outcome::Cancelled(_) => Settled::Done,

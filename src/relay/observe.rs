@@ -174,6 +174,10 @@ impl Call {
         }
     }
 
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     pub(super) fn connection(&self) -> u64 {
         self.caller.connection
     }

@@ -1,4 +1,51 @@
-//! A real kubelet on the runtime itself and through the relay: the same pods, the same restarts, the same logs.
+//! A real kubelet on the runtime itself and through the relay: the same pods, the same restarts, the same answers.
 
+use crate::real::accounts;
 use crate::real::node::{Node, Part};
 use crate::support::skip::need;
+
+/// Probes for which the kubelet is watched undisturbed, one a second.
+const UNDISTURBED: usize = 60;
+
+/// Times that each part is restarted, each time with a pod that has just been asked for.
+const ROUNDS: usize = 3;
+
+#[test]
+fn lives_the_same_life() {
+    let direct = need!(Node::start(false)).lives();
+    let node = need!(Node::start(true));
+    assert_eq!(node.lives(), direct);
+    node.is_probed_again(UNDISTURBED);
+    assert_eq!(node.transport_errors(), [""; 0]);
+    let shim = node.shim.as_ref().unwrap();
+    accounts::agree(
+        || accounts::of_calls(&shim.calls()),
+        || accounts::of_containerd(node.containerd.metrics()),
+    );
+}
+
+#[test]
+fn survives_restarts_on_the_runtime_itself() {
+    survives_restarts(need!(Node::start(false)), &[Part::Containerd, Part::Kubelet]);
+}
+
+#[test]
+fn survives_restarts_through_the_relay() {
+    survives_restarts(need!(Node::start(true)), &[Part::Probeshim, Part::Containerd, Part::Kubelet]);
+}
+
+/// Restarts each part again and again: pods that run go on, and those that are just being made run in the end, none twice.
+fn survives_restarts(mut node: Node, parts: &[Part]) {
+    node.lives();
+    for round in 0..ROUNDS {
+        for part in parts {
+            let before = node.running();
+            node.runs_another(&format!("late-{round}-{part:?}").to_lowercase());
+            node.restart(*part);
+            let after = node.running();
+            for (pod, container) in before {
+                assert_eq!(after.get(&pod), Some(&container), "{pod}, when {part:?} was restarted");
+            }
+        }
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
 
+mod critest;
 mod kubelet;
 mod life;
 #[path = "../real/mod.rs"]

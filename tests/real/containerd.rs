@@ -64,7 +64,7 @@ impl Containerd {
         let mut containerd = Self { server: None, _network: network, folder, bin, metrics };
         containerd.launch();
         let archive = containerd.folder.path().join("images.tar");
-        image::write_archive(&busybox, &archive);
+        image::Store::new(&busybox).write_archive(&archive);
         containerd.ctr(&["images", "import", archive.to_str().unwrap()]);
         Ok(containerd)
     }

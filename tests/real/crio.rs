@@ -62,7 +62,7 @@ impl Crio {
     fn load(&self, busybox: &Path, skopeo: &Path) {
         let (folder, at) = (self.folder.path(), self.folder.path().display());
         let archive = folder.join("images.tar");
-        image::write_archive(busybox, &archive);
+        image::Store::new(busybox).write_archive(&archive);
         for name in image::NAMES {
             let mut command = Command::new(skopeo);
             command.arg("--policy").arg(folder.join("policy.json")).arg("copy");

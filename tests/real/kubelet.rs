@@ -15,7 +15,7 @@ use super::server::{Server, wait_for};
 const NAMESPACE: &str = "e2e";
 
 /// The name of the node. Names of static pods end with it.
-const NODE: &str = "node";
+pub(crate) const NODE: &str = "node";
 
 /// Speaks to the port with TLS, whose certificate is the kubelet's own: GETs a path and prints the answer, or runs a command in a
 /// container over a websocket and prints what came on stdout, on stderr, and as the status.

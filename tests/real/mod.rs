@@ -13,5 +13,6 @@ pub(crate) mod life;
 pub(crate) mod machine;
 pub(crate) mod network;
 pub(crate) mod node;
+pub(crate) mod registry;
 pub(crate) mod server;
 pub(crate) mod shim;

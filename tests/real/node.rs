@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::containerd::{Containerd, Version};
 use super::crictl::Crictl;
-use super::kubelet::{Kubelet, pod};
+use super::kubelet::{Kubelet, NODE, pod};
 use super::server::wait_for;
 use super::shim::Probeshim;
 
@@ -21,6 +21,8 @@ pub(crate) struct Node {
     pub(crate) kubelet: Kubelet,
     pub(crate) shim: Option<Probeshim>,
     crictl: Crictl,
+    /// The pods that go on.
+    pods: Vec<String>,
     pub(crate) containerd: Containerd,
 }
 
@@ -46,7 +48,8 @@ impl Node {
         let endpoint = shim.as_ref().map_or_else(|| containerd.socket(), |shim| shim.socket().to_owned());
         let crictl = Crictl::new("crictl-1.36", &endpoint, containerd.folder())?;
         let kubelet = Kubelet::start(containerd.folder(), &endpoint)?;
-        Ok(Self { kubelet, shim, crictl, containerd })
+        let pods = ["healthy", "steady"].map(str::to_owned).into();
+        Ok(Self { kubelet, shim, crictl, pods, containerd })
     }
 
     /// Lives with three pods: one that goes on, one whose liveness probe passes, and one whose probe fails until it is restarted. Returns what
@@ -82,21 +85,41 @@ impl Node {
         seen
     }
 
-    /// The one running container of each of the two pods that go on; waits until that is so.
+    /// Gives the kubelet one more pod that goes on.
+    pub(crate) fn runs_another(&mut self, name: &str) {
+        self.kubelet.run(&pod(name, "sleep 100000", None));
+        self.pods.push(name.to_owned());
+    }
+
+    /// The one running container of each pod that goes on; waits until each has one, in one sandbox.
     pub(crate) fn running(&self) -> Running {
-        let names = ["healthy", "steady"];
-        wait_for("one running container for each pod", || {
-            let running = names.map(|name| (name.to_owned(), self.containers(name)));
-            let is_one = running.iter().all(|(_, ids)| ids.len() == 1);
-            is_one.then(|| running.into_iter().map(|(name, mut ids)| (name, ids.remove(0))).collect())
+        wait_for("one sandbox and one container for each pod", || {
+            let running = self.pods.iter().map(|name| (name, self.containers(name), self.sandboxes(name)));
+            let running: Vec<_> = running.collect();
+            let is_one =
+                running.iter().all(|(_, containers, sandboxes)| containers.len() == 1 && *sandboxes == 1);
+            is_one.then(|| {
+                running.into_iter().map(|(name, mut ids, _)| (name.clone(), ids.remove(0))).collect()
+            })
         })
     }
 
     /// The running containers of a pod.
     fn containers(&self, pod: &str) -> Vec<String> {
-        let label = format!("io.kubernetes.pod.name={pod}-node");
-        let ids = self.crictl.run(&["ps", "--quiet", "--label", &label]);
+        let ids = self.crictl.run(&["ps", "--quiet", "--label", &label(pod)]);
         ids.stdout.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// How many sandboxes of a pod are ready.
+    fn sandboxes(&self, pod: &str) -> usize {
+        let ids = self.crictl.run(&["pods", "--quiet", "--state", "ready", "--label", &label(pod)]);
+        ids.stdout.split_whitespace().count()
+    }
+
+    /// Waits until the pod whose probe passes has been probed so many times more.
+    pub(crate) fn is_probed_again(&self, times: usize) {
+        let before = self.probes();
+        wait_for("probes go on", || (self.probes() >= before + times).then_some(()));
     }
 
     /// How often the pod whose probe passes has been probed.
@@ -116,8 +139,7 @@ impl Node {
             Part::Containerd => self.containerd.crash_and_restart(),
             Part::Kubelet => self.kubelet.crash_and_restart(),
         }
-        let before = self.probes();
-        wait_for("probes after a restart", || (self.probes() > before + 1).then_some(()));
+        self.is_probed_again(2);
     }
 
     /// The lines of the kubelet's log that tell of a failed connection.
@@ -126,4 +148,9 @@ impl Node {
         let tells = |line: &&str| TRANSPORT_ERRORS.iter().any(|error| line.contains(error));
         log.lines().filter(tells).map(str::to_owned).collect()
     }
+}
+
+/// The label by which the runtime knows a pod of the kubelet's.
+fn label(pod: &str) -> String {
+    format!("io.kubernetes.pod.name={pod}-{NODE}")
 }
