@@ -16,7 +16,7 @@ test:
 	@tests/run
 
 # The most demanding clients and the other runtimes, directly and through the relay in turn: critest, a kubelet, CRI-O, older
-# versions of containerd. About twenty minutes.
+# versions of containerd. About six minutes, and as long again the first time, to build them.
 conformance:
 	@tests/run conformance
 

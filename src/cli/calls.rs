@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::ask::{Failure, Output, Where};
-use super::human;
+use super::human::{self, harmless_json};
 use super::screen::{Screen, print};
 use super::table::{Cell, Column, Table};
 use crate::admin::shape::{Call, Line};
@@ -93,7 +93,7 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
 async fn json(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
     let answer = client.calls(query).await?;
     let calls: Vec<&RawValue> = serde_json::from_slice(&answer).context("not a list of calls")?;
-    let lines: Vec<&str> = calls.iter().map(|call| call.get()).collect();
+    let lines: Vec<String> = calls.iter().map(|call| harmless_json(call.get())).collect();
     let text = if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) };
     print(&text)?;
     Ok(())
@@ -114,7 +114,7 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
             return Err(anyhow::anyhow!("the probeshim has ended").into());
         };
         let text = match output {
-            Output::Json => format!("{}\n", String::from_utf8_lossy(&line)),
+            Output::Json => harmless_json(&String::from_utf8_lossy(&line)) + "\n",
             Output::Table => match serde_json::from_slice(&line).context("not a call")? {
                 Line::Call(call) => {
                     let row = [row(&call)];

@@ -77,13 +77,34 @@ fn quote(word: &str) -> String {
 pub(super) fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            '"' | '\'' | '\\' => safe.push(c),
-            // Escapes what cannot be printed, formatting characters among it.
-            _ => safe.extend(c.escape_debug()),
+        if is_printable(c) {
+            safe.push(c);
+        } else {
+            safe.extend(c.escape_debug());
         }
     }
     safe
+}
+
+/// JSON that means the same and in which nothing moves the cursor. JSON itself asks only for the first 32 characters to be escaped.
+pub(super) fn harmless_json(json: &str) -> String {
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_printable(c) {
+            safe.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(safe, "\\u{unit:04x}");
+            }
+        }
+    }
+    safe
+}
+
+/// Whether a character shows itself and does nothing else; formatting characters do not.
+fn is_printable(c: char) -> bool {
+    matches!(c, '"' | '\'' | '\\') || c.escape_debug().len() == 1
 }
 
 /// How long ago a time as the API writes it was.
@@ -155,6 +176,15 @@ mod tests {
     fn commands_can_be_typed_again() {
         let words = ["sh", "-c", "test -f /tmp/it's", ""].map(str::to_owned);
         assert_eq!(command(&words), r"sh -c 'test -f /tmp/it'\''s' ''");
+    }
+
+    #[test]
+    fn json_keeps_its_meaning() {
+        let hostile = "it's \u{1b}[31m \u{7f}\u{9b}31m \u{202e} \u{e0001} größer 日本";
+        let json = serde_json::to_string(hostile).unwrap();
+        let safe = harmless_json(&json);
+        assert_eq!(safe, r#""it's \u001b[31m \u007f\u009b31m \u202e \udb40\udc01 größer 日本""#);
+        assert_eq!(serde_json::from_str::<String>(&safe).unwrap(), hostile);
     }
 
     #[test]

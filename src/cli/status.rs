@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 
 use super::ask::{Failure, Output, Where};
-use super::human;
+use super::human::{self, harmless_json};
 use super::screen::{Screen, print};
 use super::table::{Cell, Column, Table};
 use crate::admin::shape;
@@ -30,7 +30,7 @@ impl Status {
         let text = match self.output {
             Output::Json => {
                 let status: &RawValue = serde_json::from_slice(&answer).context("not a status")?;
-                format!("{status}\n")
+                harmless_json(status.get()) + "\n"
             }
             Output::Table => {
                 table(&serde_json::from_slice(&answer).context("not a status")?, Screen::of_stdout())
