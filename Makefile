@@ -20,12 +20,13 @@ test:
 conformance:
 	@tests/run conformance
 
-# Format, clippy and docs, with warnings denied. The demo and the fuzz target are in no set of "all targets".
+# Format, clippy and docs, with warnings denied. The demo, the conformance tests and the fuzz target are in no set of "all
+# targets".
 lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- --deny warnings
-	cargo clippy --test demo -- --deny warnings
+	cargo clippy --test demo --test conformance -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --no-deps --document-private-items
 

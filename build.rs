@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 use prost::Message as _;
-use prost_types::FileDescriptorSet;
+use tonic_prost_build::{Config, FileDescriptorSet};
 
 /// Messages whose `Debug` form would print secrets; `src/cri/redact.rs` writes theirs by hand.
 const SECRET: [&str; 2] = [".runtime.v1.AuthConfig", ".runtime.v1.KeyValue"];
@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     fs::write(out.join("runtime_v1.binpb"), descriptors.encode_to_vec())?;
     write_paths(&descriptors, &out.join("paths.rs"))?;
 
-    let mut config = prost_build::Config::new();
+    let mut config = Config::new();
     config.skip_debug(SECRET);
     tonic_prost_build::configure()
         .build_server(false)

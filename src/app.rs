@@ -3,20 +3,21 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::admin::{self, Admin, Facts};
 use crate::config::Settings;
-use crate::metrics::Metrics;
 use crate::record::{self, Calls};
 use crate::relay::{self, Relay};
-use crate::socket::{Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
+use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
 use crate::tap::{self, Tap};
 
 /// Why `run` did not run, or ended early.
@@ -30,13 +31,13 @@ pub enum RunError {
     Admin(#[source] ClaimError),
     /// The address for metrics and health is not to be had.
     #[error(
-        "--http: cannot listen on {address}: {error}; choose another port, 0 for any that is free, or off"
+        "--http: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
     )]
     Http {
         /// The address.
         address: SocketAddr,
         /// What the system said.
-        error: io::Error,
+        source: io::Error,
     },
     /// What systemd passed cannot be used.
     #[error(transparent)]
@@ -55,47 +56,52 @@ struct Signals {
     interrupt: Signal,
 }
 
-/// Everything that clients connect to. Dropped, it lets a successor take the same places.
+/// The places that clients come to, other than the relay's listener.
 struct Doors {
     claims: Vec<Claim>,
-    serving: CancellationToken,
+    servers: JoinSet<()>,
 }
+
+/// How long what was observed last may take to be decoded at the end.
+const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
 pub async fn run(settings: Settings) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     let upstream = settings.relay.upstream.clone();
-    let listening = match &settings.listen {
+    let Listening { listener, claim: listen_claim } = match &settings.listen {
         Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
         None => activated(&upstream)?,
     };
-    let listen = listening.path();
     let private = claim(&settings.admin, Access::Private).map_err(RunError::Admin)?;
     let public = match settings.http {
         Some(address) => Some(bind(address).await?),
         None => None,
     };
-    let http = public.as_ref().and_then(|listener| listener.local_addr().ok());
+    let facts = Facts {
+        started: SystemTime::now(),
+        listen: socket::name_of(&listener),
+        http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
+    };
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listen = %facts.listen,
+        %upstream,
+        admin = %settings.admin,
+        http = %facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
+        "probeshim started"
+    );
 
-    let mut metrics = Metrics::new();
     let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
-    relay_metrics.register(metrics.registry());
-    tap_metrics.register(metrics.registry());
     let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
     let calls = Arc::new(Calls::new(record::Limits::default()));
-    let facts =
-        Facts { started: SystemTime::now(), listen: listen.clone(), http, upstream: upstream.clone() };
-    let admin = Admin::new(facts, calls.clone(), metrics, relay_metrics.clone(), tap_metrics);
-    let Listening { listener, claim } = listening;
-    let doors = Doors::open(claim, private, public, Arc::new(admin))?;
-    tokio::spawn(decoder.run(move |call| calls.push(call)));
+    let admin = Admin::new(facts, upstream.clone(), calls.clone(), relay_metrics.clone(), tap_metrics);
+    let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
+    let decoding = tokio::spawn(decoder.run(move |call| calls.push(call)));
     let drain = CancellationToken::new();
     let relay = Relay::start(listener, settings.relay, Arc::new(tap), relay_metrics, drain.clone())?;
     let mut relay = std::pin::pin!(relay.ended());
-    let http = http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}"));
-    let admin = &settings.admin;
-    info!(version = env!("CARGO_PKG_VERSION"), %listen, %upstream, %admin, %http, "probeshim started");
     if let Err(error) = UnixStream::connect(upstream.as_path()).await {
         warn!(%upstream, %error, "upstream is not there yet: clients are refused until it is");
     }
@@ -105,12 +111,14 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         _ = &mut relay => return Err(RunError::RelayEnded),
     }
     // New clients find no socket, and a successor may take its place, while calls in flight are finished.
-    drop(doors);
+    doors.close().await;
     drain.cancel();
     tokio::select! {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),
         summary = &mut relay => {
             let summary = summary.ok_or(RunError::RelayEnded)?;
+            // It ends with the relay, which held the tap: calls that were cut at the last moment are seen by those who follow.
+            let _ = timeout(LAST_OBSERVATIONS, decoding).await;
             info!(connections = summary.connections, cut = summary.cut, "probeshim stopped");
         }
     }
@@ -118,7 +126,7 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {
-    TcpListener::bind(address).await.map_err(|error| RunError::Http { address, error })
+    TcpListener::bind(address).await.map_err(|source| RunError::Http { address, source })
 }
 
 /// Every client takes two descriptors, and the soft limit is 1,024 on most systems: raise it to the hard one.
@@ -140,20 +148,18 @@ impl Doors {
         public: Option<TcpListener>,
         admin: Arc<Admin>,
     ) -> io::Result<Self> {
-        let serving = CancellationToken::new();
-        let listener = UnixListener::from_std(private.listener)?;
-        tokio::spawn(serving.clone().run_until_cancelled_owned(admin::serve_admin(listener, admin.clone())));
+        let mut servers = JoinSet::new();
+        servers.spawn(admin::serve_admin(UnixListener::from_std(private.listener)?, admin.clone()));
         if let Some(public) = public {
-            tokio::spawn(serving.clone().run_until_cancelled_owned(admin::serve_public(public, admin)));
+            servers.spawn(admin::serve_public(public, admin));
         }
-        Ok(Self { claims: listen.into_iter().chain(private.claim).collect(), serving })
+        Ok(Self { claims: listen.into_iter().chain(private.claim).collect(), servers })
     }
-}
 
-impl Drop for Doors {
-    fn drop(&mut self) {
-        self.claims.clear();
-        self.serving.cancel();
+    /// Gives all of them up, the address before the sockets: a successor that sees a socket go finds the address free.
+    async fn close(mut self) {
+        self.servers.shutdown().await;
+        drop(self.claims);
     }
 }
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use probeshim::relay::{Copy, Metrics, Observed, Observer, Relay, Settings};
+use probeshim::cri::MethodName;
+use probeshim::relay::{Captures, Metrics, Observed, Observer, Relay, Settings};
 use probeshim::socket::{Access, SocketPath, claim};
 use tokio_util::sync::CancellationToken;
 
@@ -16,8 +17,8 @@ pub(crate) const ARGUMENT: &str = "bare-relay";
 struct Nobody;
 
 impl Observer for Nobody {
-    fn copies(&self, _path: &str) -> [Option<Copy>; 2] {
-        [None, None]
+    fn captures(&self, _method: &MethodName) -> Captures {
+        Captures::default()
     }
 
     fn ended(&self, _call: Observed) {}

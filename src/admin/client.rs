@@ -16,7 +16,7 @@ use super::shape::{CallsQuery, Refusal};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
-/// How long an answer may take to begin. A status waits for the runtime, up to two seconds.
+/// How long an answer may take to begin, and how long to be whole. A status waits for the runtime, up to two seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks the probeshim behind one admin socket, on a connection for each question.
@@ -36,12 +36,14 @@ pub struct Followed {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody listens there.
-    #[error("no probeshim answers on {socket} ({error}); is `probeshim run` running, and with this --admin?")]
+    #[error(
+        "no probeshim answers on {socket} ({source}); is `probeshim run` running, and with this --admin?"
+    )]
     Gone {
         /// The admin socket.
         socket: SocketPath,
         /// What the system said.
-        error: io::Error,
+        source: io::Error,
     },
     /// The socket is another user's.
     #[error("{0} is not ours to open; ask as the user that probeshim runs as, or as root")]
@@ -90,25 +92,24 @@ impl Client {
 
     /// Calls, as a JSON array.
     pub async fn calls(&self, query: &CallsQuery) -> Result<Bytes, ClientError> {
-        self.read(&Self::path_of_calls(query)).await
+        self.read(&path("/v1/calls", query)).await
     }
 
     /// Calls as they end, as lines of JSON.
     pub async fn follow(&self, query: &CallsQuery) -> Result<Followed, ClientError> {
-        let query = CallsQuery { follow: true, ..query.clone() };
-        let answer = self.ask(&Self::path_of_calls(&query)).await?;
+        let answer = self.ask(&path("/v1/calls/follow", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
-    }
-
-    fn path_of_calls(query: &CallsQuery) -> String {
-        let query = serde_urlencoded::to_string(query).expect("a query is made of numbers and strings");
-        format!("/v1/calls?{query}")
     }
 
     async fn read(&self, path: &str) -> Result<Bytes, ClientError> {
         let body = self.ask(path).await?.into_body();
-        let whole = body.collect().await.map_err(|error| self.broken(&error))?;
-        Ok(whole.to_bytes())
+        self.whole(body).await
+    }
+
+    async fn whole(&self, body: Incoming) -> Result<Bytes, ClientError> {
+        let collected = timeout(PATIENCE, body.collect()).await;
+        let collected = collected.map_err(|_| ClientError::Silent(self.socket.clone()))?;
+        Ok(collected.map_err(|error| self.broken(&error))?.to_bytes())
     }
 
     /// Asks, and returns an answer that is one.
@@ -127,7 +128,7 @@ impl Client {
             return Ok(answer);
         }
         let status = answer.status();
-        let body = answer.into_body().collect().await.map_err(|error| self.broken(&error))?.to_bytes();
+        let body = self.whole(answer.into_body()).await?;
         match serde_json::from_slice::<Refusal>(&body) {
             Ok(refusal) if status == StatusCode::BAD_REQUEST => Err(ClientError::Refused(refusal.error)),
             _ => Err(self.broken(&format!("it answers {status}"))),
@@ -136,9 +137,9 @@ impl Client {
 
     async fn exchange(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
         let stream =
-            UnixStream::connect(self.socket.as_path()).await.map_err(|error| match error.kind() {
+            UnixStream::connect(self.socket.as_path()).await.map_err(|source| match source.kind() {
                 io::ErrorKind::PermissionDenied => ClientError::Denied(self.socket.clone()),
-                _ => ClientError::Gone { socket: self.socket.clone(), error },
+                _ => ClientError::Gone { socket: self.socket.clone(), source },
             })?;
         let not_admin = |_| ClientError::NotAdmin(self.socket.clone());
         let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(not_admin)?;
@@ -151,6 +152,11 @@ impl Client {
     fn broken(&self, reason: &impl ToString) -> ClientError {
         ClientError::Broken { socket: self.socket.clone(), reason: reason.to_string() }
     }
+}
+
+fn path(path: &str, query: &CallsQuery) -> String {
+    let query = serde_urlencoded::to_string(query).expect("a query is made of numbers and strings");
+    format!("{path}?{query}")
 }
 
 impl Followed {

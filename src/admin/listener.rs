@@ -1,70 +1,33 @@
-//! A listener that serves so many connections at a time and leaves the rest to wait: whoever talks to the API must not use up the
-//! descriptors that the relay's clients need.
+//! Serving HTTP to so many connections at a time, none of them idle for long: whoever talks to the API must not use up the
+//! descriptors that the relay's clients need, nor keep others from asking.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::time::Duration;
 
+use axum::Router;
 use axum::serve::Listener;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::Semaphore;
 
-/// Accepts from another listener while fewer than its limit are served.
-#[derive(Debug)]
-pub(super) struct Limited<L> {
-    listener: L,
-    free: Arc<Semaphore>,
-}
+/// How long a connection may take to send the head of a request, its first or its next.
+const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection that counts until it is dropped.
-#[derive(Debug)]
-pub(super) struct Counted<S> {
-    stream: S,
-    _place: OwnedSemaphorePermit,
-}
-
-impl<L> Limited<L> {
-    pub(super) fn new(listener: L, connections: usize) -> Self {
-        Self { listener, free: Arc::new(Semaphore::new(connections)) }
-    }
-}
-
-impl<L: Listener> Listener for Limited<L> {
-    type Io = Counted<L::Io>;
-    type Addr = L::Addr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let place = self.free.clone().acquire_owned().await.expect("the semaphore is never closed");
-        let (stream, address) = self.listener.accept().await;
-        (Counted { stream, _place: place }, address)
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        self.listener.local_addr()
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+/// Answers on a listener for as long as it is polled. Connections live on until they end by themselves.
+pub(super) async fn serve<L: Listener>(mut listener: L, connections: usize, router: Router) {
+    let free = Arc::new(Semaphore::new(connections));
+    let service = TowerToHyperService::new(router);
+    loop {
+        let Ok(place) = free.clone().acquire_owned().await else { return };
+        let (stream, _) = listener.accept().await;
+        let service = service.clone();
+        tokio::spawn(async move {
+            let mut http = http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+            // A client that goes, or sends what is no HTTP, is no concern of ours.
+            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            drop(place);
+        });
     }
 }

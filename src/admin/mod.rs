@@ -7,16 +7,15 @@
 mod client;
 mod guard;
 mod listener;
+mod readiness;
 mod routes;
 mod server;
 pub mod shape;
-mod upstream;
 
 pub use client::{Client, ClientError, Followed};
 pub use server::{Admin, Facts, serve_admin, serve_public};
-pub use shape::CallsQuery;
 
-/// The name of the header that every answer carries: the version of the API, which changes when a field does other than appear.
+/// The header of every answer that tells the version of the API, which is raised by any change other than a new field.
 const API_HEADER: &str = "probeshim-api";
 
 /// The version of the API.

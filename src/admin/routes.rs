@@ -1,5 +1,6 @@
 //! What is answered to which path.
 
+use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -14,14 +15,18 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
+use super::readiness;
 use super::server::Admin;
 use super::shape::{self, CallsQuery, Line, Refusal};
-use crate::cri::Method;
+use crate::cri::{Method, MethodName};
 use crate::metrics;
-use crate::record::{Filter, Order};
-use crate::tap::MethodName;
+use crate::record::{Counts, Filter, Selection};
 
 type Shared = State<Arc<Admin>>;
+type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
+
+/// A request that is refused because of how it was asked.
+struct BadRequest(String);
 
 /// What everyone on this machine may read.
 pub(super) fn public() -> Router<Arc<Admin>> {
@@ -34,7 +39,10 @@ pub(super) fn public() -> Router<Arc<Admin>> {
 
 /// What only the admin socket serves.
 pub(super) fn private() -> Router<Arc<Admin>> {
-    Router::new().route("/v1/status", get(status)).route("/v1/calls", get(calls))
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/calls", get(calls))
+        .route("/v1/calls/follow", get(follow))
 }
 
 async fn nothing_here() -> Response {
@@ -42,7 +50,7 @@ async fn nothing_here() -> Response {
 }
 
 async fn readyz(State(admin): Shared) -> Response {
-    let upstream = admin.upstream.state().await;
+    let upstream = readiness::of_upstream(&admin.upstream).await;
     match upstream.error {
         None => "ok\n".into_response(),
         Some(error) => {
@@ -52,11 +60,11 @@ async fn readyz(State(admin): Shared) -> Response {
 }
 
 async fn metrics_text(State(admin): Shared) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], admin.metrics.text())
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&admin.metrics))
 }
 
 async fn status(State(admin): Shared) -> Json<shape::Status> {
-    let (observed, kept) = admin.calls.counts();
+    let Counts { seen, kept } = admin.calls.counts();
     Json(shape::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: "off".to_owned(),
@@ -64,78 +72,91 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         started: shape::time(admin.facts.started),
         listen: admin.facts.listen.clone(),
         http: admin.facts.http.map(|address| format!("http://{address}")),
-        upstream: admin.upstream.state().await,
+        upstream: readiness::of_upstream(&admin.upstream).await,
         connections: shape::Connections {
             open: admin.relay.connections_open(),
             total: admin.relay.connections(),
         },
         calls: shape::CallCounts {
             in_flight: admin.relay.streams_open(),
-            observed,
+            observed: seen,
             kept,
             dropped: admin.tap.observations_dropped(),
         },
     })
 }
 
-async fn calls(State(admin): Shared, query: Result<Query<CallsQuery>, QueryRejection>) -> Response {
-    let read = query
-        .map_err(|error| error.body_text())
-        .and_then(|Query(query)| read(&query, &admin).map(|read| (query, read)));
-    let (query, (filter, order)) = match read {
-        Ok(read) => read,
-        Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason),
-    };
-    if query.follow {
-        let lines = follow(&admin, filter, order);
-        return ([(header::CONTENT_TYPE, "application/x-ndjson")], lines).into_response();
-    }
-    let calls = admin.calls.select(&filter, order);
-    Json(calls.iter().map(|call| shape::Call::from(&**call)).collect::<Vec<_>>()).into_response()
-}
-
-/// Turns a query into what it means, or says what it must not be.
-fn read(query: &CallsQuery, admin: &Admin) -> Result<(Filter, Order), String> {
-    let order = match (query.last, query.slowest) {
-        (None, None) => Order::Time,
-        (Some(last), None) => Order::Last(last),
-        (None, Some(slowest)) if !query.follow => Order::Slowest(slowest),
-        (None, Some(_)) => return Err("slowest cannot be followed".to_owned()),
-        (Some(_), Some(_)) => return Err("last and slowest exclude each other".to_owned()),
-    };
-    let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
-    let since = query.since_ms.map(|since| {
-        SystemTime::now().checked_sub(Duration::from_millis(since)).unwrap_or(SystemTime::UNIX_EPOCH)
+async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, BadRequest> {
+    let Query(query) = query?;
+    let calls = admin.calls.select(&filter(&query, &admin)?, selection(&query)?);
+    // One after the other: the whole array at once would be many times what is kept.
+    let mut separator = "";
+    let items = tokio_stream::iter(calls).map(move |call| {
+        let item = serde_json::to_string(&shape::Call::from(&*call))?;
+        Ok::<_, serde_json::Error>(mem::replace(&mut separator, ",\n").to_owned() + &item)
     });
-    Ok((Filter { method, since }, order))
-}
-
-/// The method of this name or path: one of the interface, or another that was called.
-fn method(name: &str, admin: &Admin) -> Result<MethodName, String> {
-    let known = Method::named(name).or_else(|| Method::at(name)).map(MethodName::Known);
-    let called = || Some(MethodName::of_path(name)).filter(|method| admin.calls.has(method));
-    known.or_else(called).ok_or_else(|| {
-        let names: Vec<&str> = Method::all().map(Method::name).collect();
-        format!(
-            "method {name:?} is neither one of the CRI nor the path of a call that is kept; the CRI has {}",
-            names.join(", ")
-        )
-    })
+    let [start, end] = ["[", "]"].map(|bracket| tokio_stream::once(Ok(bracket.to_owned())));
+    let body = Body::from_stream(start.chain(items).chain(end));
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
 /// What is kept, and then every call as it ends, a line each.
-fn follow(admin: &Admin, filter: Filter, order: Order) -> Body {
-    let (kept, coming) = admin.calls.follow(&filter, order);
+async fn follow(State(admin): Shared, query: QueryOfCalls) -> Result<Response, BadRequest> {
+    let Query(query) = query?;
+    if query.slowest.is_some() {
+        return Err(BadRequest("slowest cannot be followed".to_owned()));
+    }
+    let filter = filter(&query, &admin)?;
+    let (kept, coming) = admin.calls.follow(&filter, selection(&query)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
         Ok(call) => filter.lets_through(&call).then(|| Line::from(&*call)),
         Err(BroadcastStreamRecvError::Lagged(missed)) => Some(Line::Missed { missed }),
     });
-    let kept = tokio_stream::iter(kept).map(|call| Line::from(&*call));
-    Body::from_stream(kept.chain(coming).map(|line| {
-        let mut line = serde_json::to_vec(&line)?;
-        line.push(b'\n');
-        Ok::<_, serde_json::Error>(line)
-    }))
+    let lines = tokio_stream::iter(kept).map(|call| Line::from(&*call)).chain(coming);
+    let lines = lines.map(|line| serde_json::to_string(&line).map(|line| line + "\n"));
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}
+
+fn selection(query: &CallsQuery) -> Result<Selection, BadRequest> {
+    match (query.last, query.slowest) {
+        (None, None) => Ok(Selection::All),
+        (Some(last), None) => Ok(Selection::Last(last)),
+        (None, Some(slowest)) => Ok(Selection::Slowest(slowest)),
+        (Some(_), Some(_)) => Err(BadRequest("last and slowest exclude each other".to_owned())),
+    }
+}
+
+fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, BadRequest> {
+    let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
+    let since = query.since_ms.map(|since| {
+        SystemTime::now().checked_sub(Duration::from_millis(since)).unwrap_or(SystemTime::UNIX_EPOCH)
+    });
+    Ok(Filter { method, since })
+}
+
+/// The method of this name or path: one of the interface, or another that was called.
+fn method(name: &str, admin: &Admin) -> Result<MethodName, BadRequest> {
+    let known = Method::named(name).or_else(|| Method::at(name)).map(MethodName::Known);
+    let called = || Some(MethodName::of_path(name)).filter(|method| admin.calls.has(method));
+    known.or_else(called).ok_or_else(|| {
+        let names: Vec<&str> = Method::all().map(Method::name).collect();
+        BadRequest(format!(
+            "method {name:?} is neither one of the CRI nor the path of a call that is kept; the CRI has {}",
+            names.join(", ")
+        ))
+    })
+}
+
+impl From<QueryRejection> for BadRequest {
+    fn from(rejection: QueryRejection) -> Self {
+        Self(rejection.body_text())
+    }
+}
+
+impl IntoResponse for BadRequest {
+    fn into_response(self) -> Response {
+        refusal(StatusCode::BAD_REQUEST, self.0)
+    }
 }
 
 fn refusal(status: StatusCode, error: String) -> Response {

@@ -8,18 +8,19 @@ use axum::Router;
 use axum::http::HeaderValue;
 use axum::middleware::{from_fn, map_response};
 use axum::response::Response;
+use prometheus_client::registry::Registry;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::listener::Limited;
-use super::upstream::Upstream;
-use super::{API_HEADER, API_VERSION, guard, routes};
-use crate::metrics::Metrics;
+use super::{API_HEADER, API_VERSION, guard, listener, routes};
 use crate::record::Calls;
 use crate::socket::SocketPath;
-use crate::{relay, tap};
+use crate::{metrics, relay, tap};
 
-/// Connections that each listener serves at a time; more wait.
-const CONNECTIONS: usize = 64;
+/// Connections that the admin socket serves at a time; more wait. Each that follows calls is one.
+const ADMIN_CONNECTIONS: usize = 256;
+
+/// Connections that the public address serves at a time; more wait.
+const PUBLIC_CONNECTIONS: usize = 64;
 
 /// What does not change while it runs.
 #[derive(Clone, Debug)]
@@ -30,32 +31,32 @@ pub struct Facts {
     pub listen: String,
     /// Where the public part is served, if anywhere.
     pub http: Option<SocketAddr>,
-    /// The runtime's socket.
-    pub upstream: SocketPath,
 }
 
 /// What the API reads from.
 #[derive(Debug)]
 pub struct Admin {
     pub(super) facts: Facts,
-    pub(super) upstream: Upstream,
+    pub(super) upstream: SocketPath,
     pub(super) calls: Arc<Calls>,
-    pub(super) metrics: Metrics,
+    pub(super) metrics: Registry,
     pub(super) relay: relay::Metrics,
     pub(super) tap: tap::Metrics,
 }
 
 impl Admin {
-    /// `metrics` is complete: each module has registered its own.
+    /// An API that tells of these, and keeps the registry of metrics.
     #[must_use]
     pub fn new(
         facts: Facts,
+        upstream: SocketPath,
         calls: Arc<Calls>,
-        metrics: Metrics,
         relay: relay::Metrics,
         tap: tap::Metrics,
     ) -> Self {
-        let upstream = Upstream::new(facts.upstream.clone());
+        let mut metrics = metrics::registry();
+        relay.register(&mut metrics);
+        tap.register(&mut metrics);
         Self { facts, upstream, calls, metrics, relay, tap }
     }
 }
@@ -63,21 +64,17 @@ impl Admin {
 /// Serves the whole API on the admin socket, for as long as it is polled. Whoever can open the socket may ask.
 pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
     let router = routes::public().merge(routes::private());
-    serve(listener, router, admin).await;
+    listener::serve(listener, ADMIN_CONNECTIONS, finish(router, admin)).await;
 }
 
 /// Serves the public part on a loopback address, for as long as it is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
-    serve(listener, routes::public().layer(from_fn(guard::loopback_readers_only)), admin).await;
+    let router = routes::public().layer(from_fn(guard::loopback_readers_only));
+    listener::serve(listener, PUBLIC_CONNECTIONS, finish(router, admin)).await;
 }
 
-async fn serve<L: axum::serve::Listener>(listener: L, router: Router<Arc<Admin>>, admin: Arc<Admin>)
-where
-    L::Addr: std::fmt::Debug,
-{
-    let router = router.layer(map_response(with_api_version)).with_state(admin);
-    // It ends only when it is dropped.
-    let _ = axum::serve(Limited::new(listener, CONNECTIONS), router).await;
+fn finish(router: Router<Arc<Admin>>, admin: Arc<Admin>) -> Router {
+    router.layer(map_response(with_api_version)).with_state(admin)
 }
 
 async fn with_api_version(mut response: Response) -> Response {

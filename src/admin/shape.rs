@@ -1,6 +1,6 @@
 //! The JSON of the API. Fields may be added, never renamed; times are RFC 3339 in UTC, durations milliseconds.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -20,9 +20,6 @@ pub struct CallsQuery {
     pub last: Option<usize>,
     /// Only so many, those that took longest, the slowest first.
     pub slowest: Option<usize>,
-    /// Tell of calls as they end, a line of JSON each, without an end.
-    #[serde(default)]
-    pub follow: bool,
 }
 
 /// A call that has ended.
@@ -77,6 +74,7 @@ pub struct Container {
 #[expect(missing_docs, reason = "the names are those of the documentation")]
 pub struct Exec {
     pub command: Vec<String>,
+    pub command_truncated: bool,
     pub timeout_seconds: i64,
     pub exit_code: Option<i32>,
     pub stdout_bytes: Option<usize>,
@@ -158,16 +156,14 @@ pub struct CallCounts {
     pub dropped: u64,
 }
 
-/// An answer that is no answer.
+/// Why a request was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Refusal {
-    /// Why.
-    pub error: String,
+pub(super) struct Refusal {
+    pub(super) error: String,
 }
 
 /// A time as the API writes it, to the millisecond.
-#[must_use]
-pub fn time(time: std::time::SystemTime) -> String {
+pub(super) fn time(time: SystemTime) -> String {
     Timestamp::try_from(time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
 }
 
@@ -184,12 +180,12 @@ impl From<&tap::Call> for Call {
             start: time(call.start),
             method: call.method.to_string(),
             duration_ms: milliseconds(call.duration),
-            code: call.code().into_owned(),
+            code: call.ending.to_string(),
             request_bytes: call.request_bytes,
             response_bytes: call.response_bytes,
             peer: call.peer.as_deref().map(Peer::from),
-            pod: call.pod.as_deref().cloned().map(Pod::from),
-            container: call.container.as_deref().cloned().map(Container::from),
+            pod: call.pod.as_deref().map(Pod::from),
+            container: call.container.as_deref().map(Container::from),
             exec: call.exec.as_deref().map(Exec::from),
         }
     }
@@ -207,16 +203,16 @@ impl From<&relay::Peer> for Peer {
     }
 }
 
-impl From<tap::Pod> for Pod {
-    fn from(pod: tap::Pod) -> Self {
-        let tap::Pod { id, namespace, name, uid } = pod;
+impl From<&tap::Pod> for Pod {
+    fn from(pod: &tap::Pod) -> Self {
+        let tap::Pod { id, namespace, name, uid } = pod.clone();
         Self { id, namespace, name, uid }
     }
 }
 
-impl From<tap::Container> for Container {
-    fn from(container: tap::Container) -> Self {
-        let tap::Container { id, name, attempt } = container;
+impl From<&tap::Container> for Container {
+    fn from(container: &tap::Container) -> Self {
+        let tap::Container { id, name, attempt } = container.clone();
         Self { id, name, attempt }
     }
 }
@@ -225,6 +221,7 @@ impl From<&tap::Exec> for Exec {
     fn from(exec: &tap::Exec) -> Self {
         Self {
             command: exec.command.clone(),
+            command_truncated: exec.is_cut,
             timeout_seconds: exec.timeout_seconds,
             exit_code: exec.result.map(|result| result.exit_code),
             stdout_bytes: exec.result.map(|result| result.stdout_bytes),

@@ -2,8 +2,9 @@
 
 use clap::{Args, ValueEnum};
 
-use crate::admin::{Client, ClientError};
-use crate::config::{Problems, Surroundings, admin_socket};
+use super::Failure;
+use crate::admin::Client;
+use crate::config::{Surroundings, admin_socket};
 
 /// Where to ask.
 #[derive(Debug, Args)]
@@ -25,34 +26,8 @@ pub(super) enum Output {
     Json,
 }
 
-/// Why a command did not do what was asked; each ends the program with its own code.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// It was asked in a wrong way.
-    #[error("{0}")]
-    Usage(String),
-    /// It was not possible.
-    #[error(transparent)]
-    Other(#[from] anyhow::Error),
-}
-
 impl Where {
     pub(super) fn client(&self) -> Result<Client, Failure> {
         Ok(Client::new(admin_socket(self.admin.as_deref(), &Surroundings::here())?))
-    }
-}
-
-impl From<Problems> for Failure {
-    fn from(problems: Problems) -> Self {
-        Self::Usage(problems.to_string())
-    }
-}
-
-impl From<ClientError> for Failure {
-    fn from(error: ClientError) -> Self {
-        match error {
-            ClientError::Refused(reason) => Self::Usage(reason),
-            other => Self::Other(other.into()),
-        }
     }
 }

@@ -5,12 +5,13 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::value::RawValue;
 
-use super::ask::{Failure, Output, Where};
+use super::Failure;
+use super::ask::{Output, Where};
 use super::human::{self, harmless_json};
 use super::screen::{Screen, print};
 use super::table::{Cell, Column, Table};
-use crate::admin::shape::{Call, Line};
-use crate::admin::{CallsQuery, Client};
+use crate::admin::Client;
+use crate::admin::shape::{Call, CallsQuery, Line};
 use crate::config;
 
 /// Calls that are shown before those that come, unless told otherwise.
@@ -25,7 +26,7 @@ pub struct Calls {
     #[command(flatten)]
     at: Where,
 
-    /// Only calls to this method: its name, such as ExecSync, or the path of a method that the CRI has not
+    /// Only calls to this method: its name, such as ExecSync, or the path of a method outside the CRI
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 
@@ -60,7 +61,6 @@ impl Calls {
             since_ms: since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
             last: self.last,
             slowest: self.slowest,
-            follow: self.follow,
         };
         match (self.follow, self.output) {
             (true, output) => follow(&client, query, output).await,
@@ -72,18 +72,18 @@ impl Calls {
 
 async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
     let calls: Vec<Call> =
-        serde_json::from_slice(&client.calls(query).await?).context("not a list of calls")?;
+        serde_json::from_slice(&client.calls(query).await?).context("the answer is not a list of calls")?;
     if calls.is_empty() {
         print("no calls\n")?;
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
-    let (mut table, screen) = (Table::new(columns()), Screen::of_stdout());
+    let mut table = Table::new(columns(), Screen::of_stdout());
     table.fit(&rows);
-    table.leave_out(screen);
-    let mut text = table.header(screen) + "\n";
+    table.make_room();
+    let mut text = table.header() + "\n";
     for row in &rows {
-        text += &(table.line(row, screen) + "\n");
+        text += &(table.line(row) + "\n");
     }
     print(&text)?;
     Ok(())
@@ -92,7 +92,8 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
 /// Prints the array with a call on each line; what this version does not know of a call is printed as it came.
 async fn json(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
     let answer = client.calls(query).await?;
-    let calls: Vec<&RawValue> = serde_json::from_slice(&answer).context("not a list of calls")?;
+    let calls: Vec<&RawValue> =
+        serde_json::from_slice(&answer).context("the answer is not a list of calls")?;
     let lines: Vec<String> = calls.iter().map(|call| harmless_json(call.get())).collect();
     let text = if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) };
     print(&text)?;
@@ -104,25 +105,26 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
         query.last = Some(BEFORE_FOLLOWING);
     }
     let mut lines = client.follow(&query).await?;
-    let (mut table, screen) = (Table::new(columns()), Screen::of_stdout());
-    // Columns do not jump while calls come in: they begin as wide as most calls need.
-    table.fit(&[TYPICAL.map(Cell::new).into()]);
-    table.leave_out(screen);
-    let mut is_read = output == Output::Json || print(&(table.header(screen) + "\n"))?;
+    let mut table = Table::new(columns(), Screen::of_stdout());
+    table.expect_rows();
+    table.make_room();
+    let mut is_read = output == Output::Json || print(&(table.header() + "\n"))?;
     while is_read {
         let Some(line) = lines.line().await else {
             return Err(anyhow::anyhow!("the probeshim has ended").into());
         };
         let text = match output {
             Output::Json => harmless_json(&String::from_utf8_lossy(&line)) + "\n",
-            Output::Table => match serde_json::from_slice(&line).context("not a call")? {
-                Line::Call(call) => {
-                    let row = [row(&call)];
-                    table.fit(&row);
-                    table.line(&row[0], screen) + "\n"
+            Output::Table => {
+                match serde_json::from_slice(&line).context("the answer has a line that is not a call")? {
+                    Line::Call(call) => {
+                        let row = [row(&call)];
+                        table.fit(&row);
+                        table.line(&row[0]) + "\n"
+                    }
+                    Line::Missed { missed } => format!("({missed} calls went by too fast to be shown)\n"),
                 }
-                Line::Missed { missed } => format!("({missed} calls went by too fast to be shown)\n"),
-            },
+            }
         };
         is_read = print(&text)?;
     }
@@ -131,30 +133,17 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
 
 fn columns() -> [Column; 9] {
     [
-        Column::figures("ID"),
-        Column::words("TIME (UTC)"),
-        Column::words("METHOD"),
+        Column::figures("ID").typically("10000"),
+        Column::words("TIME (UTC)").typically("13:09:32.123"),
+        Column::words("METHOD").typically("PodSandboxStatus"),
         Column::words("CODE"),
         Column::figures("DURATION"),
-        Column::figures("SENT").spare(),
+        Column::figures("SENT").typically("1.50 KiB").spare(),
         Column::figures("RECEIVED").spare(),
-        Column::words("PEER").spare(),
-        Column::words("ABOUT"),
+        Column::words("PEER").typically("kubelet[12345]").spare(),
+        Column::words("ABOUT").typically("0123456789abc exit 0 timeout 1s"),
     ]
 }
-
-/// As wide as what is in most calls.
-const TYPICAL: [&str; 9] = [
-    "10000",
-    "13:09:32.123",
-    "PodSandboxStatus",
-    "OK",
-    "35.2ms",
-    "1.50 KiB",
-    "1.50 KiB",
-    "kubelet[12345]",
-    "0123456789abc exit 0 timeout 1s",
-];
 
 fn row(call: &Call) -> Vec<Cell> {
     vec![
@@ -210,6 +199,9 @@ fn about(call: &Call) -> String {
             parts.push(format!("timeout {}s", exec.timeout_seconds));
         }
         parts.push(human::command(&exec.command));
+        if exec.command_truncated {
+            parts.push("…".to_owned());
+        }
     }
     parts.join(" ")
 }

@@ -3,6 +3,7 @@
 mod ask;
 mod calls;
 mod human;
+mod line;
 mod run;
 mod screen;
 mod status;
@@ -10,7 +11,9 @@ mod table;
 
 use clap::{Parser, Subcommand};
 
-pub use ask::Failure;
+use crate::admin::ClientError;
+use crate::config::Problems;
+
 pub use calls::Calls;
 pub use run::Run;
 pub use status::Status;
@@ -37,9 +40,36 @@ pub enum Command {
     ///
     /// A CODE in capitals is the runtime's gRPC code. In small letters it says why there is none: client-reset (the client gave up,
     /// or its deadline was over), upstream-reset, refused (the runtime never took the call), lost (its connection broke),
-    /// abandoned (the client's connection ended), no-status.
+    /// abandoned (the client's connection ended under
+    /// it, or was cut at the end of a drain), no-status.
     Calls(Calls),
 
     /// Show how a running probeshim and the runtime behind it stand
     Status(Status),
+}
+
+/// Why a command did not do what was asked; each ends the program with its own code.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// It was asked in a wrong way.
+    #[error("{0}")]
+    Usage(String),
+    /// It was not possible.
+    #[error(transparent)]
+    Other(#[from] anyhow::Error),
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::Usage(problems.to_string())
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused(reason) => Self::Usage(reason),
+            other => Self::Other(other.into()),
+        }
+    }
 }

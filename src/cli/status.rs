@@ -6,7 +6,8 @@ use clap::Args;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use super::ask::{Failure, Output, Where};
+use super::Failure;
+use super::ask::{Output, Where};
 use super::human::{self, harmless_json};
 use super::screen::{Screen, print};
 use super::table::{Cell, Column, Table};
@@ -29,12 +30,14 @@ impl Status {
         let answer = self.at.client()?.status().await?;
         let text = match self.output {
             Output::Json => {
-                let status: &RawValue = serde_json::from_slice(&answer).context("not a status")?;
+                let status: &RawValue =
+                    serde_json::from_slice(&answer).context("the answer is not a status")?;
                 harmless_json(status.get()) + "\n"
             }
-            Output::Table => {
-                table(&serde_json::from_slice(&answer).context("not a status")?, Screen::of_stdout())
-            }
+            Output::Table => table(
+                &serde_json::from_slice(&answer).context("the answer is not a status")?,
+                Screen::of_stdout(),
+            ),
         };
         print(&text)?;
         Ok(())
@@ -43,9 +46,9 @@ impl Status {
 
 fn table(status: &shape::Status, screen: Screen) -> String {
     let rows = rows(status);
-    let mut table = Table::new(["", ""].map(Column::words));
+    let mut table = Table::new(["", ""].map(Column::words), screen);
     table.fit(&rows);
-    rows.iter().map(|row| table.line(row, screen) + "\n").collect()
+    rows.iter().map(|row| table.line(row) + "\n").collect()
 }
 
 fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {

@@ -1,23 +1,23 @@
 //! Tables: aligned, cut to the terminal's width, safe to show.
 
-use std::fmt::Write as _;
-
 use anstyle::Style;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+use unicode_width::UnicodeWidthStr as _;
 
-use super::human::harmless;
+use super::line::Line;
 use super::screen::Screen;
+use crate::telemetry::harmless;
 
 /// Blanks between columns.
 const GAP: usize = 2;
 
-/// What the last column is to have at least, before columns that matter less are left out.
+/// Columns of the terminal that the last column gets before spare ones are left out.
 const ENOUGH: usize = 30;
 
 /// Columns and how wide they have become; it is given rows a few at a time.
 #[derive(Debug)]
 pub(super) struct Table {
     columns: Vec<Column>,
+    screen: Screen,
 }
 
 /// One column. It is as wide as the widest of what has stood in it.
@@ -27,6 +27,7 @@ pub(super) struct Column {
     is_figure: bool,
     is_spare: bool,
     is_shown: bool,
+    typical: usize,
     width: usize,
 }
 
@@ -50,12 +51,17 @@ impl Cell {
 impl Column {
     /// A column of words, which begin where the title begins.
     pub(super) fn words(title: &'static str) -> Self {
-        Self { title, is_figure: false, is_spare: false, is_shown: true, width: title.width() }
+        Self { title, is_figure: false, is_spare: false, is_shown: true, typical: 0, width: title.width() }
     }
 
     /// A column of figures, which end where the title ends.
     pub(super) fn figures(title: &'static str) -> Self {
         Self { is_figure: true, ..Self::words(title) }
+    }
+
+    /// The same, of which most rows are as wide as this at most.
+    pub(super) fn typically(self, text: &str) -> Self {
+        Self { typical: text.width(), ..self }
     }
 
     /// The same, to be left out where there is not room enough.
@@ -65,8 +71,15 @@ impl Column {
 }
 
 impl Table {
-    pub(super) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
-        Self { columns: columns.into_iter().collect() }
+    pub(super) fn new(columns: impl IntoIterator<Item = Column>, screen: Screen) -> Self {
+        Self { columns: columns.into_iter().collect(), screen }
+    }
+
+    /// Makes columns as wide as most rows need, before any is there: so they do not jump while rows come in.
+    pub(super) fn expect_rows(&mut self) {
+        for column in &mut self.columns {
+            column.width = column.width.max(column.typical);
+        }
     }
 
     /// Makes columns as wide as these rows need.
@@ -79,8 +92,8 @@ impl Table {
     }
 
     /// Leaves out columns that can be spared, the first of them first, until the last column has room enough.
-    pub(super) fn leave_out(&mut self, screen: Screen) {
-        let Some(width) = screen.width else { return };
+    pub(super) fn make_room(&mut self) {
+        let Some(width) = self.screen.width else { return };
         while self.needed() > width {
             let Some(spare) = self.columns.iter_mut().find(|column| column.is_spare && column.is_shown)
             else {
@@ -98,77 +111,28 @@ impl Table {
     }
 
     /// The line of titles.
-    pub(super) fn header(&self, screen: Screen) -> String {
+    pub(super) fn header(&self) -> String {
         let titles: Vec<Cell> =
             self.columns.iter().map(|column| Cell::styled(column.title, Style::new().bold())).collect();
-        self.line(&titles, screen)
+        self.line(&titles)
     }
 
     /// The line of a row, without its end.
-    pub(super) fn line(&self, row: &[Cell], screen: Screen) -> String {
-        let mut line = Line { text: String::new(), left: screen.width.unwrap_or(usize::MAX), blanks: 0 };
+    pub(super) fn line(&self, row: &[Cell]) -> String {
+        let mut line = Line::new(self.screen.width.unwrap_or(usize::MAX));
         for (column, cell) in self.columns.iter().zip(row).filter(|(column, _)| column.is_shown) {
             let padding = column.width.saturating_sub(cell.text.width());
             if column.is_figure {
-                line.blanks += padding;
+                line.skip(padding);
             }
-            let style = if screen.colour { cell.style } else { Style::new() };
+            let style = if self.screen.colour { cell.style } else { Style::new() };
             if !line.push(&cell.text, style) {
                 break;
             }
-            line.blanks += GAP + if column.is_figure { 0 } else { padding };
+            line.skip(GAP + if column.is_figure { 0 } else { padding });
         }
-        line.text
+        line.into_text()
     }
-}
-
-/// A line that grows until it is full. Blanks are held back until something follows them.
-struct Line {
-    text: String,
-    left: usize,
-    blanks: usize,
-}
-
-impl Line {
-    /// Adds a text, or as much as there is room for and an ellipsis; says whether all of it went in.
-    fn push(&mut self, text: &str, style: Style) -> bool {
-        if text.is_empty() {
-            return true;
-        }
-        let needed = self.blanks + text.width();
-        if self.left == 0 {
-            return false;
-        }
-        // Where not even the blanks fit, the ellipsis stands in the last place.
-        self.blanks = self.blanks.min(self.left - 1);
-        let (shown, is_whole) = if needed <= self.left {
-            (text.to_owned(), true)
-        } else {
-            (cut(text, self.left - self.blanks), false)
-        };
-        let width = shown.width();
-        let blanks = self.blanks;
-        let _ = write!(self.text, "{:blanks$}{style}{shown}{style:#}", "");
-        self.left -= self.blanks + width;
-        self.blanks = 0;
-        is_whole
-    }
-}
-
-/// As much of a text as fits, with an ellipsis at its end.
-fn cut(text: &str, width: usize) -> String {
-    let mut left = width - 1;
-    let mut shown = String::new();
-    for c in text.chars() {
-        let wide = c.width().unwrap_or(0);
-        if wide > left {
-            break;
-        }
-        left -= wide;
-        shown.push(c);
-    }
-    shown.push('…');
-    shown
 }
 
 #[cfg(test)]
@@ -179,61 +143,65 @@ mod tests {
 
     const PLAIN: Screen = Screen { width: None, colour: false };
 
-    fn rows() -> (Table, Vec<Vec<Cell>>) {
+    fn table(screen: Screen) -> (Table, Vec<Vec<Cell>>) {
         let rows: Vec<Vec<Cell>> = [["1", "日本", "x"], ["1000", "a", ""]]
             .iter()
             .map(|row| row.iter().map(Cell::new).collect())
             .collect();
-        let mut table =
-            Table::new([Column::figures("ID"), Column::words("NAME").spare(), Column::words("DETAIL")]);
+        let columns = [Column::figures("ID"), Column::words("NAME").spare(), Column::words("DETAIL")];
+        let mut table = Table::new(columns, screen);
         table.fit(&rows);
         (table, rows)
     }
 
+    fn cut_at(width: usize) -> Screen {
+        Screen { width: Some(width), colour: false }
+    }
+
     #[test]
     fn columns_are_aligned_by_what_is_seen() {
-        let (table, rows) = rows();
-        assert_eq!(table.header(PLAIN), "  ID  NAME  DETAIL");
-        assert_eq!(table.line(&rows[0], PLAIN), "   1  日本  x");
-        assert_eq!(table.line(&rows[1], PLAIN), "1000  a", "no blanks at the end");
+        let (table, rows) = table(PLAIN);
+        assert_eq!(table.header(), "  ID  NAME  DETAIL");
+        assert_eq!(table.line(&rows[0]), "   1  日本  x");
+        assert_eq!(table.line(&rows[1]), "1000  a", "no blanks at the end");
     }
 
     #[test]
     fn lines_are_cut_to_the_terminal() {
-        let (table, rows) = rows();
-        let at = |width| Screen { width: Some(width), colour: false };
-        assert_eq!(table.header(at(13)), "  ID  NAME  …");
-        assert_eq!(table.header(at(12)), "  ID  NAME …");
-        assert_eq!(table.header(at(10)), "  ID  NAME");
-        assert_eq!(table.line(&rows[0], at(9)), "   1  日…");
-        assert_eq!(table.line(&rows[0], at(1)), "…");
-        for width in 1..30 {
-            assert!(table.header(at(width)).width() <= width);
+        for (width, header, line) in [
+            (13, "  ID  NAME  …", "   1  日本  x"),
+            (12, "  ID  NAME …", "   1  日本 …"),
+            (10, "  ID  NAME", "   1  日本"),
+            (9, "  ID  NA…", "   1  日…"),
+            (1, "…", "…"),
+        ] {
+            let (table, rows) = table(cut_at(width));
+            assert_eq!((table.header().as_str(), table.line(&rows[0]).as_str()), (header, line), "{width}");
         }
     }
 
     #[test]
     fn columns_that_can_be_spared_make_room_for_the_last() {
-        let (mut table, rows) = rows();
-        table.leave_out(Screen { width: Some(18), colour: false });
-        assert_eq!(table.header(PLAIN), "  ID  NAME  DETAIL", "there is room");
-        table.leave_out(Screen { width: Some(17), colour: false });
-        assert_eq!(table.header(PLAIN), "  ID  DETAIL");
-        assert_eq!(table.line(&rows[0], PLAIN), "   1  x");
+        let (mut wide, _) = table(cut_at(18));
+        wide.make_room();
+        assert_eq!(wide.header(), "  ID  NAME  DETAIL");
+        let (mut narrow, rows) = table(cut_at(17));
+        narrow.make_room();
+        assert_eq!(narrow.header(), "  ID  DETAIL");
+        assert_eq!(narrow.line(&rows[0]), "   1  x");
     }
 
     #[test]
     fn colours_take_no_room_and_are_left_out_where_they_are_not_wanted() {
-        let table = Table::new(["CODE", "NEXT"].map(Column::words));
         let row = [Cell::styled("OK", AnsiColor::Green.on_default()), Cell::new("x")];
-        assert_eq!(table.line(&row, PLAIN), "OK    x");
-        let coloured = table.line(&row, Screen { width: None, colour: true });
-        assert_eq!(coloured, "\u{1b}[32mOK\u{1b}[0m    x");
+        let line = |screen| Table::new(["CODE", "NEXT"].map(Column::words), screen).line(&row);
+        assert_eq!(line(PLAIN), "OK    x");
+        assert_eq!(line(Screen { width: None, colour: true }), "\u{1b}[32mOK\u{1b}[0m    x");
     }
 
     #[test]
     fn what_is_hostile_is_harmless() {
-        let table = Table::new([Column::words("A")]);
-        assert_eq!(table.line(&[Cell::new("\u{1b}]0;owned\u{7}\n")], PLAIN), r"\u{1b}]0;owned\u{7}\n");
+        let table = Table::new([Column::words("A")], PLAIN);
+        assert_eq!(table.line(&[Cell::new("\u{1b}]0;owned\u{7}\n")]), r"\u{1b}]0;owned\u{7}\n");
     }
 }

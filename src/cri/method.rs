@@ -5,9 +5,21 @@ use std::fmt;
 /// The paths of all methods, as `proto/` defines them.
 const PATHS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/paths.rs"));
 
+/// The longest path that is kept of a call to a method that the interface does not know, in characters.
+const LONGEST_PATH: usize = 256;
+
 /// A method of package `runtime.v1`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Method(&'static str);
+
+/// The name of what was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MethodName {
+    /// A method of the interface.
+    Known(Method),
+    /// The path of any other, cut where it is very long.
+    Other(Box<str>),
+}
 
 impl Method {
     /// Every method, runtime service first.
@@ -37,6 +49,36 @@ impl Method {
     #[must_use]
     pub fn name(self) -> &'static str {
         self.0.rsplit_once('/').map_or(self.0, |(_, name)| name)
+    }
+}
+
+impl MethodName {
+    /// The name for a request's path.
+    #[must_use]
+    pub fn of_path(path: &str) -> Self {
+        match Method::at(path) {
+            Some(method) => Self::Known(method),
+            None => Self::Other(path.chars().take(LONGEST_PATH).collect()),
+        }
+    }
+
+    /// The name as a label of metrics. There are so many and no more: a client can invent paths.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Known(method) => method.name(),
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+impl fmt::Display for MethodName {
+    /// The bare name of a method of the interface, the path of any other.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Known(method) => f.write_str(method.name()),
+            Self::Other(path) => f.write_str(path),
+        }
     }
 }
 

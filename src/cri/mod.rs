@@ -8,8 +8,8 @@ mod redact;
 mod status;
 
 pub use client::runtime_service;
-pub use framing::{FrameError, only_message};
-pub use method::Method;
+pub use framing::{FrameError, unary_message};
+pub use method::{Method, MethodName};
 pub use status::Code;
 
 /// The messages and enums of package `runtime.v1`, generated from `proto/`.

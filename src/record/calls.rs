@@ -6,10 +6,14 @@ use std::time::SystemTime;
 
 use tokio::sync::broadcast;
 
-use crate::tap::{Call, MethodName};
+use crate::cri::MethodName;
+use crate::tap::{Call, Container, Exec, Pod};
 
 /// Calls that a slow follower may lag behind.
 const LAG: usize = 1024;
+
+/// What an allocation costs beside what is in it, about, in bytes.
+const ALLOCATION: usize = 16;
 
 /// The calls that were seen last. Cheap to read: a reader takes references.
 #[derive(Debug)]
@@ -37,16 +41,25 @@ pub struct Filter {
     pub since: Option<SystemTime>,
 }
 
-/// How many of them, and in which order.
+/// How many of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum Selection {
     /// All, as they ended.
     #[default]
-    Time,
+    All,
     /// The last of them, as they ended.
     Last(usize),
     /// Those that took longest, the slowest first.
     Slowest(usize),
+}
+
+/// How many calls there were and are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Seen since the start.
+    pub seen: u64,
+    /// Of those, kept.
+    pub kept: usize,
 }
 
 #[derive(Debug, Default)]
@@ -58,7 +71,7 @@ struct Kept {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { calls: 10_000, bytes: 4 << 20 }
+        Self { calls: 10_000, bytes: 2 << 20 }
     }
 }
 
@@ -74,11 +87,11 @@ impl Calls {
         let call = Arc::new(call);
         let mut kept = self.lock();
         kept.seen += 1;
-        kept.bytes += call.weight();
+        kept.bytes += weight(&call);
         kept.calls.push_back(call.clone());
         while kept.calls.len() > self.limits.calls || kept.bytes > self.limits.bytes {
             let Some(oldest) = kept.calls.pop_front() else { break };
-            kept.bytes -= oldest.weight();
+            kept.bytes -= weight(&oldest);
         }
         // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
         let _ = self.follow.send(call);
@@ -86,17 +99,21 @@ impl Calls {
 
     /// The calls that a filter lets through.
     #[must_use]
-    pub fn select(&self, filter: &Filter, order: Order) -> Vec<Arc<Call>> {
-        order.of(self.lock().matching(filter))
+    pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<Call>> {
+        selection.of(self.lock().matching(filter))
     }
 
-    /// The same, and from there on every call that comes, whatever it is.
+    /// The same, and a receiver of all later calls, unfiltered.
     #[must_use]
-    pub fn follow(&self, filter: &Filter, order: Order) -> (Vec<Arc<Call>>, broadcast::Receiver<Arc<Call>>) {
+    pub fn follow(
+        &self,
+        filter: &Filter,
+        selection: Selection,
+    ) -> (Vec<Arc<Call>>, broadcast::Receiver<Arc<Call>>) {
         let kept = self.lock();
         let (matching, coming) = (kept.matching(filter), self.follow.subscribe());
         drop(kept);
-        (order.of(matching), coming)
+        (selection.of(matching), coming)
     }
 
     /// Whether a call to this method is kept.
@@ -105,11 +122,11 @@ impl Calls {
         self.lock().calls.iter().any(|call| call.method == *method)
     }
 
-    /// How many calls were seen since the start, and how many of them are kept.
+    /// How many calls there were and are.
     #[must_use]
-    pub fn counts(&self) -> (u64, usize) {
+    pub fn counts(&self) -> Counts {
         let kept = self.lock();
-        (kept.seen, kept.calls.len())
+        Counts { seen: kept.seen, kept: kept.calls.len() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -133,10 +150,10 @@ impl Filter {
     }
 }
 
-impl Order {
+impl Selection {
     fn of(self, mut calls: Vec<Arc<Call>>) -> Vec<Arc<Call>> {
         match self {
-            Self::Time => {}
+            Self::All => {}
             Self::Last(count) => drop(calls.drain(..calls.len().saturating_sub(count))),
             Self::Slowest(count) => {
                 calls.sort_by_key(|call| std::cmp::Reverse(call.duration));
@@ -145,6 +162,32 @@ impl Order {
         }
         calls
     }
+}
+
+/// The memory that a call takes, about, in bytes.
+fn weight(call: &Call) -> usize {
+    let text = |text: &Option<String>| text.as_deref().map_or(0, block);
+    let path = match &call.method {
+        MethodName::Known(_) => 0,
+        MethodName::Other(path) => block(path),
+    };
+    let pod = call.pod.as_ref().map_or(0, |pod| {
+        let texts = [&pod.id, &pod.namespace, &pod.name, &pod.uid].map(text);
+        size_of::<Pod>() + ALLOCATION + texts.iter().sum::<usize>()
+    });
+    let container = call.container.as_ref().map_or(0, |container| {
+        size_of::<Container>() + ALLOCATION + text(&container.id) + text(&container.name)
+    });
+    let exec = call.exec.as_ref().map_or(0, |exec| {
+        let words: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
+        size_of::<Exec>() + 2 * ALLOCATION + words
+    });
+    size_of::<Call>() + 2 * ALLOCATION + path + pod + container + exec
+}
+
+/// A text on the heap.
+fn block(text: &str) -> usize {
+    text.len() + ALLOCATION
 }
 
 #[cfg(test)]
@@ -181,27 +224,27 @@ mod tests {
             calls.push(call(id, path, millis));
         }
         let all = Filter::default();
-        assert_eq!(ids(&calls.select(&all, Order::Time)), [1, 2, 3, 4]);
-        assert_eq!(ids(&calls.select(&all, Order::Last(2))), [3, 4]);
-        assert_eq!(ids(&calls.select(&all, Order::Slowest(3))), [2, 3, 4]);
+        assert_eq!(ids(&calls.select(&all, Selection::All)), [1, 2, 3, 4]);
+        assert_eq!(ids(&calls.select(&all, Selection::Last(2))), [3, 4]);
+        assert_eq!(ids(&calls.select(&all, Selection::Slowest(3))), [2, 3, 4]);
         let to_b = Filter { method: Some(MethodName::of_path("/a/B")), since: None };
-        assert_eq!(ids(&calls.select(&to_b, Order::Slowest(2))), [3, 4]);
+        assert_eq!(ids(&calls.select(&to_b, Selection::Slowest(2))), [3, 4]);
         let since = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(4500));
         let late = Filter { method: None, since };
-        assert_eq!(ids(&calls.select(&late, Order::Time)), [2], "it began before and ended after");
+        assert_eq!(ids(&calls.select(&late, Selection::All)), [2], "it began before and ended after");
         assert!(calls.has(&MethodName::of_path("/a/C")) && !calls.has(&MethodName::of_path("/a/D")));
     }
 
     #[test]
     fn the_oldest_go_when_either_limit_is_reached() {
         let few = Calls::new(Limits { calls: 2, bytes: usize::MAX });
-        let light = Calls::new(Limits { calls: usize::MAX, bytes: 2 * call(0, "/a/B", 0).weight() });
+        let light = Calls::new(Limits { calls: usize::MAX, bytes: 2 * weight(&call(0, "/a/B", 0)) });
         for calls in [few, light] {
             for id in 1..=5 {
                 calls.push(call(id, "/a/B", 0));
             }
-            assert_eq!(ids(&calls.select(&Filter::default(), Order::Time)), [4, 5]);
-            assert_eq!(calls.counts(), (5, 2));
+            assert_eq!(ids(&calls.select(&Filter::default(), Selection::All)), [4, 5]);
+            assert_eq!(calls.counts(), Counts { seen: 5, kept: 2 });
         }
     }
 
@@ -209,7 +252,7 @@ mod tests {
     fn who_follows_misses_none_and_sees_none_twice() {
         let calls = Calls::new(Limits::default());
         calls.push(call(1, "/a/B", 0));
-        let (before, mut coming) = calls.follow(&Filter::default(), Order::Time);
+        let (before, mut coming) = calls.follow(&Filter::default(), Selection::All);
         calls.push(call(2, "/a/B", 0));
         assert_eq!(ids(&before), [1]);
         assert_eq!(coming.try_recv().unwrap().id, 2);

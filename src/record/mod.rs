@@ -2,4 +2,4 @@
 
 mod calls;
 
-pub use calls::{Calls, Filter, Limits, Order};
+pub use calls::{Calls, Counts, Filter, Limits, Selection};

@@ -1,4 +1,8 @@
 //! How calls and links end, and how the end on one side is told on the other.
+//!
+//! A direction of a call ends with a [`pipe::End`](super::pipe::End), both together with an outcome (in `forward`). From that follow an
+//! [`Ending`], which observers are told, and a [`Settled`](super::forward::Settled), which is what the link has still to do. [`Failure`] is the
+//! part of all this that upstream is to blame for; [`LinkEnd`] is the end of a connection.
 
 use std::fmt;
 
@@ -91,16 +95,36 @@ impl From<Failure> for Ending {
     }
 }
 
+impl Ending {
+    /// The name of the gRPC code, or in small letters why there is none. Codes that gRPC does not define are `other`.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Answered(Some(code)) => code.name().unwrap_or("other"),
+            Self::Answered(None) => "no-status",
+            Self::ClientReset(_) => "client-reset",
+            Self::UpstreamReset(_) => "upstream-reset",
+            Self::Refused => "refused",
+            Self::Lost => "lost",
+            Self::Abandoned => "abandoned",
+        }
+    }
+
+    /// The reason of the reset that ended it.
+    pub(super) fn reason(self) -> Option<Reason> {
+        match self {
+            Self::ClientReset(reason) | Self::UpstreamReset(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Ending {
+    /// The [label](Self::label), or the number of a code that gRPC does not define.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answered(Some(code)) => write!(f, "{code}"),
-            Self::Answered(None) => f.write_str("no gRPC status"),
-            Self::ClientReset(reason) => write!(f, "client reset ({reason:?})"),
-            Self::UpstreamReset(reason) => write!(f, "upstream reset ({reason:?})"),
-            Self::Refused => f.write_str("upstream refused"),
-            Self::Lost => f.write_str("upstream connection lost"),
-            Self::Abandoned => f.write_str("client connection ended"),
+            Self::Answered(Some(code)) => code.fmt(f),
+            _ => f.write_str(self.label()),
         }
     }
 }

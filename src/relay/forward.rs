@@ -2,7 +2,6 @@
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -10,11 +9,11 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{Request, Response, Version};
-use tracing::{Level, debug, enabled};
 
 use super::ending::{Ending, Failure, reason_of_client};
-use super::observe::{Call, Caller, Passed};
+use super::observe::Direction;
 use super::pipe::{End, Pipe};
+use super::tracker::CallInFlight;
 use crate::cri::Code;
 
 /// What is left to do for a call, by the link that knows the state of both connections.
@@ -35,30 +34,25 @@ enum Outcome {
     /// The response is complete; its gRPC code, if it has one.
     Answered(Option<Code>),
     /// The client reset the stream or is gone.
-    Cancelled(Reason),
+    ClientReset(Reason),
     /// Upstream reset the stream before it answered.
-    Declined(Reason),
+    ResetUnanswered(Reason),
     /// Upstream did not finish it.
     Failed(Failure),
 }
 
 /// Carries one call of a connection from its client to upstream and back.
 pub(super) async fn forward(
-    caller: Arc<Caller>,
+    mut call: CallInFlight,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     upstream: SendRequest<Bytes>,
 ) -> Settled {
-    let mut call = Call::start(caller, request.uri().path_and_query().cloned());
     let outcome = exchange(request, &mut respond, upstream, &mut call).await;
     call.ending = Ending::from(&outcome);
-    if enabled!(Level::DEBUG) {
-        let (id, connection, method, status) = (call.id(), call.connection(), call.path(), call.ending);
-        debug!(id, connection, %method, %status, duration = ?call.elapsed(), "call");
-    }
     match outcome {
-        Outcome::Answered(_) | Outcome::Cancelled(_) => Settled::Done,
-        Outcome::Declined(reason) => {
+        Outcome::Answered(_) | Outcome::ClientReset(_) => Settled::Done,
+        Outcome::ResetUnanswered(reason) => {
             respond.send_reset(reason);
             Settled::Done
         }
@@ -72,7 +66,7 @@ async fn exchange(
     request: Request<RecvStream>,
     respond: &mut SendResponse<Bytes>,
     mut upstream: SendRequest<Bytes>,
-    call: &mut Call,
+    call: &mut CallInFlight,
 ) -> Outcome {
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
@@ -88,7 +82,7 @@ async fn exchange(
     let mut upload = Pipe::new(body, to_upstream, &mut call.request);
     let answered = answer(response, respond, &mut upload, &mut call.response).await;
     let outcome = answered.unwrap_or_else(|outcome| outcome);
-    if let Outcome::Cancelled(reason) = outcome {
+    if let Outcome::ClientReset(reason) = outcome {
         upload.reset(reason);
     }
     outcome
@@ -99,13 +93,14 @@ async fn answer(
     response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
-    passed: &mut Passed,
+    passed: &mut Direction,
 ) -> Result<Outcome, Outcome> {
     let (head, body) = response_head(response, respond, upload).await?.into_parts();
     let code = Code::from_headers(&head.headers);
     let head = Response::from_parts(head, ());
-    let to_client =
-        respond.send_response(head, body.is_end_stream()).map_err(|_| Outcome::Cancelled(Reason::CANCEL))?;
+    let to_client = respond
+        .send_response(head, body.is_end_stream())
+        .map_err(|_| Outcome::ClientReset(Reason::CANCEL))?;
     let mut download = Pipe::new(body, to_client, passed);
     response_body(upload, &mut download).await?;
     rest_of_request(upload, &mut download).await;
@@ -120,10 +115,10 @@ async fn response_head(
 ) -> Result<Response<RecvStream>, Outcome> {
     poll_fn(|cx| {
         if let Poll::Ready(reset) = respond.poll_reset(cx) {
-            return Poll::Ready(Err(Outcome::Cancelled(reset.unwrap_or(Reason::CANCEL))));
+            return Poll::Ready(Err(Outcome::ClientReset(reset.unwrap_or(Reason::CANCEL))));
         }
         if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
-            return Poll::Ready(Err(Outcome::Cancelled(reason_of_client(&error))));
+            return Poll::Ready(Err(Outcome::ClientReset(reason_of_client(&error))));
         }
         Pin::new(&mut response).poll(cx).map_err(|error| Outcome::unanswered(Failure::of(&error)))
     })
@@ -134,12 +129,12 @@ async fn response_head(
 async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result<(), Outcome> {
     poll_fn(|cx| {
         if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
-            return Poll::Ready(Err(Outcome::Cancelled(reason_of_client(&error))));
+            return Poll::Ready(Err(Outcome::ClientReset(reason_of_client(&error))));
         }
         download.poll(cx).map(|end| match end {
             End::Clean => Ok(()),
-            End::Declined(reason) => Err(Outcome::Cancelled(reason)),
-            End::Sink => Err(Outcome::Cancelled(Reason::CANCEL)),
+            End::SinkReset(reason) => Err(Outcome::ClientReset(reason)),
+            End::Sink => Err(Outcome::ClientReset(Reason::CANCEL)),
             End::Source(error) => Err(Outcome::Failed(Failure::of(&error))),
         })
     })
@@ -151,8 +146,8 @@ async fn rest_of_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
     let given_up = poll_fn(|cx| match upload.poll(cx) {
         Poll::Ready(End::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
         Poll::Ready(_) => Poll::Ready(None),
-        Poll::Pending => download.poll_declined(cx).map(|end| match end {
-            End::Declined(reason) => Some(reason),
+        Poll::Pending => download.poll_sink_reset(cx).map(|end| match end {
+            End::SinkReset(reason) => Some(reason),
             _ => Some(Reason::CANCEL),
         }),
     });
@@ -165,7 +160,7 @@ impl Outcome {
     /// A call that failed before a word of its answer was passed on.
     fn unanswered(failure: Failure) -> Self {
         match failure {
-            Failure::Reset(reason) => Self::Declined(reason),
+            Failure::Reset(reason) => Self::ResetUnanswered(reason),
             Failure::Refused | Failure::Lost => Self::Failed(failure),
         }
     }
@@ -175,8 +170,8 @@ impl From<&Outcome> for Ending {
     fn from(outcome: &Outcome) -> Self {
         match *outcome {
             Outcome::Answered(code) => Self::Answered(code),
-            Outcome::Cancelled(reason) => Self::ClientReset(reason),
-            Outcome::Declined(reason) => Self::UpstreamReset(reason),
+            Outcome::ClientReset(reason) => Self::ClientReset(reason),
+            Outcome::ResetUnanswered(reason) => Self::UpstreamReset(reason),
             Outcome::Failed(failure) => failure.into(),
         }
     }

@@ -17,11 +17,11 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, warn};
 
-use super::ending::LinkEnd;
+use super::ending::{Ending, LinkEnd};
 use super::forward::{Settled, forward};
 use super::legacy::Adapter;
-use super::observe::Caller;
 use super::outlet::{Blocked, Outlet};
+use super::tracker::{CallInFlight, ClientConnection};
 use super::upstream::{State, Upstream};
 
 /// How long calls may take to hand on what they had when their upstream went, and the client to read our farewell.
@@ -40,7 +40,7 @@ struct Reset {
 
 /// The two connections of a link, and the calls between them.
 pub(super) struct Joined {
-    caller: Arc<Caller>,
+    connection: Arc<ClientConnection>,
     client: Client,
     /// Whether the client's socket takes no more at the moment.
     blocked: Blocked,
@@ -60,10 +60,15 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    pub(super) fn new(caller: Arc<Caller>, client: Client, blocked: Blocked, upstream: Upstream) -> Self {
+    pub(super) fn new(
+        connection: Arc<ClientConnection>,
+        client: Client,
+        blocked: Blocked,
+        upstream: Upstream,
+    ) -> Self {
         let (calls, resets, lost) = (JoinSet::new(), Vec::new(), Vec::new());
         Self {
-            caller,
+            connection,
             client,
             blocked,
             upstream,
@@ -98,7 +103,8 @@ impl Joined {
                 accepted = accept => match accepted {
                     Some(Ok((request, respond))) => {
                         *calls += 1;
-                        self.calls.spawn(forward(self.caller.clone(), request, respond, self.upstream.calls.clone()));
+                        let call = CallInFlight::start(self.connection.clone(), &request);
+                        self.calls.spawn(forward(call, request, respond, self.upstream.calls.clone()));
                     }
                     Some(Err(error)) if !is_departure(&error) => {
                         return LinkEnd::Protocol(error);
@@ -134,7 +140,7 @@ impl Joined {
                 self.cut_at.get_or_insert_with(|| Instant::now() + FAREWELL);
             }
             Err(error) => {
-                error!(connection = self.caller.connection, %error, "a call ended by a fault of ours");
+                error!(connection = self.connection.id, %error, "a call ended by a fault of ours");
             }
         }
     }
@@ -146,17 +152,18 @@ impl Joined {
             // h2 can give a reason only in its final GOAWAY. While calls run, leave with NO_ERROR now and give the
             // reason at the end.
             State::Leaving(reason) if has_calls || reason == Reason::NO_ERROR => {
-                debug!(connection = self.caller.connection, ?reason, "upstream is leaving");
+                debug!(connection = self.connection.id, ?reason, "upstream is leaving");
                 self.leave();
             }
             State::Leaving(reason) | State::Gone(reason) => {
                 warn!(
-                    connection = self.caller.connection,
+                    connection = self.connection.id,
                     ?reason,
                     calls = self.calls.len(),
                     "upstream closed its connection"
                 );
                 self.gone = Some(reason);
+                self.connection.lost_upstream();
                 if has_calls {
                     self.leave();
                 }
@@ -186,9 +193,10 @@ impl Joined {
         let cut_at = self.cut_at;
         let written = poll_fn(|cx| {
             match poll_client(&mut self.client, &self.blocked, &mut self.resets, cx) {
-                Poll::Ready(Some(Ok((_, stream)))) => {
+                Poll::Ready(Some(Ok((request, stream)))) => {
                     // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
                     self.leave();
+                    CallInFlight::start(self.connection.clone(), &request).ending = Ending::Refused;
                     self.resets.push(Reset { stream, reason: Reason::REFUSED_STREAM, until: Instant::now() });
                     cx.waker().wake_by_ref();
                     Poll::Pending

@@ -11,9 +11,9 @@ use tracing::{info, warn};
 use super::ending::LinkEnd;
 use super::joined::Joined;
 use super::legacy::Adapter;
-use super::observe::{Caller, Watch};
 use super::outlet::Outlet;
 use super::peer::Peer;
+use super::tracker::{ClientConnection, Tracker};
 use super::tuning;
 use super::upstream::Upstream;
 use crate::socket::SocketPath;
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     /// Where calls go.
     pub(super) upstream: Arc<SocketPath>,
     /// Who is told of connections and calls.
-    pub(super) watch: Watch,
+    pub(super) tracker: Tracker,
     /// Cancelled when the relay drains.
     pub(super) drain: CancellationToken,
     /// Cancelled when the time to drain is over.
@@ -33,8 +33,8 @@ pub(super) struct Shared {
 
 /// Serves a client until it goes, upstream goes, or the relay has drained. `id` counts connections, for the log.
 pub(super) async fn run(id: u64, stream: UnixStream, shared: Shared) {
-    let caller = shared.watch.connected(id, Peer::of(&stream));
-    let peer = caller.to_string();
+    let connection = shared.tracker.connected(id, Peer::of(&stream));
+    let peer = connection.to_string();
     // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
     let upstream = match Upstream::dial(&shared.upstream).await {
         Ok(dialled) => dialled,
@@ -47,7 +47,7 @@ pub(super) async fn run(id: u64, stream: UnixStream, shared: Shared) {
     info!(connection = id, %peer, "client connected");
     let (start, mut calls) = (Instant::now(), 0);
     let end = tokio::select! {
-        end = serve(caller, stream, upstream, &shared.drain, &mut calls) => end,
+        end = serve(connection, stream, upstream, &shared.drain, &mut calls) => end,
         () = shared.cut.cancelled() => LinkEnd::Cut,
     };
     let duration = start.elapsed();
@@ -70,7 +70,7 @@ pub(super) async fn run(id: u64, stream: UnixStream, shared: Shared) {
 
 /// Speaks HTTP/2 with the client, and counts its calls; returns what ended the link.
 async fn serve(
-    caller: Arc<Caller>,
+    connection: Arc<ClientConnection>,
     stream: UnixStream,
     mut upstream: Upstream,
     drain: &CancellationToken,
@@ -85,7 +85,7 @@ async fn serve(
         () = drain.cancelled() => return LinkEnd::Drain,
     };
     match client {
-        Ok(client) => Joined::new(caller, client, blocked, upstream).run(drain, calls).await,
+        Ok(client) => Joined::new(connection, client, blocked, upstream).run(drain, calls).await,
         Err(error) if error.is_io() => LinkEnd::Client,
         Err(_) => LinkEnd::Stranger,
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::link::{self, Shared};
-use super::observe::Watch;
+use super::tracker::Tracker;
 use super::{Settings, Summary};
 
 /// How long to wait after accept failed, so that a lack of descriptors is not made worse by a busy loop.
@@ -20,13 +20,13 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(super) async fn serve(
     listener: UnixListener,
     settings: Settings,
-    watch: Watch,
+    tracker: Tracker,
     drain: CancellationToken,
 ) -> Summary {
     let mut summary = Summary::default();
     let cut = CancellationToken::new();
     let upstream = Arc::new(settings.upstream);
-    let shared = Shared { upstream, watch, drain: drain.clone(), cut: cut.clone() };
+    let shared = Shared { upstream, tracker, drain: drain.clone(), cut: cut.clone() };
     let mut links = JoinSet::new();
     loop {
         let client = tokio::select! {

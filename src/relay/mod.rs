@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! listen ──► link ──► joined (client ⇄ legacy ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
-//!                                                                          └──► observe        └──► copy
+//!                                                                          └─► tracker ──► observer
 //! ```
 
-mod copy;
+mod capture;
 mod ending;
 mod forward;
 mod joined;
@@ -14,10 +14,12 @@ mod joined;
 pub mod legacy;
 mod link;
 mod listen;
+mod metrics;
 mod observe;
 mod outlet;
 mod peer;
 mod pipe;
+mod tracker;
 mod tuning;
 mod upstream;
 
@@ -32,12 +34,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::socket::SocketPath;
 
-pub use copy::{Copy, Missed, Room};
+pub use capture::{Capture, CaptureBudget, NotWhole};
 pub use ending::Ending;
-pub use observe::{Metrics, Observed, Observer, Passed};
+pub use metrics::Metrics;
+pub use observe::{Captures, Direction, Observed, Observer};
 pub use peer::Peer;
 
-use observe::Watch;
+use tracker::Tracker;
 
 /// What the relay runs on.
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ impl Relay {
         metrics: Metrics,
         drain: CancellationToken,
     ) -> io::Result<Self> {
-        let watch = Watch::new(observer, metrics);
+        let tracker = Tracker::new(observer, metrics);
         let (report, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {
@@ -82,7 +85,7 @@ impl Relay {
             tokio::net::UnixListener::from_std(listener)?
         };
         thread::Builder::new().name("relay".to_owned()).spawn(move || {
-            let summary = runtime.block_on(listen::serve(listener, settings, watch, drain));
+            let summary = runtime.block_on(listen::serve(listener, settings, tracker, drain));
             // Nobody waits any more if the program is ending at once.
             let _ = report.send(summary);
         })?;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tokio::net::UnixStream;
 
+use crate::telemetry::harmless;
+
 /// The process that opened a connection. It may be gone by now, or have passed the connection on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
@@ -22,15 +24,15 @@ impl Peer {
         // The kernel says 0 of a process that it cannot name here.
         let pid = credentials.pid().filter(|pid| *pid > 0);
         let program = pid
-            .and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok())
-            .map(|name| name.trim_end().to_owned());
+            .and_then(|pid| std::fs::read(format!("/proc/{pid}/comm")).ok())
+            .map(|name| String::from_utf8_lossy(name.trim_ascii_end()).into_owned());
         Some(Self { uid: credentials.uid(), pid, program })
     }
 }
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.program.as_deref().unwrap_or("?"))?;
+        f.write_str(&harmless(self.program.as_deref().unwrap_or("?")))?;
         if let Some(pid) = self.pid {
             write!(f, "[{pid}]")?;
         }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use h2::{Error, Reason, RecvStream, SendStream};
 
-use super::observe::Passed;
+use super::observe::Direction;
 use crate::cri::Code;
 
 /// How a direction ended.
@@ -16,7 +16,7 @@ pub(super) enum End {
     /// The sender's stream broke.
     Source(Error),
     /// The receiver reset the stream.
-    Declined(Reason),
+    SinkReset(Reason),
     /// The receiver's connection is gone.
     Sink,
 }
@@ -29,13 +29,13 @@ pub(super) struct Pipe<'a> {
     chunk: Bytes,
     ended: bool,
     code: Option<Code>,
-    passed: &'a mut Passed,
+    passed: &'a mut Direction,
 }
 
 impl<'a> Pipe<'a> {
     /// A pipe between two streams whose heads have been passed on, which notes what passes. If the head was all, the pipe
     /// has ended.
-    pub(super) fn new(from: RecvStream, to: SendStream<Bytes>, passed: &'a mut Passed) -> Self {
+    pub(super) fn new(from: RecvStream, to: SendStream<Bytes>, passed: &'a mut Direction) -> Self {
         let ended = from.is_end_stream();
         Self { from, to, chunk: Bytes::new(), ended, code: None, passed }
     }
@@ -50,9 +50,9 @@ impl<'a> Pipe<'a> {
         self.to.send_reset(reason);
     }
 
-    /// Ready once the receiver has reset the stream ([`End::Declined`]) or its connection is gone ([`End::Sink`]).
-    pub(super) fn poll_declined(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.to.poll_reset(cx).map(|reset| reset.map_or(End::Sink, End::Declined))
+    /// Ready once the receiver has reset the stream ([`End::SinkReset`]) or its connection is gone ([`End::Sink`]).
+    pub(super) fn poll_sink_reset(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.to.poll_reset(cx).map(|reset| reset.map_or(End::Sink, End::SinkReset))
     }
 
     /// Moves what can be moved. Asked again after its end, it says [`End::Clean`].
@@ -68,7 +68,7 @@ impl<'a> Pipe<'a> {
 
     /// Takes a chunk, passes on a part of one, or ends.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
-        if let Poll::Ready(end) = self.poll_declined(cx) {
+        if let Poll::Ready(end) = self.poll_sink_reset(cx) {
             return Poll::Ready(Some(end));
         }
         if self.chunk.has_remaining() {
@@ -87,8 +87,8 @@ impl<'a> Pipe<'a> {
             return self.from.is_end_stream().then(|| self.send(chunk, true)).flatten();
         }
         self.to.reserve_capacity(chunk.len());
-        if let Some(copy) = &mut self.passed.copy {
-            copy.add(&chunk);
+        if let Some(capture) = &mut self.passed.capture {
+            capture.add(&chunk);
         }
         self.chunk = chunk;
         None

@@ -22,12 +22,10 @@ pub struct Listening {
     pub claim: Option<Claim>,
 }
 
-impl Listening {
-    /// The path that clients connect to, for people; systemd may have passed a socket without one.
-    #[must_use]
-    pub fn path(&self) -> String {
-        let address = self.listener.local_addr().ok();
-        let path = address.as_ref().and_then(|address| address.as_pathname());
-        path.map_or_else(|| "a socket without a path".to_owned(), |path| format!("unix://{}", path.display()))
-    }
+/// The path that clients connect to, for people; systemd may have passed a socket without one.
+#[must_use]
+pub fn name_of(listener: &UnixListener) -> String {
+    let address = listener.local_addr().ok();
+    let path = address.as_ref().and_then(|address| address.as_pathname());
+    path.map_or_else(|| "a socket without a path".to_owned(), |path| format!("unix://{}", path.display()))
 }

@@ -2,20 +2,35 @@
 
 use std::time::Duration;
 
+use prost::DecodeError;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::call::{Call, MethodName};
-use super::metrics::{Metrics, Undecoded};
-use super::watched::{self, Read};
-use crate::cri::{Code, FrameError, only_message};
-use crate::relay::{Copy, Ending, Missed, Observed};
+use super::call::Call;
+use super::metrics::Metrics;
+use super::watched::{self, ReadMessage};
+use crate::cri::{Code, FrameError, unary_message};
+use crate::relay::{Capture, Direction, Ending, NotWhole, Observed};
 
 /// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Calls that are taken from the queue at once.
 const BATCH: usize = 256;
+
+/// Why a message of a watched method was not read.
+#[derive(Debug, thiserror::Error)]
+enum Undecoded {
+    /// It was not captured whole.
+    #[error(transparent)]
+    NotWhole(#[from] NotWhole),
+    /// What was captured is not one message that can be read.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// It is not the message that it should be.
+    #[error(transparent)]
+    Malformed(#[from] DecodeError),
+}
 
 /// Takes calls from the queue and decodes them.
 #[derive(Debug)]
@@ -34,7 +49,7 @@ impl Decoder {
         let mut batch = Vec::with_capacity(BATCH);
         while self.queue.recv_many(&mut batch, BATCH).await > 0 {
             for observed in batch.drain(..) {
-                let call = self.decode(observed);
+                let call = self.decode(&observed);
                 self.metrics.count(&call);
                 sink(call);
             }
@@ -44,43 +59,59 @@ impl Decoder {
         }
     }
 
-    fn decode(&self, observed: Observed) -> Call {
-        let Observed { id, peer, path, start, duration, ending, request, response } = observed;
-        let path = path.as_ref().map_or("", |path| path.path());
-        let mut call = Call {
-            id,
-            start,
-            duration,
-            method: MethodName::of_path(path),
-            ending,
-            request_bytes: request.bytes,
-            response_bytes: response.bytes,
-            peer,
-            pod: None,
-            container: None,
-            exec: None,
-        };
-        if let Some(watched) = watched::at(path) {
-            self.read(&mut call, request.copy.as_ref(), Some(watched.request));
-            if ending == Ending::Answered(Some(Code::OK)) {
-                self.read(&mut call, response.copy.as_ref(), watched.response);
-            }
+    fn decode(&self, observed: &Observed) -> Call {
+        let mut call = Call::from(observed);
+        let Some(watched) = watched::of(&observed.method) else { return call };
+        self.read(&mut call, &observed.request, watched.request);
+        if let Some(response) = watched.response
+            && observed.ending == Ending::Answered(Some(Code::OK))
+        {
+            self.read(&mut call, &observed.response, response);
         }
         call
     }
 
-    /// Reads a copy into the call, or counts why not.
-    fn read(&self, call: &mut Call, copy: Option<&Copy>, read: Option<Read>) {
-        let (Some(copy), Some(read)) = (copy, read) else { return };
-        let result = match copy.whole().map(only_message) {
-            Ok(Ok(message)) => read(call, message).map_err(|_| Undecoded::Malformed),
-            Ok(Err(FrameError::Compressed)) => Err(Undecoded::Compressed),
-            Ok(Err(FrameError::NotOne)) => Err(Undecoded::Incomplete),
-            Err(Missed::TooLong) => Err(Undecoded::TooLong),
-            Err(Missed::NoRoom) => Err(Undecoded::NoRoom),
-        };
-        if let Err(why) = result {
-            self.metrics.undecoded(why);
+    /// Reads what was captured into the call, or counts why not.
+    fn read(&self, call: &mut Call, direction: &Direction, read_message: ReadMessage) {
+        let Some(capture) = &direction.capture else { return };
+        if let Err(why) = read(call, capture, read_message) {
+            self.metrics.undecoded(why.label());
+        }
+    }
+}
+
+fn read(call: &mut Call, capture: &Capture, read_message: ReadMessage) -> Result<(), Undecoded> {
+    Ok(read_message(call, unary_message(capture.whole()?)?)?)
+}
+
+impl Undecoded {
+    /// The reason as a label of metrics.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::NotWhole(NotWhole::TooLong) => "too-long",
+            Self::NotWhole(NotWhole::NoRoom) => "no-room",
+            Self::Frame(FrameError::Compressed) => "compressed",
+            Self::Frame(FrameError::NotOne) => "not-one-message",
+            Self::Malformed(_) => "malformed",
+        }
+    }
+}
+
+impl From<&Observed> for Call {
+    /// What is known before any message is read.
+    fn from(observed: &Observed) -> Self {
+        Self {
+            id: observed.id,
+            start: observed.start,
+            duration: observed.duration,
+            method: observed.method.clone(),
+            ending: observed.ending,
+            request_bytes: observed.request.bytes,
+            response_bytes: observed.response.bytes,
+            peer: observed.peer.clone(),
+            pod: None,
+            container: None,
+            exec: None,
         }
     }
 }

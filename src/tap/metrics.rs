@@ -23,21 +23,6 @@ pub struct Metrics {
     undecoded: Family<UndecodedLabel, Counter>,
 }
 
-/// Why a copied message was not decoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Undecoded {
-    /// Longer than what is copied.
-    TooLong,
-    /// The copies of other calls had taken the memory.
-    NoRoom,
-    /// Compressed.
-    Compressed,
-    /// The call ended in the middle of it.
-    Incomplete,
-    /// Not the message that it should be.
-    Malformed,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     method: &'static str,
@@ -52,18 +37,6 @@ struct MethodLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct UndecodedLabel {
     reason: &'static str,
-}
-
-impl Undecoded {
-    fn label(self) -> &'static str {
-        match self {
-            Self::TooLong => "too-long",
-            Self::NoRoom => "no-room",
-            Self::Compressed => "compressed",
-            Self::Incomplete => "incomplete",
-            Self::Malformed => "malformed",
-        }
-    }
 }
 
 impl Default for Metrics {
@@ -89,16 +62,15 @@ impl Metrics {
             Unit::Seconds,
             self.duration.clone(),
         );
-        let bytes = "with their gRPC frames";
         registry.register_with_unit(
             "request",
-            format!("Request messages, {bytes}"),
+            "Request messages, with their gRPC frames",
             Unit::Bytes,
             self.request_bytes.clone(),
         );
         registry.register_with_unit(
             "response",
-            format!("Response messages, {bytes}"),
+            "Response messages, with their gRPC frames",
             Unit::Bytes,
             self.response_bytes.clone(),
         );
@@ -124,13 +96,13 @@ impl Metrics {
         self.dropped.inc();
     }
 
-    pub(super) fn undecoded(&self, why: Undecoded) {
-        self.undecoded.get_or_create(&UndecodedLabel { reason: why.label() }).inc();
+    pub(super) fn undecoded(&self, reason: &'static str) {
+        self.undecoded.get_or_create(&UndecodedLabel { reason }).inc();
     }
 
     pub(super) fn count(&self, call: &Call) {
         let method = call.method.label();
-        let labels = CallLabels { method, code: call.code_label() };
+        let labels = CallLabels { method, code: call.ending.label() };
         self.calls.get_or_create(&labels).inc();
         self.duration.get_or_create(&labels).observe(call.duration.as_secs_f64());
         self.request_bytes.get_or_create(&MethodLabel { method }).inc_by(call.request_bytes);

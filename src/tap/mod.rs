@@ -1,22 +1,21 @@
-//! Copies of calls, taken beside the byte path and decoded off it.
+//! Captures of calls, taken beside the byte path and decoded off it.
 //!
 //! ```text
-//! relay ──copies──► Tap ──queue (drops when full)──► Decoder ──► Call
+//! relay ──captures──► Tap ──queue (drops when full)──► Decoder ──► Call
 //! ```
 
 mod call;
-mod decode;
 mod decoder;
+mod messages;
 mod metrics;
 mod watched;
 
 use tokio::sync::mpsc;
 
-use crate::relay::{Copy, Observed, Observer, Room};
+use crate::cri::MethodName;
+use crate::relay::{Capture, CaptureBudget, Captures, Observed, Observer};
 
-use watched::Watched;
-
-pub use call::{Call, Container, Exec, ExecResult, MethodName, Pod};
+pub use call::{Call, Container, Exec, ExecResult, Pod};
 pub use decoder::Decoder;
 pub use metrics::Metrics;
 
@@ -24,22 +23,22 @@ pub use metrics::Metrics;
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Calls that may wait to be decoded; more are dropped and counted.
-    pub queue: usize,
-    /// Bytes that the copies of all calls may take together; a copy that finds no room is given up and counted.
-    pub copies: usize,
+    pub queued_calls: usize,
+    /// Bytes that the captures of all calls may take together; one that finds no room is given up and counted.
+    pub captured_bytes: usize,
 }
 
-/// The side of the tap that faces the relay: it copies and hands over, and never waits.
+/// The side of the tap that faces the relay: it captures and hands over, and never waits.
 #[derive(Debug)]
 pub struct Tap {
     queue: mpsc::Sender<Observed>,
-    room: Room,
+    budget: CaptureBudget,
     metrics: Metrics,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { queue: 4096, copies: 16 << 20 }
+        Self { queued_calls: 4096, captured_bytes: 8 << 20 }
     }
 }
 
@@ -47,16 +46,20 @@ impl Tap {
     /// A tap, and the other side of its queue.
     #[must_use]
     pub fn new(settings: Settings, metrics: Metrics) -> (Self, Decoder) {
-        let (queue, observed) = mpsc::channel(settings.queue);
-        let tap = Self { queue, room: Room::new(settings.copies), metrics: metrics.clone() };
-        (tap, Decoder::new(observed, metrics))
+        let (queue, observed) = mpsc::channel(settings.queued_calls);
+        let budget = CaptureBudget::new(settings.captured_bytes);
+        (Self { queue, budget, metrics: metrics.clone() }, Decoder::new(observed, metrics))
     }
 }
 
 impl Observer for Tap {
-    fn copies(&self, path: &str) -> [Option<Copy>; 2] {
-        let limits = watched::at(path).map_or([None, None], Watched::limits);
-        limits.map(|limit| limit.map(|limit| Copy::new(limit, &self.room)))
+    fn captures(&self, method: &MethodName) -> Captures {
+        let Some(watched) = watched::of(method) else { return Captures::default() };
+        let capture = |limit| Capture::new(limit, &self.budget);
+        Captures {
+            request: Some(capture(watched.request_limit)),
+            response: watched.response.map(|_| capture(watched::RESPONSE_LIMIT)),
+        }
     }
 
     fn ended(&self, call: Observed) {

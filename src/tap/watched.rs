@@ -1,62 +1,65 @@
-//! The methods whose messages matter: how much of them is copied, and what is read from the copy.
+//! The methods whose messages matter: how much of them is captured, and what is read from that.
 
 use prost::DecodeError;
 
 use super::call::Call;
-use super::decode;
+use super::messages;
+use crate::cri::MethodName;
 
-/// Bytes that are copied of a message. What is longer is counted, not decoded.
-const LIMIT: usize = 1 << 20;
+/// Bytes that are captured of a request. What is longer is counted, not decoded.
+const REQUEST_LIMIT: usize = 1 << 20;
 
 /// The same, for requests that hold the whole of a pod or container.
 const CONFIG_LIMIT: usize = 4 << 20;
 
+/// The same, for responses.
+pub(super) const RESPONSE_LIMIT: usize = 1 << 20;
+
 /// Reads a message into what is known of its call.
-pub(super) type Read = fn(&mut Call, &[u8]) -> Result<(), DecodeError>;
+pub(super) type ReadMessage = fn(&mut Call, &[u8]) -> Result<(), DecodeError>;
 
 /// A method whose messages matter.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
-    path: &'static str,
-    limit: usize,
+    pub(super) request_limit: usize,
     /// What is read from the request.
-    pub(super) request: Read,
+    pub(super) request: ReadMessage,
     /// What is read from the response, if it tells anything that the request did not.
-    pub(super) response: Option<Read>,
+    pub(super) response: Option<ReadMessage>,
 }
 
-static WATCHED: [Watched; 10] = [
-    watched("/runtime.v1.RuntimeService/ExecSync", LIMIT, decode::exec, Some(decode::exec_result)),
-    watched("/runtime.v1.RuntimeService/ContainerStatus", LIMIT, decode::container_status, None),
-    watched("/runtime.v1.RuntimeService/PodSandboxStatus", LIMIT, decode::pod_status, None),
-    watched("/runtime.v1.RuntimeService/RunPodSandbox", CONFIG_LIMIT, decode::pod, Some(decode::pod_id)),
-    watched("/runtime.v1.RuntimeService/StopPodSandbox", LIMIT, decode::stop_pod, None),
-    watched("/runtime.v1.RuntimeService/RemovePodSandbox", LIMIT, decode::remove_pod, None),
-    watched(
-        "/runtime.v1.RuntimeService/CreateContainer",
-        CONFIG_LIMIT,
-        decode::container,
-        Some(decode::container_id),
-    ),
-    watched("/runtime.v1.RuntimeService/StartContainer", LIMIT, decode::start_container, None),
-    watched("/runtime.v1.RuntimeService/StopContainer", LIMIT, decode::stop_container, None),
-    watched("/runtime.v1.RuntimeService/RemoveContainer", LIMIT, decode::remove_container, None),
-];
-
-const fn watched(path: &'static str, limit: usize, request: Read, response: Option<Read>) -> Watched {
-    Watched { path, limit, request, response }
+/// What is watched of a method, if anything.
+pub(super) fn of(method: &MethodName) -> Option<Watched> {
+    let MethodName::Known(method) = method else { return None };
+    let watched = match method.name() {
+        "ExecSync" => {
+            Watched { response: Some(messages::exec_sync_response), ..request(messages::exec_sync_request) }
+        }
+        "ContainerStatus" => request(messages::container_status_request),
+        "PodSandboxStatus" => request(messages::pod_sandbox_status_request),
+        "RunPodSandbox" => Watched {
+            request_limit: CONFIG_LIMIT,
+            request: messages::run_pod_sandbox_request,
+            response: Some(messages::run_pod_sandbox_response),
+        },
+        "StopPodSandbox" => request(messages::stop_pod_sandbox_request),
+        "RemovePodSandbox" => request(messages::remove_pod_sandbox_request),
+        "CreateContainer" => Watched {
+            request_limit: CONFIG_LIMIT,
+            request: messages::create_container_request,
+            response: Some(messages::create_container_response),
+        },
+        "StartContainer" => request(messages::start_container_request),
+        "StopContainer" => request(messages::stop_container_request),
+        "RemoveContainer" => request(messages::remove_container_request),
+        _ => return None,
+    };
+    Some(watched)
 }
 
-/// The watched method at this path.
-pub(super) fn at(path: &str) -> Option<&'static Watched> {
-    WATCHED.iter().find(|watched| watched.path == path)
-}
-
-impl Watched {
-    /// Bytes to copy of the request and of the response.
-    pub(super) fn limits(&self) -> [Option<usize>; 2] {
-        [Some(self.limit), self.response.map(|_| LIMIT)]
-    }
+/// A method of which only the request matters.
+fn request(read: ReadMessage) -> Watched {
+    Watched { request_limit: REQUEST_LIMIT, request: read, response: None }
 }
 
 #[cfg(test)]
@@ -65,9 +68,9 @@ mod tests {
     use crate::cri::Method;
 
     #[test]
-    fn every_watched_path_is_a_method_of_the_interface() {
-        for watched in &WATCHED {
-            assert!(Method::at(watched.path).is_some(), "{}", watched.path);
-        }
+    fn ten_methods_of_the_interface_are_watched() {
+        let watched: Vec<_> =
+            Method::all().filter(|method| of(&MethodName::Known(*method)).is_some()).collect();
+        assert_eq!(watched.len(), 10, "{watched:?}");
     }
 }

@@ -12,11 +12,12 @@ const ROUNDS: usize = 3;
 
 #[test]
 fn lives_the_same_life() {
-    let direct = need!(Node::start(false)).lives();
+    let direct = need!(Node::start(false)).live();
     let node = need!(Node::start(true));
-    assert_eq!(node.lives(), direct);
-    node.is_probed_again(UNDISTURBED);
-    assert_eq!(node.transport_errors(), [""; 0]);
+    assert_eq!(node.live(), direct);
+    node.wait_for_probes(UNDISTURBED);
+    let errors = node.transport_errors();
+    assert!(errors.is_empty(), "{errors:#?}");
     let shim = node.shim.as_ref().unwrap();
     accounts::agree(
         || accounts::of_calls(&shim.calls()),
@@ -36,7 +37,7 @@ fn survives_restarts_through_the_relay() {
 
 /// Restarts each part again and again: pods that run go on, and those that are just being made run in the end, none twice.
 fn survives_restarts(mut node: Node, parts: &[Part]) {
-    node.lives();
+    node.live();
     for round in 0..ROUNDS {
         for part in parts {
             let before = node.running();

@@ -88,13 +88,16 @@ async fn after_three_calls(place: &Place) -> Running {
 
 /// The calls that are kept, once there are so many.
 async fn kept(place: &Place, count: usize) -> Vec<Value> {
-    loop {
-        let calls = place.ask(&["calls", "-o", "json"]).await.json();
-        let calls = calls.as_array().unwrap().clone();
-        if calls.len() >= count {
-            return calls;
+    let kept = async {
+        loop {
+            let calls = place.ask(&["calls", "-o", "json"]).await.json();
+            let calls = calls.as_array().unwrap().clone();
+            if calls.len() >= count {
+                return calls;
+            }
         }
-    }
+    };
+    soon(kept).await
 }
 
 #[tokio::test]
@@ -129,7 +132,10 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
     let command = ["cat", "/tmp/it's here", "\u{1b}[31mred\u{202e}"];
     assert_eq!(
         exec["exec"],
-        json!({"command": command, "timeoutSeconds": 2, "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0})
+        json!({
+            "command": command, "commandTruncated": false, "timeoutSeconds": 2,
+            "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0,
+        })
     );
 }
 

@@ -5,8 +5,8 @@
 mod admin;
 mod cri;
 mod layout;
-mod process;
 mod program;
+mod run;
 #[path = "../support/mod.rs"]
 mod support;
 mod tap;

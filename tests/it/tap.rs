@@ -6,24 +6,26 @@ use bytes::Bytes;
 use h2::Reason;
 use http::Response;
 use probeshim::cri::v1;
+use probeshim::metrics;
 use probeshim::tap::{Call, Exec, ExecResult, Settings};
 use prost::Message;
 
 use crate::support::client::{Client, head};
 use crate::support::runtime::{Connection, Runtime, ok};
+use crate::support::wire::{GOAWAY, HEADERS, SETTINGS, Wire, frame, word};
 use crate::support::{Shim, framed, read_all, request, send_all, shim, soon, tapped};
 
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 
 /// A client, the runtime's end of its connection, and the relay between.
-struct Joined {
+struct Tapped {
     client: Client,
     connection: Connection,
     runtime: Runtime,
     shim: Shim,
 }
 
-impl Joined {
+impl Tapped {
     async fn new(shim: Shim) -> Self {
         let (client, connection, runtime) = shim.joined().await;
         Self { client, connection, runtime, shim }
@@ -41,19 +43,20 @@ impl Joined {
 
     /// Makes an ExecSync, and returns what was seen of it.
     async fn exec(&mut self, request: Bytes, response: Bytes) -> std::sync::Arc<Call> {
-        let before = self.shim.calls.counts().1;
+        let before = self.shim.calls.counts().kept;
         self.call(EXEC_SYNC, request, response).await;
         self.shim.seen(before + 1).await.pop().unwrap()
     }
 
-    /// The value of a metric.
-    fn metric(&self, line: &str) -> u64 {
-        let mut metrics = probeshim::metrics::Metrics::new();
-        self.shim.tap_metrics.register(metrics.registry());
-        self.shim.relay_metrics.register(metrics.registry());
-        let text = metrics.text();
-        let found = text.lines().find_map(|found| found.strip_prefix(line)?.strip_prefix(' ')?.parse().ok());
-        found.unwrap_or_else(|| panic!("no {line} in {text}"))
+    /// The value of a series.
+    fn metric(&self, series: &str) -> u64 {
+        let mut registry = metrics::registry();
+        self.shim.tap_metrics.register(&mut registry);
+        self.shim.relay_metrics.register(&mut registry);
+        let text = metrics::text(&registry);
+        let found =
+            text.lines().find_map(|found| found.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
+        found.unwrap_or_else(|| panic!("no {series} in {text}"))
     }
 }
 
@@ -68,18 +71,24 @@ fn exec_request(command: &[&str], timeout: i64) -> v1::ExecSyncRequest {
 
 #[tokio::test]
 async fn of_an_exec_sync_everything_is_seen_but_its_output() {
-    let mut joined = Joined::new(shim()).await;
+    let mut tapped = Tapped::new(shim()).await;
     let request = message(&exec_request(&["cat", "/tmp/healthy"], 3));
     let response =
         message(&v1::ExecSyncResponse { stdout: b"four".into(), stderr: b"seven!!".into(), exit_code: 5 });
     let (sent, received) = (request.len() as u64, response.len() as u64);
-    let call = joined.exec(request, response).await;
-    assert_eq!((call.id, call.method.to_string().as_str(), &*call.code()), (1, "ExecSync", "OK"));
+    let call = tapped.exec(request, response).await;
+    assert_eq!(
+        (call.id, call.method.to_string().as_str(), call.ending.to_string().as_str()),
+        (1, "ExecSync", "OK")
+    );
     assert_eq!((call.request_bytes, call.response_bytes), (sent, received));
     assert_eq!(call.container.as_ref().unwrap().id.as_deref(), Some("c0ffee"));
     let result = ExecResult { exit_code: 5, stdout_bytes: 4, stderr_bytes: 7 };
     let command = vec!["cat".to_owned(), "/tmp/healthy".to_owned()];
-    assert_eq!(call.exec.as_deref(), Some(&Exec { command, timeout_seconds: 3, result: Some(result) }));
+    assert_eq!(
+        call.exec.as_deref(),
+        Some(&Exec { command, is_cut: false, timeout_seconds: 3, result: Some(result) })
+    );
     let peer = call.peer.as_ref().unwrap();
     assert_eq!(peer.pid, Some(std::process::id().cast_signed()));
     assert_eq!(peer.uid, rustix::process::getuid().as_raw());
@@ -88,7 +97,7 @@ async fn of_an_exec_sync_everything_is_seen_but_its_output() {
 
 #[tokio::test]
 async fn pods_and_containers_are_named_as_far_as_the_messages_tell() {
-    let mut joined = Joined::new(shim()).await;
+    let mut tapped = Tapped::new(shim()).await;
     let metadata =
         v1::PodSandboxMetadata { name: "web".into(), uid: "u1".into(), namespace: "shop".into(), attempt: 0 };
     let sandbox = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
@@ -99,18 +108,18 @@ async fn pods_and_containers_are_named_as_far_as_the_messages_tell() {
     let service = |method: &str| format!("/runtime.v1.RuntimeService/{method}");
     let run = v1::RunPodSandboxRequest { config: Some(sandbox.clone()), runtime_handler: String::new() };
     let ran = v1::RunPodSandboxResponse { pod_sandbox_id: "p0d".into() };
-    joined.call(&service("RunPodSandbox"), message(&run), message(&ran)).await;
+    tapped.call(&service("RunPodSandbox"), message(&run), message(&ran)).await;
     let create = v1::CreateContainerRequest {
         pod_sandbox_id: "p0d".into(),
         config: Some(container),
         sandbox_config: Some(sandbox),
     };
     let created = v1::CreateContainerResponse { container_id: "c0ffee".into() };
-    joined.call(&service("CreateContainer"), message(&create), message(&created)).await;
+    tapped.call(&service("CreateContainer"), message(&create), message(&created)).await;
     let stop = v1::StopContainerRequest { container_id: "c0ffee".into(), timeout: 1 };
-    joined.call(&service("StopContainer"), message(&stop), message(&v1::StopContainerResponse {})).await;
+    tapped.call(&service("StopContainer"), message(&stop), message(&v1::StopContainerResponse {})).await;
 
-    let seen = joined.shim.seen(3).await;
+    let seen = tapped.shim.seen(3).await;
     for call in &seen[..2] {
         let pod = call.pod.as_ref().unwrap();
         let named = [&pod.id, &pod.namespace, &pod.name, &pod.uid].map(|part| part.as_deref().unwrap());
@@ -127,58 +136,58 @@ async fn pods_and_containers_are_named_as_far_as_the_messages_tell() {
 
 #[tokio::test]
 async fn what_cannot_be_decoded_is_counted_and_the_call_is_seen_all_the_same() {
-    let mut joined = Joined::new(shim()).await;
+    let mut tapped = Tapped::new(shim()).await;
     let request = message(&exec_request(&["true"], 0));
     let exited = |code| message(&v1::ExecSyncResponse { exit_code: code, ..Default::default() });
 
     // A response that is longer than what is copied.
     let long = v1::ExecSyncResponse { stdout: vec![b'x'; 1 << 20], ..Default::default() };
-    let call = joined.exec(request.clone(), message(&long)).await;
+    let call = tapped.exec(request.clone(), message(&long)).await;
     assert_eq!(call.exec.as_ref().unwrap().result, None, "not guessed");
     assert!(call.response_bytes > 1 << 20);
-    assert_eq!(joined.metric(r#"probeshim_messages_not_decoded_total{reason="too-long"}"#), 1);
+    assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="too-long"}"#), 1);
 
     let compressed = framed(true, &exec_request(&["true"], 0).encode_to_vec());
-    let call = joined.exec(compressed, exited(0)).await;
+    let call = tapped.exec(compressed, exited(0)).await;
     assert_eq!((&call.exec, &call.container), (&None, &None));
-    assert_eq!(joined.metric(r#"probeshim_messages_not_decoded_total{reason="compressed"}"#), 1);
+    assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="compressed"}"#), 1);
 
-    joined.exec(framed(false, b"\xff\xff\xff"), exited(0)).await;
-    assert_eq!(joined.metric(r#"probeshim_messages_not_decoded_total{reason="malformed"}"#), 1);
+    tapped.exec(framed(false, b"\xff\xff\xff"), exited(0)).await;
+    assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="malformed"}"#), 1);
 
-    joined.exec(request.slice(..7), exited(0)).await;
-    assert_eq!(joined.metric(r#"probeshim_messages_not_decoded_total{reason="incomplete"}"#), 1);
+    tapped.exec(request.slice(..7), exited(0)).await;
+    assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="not-one-message"}"#), 1);
 
     // And then one that can.
-    let call = joined.exec(request, exited(7)).await;
+    let call = tapped.exec(request, exited(7)).await;
     assert_eq!(call.exec.as_ref().unwrap().result.unwrap().exit_code, 7);
-    assert_eq!(joined.metric(r#"probeshim_calls_total{method="ExecSync",code="OK"}"#), 5);
+    assert_eq!(tapped.metric(r#"probeshim_calls_total{method="ExecSync",code="OK"}"#), 5);
 }
 
 #[tokio::test]
-async fn copies_find_no_room_where_others_have_taken_it() {
-    let settings = Settings { copies: 30, ..Settings::default() };
+async fn captures_find_no_room_where_others_have_taken_it() {
+    let settings = Settings { captured_bytes: 30, ..Settings::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
-    let mut joined = Joined::new(shim).await;
+    let mut tapped = Tapped::new(shim).await;
     let request = message(&exec_request(&["true"], 0));
     let response = message(&v1::ExecSyncResponse { exit_code: 1, ..Default::default() });
     assert!(request.len() + response.len() <= 30 && 2 * request.len() + response.len() > 30);
     for _ in 0..2 {
-        joined.call(EXEC_SYNC, request.clone(), response.clone()).await;
+        tapped.call(EXEC_SYNC, request.clone(), response.clone()).await;
     }
-    joined.shim.decode(decoder);
-    let seen = joined.shim.seen(2).await;
+    tapped.shim.decode(decoder);
+    let seen = tapped.shim.seen(2).await;
     assert!(seen[0].exec.as_ref().is_some_and(|exec| exec.result.is_some()));
     assert_eq!(seen[1].exec, None);
-    assert_eq!(joined.metric(r#"probeshim_messages_not_decoded_total{reason="no-room"}"#), 2);
+    assert_eq!(tapped.metric(r#"probeshim_messages_not_decoded_total{reason="no-room"}"#), 2);
     // What was decoded has made room again.
-    let call = joined.exec(request, response).await;
+    let call = tapped.exec(request, response).await;
     assert!(call.exec.as_ref().unwrap().result.is_some());
 }
 
 #[tokio::test]
 async fn every_way_to_end_has_its_code() {
-    let mut joined = Joined::new(shim()).await;
+    let mut tapped = Tapped::new(shim()).await;
     let trailers_only = |status: &str| {
         Response::builder()
             .header("content-type", "application/grpc")
@@ -187,80 +196,122 @@ async fn every_way_to_end_has_its_code() {
             .unwrap()
     };
     for status in ["4", "99"] {
-        let answer = joined.client.ask("/a.B/C");
-        joined.connection.call().await.respond.send_response(trailers_only(status), true).unwrap();
+        let answer = tapped.client.ask("/a.B/C");
+        tapped.connection.call().await.respond.send_response(trailers_only(status), true).unwrap();
         drop(head(answer).await);
     }
 
-    let answer = joined.client.ask("/a.B/C");
-    joined.connection.call().await.respond.send_response(ok(), true).unwrap();
+    let answer = tapped.client.ask("/a.B/C");
+    tapped.connection.call().await.respond.send_response(ok(), true).unwrap();
     drop(head(answer).await);
 
-    let answer = joined.client.ask("/a.B/C");
-    joined.connection.call().await.respond.send_reset(Reason::ENHANCE_YOUR_CALM);
+    let answer = tapped.client.ask("/a.B/C");
+    tapped.connection.call().await.respond.send_reset(Reason::ENHANCE_YOUR_CALM);
     soon(answer).await.unwrap_err();
 
-    let (answer, mut stream) = joined.client.start(request("/a.B/C"), false);
-    let mut call = joined.connection.call().await;
+    let (answer, mut stream) = tapped.client.start(request("/a.B/C"), false);
+    let mut call = tapped.connection.call().await;
     stream.send_reset(Reason::CANCEL);
     assert_eq!(call.reset().await, Reason::CANCEL);
     drop(answer);
 
-    let codes: Vec<String> = joined.shim.seen(5).await.iter().map(|call| call.code().into_owned()).collect();
+    let codes: Vec<String> = tapped.shim.seen(5).await.iter().map(|call| call.ending.to_string()).collect();
     assert_eq!(codes, ["DEADLINE_EXCEEDED", "CODE(99)", "no-status", "upstream-reset", "client-reset"]);
-    assert_eq!(joined.metric(r#"probeshim_calls_total{method="other",code="other"}"#), 1);
+    assert_eq!(tapped.metric(r#"probeshim_calls_total{method="other",code="other"}"#), 1);
 
-    let (_answer, mut stream) = joined.client.start(request("/a.B/C"), false);
+    let (_answer, mut stream) = tapped.client.start(request("/a.B/C"), false);
     send_all(&mut stream, Bytes::from_static(b"12345"), false).await.unwrap();
-    let mut call = joined.connection.call().await;
+    let mut call = tapped.connection.call().await;
     soon(call.request.body_mut().data()).await.unwrap().unwrap();
-    joined.client.vanish();
-    let abandoned = joined.shim.seen(6).await.pop().unwrap();
-    assert_eq!((&*abandoned.code(), abandoned.request_bytes), ("abandoned", 5));
+    tapped.client.vanish();
+    let abandoned = tapped.shim.seen(6).await.pop().unwrap();
+    assert_eq!((abandoned.ending.to_string(), abandoned.request_bytes), ("abandoned".to_owned(), 5));
 
     // On a connection of its own: upstream breaks it under a call.
-    let (mut client, mut connection) = tokio::join!(joined.shim.client(), joined.runtime.accept());
+    let (mut client, mut connection) = tokio::join!(tapped.shim.client(), tapped.runtime.accept());
     let answer = client.ask("/a.B/C");
     connection.call().await;
     connection.vanish();
     soon(answer).await.unwrap_err();
-    assert_eq!(&*joined.shim.seen(7).await.pop().unwrap().code(), "lost");
+    assert_eq!(tapped.shim.seen(7).await.pop().unwrap().ending.to_string(), "lost");
+}
+
+#[tokio::test]
+async fn a_call_that_upstream_never_took_is_refused() {
+    let shim = shim();
+    let runtime = shim.runtime();
+    let (mut client, stream) = tokio::join!(shim.client(), runtime.accept_raw());
+    let mut leaving = Wire(stream);
+    leaving.expect_hello().await;
+    leaving.send(&frame(SETTINGS, 0, 0, &[])).await;
+    let answer = client.ask("/a.B/C");
+    leaving.next_of(HEADERS).await;
+    // The last stream that it took: none.
+    leaving.send(&frame(GOAWAY, 0, 0, &[word(0), word(0)].concat())).await;
+    soon(answer).await.unwrap_err();
+    assert_eq!(shim.seen(1).await[0].ending.to_string(), "refused");
+}
+
+#[tokio::test]
+async fn under_load_every_call_is_seen_or_counted_as_dropped() {
+    const CALLS: usize = 400;
+    let settings = Settings { queued_calls: 2, ..Settings::default() };
+    let (shim, decoder) = tapped(Duration::ZERO, settings);
+    shim.decode(decoder);
+    let mut tapped = Tapped::new(shim).await;
+    let answers: Vec<_> = (0..CALLS).map(|_| tapped.client.ask("/a.B/C")).collect();
+    for _ in 0..CALLS {
+        tapped.connection.call().await.answer(framed(false, b"answer"));
+    }
+    for answer in answers {
+        let (_, mut body) = head(answer).await;
+        read_all(&mut body).await.unwrap();
+    }
+    let accounted = async {
+        let dropped = || usize::try_from(tapped.shim.tap_metrics.observations_dropped()).unwrap();
+        while tapped.shim.calls.counts().kept + dropped() < CALLS {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        (tapped.shim.calls.counts().kept, dropped())
+    };
+    let (seen, dropped) = soon(accounted).await;
+    assert!(seen + dropped == CALLS && dropped > 0, "{seen} seen, {dropped} dropped");
 }
 
 #[tokio::test]
 async fn a_flood_loses_observations_but_no_calls_and_counts_what_it_loses() {
     const CALLS: u64 = 500;
-    let settings = Settings { queue: 4, ..Settings::default() };
+    let settings = Settings { queued_calls: 4, ..Settings::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
-    let mut joined = Joined::new(shim).await;
+    let mut tapped = Tapped::new(shim).await;
     // Nobody takes anything from the queue meanwhile.
     for _ in 0..CALLS {
-        joined.call("/a.B/C", framed(false, b"ask"), framed(false, b"answer")).await;
+        tapped.call("/a.B/C", framed(false, b"ask"), framed(false, b"answer")).await;
     }
-    assert_eq!(joined.metric("probeshim_observations_dropped_total"), CALLS - 4);
-    joined.shim.decode(decoder);
-    let seen: Vec<u64> = joined.shim.seen(4).await.iter().map(|call| call.id).collect();
+    assert_eq!(tapped.metric("probeshim_observations_dropped_total"), CALLS - 4);
+    tapped.shim.decode(decoder);
+    let seen: Vec<u64> = tapped.shim.seen(4).await.iter().map(|call| call.id).collect();
     assert_eq!(seen, [1, 2, 3, 4]);
     // From here on the queue has room again, and the numbers show the gap.
-    joined.call("/a.B/C", framed(false, b"ask"), framed(false, b"answer")).await;
-    assert_eq!(joined.shim.seen(5).await.pop().unwrap().id, CALLS + 1);
-    assert_eq!(joined.metric(r#"probeshim_calls_total{method="other",code="OK"}"#), 5);
+    tapped.call("/a.B/C", framed(false, b"ask"), framed(false, b"answer")).await;
+    assert_eq!(tapped.shim.seen(5).await.pop().unwrap().id, CALLS + 1);
+    assert_eq!(tapped.metric(r#"probeshim_calls_total{method="other",code="OK"}"#), 5);
 }
 
 #[tokio::test]
 async fn connections_and_streams_are_counted_while_they_are_open() {
-    let mut joined = Joined::new(shim()).await;
-    let _other = tokio::join!(joined.shim.client(), joined.runtime.accept());
-    let answer = joined.client.ask("/a.B/C");
-    let call = joined.connection.call().await;
-    let metrics = joined.shim.relay_metrics.clone();
+    let mut tapped = Tapped::new(shim()).await;
+    let _other = tokio::join!(tapped.shim.client(), tapped.runtime.accept());
+    let answer = tapped.client.ask("/a.B/C");
+    let call = tapped.connection.call().await;
+    let metrics = tapped.shim.relay_metrics.clone();
     assert_eq!((metrics.connections(), metrics.connections_open(), metrics.streams_open()), (2, 2, 1));
     call.answer(framed(false, b"answer"));
     let (_, mut body) = head(answer).await;
     read_all(&mut body).await.unwrap();
-    joined.shim.seen(1).await;
+    tapped.shim.seen(1).await;
     assert_eq!(metrics.streams_open(), 0);
-    joined.client.vanish();
+    tapped.client.vanish();
     let closed = async {
         while metrics.connections_open() > 1 {
             tokio::time::sleep(Duration::from_millis(1)).await;

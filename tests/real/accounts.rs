@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 
 use serde_json::Value;
 
-use super::machine::get;
-use super::server::pause;
+use super::http::get;
+use super::server::looks;
 
 /// Calls by method and code, the code in small letters without underscores: that is how two ways to write one become one.
 pub(crate) type Accounts = BTreeMap<(String, String), u64>;
@@ -34,23 +34,23 @@ pub(crate) fn of_calls(calls: &[Value]) -> Accounts {
     let mut accounts = Accounts::new();
     for call in calls {
         let field = |name: &str| call[name].as_str().unwrap().to_owned();
-        // The runtime takes a client that gives up for one that cancels; what it would have answered nobody has seen.
-        let code = Some(field("code"))
-            .filter(|code| code != "client-reset")
-            .unwrap_or_else(|| "CANCELED".to_owned());
-        *accounts.entry((field("method"), plain(&code))).or_default() += 1;
+        let code = match field("code").as_str() {
+            // The runtime sees a client that gives up or goes; what it would have answered nobody knows.
+            "client-reset" | "abandoned" => "canceled".to_owned(),
+            code => plain(code),
+        };
+        *accounts.entry((field("method"), code)).or_default() += 1;
     }
     accounts
 }
 
 /// Waits until both sides count the same, which is a moment after the last call has its answer, and returns it.
 pub(crate) fn agree(ours: impl Fn() -> Accounts, theirs: impl Fn() -> Accounts) -> Accounts {
-    for _ in 0..100 {
+    for () in looks() {
         let counted = theirs();
         if ours() == counted {
             return counted;
         }
-        pause();
     }
     let (ours, theirs) = (ours(), theirs());
     let missing: Vec<_> = theirs.iter().filter(|(key, count)| ours.get(*key) != Some(count)).collect();

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use super::http::get;
 use super::image::BUSYBOX;
-use super::machine::{free_address, get, program, tool};
+use super::machine::{free_address, program, tool};
 use super::server::{Server, wait_for};
 
 /// The namespace of the pods.
@@ -17,40 +18,8 @@ const NAMESPACE: &str = "e2e";
 /// The name of the node. Names of static pods end with it.
 pub(crate) const NODE: &str = "node";
 
-/// Speaks to the port with TLS, whose certificate is the kubelet's own: GETs a path and prints the answer, or runs a command in a
-/// container over a websocket and prints what came on stdout, on stderr, and as the status.
-const PORT: &str = r#"
-import base64, json, os, socket, ssl, struct, sys
-port, path, upgrade = int(sys.argv[1]), sys.argv[2], sys.argv[3] == "exec"
-tls = ssl._create_unverified_context().wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=30))
-head = [f"GET {path} HTTP/1.{int(upgrade)}", "Host: localhost"]
-if upgrade:
-    head += ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
-             "Sec-WebSocket-Key: " + base64.b64encode(os.urandom(16)).decode(),
-             "Sec-WebSocket-Protocol: v4.channel.k8s.io"]
-tls.sendall("\r\n".join(head + ["", ""]).encode())
-answer = tls.makefile("rb")
-status = answer.readline().decode()
-while answer.readline().strip():
-    pass
-if not upgrade:
-    assert " 200 " in status, status
-    sys.stdout.write(answer.read().decode())
-    sys.exit()
-assert " 101 " in status, status
-channels = {"1": "", "2": "", "3": ""}
-while True:
-    start = answer.read(2)
-    if len(start) < 2 or start[0] & 15 == 8:
-        break
-    length = start[1] & 127
-    if length == 126:
-        length, = struct.unpack(">H", answer.read(2))
-    payload = answer.read(length)
-    if payload:
-        channels[str(payload[0])] += payload[1:].decode()
-print(json.dumps([channels["1"], channels["2"], json.loads(channels["3"])["status"]]))
-"#;
+/// Speaks to the port with TLS, whose certificate is the kubelet's own.
+const PORT_CLIENT: &str = include_str!("kubelet_port.py");
 
 /// A kubelet that runs.
 #[derive(Debug)]
@@ -165,42 +134,34 @@ impl Kubelet {
 
     /// What a container has printed, read through the kubelet.
     pub(crate) fn logs(&self, pod: &str) -> String {
-        self.port(&format!("/containerLogs/{NAMESPACE}/{pod}-{NODE}/main"), "get")
+        self.ask_port("get", &format!("/containerLogs/{NAMESPACE}/{pod}-{NODE}/main"), &[])
     }
 
-    /// What a command in a container printed on stdout and stderr, and whether it went well, run through the kubelet.
+    /// What a script in a container printed on stdout and stderr, and whether it went well, run through the kubelet.
     pub(crate) fn exec(&self, pod: &str, script: &str) -> [String; 3] {
-        let command: String =
-            ["sh", "-c", script].iter().map(|word| format!("&command={}", escaped(word))).collect();
-        let answer =
-            self.port(&format!("/exec/{NAMESPACE}/{pod}-{NODE}/main?output=1&error=1{command}"), "exec");
-        serde_json::from_str(&answer).unwrap()
+        let path = format!("/exec/{NAMESPACE}/{pod}-{NODE}/main");
+        serde_json::from_str(&self.ask_port("exec", &path, &["sh", "-c", script])).unwrap()
     }
 
     /// How many probes of a pod have failed.
     pub(crate) fn failed_probes(&self, pod: &str) -> u64 {
         let pod = format!("pod=\"{pod}-{NODE}\"");
-        let metrics = self.port("/metrics/probes", "get");
+        let metrics = self.ask_port("get", "/metrics/probes", &[]);
         let counts = metrics.lines().filter(|line| line.contains(&pod) && line.contains("result=\"failed\""));
         counts.filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok()).sum()
     }
 
-    fn port(&self, path: &str, kind: &str) -> String {
+    fn ask_port(&self, verb: &str, path: &str, words: &[&str]) -> String {
         let mut command = Command::new("python3");
-        let output =
-            command.args(["-c", PORT, &self.secure.port().to_string(), path, kind]).output().unwrap();
+        command.args(["-c", PORT_CLIENT, verb, &self.secure.port().to_string(), path]).args(words);
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{path}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }
 }
 
-/// A word as it stands in a query.
-fn escaped(word: &str) -> String {
-    word.bytes().map(|byte| format!("%{byte:02X}")).collect()
-}
-
-/// A pod with one container, `main`, which runs a script, and a liveness probe for it, if any.
-pub(crate) fn pod(name: &str, script: &str, liveness: Option<Value>) -> Value {
+/// A pod with one container, `main`, which runs a script, and its liveness probe, or null.
+pub(crate) fn manifest(name: &str, script: &str, liveness: &Value) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

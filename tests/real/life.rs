@@ -21,7 +21,7 @@ pub(crate) struct Expected {
     pub(crate) is_unordered: bool,
 }
 
-/// containerd's part.
+/// What containerd does.
 pub(crate) const CONTAINERD: Expected = Expected {
     failing: &[
         ("runp of the same pod again", "is reserved for"),
@@ -35,12 +35,11 @@ pub(crate) const CONTAINERD: Expected = Expected {
         ("exec in nobody", "NotFound"),
         ("exec in what has stopped", "CONTAINER_EXITED"),
     ],
-    // It fails on containerd 1.6 and succeeds on 2.2.
     either: &["stop of nobody"],
     is_unordered: false,
 };
 
-/// CRI-O's part.
+/// What CRI-O does.
 pub(crate) const CRIO: Expected = Expected {
     failing: &[
         ("exec -s, exit 3", "exited with 3"),

@@ -1,9 +1,9 @@
 //! What the machine has, and what it lacks.
 
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// The folder of a program that `tests/tools/build` makes.
 pub(crate) fn tool(name: &str) -> Result<PathBuf, String> {
@@ -38,16 +38,17 @@ pub(crate) fn runs_containers() -> Result<(), String> {
     Err("the CNI plugins are not installed (apt install containernetworking-plugins)".to_owned())
 }
 
-/// An address of this machine that nobody listens on.
+/// An address of this machine that nobody listens on. It is below those that the kernel gives to connections, and given to no other
+/// test.
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
-/// What a server without TLS answers to a GET.
-pub(crate) fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
+    // Processes that run at once begin at different places.
+    let start = u16::try_from(std::process::id() % 100).unwrap() * 100;
+    loop {
+        let nth = GIVEN.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 20_000 + (start + nth) % 10_000));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::containerd::{Containerd, Version};
 use super::crictl::Crictl;
-use super::kubelet::{Kubelet, NODE, pod};
+use super::kubelet::{Kubelet, NODE, manifest};
 use super::server::wait_for;
 use super::shim::Probeshim;
 
 /// What stands in a kubelet's log where its connection to the runtime failed it.
 const TRANSPORT_ERRORS: [&str; 6] =
-    ["code = Unavailable", "transport", "connection refused", "EOF", "GOAWAY", "RST_STREAM"];
+    ["code = Unavailable", "transport: ", "connection refused", ": EOF", "GOAWAY", "RST_STREAM"];
 
 /// A kubelet on a containerd.
 #[derive(Debug)]
@@ -54,16 +54,16 @@ impl Node {
 
     /// Lives with three pods: one that goes on, one whose liveness probe passes, and one whose probe fails until it is restarted. Returns what
     /// was seen, which is the same whatever the way to the runtime.
-    pub(crate) fn lives(&self) -> Vec<String> {
+    pub(crate) fn live(&self) -> Vec<String> {
         let command = ["sh", "-c", "test -f /tmp/healthy && echo probed >> /tmp/probes"];
         let probe = json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 2});
         let kubelet = &self.kubelet;
-        kubelet.run(&pod("steady", "echo started; sleep 100000", None));
-        kubelet.run(&pod("healthy", "touch /tmp/healthy; sleep 100000", Some(probe.clone())));
-        kubelet.run(&pod(
+        kubelet.run(&manifest("steady", "echo started; sleep 100000", &Value::Null));
+        kubelet.run(&manifest("healthy", "touch /tmp/healthy; sleep 100000", &probe));
+        kubelet.run(&manifest(
             "probed",
             "echo started; touch /tmp/healthy; sleep 2; rm /tmp/healthy; sleep 100000",
-            Some(probe),
+            &probe,
         ));
         let mut seen = Vec::new();
         for name in ["steady", "healthy"] {
@@ -87,7 +87,7 @@ impl Node {
 
     /// Gives the kubelet one more pod that goes on.
     pub(crate) fn runs_another(&mut self, name: &str) {
-        self.kubelet.run(&pod(name, "sleep 100000", None));
+        self.kubelet.run(&manifest(name, "sleep 100000", &Value::Null));
         self.pods.push(name.to_owned());
     }
 
@@ -117,7 +117,7 @@ impl Node {
     }
 
     /// Waits until the pod whose probe passes has been probed so many times more.
-    pub(crate) fn is_probed_again(&self, times: usize) {
+    pub(crate) fn wait_for_probes(&self, times: usize) {
         let before = self.probes();
         wait_for("probes go on", || (self.probes() >= before + times).then_some(()));
     }
@@ -139,7 +139,7 @@ impl Node {
             Part::Containerd => self.containerd.crash_and_restart(),
             Part::Kubelet => self.kubelet.crash_and_restart(),
         }
-        self.is_probed_again(2);
+        self.wait_for_probes(2);
     }
 
     /// The lines of the kubelet's log that tell of a failed connection.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Looks that are taken at something before it is taken never to happen: a minute of them.
-const LOOKS: usize = 1200;
+/// Looks that are taken at something before it is taken never to happen: two minutes of them.
+const LOOKS: usize = 2400;
 
 /// Lines of a log that are shown with a test that failed.
 const TAIL: usize = 15;
@@ -34,13 +34,12 @@ impl Server {
 
     /// Waits until it is ready.
     pub(crate) fn wait_until(&mut self, is_ready: impl Fn(&Self) -> bool) {
-        for _ in 0..LOOKS {
+        for () in looks() {
             if is_ready(self) {
                 return;
             }
             let ended = self.process.try_wait().unwrap();
             assert!(ended.is_none(), "{} ended: {ended:?}", self.name);
-            pause();
         }
         panic!("{} does not come up", self.name);
     }
@@ -81,17 +80,23 @@ impl Drop for Server {
 
 /// Waits for what is bound to happen.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..2 * LOOKS {
+    for () in looks() {
         if let Some(seen) = look() {
             return seen;
         }
-        pause();
     }
     panic!("{what}: it never happened");
 }
 
-/// Between two looks at something that no event tells of.
-#[expect(clippy::disallowed_methods, reason = "another process is awaited")]
-pub(crate) fn pause() {
-    std::thread::sleep(Duration::from_millis(50));
+/// Times to look at something that no event tells of, with a pause after each.
+pub(crate) fn looks() -> impl Iterator<Item = ()> {
+    #[expect(clippy::disallowed_methods, reason = "another process is awaited")]
+    let pause = || std::thread::sleep(Duration::from_millis(50));
+    (0..LOOKS)
+        .inspect(move |look| {
+            if *look > 0 {
+                pause();
+            }
+        })
+        .map(|_| ())
 }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use probeshim::record::{self, Calls, Filter, Order};
+use probeshim::record::{self, Calls, Filter, Selection};
 use probeshim::relay::{self, Relay, Settings, Summary};
 use probeshim::socket::{Access, Claim, SocketPath, claim};
 use probeshim::tap::{self, Call, Decoder, Tap};
@@ -115,7 +115,7 @@ impl Shim {
     pub async fn seen(&self, count: usize) -> Vec<Arc<Call>> {
         let seen = async {
             loop {
-                let calls = self.calls.select(&Filter::default(), Order::Time);
+                let calls = self.calls.select(&Filter::default(), Selection::All);
                 if calls.len() >= count {
                     return calls;
                 }

@@ -1,0 +1,40 @@
+//! Whether the runtime answers.
+
+use std::error::Error;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::shape;
+use crate::cri::runtime_service;
+use crate::cri::v1::VersionRequest;
+use crate::socket::SocketPath;
+use crate::telemetry::harmless;
+
+/// How long the runtime may take to answer Version and be called ready.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Asks the runtime for its version. Each time on a new connection, as every client of the relay has one: an old one may still
+/// be answered by a runtime that nobody can reach any more.
+pub(super) async fn of_upstream(socket: &SocketPath) -> shape::Upstream {
+    let mut client = runtime_service(socket);
+    let asked = timeout(PATIENCE, client.version(VersionRequest { version: "v1".to_owned() })).await;
+    let (version, error) = match asked {
+        Ok(Ok(answer)) => (Some(answer.into_inner()), None),
+        Ok(Err(status)) => (None, Some(reason(&status))),
+        Err(_) => (None, Some(format!("no answer to Version within {PATIENCE:?}"))),
+    };
+    let (runtime, version) = version.map(|version| (version.runtime_name, version.runtime_version)).unzip();
+    shape::Upstream { socket: socket.to_string(), ready: error.is_none(), runtime, version, error }
+}
+
+/// What went wrong, down to the system's word for it. The runtime may have said anything.
+fn reason(status: &tonic::Status) -> String {
+    let mut reason = format!("{:?}: {}", status.code(), status.message());
+    let mut cause = status.source();
+    while let Some(error) = cause {
+        reason = format!("{reason}: {error}");
+        cause = error.source();
+    }
+    harmless(&reason)
+}
