@@ -39,3 +39,16 @@ impl fmt::Display for Peer {
         write!(f, " uid {}", self.uid)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_name_is_shown_as_its_codes() {
+        let peer = Peer { uid: 7, pid: Some(12), program: Some("x\u{1b}[2J\ny".to_owned()) };
+        assert_eq!(peer.to_string(), r"x\u{1b}[2J\ny[12] uid 7");
+        let unknown = Peer { uid: 7, pid: None, program: None };
+        assert_eq!(unknown.to_string(), "? uid 7");
+    }
+}

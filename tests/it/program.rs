@@ -62,8 +62,15 @@ impl Place {
 
     /// `probeshim run` with a listen path, an upstream and more.
     pub(crate) fn command(&self, listen: &str, more: &[&str]) -> Command {
-        let mut command = self.command_of(Path::new(env!("CARGO_BIN_EXE_probeshim")), listen);
+        let mut command = self.command_with_http(listen, "127.0.0.1:0");
         command.args(more);
+        command
+    }
+
+    /// The same, with an address for metrics and health.
+    pub(crate) fn command_with_http(&self, listen: &str, http: &str) -> Command {
+        let mut command = self.command_of(Path::new(env!("CARGO_BIN_EXE_probeshim")), listen);
+        command.args(["--http", http]);
         command
     }
 
@@ -73,7 +80,7 @@ impl Place {
         let program = self.at("probeshim");
         fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
         let mut command = self.command_of(&program, listen);
-        command.uid(65_534).gid(65_534);
+        command.args(["--http", "127.0.0.1:0"]).uid(65_534).gid(65_534);
         command
     }
 
@@ -81,7 +88,7 @@ impl Place {
         let mut command = Command::new(program);
         command.arg("run").arg("--listen").arg(self.at(listen));
         command.arg("--upstream").arg(self.at("runtime.sock"));
-        command.arg("--admin").arg(self.at("admin.sock")).args(["--http", "127.0.0.1:0"]);
+        command.arg("--admin").arg(self.at("admin.sock"));
         command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         command
     }
@@ -129,7 +136,12 @@ impl Place {
     }
 
     pub(crate) async fn spawn(&self, command: &mut Command) -> Running {
-        let (socket, log) = (self.at("shim.sock"), self.at("log"));
+        self.spawn_logging_to(command, "log").await
+    }
+
+    /// The same, beside another in this place.
+    pub(crate) async fn spawn_logging_to(&self, command: &mut Command, log: &str) -> Running {
+        let (socket, log) = (self.at("shim.sock"), self.at(log));
         let process = command.stderr(File::create(&log).unwrap()).spawn().unwrap();
         let running = Running { process, socket, log };
         running.logged("probeshim started").await;

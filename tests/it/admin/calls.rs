@@ -1,0 +1,234 @@
+//! `probeshim calls`
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
+
+use super::{SERVICE, after_three_calls, call, kept};
+use crate::program::{Answer, Place};
+use crate::support::soon;
+
+#[tokio::test]
+async fn calls_are_shown_as_json_of_the_documented_shape() {
+    let place = Place::new();
+    let _shim = after_three_calls(&place).await;
+    let calls = kept(&place, 3).await;
+    let methods: Vec<_> = calls.iter().map(|call| call["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["Version", "ExecSync", "/a.B/C"]);
+    let exec = calls[1].as_object().unwrap();
+    let fields: Vec<_> = exec.keys().map(String::as_str).collect();
+    let documented = [
+        "code",
+        "container",
+        "durationMs",
+        "exec",
+        "id",
+        "method",
+        "peer",
+        "pod",
+        "requestBytes",
+        "responseBytes",
+        "start",
+    ];
+    assert_eq!(fields, documented);
+    assert_eq!((&exec["id"], &exec["code"]), (&json!(2), &json!("OK")));
+    assert!(exec["durationMs"].as_f64().unwrap() > 0.0);
+    exec["start"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    assert!(exec["start"].as_str().unwrap().ends_with('Z'));
+    assert_eq!(exec["peer"]["pid"], std::process::id());
+    assert_eq!(exec["container"], json!({"id": "0123456789abcdef", "name": null, "attempt": null}));
+    let command = ["cat", "/tmp/it's here", "\u{1b}[31mred\u{202e}"];
+    assert_eq!(
+        exec["exec"],
+        json!({
+            "command": command, "commandTruncated": false, "timeoutSeconds": 2,
+            "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0,
+        })
+    );
+}
+
+#[tokio::test]
+async fn calls_are_shown_as_a_table_that_nothing_in_it_can_disturb() {
+    let place = Place::new();
+    let _shim = after_three_calls(&place).await;
+    let answer = place.ask(&["calls"]).await;
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
+    let lines: Vec<&str> = answer.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{answer:?}");
+    assert!(lines[0].trim_start().starts_with("ID  TIME (UTC)"), "{answer:?}");
+    let start = lines[0].find("METHOD").unwrap();
+    for (line, method) in lines[1..].iter().zip(["Version ", "ExecSync ", "/a.B/C "]) {
+        assert!(line[start..].starts_with(method), "{answer:?}");
+    }
+    let about = r"0123456789abc exit 3 timeout 2s cat '/tmp/it'\''s here' '\u{1b}[31mred\u{202e}'";
+    assert!(lines[2].ends_with(about), "{answer:?}");
+    assert!(!answer.stdout.contains('\u{1b}'), "no colour where there is no terminal");
+}
+
+#[tokio::test]
+async fn on_a_terminal_tables_are_cut_and_coloured_but_not_with_no_color() {
+    let place = Place::new();
+    let _shim = after_three_calls(&place).await;
+    let shown = async |before: &str| {
+        let asking = place.asking(&["calls"]);
+        let words: Vec<_> = std::iter::once(asking.get_program()).chain(asking.get_args()).collect();
+        let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        let mut command = Command::new("script");
+        let run = format!("stty cols 60; {before} {}", words.join(" "));
+        command.args(["--quiet", "--return", "--command", &run, "/dev/null"]).stdin(Stdio::null());
+        let answer = Answer::to(command).await;
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        answer.stdout.replace("\r\n", "\n")
+    };
+    let coloured = shown("NO_COLOR= TERM=xterm").await;
+    assert!(coloured.contains("\u{1b}[1mMETHOD"), "{coloured:?}");
+    let plain = shown("NO_COLOR=1 TERM=xterm").await;
+    assert!(!plain.contains('\u{1b}'), "{plain:?}");
+    let widths: Vec<_> = plain.lines().map(|line| line.chars().count()).collect();
+    assert!(widths.len() == 4 && widths.iter().all(|width| *width <= 60), "{plain}");
+    let exec = plain.lines().nth(2).unwrap();
+    assert!(exec.contains("0123456789abc") && exec.ends_with('…'), "what matters most is cut last: {plain}");
+}
+
+#[tokio::test]
+async fn calls_are_filtered() {
+    let place = Place::new();
+    let _shim = after_three_calls(&place).await;
+    let ids = async |more: &[&str]| -> Vec<u64> {
+        let answer = place.ask(&[&["calls", "-o", "json"], more].concat()).await.json();
+        answer.as_array().unwrap().iter().map(|call| call["id"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(ids(&["--method", "execsync"]).await, [2]);
+    assert_eq!(ids(&["--method", "/runtime.v1.RuntimeService/Version"]).await, [1]);
+    assert_eq!(ids(&["--method", "/a.B/C"]).await, [3]);
+    assert_eq!(ids(&["--method", "ListImages"]).await, [0; 0]);
+    assert_eq!(ids(&["--last", "2"]).await, [2, 3]);
+    assert_eq!(ids(&["--since", "1h"]).await, [1, 2, 3]);
+    assert_eq!(ids(&["--since", "0s"]).await, [0; 0]);
+    let slowest = place.ask(&["calls", "-o", "json", "--slowest", "3"]).await.json();
+    let durations: Vec<f64> =
+        slowest.as_array().unwrap().iter().map(|call| call["durationMs"].as_f64().unwrap()).collect();
+    assert!(durations.len() == 3 && durations.is_sorted_by(|a, b| a >= b), "{durations:?}");
+}
+
+#[tokio::test]
+async fn what_is_asked_wrongly_ends_with_2_and_names_what_is_allowed() {
+    let place = Place::new();
+    let _shim = after_three_calls(&place).await;
+    for (arguments, told) in [
+        (&["calls", "--method", "ExecSink"][..], "\"ExecSink\""),
+        (&["calls", "--method", "ExecSink"], "ExecSync, Exec, Attach"),
+        (&["calls", "--method", "/a.B/D"], "\"/a.B/D\""),
+        (&["calls", "--since", "yesterday"], "--since \"yesterday\" is not a duration"),
+        (&["calls", "--last", "many"], "--last"),
+        (&["calls", "--last", "1", "--slowest", "1"], "--slowest"),
+        (&["calls", "--follow", "--slowest", "1"], "--slowest"),
+        (&["calls", "-o", "yaml"], "[possible values: table, json]"),
+        (&["status", "-o", "yaml"], "[possible values: table, json]"),
+    ] {
+        let answer = place.ask(arguments).await;
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""), "{arguments:?}: {answer:?}");
+        assert!(answer.stderr.contains(told), "{arguments:?}: {answer:?}");
+    }
+    let mut wrong = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    wrong.args(["status", "--admin", "tcp://127.0.0.1:1"]);
+    let answer = Answer::to(wrong).await;
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stderr.contains("--admin \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{answer:?}");
+}
+
+/// A command that prints as it goes.
+struct Printing {
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+}
+
+impl Printing {
+    fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().map(BufReader::new);
+        Self { child, stdout }
+    }
+
+    /// The next line that it prints.
+    async fn line(&mut self) -> String {
+        let mut stdout = self.stdout.take().unwrap();
+        let read = tokio::task::spawn_blocking(move || {
+            let mut line = String::new();
+            stdout.read_line(&mut line).unwrap();
+            (stdout, line)
+        });
+        let (stdout, line) = soon(read).await.unwrap();
+        self.stdout = Some(stdout);
+        line
+    }
+
+    /// Its end, with what it complained of.
+    async fn end(self) -> (Option<i32>, String) {
+        let end = tokio::task::spawn_blocking(move || self.child.wait_with_output().unwrap());
+        let output = soon(end).await.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+}
+
+#[tokio::test]
+async fn calls_are_followed_until_either_side_has_had_enough() {
+    let place = Place::new();
+    let mut shim = after_three_calls(&place).await;
+    let mut json =
+        Printing::of(place.asking(&["calls", "-f", "-o", "json", "--method", "Version", "-n", "1"]));
+    let mut table = Printing::of(place.asking(&["calls", "--follow"]));
+    let id = |line: String| serde_json::from_str::<Value>(&line).unwrap()["id"].as_u64();
+    assert_eq!(id(json.line().await), Some(1));
+    for column in ["METHOD", "Version", "ExecSync", "/a.B/C"] {
+        let line = table.line().await;
+        assert!(line.contains(column), "{line}");
+    }
+    let version = format!("{SERVICE}/Version");
+    call(&shim, &[("/a.B/C", Vec::new()), (&version, Vec::new())]).await;
+    assert_eq!(id(json.line().await), Some(5), "the other method is not shown");
+    let line = table.line().await;
+    assert!(line.trim_start().starts_with("4  "), "{line}");
+
+    // A reader that has had enough, as head has, is no failure.
+    table.stdout = None;
+    call(&shim, &[(&version, Vec::new()), (&version, Vec::new())]).await;
+    assert_eq!(table.end().await, (Some(0), String::new()));
+
+    shim.signal(Signal::TERM);
+    assert_eq!(shim.ended().await, Some(0));
+    assert_eq!(json.end().await, (Some(1), "probeshim: the probeshim has ended\n".to_owned()));
+}
+
+#[tokio::test]
+async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
+    const CALLS: u64 = 6000;
+    let place = Place::new();
+    let shim = after_three_calls(&place).await;
+    let mut follower = tokio::net::UnixStream::connect(place.at("admin.sock")).await.unwrap();
+    soon(follower.write_all(b"GET /v1/calls/follow?last=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        .await
+        .unwrap();
+    let mut lines = tokio::io::BufReader::new(follower).lines();
+    // Its place in the stream of calls is taken once the head is here; from then on it does not read.
+    while !soon(lines.next_line()).await.unwrap().unwrap().is_empty() {}
+    let unknown = ("/a.B/C", Vec::new());
+    call(&shim, &vec![unknown.clone(); usize::try_from(CALLS).unwrap()]).await;
+    kept(&place, usize::try_from(CALLS + 3).unwrap()).await;
+
+    let (mut shown, mut missed) = (0, 0);
+    while shown + missed < CALLS {
+        let line = soon(lines.next_line()).await.unwrap().unwrap();
+        // Between the lines stand the sizes of chunks.
+        if let Ok(Value::Object(line)) = serde_json::from_str(&line) {
+            match line.get("missed") {
+                Some(count) => missed += count.as_u64().unwrap(),
+                None => shown += 1,
+            }
+        }
+    }
+    assert!(missed > 0 && shown + missed == CALLS, "{shown} shown, {missed} missed");
+}

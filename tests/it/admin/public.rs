@@ -1,0 +1,81 @@
+//! The public address: metrics and health, for loopback readers.
+
+use std::os::unix::net::UnixListener;
+use std::process::Command;
+
+use tokio::net::TcpListener;
+
+use super::{after_three_calls, exchange, get, public_address};
+use crate::program::Place;
+
+#[tokio::test]
+async fn the_public_address_serves_metrics_that_account_for_every_call() {
+    let place = Place::new();
+    let shim = after_three_calls(&place).await;
+    let answer = get(&public_address(&shim).await, "/metrics").await;
+    assert!(
+        answer.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
+        "{answer}"
+    );
+    for line in [
+        "probeshim_calls_total{method=\"Version\",code=\"OK\"} 1",
+        "probeshim_calls_total{method=\"ExecSync\",code=\"OK\"} 1",
+        "probeshim_calls_total{method=\"other\",code=\"OK\"} 1",
+        "probeshim_call_duration_seconds_count{method=\"ExecSync\",code=\"OK\"} 1",
+        "probeshim_request_bytes_total{method=\"other\"} 12",
+        "probeshim_response_bytes_total{method=\"other\"} 5",
+        "probeshim_connections_total 1",
+        "probeshim_streams_open 0",
+        "probeshim_observations_dropped_total 0",
+        concat!("probeshim_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+    ] {
+        assert!(answer.lines().any(|found| found == line), "{line} is not in {answer}");
+    }
+    assert!(answer.ends_with("# EOF\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn the_public_address_answers_loopback_readers_only_and_tells_nothing_private() {
+    let place = Place::new();
+    let shim = place.start(&[]).await;
+    let http = public_address(&shim).await;
+    let asked = async |method: &str, path: &str, host: &str| {
+        let request = format!("{method} {path} HTTP/1.1\r\n{host}Connection: close\r\n\r\n");
+        exchange(&http, &request).await.lines().next().unwrap_or_default().to_owned()
+    };
+    for (method, path, host, status) in [
+        ("GET", "/healthz", "Host: localhost:1\r\n", "HTTP/1.1 200 OK"),
+        ("HEAD", "/healthz", "Host: [::1]\r\n", "HTTP/1.1 200 OK"),
+        ("GET", "/healthz", "Host: evil.test\r\n", "HTTP/1.1 403 Forbidden"),
+        ("GET", "http://evil.test/metrics", "Host: evil.test\r\n", "HTTP/1.1 403 Forbidden"),
+        ("GET", "/metrics", "Host: localhost\r\nHost: evil.test\r\n", "HTTP/1.1 403 Forbidden"),
+        ("GET", "/metrics", "", "HTTP/1.1 403 Forbidden"),
+        ("POST", "/healthz", "Host: localhost\r\n", "HTTP/1.1 405 Method Not Allowed"),
+        ("DELETE", "/nowhere", "Host: localhost\r\n", "HTTP/1.1 405 Method Not Allowed"),
+        ("GET", "/nowhere", "Host: localhost\r\n", "HTTP/1.1 404 Not Found"),
+        ("GET", "/v1/calls", "Host: localhost\r\n", "HTTP/1.1 404 Not Found"),
+        ("GET", "/v1/status", "Host: localhost\r\n", "HTTP/1.1 404 Not Found"),
+    ] {
+        assert_eq!(asked(method, path, host).await, status, "{method} {path} {host}");
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_is_taken_ends_the_start_with_1_and_leaves_nothing_behind() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let busy = taken.local_addr().unwrap().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    command.arg("run").arg("--listen").arg(place.at("shim.sock")).arg("--admin").arg(place.at("admin.sock"));
+    command.args(["--http", &busy]);
+    let (code, stderr) = place.refused(command).await;
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains(&format!("--http: cannot listen on {busy}: Address already in use")), "{stderr}");
+    assert!(stderr.contains("0 for any that is free, or off"), "{stderr}");
+
+    let _live = UnixListener::bind(place.at("admin.sock")).unwrap();
+    let (code, stderr) = place.refused(place.command("shim.sock", &[])).await;
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stderr.contains("--admin: another process listens on"), "{stderr}");
+    assert!(!place.at("shim.sock").exists() && !place.at("shim.sock.lock").exists());
+}

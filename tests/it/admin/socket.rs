@@ -1,0 +1,155 @@
+//! `probeshim status`, and admin sockets that do not answer.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::{get, public_address, serve};
+use crate::program::{Answer, Place, is_root, joined};
+use crate::support::answered;
+use crate::support::runtime::Runtime;
+use crate::support::skip::need;
+
+#[tokio::test]
+async fn status_and_readiness_tell_whether_the_runtime_answers() {
+    let place = Place::new();
+    let (shim, runtime) = place.start_with_runtime(&[]).await;
+    let serving = serve(runtime);
+    let http = public_address(&shim).await;
+    let status = place.ask(&["status", "-o", "json"]).await.json();
+    assert_eq!(status["mode"], "off");
+    assert_eq!(status["pid"], shim.process.id());
+    assert_eq!(status["http"], format!("http://{http}"));
+    let socket = format!("unix://{}", place.at("runtime.sock").display());
+    let ready =
+        json!({"socket": socket, "ready": true, "runtime": "playedd", "version": "v9.8.7", "error": null});
+    assert_eq!(status["upstream"], ready);
+    let table = place.ask(&["status"]).await.stdout;
+    assert!(
+        table.contains("playedd v9.8.7") && table.contains("0 in flight, 0 seen, 0 kept, 0 dropped"),
+        "{table}"
+    );
+    assert!(get(&http, "/readyz").await.starts_with("HTTP/1.1 200"));
+
+    serving.abort();
+    let _ = serving.await;
+    fs::remove_file(place.at("runtime.sock")).unwrap();
+    let answer = get(&http, "/readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 503") && answer.contains(&socket), "{answer}");
+    assert!(get(&http, "/healthz").await.starts_with("HTTP/1.1 200"));
+    let upstream = place.ask(&["status", "-o", "json"]).await.json()["upstream"].clone();
+    assert_eq!((&upstream["ready"], &upstream["version"]), (&json!(false), &Value::Null));
+    let table = place.ask(&["status"]).await.stdout;
+    assert!(table.contains("not ready: "), "{table}");
+}
+
+#[tokio::test]
+async fn readiness_returns_with_the_runtime_and_does_not_wait_for_one_that_hangs() {
+    let place = Place::new();
+    let (shim, runtime) = place.start_with_runtime(&[]).await;
+    let http = public_address(&shim).await;
+    // It accepts, and says nothing.
+    let silent = get(&http, "/readyz").await;
+    assert!(
+        silent.starts_with("HTTP/1.1 503") && silent.contains("no answer to Version within 2s"),
+        "{silent}"
+    );
+    // Another takes its path, while the first hangs on.
+    fs::remove_file(place.at("runtime.sock")).unwrap();
+    let gone = get(&http, "/readyz").await;
+    assert!(gone.starts_with("HTTP/1.1 503") && gone.contains("No such file or directory"), "{gone}");
+    let _serving = serve(Runtime::listen(&place.at("runtime.sock")));
+    let ready = get(&http, "/readyz").await;
+    assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
+    drop(runtime);
+}
+
+#[tokio::test]
+async fn an_admin_socket_that_is_silent_is_given_up() {
+    let place = Place::new();
+    let _silent = UnixListener::bind(place.at("admin.sock")).unwrap();
+    let answer = place.ask(&["status"]).await;
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.stderr.contains("does not answer within 10s"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_successor_takes_every_place_while_calls_are_finished() {
+    let place = Place::new();
+    let (mut first, runtime) = place.start_with_runtime(&[]).await;
+    let http = public_address(&first).await;
+    let (mut client, mut connection) = joined(&first, &runtime).await;
+    let answer = client.ask("/a.B/Slow");
+    let slow = connection.call().await;
+    first.signal(Signal::TERM);
+    first.logged("draining").await;
+
+    let mut command = place.command_with_http("shim.sock", &http);
+    let second = place.spawn_logging_to(&mut command, "second.log").await;
+    assert_eq!(public_address(&second).await, http);
+    let status = place.ask(&["status", "-o", "json"]).await.json();
+    assert_eq!(status["pid"], second.process.id());
+    slow.answer("in time");
+    assert_eq!(answered(answer).await, "in time");
+    assert_eq!(first.ended().await, Some(0));
+    assert!(place.at("admin.sock").exists(), "it is the successor's now");
+}
+
+#[tokio::test]
+async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
+    let place = Place::new();
+    let refused = async |told: &str| {
+        let answer = place.ask(&["status"]).await;
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(1), ""), "{answer:?}");
+        let socket = format!("unix://{}", place.at("admin.sock").display());
+        assert!(answer.stderr.contains(told) && answer.stderr.contains(&socket), "{answer:?}");
+    };
+    refused("No such file or directory").await;
+    refused("is `probeshim run` running, and with this --admin?").await;
+    drop(UnixListener::bind(place.at("admin.sock")).unwrap());
+    refused("Connection refused").await;
+    fs::remove_file(place.at("admin.sock")).unwrap();
+
+    // A runtime's socket.
+    let serving = serve(Runtime::listen(&place.at("admin.sock")));
+    refused("is not the admin socket of a probeshim").await;
+    serving.abort();
+    let _ = serving.await;
+    fs::remove_file(place.at("admin.sock")).unwrap();
+
+    let stranger = tokio::net::UnixListener::bind(place.at("admin.sock")).unwrap();
+    for (header, told) in [
+        ("", "is not the admin socket of a probeshim"),
+        ("probeshim-api: 2\r\n", "speaks version \"2\" of the admin API"),
+    ] {
+        let answer = format!("HTTP/1.1 200 OK\r\n{header}content-length: 2\r\n\r\n{{}}");
+        let answering = async {
+            let (mut asking, _) = stranger.accept().await.unwrap();
+            assert!(asking.read_buf(&mut Vec::with_capacity(1024)).await.unwrap() > 0);
+            asking.write_all(answer.as_bytes()).await.unwrap();
+        };
+        tokio::join!(refused(told), answering);
+    }
+}
+
+#[tokio::test]
+async fn the_admin_socket_is_its_owners_and_says_so_to_others() {
+    need!(is_root());
+    let place = Place::new();
+    let _shim = place.start(&[]).await;
+    assert_eq!(fs::metadata(place.at("admin.sock")).unwrap().permissions().mode() & 0o777, 0o600);
+    // The program itself may lie where only root can go.
+    let program = place.at("probeshim");
+    fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
+    let mut stranger = Command::new(program);
+    stranger.arg("status").arg("--admin").arg(place.at("admin.sock")).uid(65_534).gid(65_534);
+    let answer = Answer::to(stranger).await;
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.stderr.contains("is not ours to open"), "{answer:?}");
+}
