@@ -11,8 +11,7 @@ use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-/// An empty message in its gRPC frame.
-const EMPTY: Bytes = Bytes::from_static(&[0; 5]);
+use crate::stub;
 
 /// One connection. Closed when dropped.
 pub(crate) struct Load {
@@ -45,11 +44,12 @@ impl Load {
         let mut workers = JoinSet::new();
         for _ in 0..concurrency {
             let (calls, uri) = (self.calls.clone(), format!("http://localhost{method}"));
+            let message = stub::request(method);
             workers.spawn(async move {
                 let mut latencies = Histogram::<u64>::new(3).unwrap();
                 for _ in 0..count / concurrency {
                     let start = Instant::now();
-                    call(calls.clone(), &uri).await;
+                    call(calls.clone(), &uri, message.clone()).await;
                     latencies.record(u64::try_from(start.elapsed().as_nanos()).unwrap()).unwrap();
                 }
                 latencies
@@ -69,7 +69,7 @@ impl Drop for Load {
     }
 }
 
-async fn call(mut calls: SendRequest<Bytes>, uri: &str) {
+async fn call(mut calls: SendRequest<Bytes>, uri: &str, message: Bytes) {
     let request = Request::post(uri)
         .header("content-type", "application/grpc")
         .header("user-agent", "bench")
@@ -78,7 +78,7 @@ async fn call(mut calls: SendRequest<Bytes>, uri: &str) {
         .body(())
         .unwrap();
     let (response, mut body) = calls.send_request(request, false).unwrap();
-    body.send_data(EMPTY, true).unwrap();
+    body.send_data(message, true).unwrap();
     let mut answer = response.await.unwrap().into_body();
     while let Some(chunk) = answer.data().await {
         let length = chunk.unwrap().len();

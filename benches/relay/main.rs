@@ -20,7 +20,7 @@ use load::Load;
 use target::Target;
 
 /// Turns that each of them takes in each case.
-const ROUNDS: usize = 12;
+const ROUNDS: usize = 20;
 /// Calls in each turn; as many for each of those that are made at once.
 const CALLS: usize = 1600;
 /// Calls before the peak of memory is read.
@@ -33,6 +33,8 @@ struct Measured<'a> {
     target: &'a Target,
     load: Load,
     latencies: Histogram<u64>,
+    /// The median of each turn, in microseconds.
+    medians: Vec<f64>,
     seconds: f64,
 }
 
@@ -62,17 +64,22 @@ fn main() {
 /// One case: all targets in turn, and what the relays add to a direct call.
 async fn compare(targets: [&Target; 4], method: &str, concurrency: usize) {
     println!("\n{method}, {concurrency} at once");
-    println!("{:>12} {:>12} {:>12} {:>12} {:>18}", "", "median µs", "p99 µs", "calls/s", "median added µs");
+    println!("{:>12} {:>12} {:>12} {:>12} {:>18}", "", "median µs", "p99 µs", "calls/s", "added µs");
     let mut measured = Vec::new();
     for target in targets {
         let mut load = Load::connect(target.socket()).await;
         // Not counted: connections, caches and the processor's clock warm up.
         load.run(method, concurrency, CALLS).await;
-        measured.push(Measured { target, load, latencies: Histogram::new(3).unwrap(), seconds: 0.0 });
+        let latencies = Histogram::new(3).unwrap();
+        measured.push(Measured { target, load, latencies, medians: Vec::new(), seconds: 0.0 });
     }
-    for _ in 0..ROUNDS {
-        for target in &mut measured {
+    for round in 0..ROUNDS {
+        // Another is first in each round, so that none has the better place.
+        for turn in 0..measured.len() {
+            let turn = (round + turn) % measured.len();
+            let target = &mut measured[turn];
             let (latencies, took) = target.load.run(method, concurrency, CALLS).await;
+            target.medians.push(micros(&latencies, 0.5));
             target.latencies.add(latencies).unwrap();
             target.seconds += took.as_secs_f64();
         }
@@ -82,8 +89,8 @@ async fn compare(targets: [&Target; 4], method: &str, concurrency: usize) {
         println!(
             "{:>12} {:>12.1} {:>12.1} {:>12.0} {:>18.1}",
             target.target.name(),
-            target.micros(0.5),
-            target.micros(0.99),
+            micros(&target.latencies, 0.5),
+            micros(&target.latencies, 0.99),
             target.latencies.len() as f64 / target.seconds,
             target.added_to(direct),
         );
@@ -95,23 +102,30 @@ async fn compare(targets: [&Target; 4], method: &str, concurrency: usize) {
 }
 
 impl Measured<'_> {
-    /// The latency that this part of the calls stayed below, in microseconds.
-    fn micros(&self, quantile: f64) -> f64 {
-        self.latencies.value_at_quantile(quantile) as f64 / 1e3
-    }
-
-    /// What it takes longer than another, in microseconds, in the median.
+    /// What it takes longer than another, in microseconds: the median of the differences between the medians of each round, so that a
+    /// round in which the machine was slower counts no more than any other.
     fn added_to(&self, other: &Self) -> f64 {
-        self.micros(0.5) - other.micros(0.5)
+        let mut added: Vec<f64> =
+            self.medians.iter().zip(&other.medians).map(|(mine, theirs)| mine - theirs).collect();
+        added.sort_by(f64::total_cmp);
+        added[added.len() / 2]
     }
+}
+
+/// The latency that this part of the calls stayed below, in microseconds.
+fn micros(latencies: &Histogram<u64>, quantile: f64) -> f64 {
+    latencies.value_at_quantile(quantile) as f64 / 1e3
 }
 
 /// What the relay holds after many calls and many connections.
 async fn memory(probeshim: &Target) {
     println!("\nmemory and descriptors of probeshim");
     let mut load = Load::connect(probeshim.socket()).await;
-    load.run(stub::METHODS[0], 32, CALLS_BEFORE_PEAK).await;
-    println!("{:>40} {:>8} KiB", "peak after a million calls", probeshim.memory("VmHWM"));
+    for (method, what) in [(stub::METHODS[0], "Versions"), (stub::METHODS[2], "ExecSyncs on top")] {
+        load.run(method, 32, CALLS_BEFORE_PEAK).await;
+        let peak = format!("peak after a million {what}");
+        println!("{peak:>40} {:>8} KiB", probeshim.memory("VmHWM"));
+    }
     println!("{:>40} {:>8}", "calls not observed until then", probeshim.dropped());
     drop(load);
     for round in ["first", "second"] {

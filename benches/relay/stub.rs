@@ -12,9 +12,12 @@ use probeshim::cri::v1;
 use prost::Message;
 use tokio::net::{UnixListener, UnixStream};
 
-/// The calls that it answers.
-pub(crate) const METHODS: [&str; 2] =
-    ["/runtime.v1.RuntimeService/Version", "/runtime.v1.RuntimeService/ListContainers"];
+/// The calls that it answers: the smallest, one with a large answer, and one whose messages are captured and decoded.
+pub(crate) const METHODS: [&str; 3] = [
+    "/runtime.v1.RuntimeService/Version",
+    "/runtime.v1.RuntimeService/ListContainers",
+    "/runtime.v1.RuntimeService/ExecSync",
+];
 
 /// Serves on a thread of its own until the program ends.
 pub(crate) fn serve(socket: &Path) {
@@ -24,7 +27,7 @@ pub(crate) fn serve(socket: &Path) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let listener = UnixListener::from_std(listener).unwrap();
-            let answers = [version(), containers()];
+            let answers = [version(), containers(), executed()];
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 tokio::spawn(connection(stream, answers.clone()));
@@ -33,10 +36,11 @@ pub(crate) fn serve(socket: &Path) {
     });
 }
 
-async fn connection(stream: UnixStream, answers: [Bytes; 2]) {
+async fn connection(stream: UnixStream, answers: [Bytes; 3]) {
     let Ok(mut connection) = h2::server::handshake(stream).await else { return };
     while let Some(Ok((request, respond))) = connection.accept().await {
-        let answer = answers[usize::from(request.uri().path() == METHODS[1])].clone();
+        let method = METHODS.iter().position(|method| *method == request.uri().path()).unwrap();
+        let answer = answers[method].clone();
         tokio::spawn(answer_call(request, respond, answer));
     }
 }
@@ -62,6 +66,26 @@ fn version() -> Bytes {
         runtime_version: "v2.2.1".into(),
         runtime_api_version: "v1".into(),
     })
+}
+
+/// What a probe that fails has to say.
+fn executed() -> Bytes {
+    framed(&v1::ExecSyncResponse {
+        stdout: Vec::new(),
+        stderr: b"cat: can't open '/tmp/healthy': No such file or directory\n".into(),
+        exit_code: 1,
+    })
+}
+
+/// The request of a call.
+pub(crate) fn request(method: &str) -> Bytes {
+    if method == METHODS[2] {
+        let cmd = ["sh", "-c", "test -f /tmp/healthy && curl -fsS http://localhost:8080/healthz"];
+        let (cmd, container_id) = (cmd.map(str::to_owned).into(), format!("{:064x}", 0xc0_ffee));
+        framed(&v1::ExecSyncRequest { container_id, cmd, timeout: 1 })
+    } else {
+        framed(&v1::VersionRequest::default())
+    }
 }
 
 /// A hundred containers with the labels and annotations that a kubelet gives them.
