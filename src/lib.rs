@@ -1,9 +1,11 @@
-//! probeshim stands between the kubelet (or crictl) and a container runtime and forwards every CRI call byte for byte.
+//! probeshim stands between the kubelet (or crictl) and a container runtime, forwards every CRI call byte for byte, and shows each.
 //!
 //! A module uses only modules above it; `app` alone knows all. The blank lines between them keep rustfmt from sorting.
 //!
 //! ```text
 //! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime
+//!                              │ captures
+//!                             tap ──► record ──► admin ──► cli
 //! ```
 
 pub mod telemetry;

@@ -52,8 +52,8 @@ impl Node {
         Ok(Self { kubelet, shim, crictl, pods, containerd })
     }
 
-    /// Lives with three pods: one that goes on, one whose liveness probe passes, and one whose probe fails until it is restarted. Returns what
-    /// was seen, which is the same whatever the way to the runtime.
+    /// Lives with three pods: one that goes on, one whose liveness probe passes, and one whose probe fails until it is restarted.
+    /// Returns what was seen, which is the same whatever the way to the runtime.
     pub(crate) fn live(&self) -> Vec<String> {
         let command = ["sh", "-c", "test -f /tmp/healthy && echo probed >> /tmp/probes"];
         let probe = json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 2});
