@@ -11,9 +11,11 @@ mod readiness;
 mod routes;
 mod server;
 pub mod shape;
+mod state;
 
 pub use client::{Client, ClientError, Followed};
-pub use server::{Admin, Facts, serve_admin, serve_public};
+pub use server::{serve_admin, serve_public};
+pub use state::{Admin, Facts};
 
 /// The header of every answer that tells the version of the API, which is raised by any change other than a new field.
 const API_HEADER: &str = "probeshim-api";

@@ -16,8 +16,8 @@ use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use super::readiness;
-use super::server::Admin;
 use super::shape::{self, CallsQuery, Line, Refusal};
+use super::state::Admin;
 use crate::cri::{Method, MethodName};
 use crate::metrics;
 use crate::record::{Counts, Filter, Selection};

@@ -1,0 +1,176 @@
+//! From what was written to what is run: every value is checked at once, and every error names its flag.
+
+mod read;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use read::{Reader, duration, http_address, log_filter, socket_path};
+
+use crate::socket::SocketPath;
+use crate::{relay, socket, telemetry};
+
+/// Where containerd listens unless told otherwise.
+const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
+
+/// Where metrics and health are served unless told otherwise.
+const HTTP: &str = "127.0.0.1:9754";
+
+/// How long calls in flight may go on after a signal, unless told otherwise.
+const DRAIN_TIMEOUT: &str = "30s";
+
+/// What is logged unless told otherwise.
+const LOG: &str = "info";
+
+/// The flags of `run` as they were written. What is absent has its default.
+#[derive(Clone, Debug, Default)]
+pub struct Flags {
+    /// `--listen`
+    pub listen: Option<String>,
+    /// `--upstream`
+    pub upstream: Option<String>,
+    /// `--admin`
+    pub admin: Option<String>,
+    /// `--http`
+    pub http: Option<String>,
+    /// `--drain-timeout`
+    pub drain_timeout: Option<String>,
+    /// `--log`
+    pub log: Option<String>,
+}
+
+/// What the process knows of its surroundings that defaults depend on.
+#[derive(Clone, Debug)]
+pub struct Surroundings {
+    /// Whether it runs as root.
+    pub is_root: bool,
+    /// Whether systemd passes a socket to it.
+    pub is_activated: bool,
+    /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
+    pub runtime_dir: Option<PathBuf>,
+}
+
+/// What `run` runs on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where clients connect; `None` where systemd passes the socket.
+    pub listen: Option<SocketPath>,
+    /// The admin socket.
+    pub admin: SocketPath,
+    /// Where metrics and health are served on TCP, if anywhere; a loopback address.
+    pub http: Option<SocketAddr>,
+    /// The relay's part.
+    pub relay: relay::Settings,
+    /// The log's part.
+    pub log: telemetry::Settings,
+}
+
+/// A value that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}{} {reason}", value.as_ref().map(|value| format!(" {value:?}")).unwrap_or_default())]
+pub struct Problem {
+    /// The flag, with its dashes.
+    pub field: &'static str,
+    /// What was written, if anything was.
+    pub value: Option<String>,
+    /// What is wrong with it, and what is allowed.
+    pub reason: String,
+}
+
+/// Everything that is wrong, in the order of the flags; shown with a line for each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl Surroundings {
+    /// Those of this process.
+    #[must_use]
+    pub fn here() -> Self {
+        Self {
+            is_root: rustix::process::geteuid().is_root(),
+            is_activated: socket::is_activated(),
+            runtime_dir: std::env::var_os("XDG_RUNTIME_DIR")
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute()),
+        }
+    }
+
+    /// The folder for sockets. `None` where there is no good place.
+    fn run_dir(&self) -> Option<PathBuf> {
+        if self.is_root {
+            Some(Path::new("/run/probeshim").to_owned())
+        } else {
+            self.runtime_dir.as_ref().map(|dir| dir.join("probeshim"))
+        }
+    }
+
+    /// The socket of this name, where nothing else is told.
+    fn default_socket(&self, name: &str) -> Result<SocketPath, String> {
+        let dir = self.run_dir().ok_or("is needed: not root, and XDG_RUNTIME_DIR is not set")?;
+        SocketPath::new(&dir.join(name)).map_err(|error| format!("is needed: its default {error}"))
+    }
+}
+
+impl Settings {
+    /// Checks the flags and fills in defaults. Returns every problem, not the first.
+    pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
+        let mut reader = Reader::default();
+        let listen = match &flags.listen {
+            Some(listen) => reader.read("--listen", listen, socket_path),
+            None if around.is_activated => None,
+            None => reader.fill_in("--listen", around.default_socket("probeshim.sock")),
+        };
+        let admin = reader.admin(flags.admin.as_deref(), around);
+        let or_default =
+            |flag: &Option<String>, default: &str| flag.clone().unwrap_or_else(|| default.to_owned());
+        let upstream = reader.read("--upstream", &or_default(&flags.upstream, UPSTREAM), socket_path);
+        let http = reader.read("--http", &or_default(&flags.http, HTTP), http_address);
+        let drain_timeout =
+            reader.read("--drain-timeout", &or_default(&flags.drain_timeout, DRAIN_TIMEOUT), duration);
+        let log = reader.read("--log", &or_default(&flags.log, LOG), log_filter);
+        let taken = [("--listen", &listen), ("--upstream", &upstream)];
+        for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
+            if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {
+                let reason = format!("is the socket of {other} as well; choose another path");
+                reader.complain("--admin", Some(&admin.to_string()), reason);
+            }
+        }
+        match (upstream, admin, http, drain_timeout, log) {
+            (Some(upstream), Some(admin), Some(http), Some(drain_timeout), Some(log))
+                if reader.problems.is_empty() =>
+            {
+                Ok(Self {
+                    listen: listen.filter(|_| !around.is_activated),
+                    admin,
+                    http,
+                    relay: relay::Settings { upstream, drain_timeout },
+                    log,
+                })
+            }
+            _ => Err(Problems(reader.problems)),
+        }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// The admin socket that a command asks: what `--admin` says, or its default.
+pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketPath, Problems> {
+    let mut reader = Reader::default();
+    reader.admin(flag, around).ok_or(Problems(reader.problems))
+}
+
+/// What `--since` says.
+pub fn since(flag: &str) -> Result<Duration, Problems> {
+    let mut reader = Reader::default();
+    reader.read("--since", flag, duration).ok_or(Problems(reader.problems))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! Values as people write them, read one by one; what is wrong is collected.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
+use super::{Problem, Surroundings};
+use crate::socket::SocketPath;
+use crate::telemetry;
+
+/// The longest duration that a flag takes.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Collects what is wrong while values are read.
+#[derive(Default)]
+pub(super) struct Reader {
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Reader {
+    pub(super) fn admin(&mut self, flag: Option<&str>, around: &Surroundings) -> Option<SocketPath> {
+        match flag {
+            Some(socket) => self.read("--admin", socket, socket_path),
+            None => self.fill_in("--admin", around.default_socket("admin.sock")),
+        }
+    }
+
+    pub(super) fn complain(&mut self, field: &'static str, value: Option<&str>, reason: String) {
+        self.problems.push(Problem { field, value: value.map(str::to_owned), reason });
+    }
+
+    pub(super) fn read<T>(
+        &mut self,
+        field: &'static str,
+        value: &str,
+        read: fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        read(value).map_err(|reason| self.complain(field, Some(value), reason)).ok()
+    }
+
+    pub(super) fn fill_in<T>(&mut self, field: &'static str, default: Result<T, String>) -> Option<T> {
+        default.map_err(|reason| self.complain(field, None, reason)).ok()
+    }
+}
+
+pub(super) fn socket_path(value: &str) -> Result<SocketPath, String> {
+    SocketPath::parse(value).map_err(|error| error.to_string())
+}
+
+/// Reads an address such as `127.0.0.1:9754`, or `off` for none.
+pub(super) fn http_address(value: &str) -> Result<Option<SocketAddr>, String> {
+    let allowed = "write off, or a loopback address and a port, such as 127.0.0.1:9754 or [::1]:9754";
+    if value == "off" {
+        return Ok(None);
+    }
+    let address = match value.strip_prefix("localhost:").map(str::parse) {
+        Some(port) => port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))).ok(),
+        None => value.parse().ok(),
+    };
+    let address = address.ok_or_else(|| format!("is not an address; {allowed}"))?;
+    if !address.ip().is_loopback() {
+        return Err(format!(
+            "is not a loopback address, and what is served there is for this machine; {allowed}"
+        ));
+    }
+    Ok(Some(address))
+}
+
+/// Reads a duration such as `30s`, `1m30s` or `500ms`.
+pub(super) fn duration(value: &str) -> Result<Duration, String> {
+    let allowed = "write a duration from 0s to 24h, such as 500ms, 30s or 1m30s";
+    let read: SignedDuration = value.parse().map_err(|_| format!("is not a duration; {allowed}"))?;
+    Duration::try_from(read)
+        .ok()
+        .filter(|read| *read <= LONGEST)
+        .ok_or_else(|| format!("is out of range; {allowed}"))
+}
+
+pub(super) fn log_filter(value: &str) -> Result<telemetry::Settings, String> {
+    let allowed =
+        "write off, error, warn, info, debug or trace, or directives such as probeshim::relay=debug";
+    telemetry::Settings::parse(value).map_err(|error| format!("is not a log filter ({error}); {allowed}"))
+}

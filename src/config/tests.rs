@@ -1,0 +1,83 @@
+//! What is read, and what is refused.
+
+use super::read::{duration, http_address};
+use super::*;
+
+fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
+    Surroundings { is_root, is_activated: false, runtime_dir: runtime_dir.map(PathBuf::from) }
+}
+
+#[test]
+fn defaults_are_those_of_the_documentation() {
+    let root = Settings::new(&Flags::default(), &around(true, Some("/run/user/0"))).unwrap();
+    assert_eq!(root.listen.unwrap().to_string(), "unix:///run/probeshim/probeshim.sock");
+    assert_eq!(root.relay.upstream.to_string(), "unix:///run/containerd/containerd.sock");
+    assert_eq!(root.admin.to_string(), "unix:///run/probeshim/admin.sock");
+    assert_eq!(root.http.unwrap().to_string(), "127.0.0.1:9754");
+    assert_eq!(root.relay.drain_timeout, Duration::from_secs(30));
+    let user = Settings::new(&Flags::default(), &around(false, Some("/run/user/1000"))).unwrap();
+    assert_eq!(user.listen.unwrap().to_string(), "unix:///run/user/1000/probeshim/probeshim.sock");
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_flag_value_and_what_is_allowed() {
+    let flags = Flags {
+        listen: None,
+        upstream: Some("tcp://127.0.0.1:1".into()),
+        admin: None,
+        http: Some("0.0.0.0:9754".into()),
+        drain_timeout: Some("-3s".into()),
+        log: Some("probeshim=loud".into()),
+    };
+    let told = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 6, "{told}");
+    assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
+    assert_eq!(lines[1], "--admin is needed: not root, and XDG_RUNTIME_DIR is not set");
+    assert!(lines[2].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{told}");
+    assert!(lines[3].starts_with("--http \"0.0.0.0:9754\" is not a loopback address"), "{told}");
+    assert!(lines[4].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{told}");
+    assert!(lines[5].starts_with("--log \"probeshim=loud\" is not a log filter"), "{told}");
+}
+
+#[test]
+fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
+    let activated = Surroundings { is_activated: true, ..around(false, None) };
+    let flags = Flags { admin: Some("/run/admin.sock".into()), ..Flags::default() };
+    assert_eq!(Settings::new(&flags, &activated).unwrap().listen, None);
+    let flags = |listen: &str| Flags { listen: Some(listen.into()), ..flags.clone() };
+    assert_eq!(Settings::new(&flags("/run/a.sock"), &activated).unwrap().listen, None);
+    assert!(Settings::new(&flags("tcp://a"), &activated).is_err(), "what is written is checked all the same");
+}
+
+#[test]
+fn durations_are_read_as_people_write_them() {
+    assert_eq!(duration("1m30s"), Ok(Duration::from_secs(90)));
+    assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+    assert_eq!(duration("0s"), Ok(Duration::ZERO));
+    for wrong in ["", "30", "soon", "25h", "1 fortnight"] {
+        assert!(duration(wrong).unwrap_err().contains("from 0s to 24h"), "{wrong}");
+    }
+}
+
+#[test]
+fn addresses_for_http_are_of_this_machine() {
+    let address = |text: &str| http_address(text).map(|address| address.map(|address| address.to_string()));
+    assert_eq!(address("off"), Ok(None));
+    assert_eq!(address("localhost:0").unwrap().unwrap(), "127.0.0.1:0");
+    assert_eq!(address("[::1]:9754").unwrap().unwrap(), "[::1]:9754");
+    for wrong in ["", "9754", "127.0.0.1", "localhost:x", "10.0.0.1:1", "[::]:1", "unix:///run/a.sock"] {
+        assert!(address(wrong).unwrap_err().contains("write off, or a loopback address"), "{wrong}");
+    }
+}
+
+#[test]
+fn the_admin_socket_is_no_other() {
+    let flags =
+        Flags { admin: Some("/run/a.sock".into()), upstream: Some("/run/a.sock".into()), ..Flags::default() };
+    let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    assert_eq!(
+        told,
+        "--admin \"unix:///run/a.sock\" is the socket of --upstream as well; choose another path"
+    );
+}
