@@ -15,6 +15,7 @@ use std::process::{Command, ExitCode};
 use probeshim::cri::v1::NamespaceMode;
 use real::containerd::{Containerd, Version};
 use real::crictl::Crictl;
+use real::life::Runtime as _;
 use real::shim::Probeshim;
 use real::{image, machine};
 use serde_json::json;
@@ -23,14 +24,14 @@ use serde_json::json;
 const LOCAL: &str = "/run/containerd/containerd.sock";
 
 /// The runtime of the demo.
-enum Runtime {
+enum Upstream {
     /// The machine's.
     Local,
     /// One that was started for the demo.
     Own(Containerd),
 }
 
-impl Runtime {
+impl Upstream {
     /// The machine's containerd, with the demo's image in it, or one of our own.
     fn find(folder: &Path) -> Result<Self, String> {
         if UnixStream::connect(LOCAL).is_err() {
@@ -52,7 +53,7 @@ impl Runtime {
     }
 }
 
-impl Drop for Runtime {
+impl Drop for Upstream {
     fn drop(&mut self) {
         if matches!(self, Self::Local) {
             // The machine is left as it was.
@@ -73,7 +74,7 @@ fn main() -> ExitCode {
 
 fn demo() -> Result<(), String> {
     let folder = tempfile::Builder::new().prefix("probeshim-demo.").tempdir_in("/tmp").unwrap();
-    let runtime = Runtime::find(folder.path())?;
+    let runtime = Upstream::find(folder.path())?;
     let upstream = runtime.socket();
     let shim = Probeshim::start(folder.path(), &upstream);
     println!("probeshim listens on {} and forwards to {}", shim.socket().display(), upstream.display());

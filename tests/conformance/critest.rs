@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::real::accounts;
 use crate::real::containerd::{Containerd, Version};
 use crate::real::image::{Image, Store, WAIT};
+use crate::real::life::Runtime as _;
 use crate::real::machine::{program, tool};
 use crate::real::registry::Registry;
 use crate::real::shim::Probeshim;
@@ -63,7 +64,7 @@ fn passes_and_fails_the_same_cases() {
 
     let direct = cases(&critest, folder, &containerd.socket());
     let shim = Probeshim::start(folder, &containerd.socket());
-    let before = accounts::of_containerd(containerd.metrics());
+    let before = containerd.accounts();
     let relayed = cases(&critest, folder, shim.socket());
     let passed = direct.values().filter(|state| *state == "passed").count();
     eprintln!("critest: {passed} of {} cases pass on the runtime itself", direct.len());
@@ -72,8 +73,8 @@ fn passes_and_fails_the_same_cases() {
     assert_eq!(direct.len(), relayed.len());
     assert!(passed >= ENOUGH, "{direct:#?}");
     accounts::agree(
-        || accounts::of_calls(&shim.calls()),
-        || accounts::difference(&accounts::of_containerd(containerd.metrics()), &before),
+        || accounts::by_code(&shim.calls()),
+        || accounts::difference(&containerd.accounts(), &before),
     );
 }
 

@@ -1,6 +1,7 @@
 //! A real kubelet on the runtime itself and through the relay: the same pods, the same restarts, the same answers.
 
 use crate::real::accounts;
+use crate::real::life::Runtime as _;
 use crate::real::node::{Node, Part};
 use crate::support::skip::need;
 
@@ -19,10 +20,7 @@ fn lives_the_same_life() {
     let errors = node.transport_errors();
     assert!(errors.is_empty(), "{errors:#?}");
     let shim = node.shim.as_ref().unwrap();
-    accounts::agree(
-        || accounts::of_calls(&shim.calls()),
-        || accounts::of_containerd(node.containerd.metrics()),
-    );
+    accounts::agree(|| accounts::by_code(&shim.calls()), || node.containerd.accounts());
 }
 
 #[test]
@@ -44,6 +42,7 @@ fn survives_restarts(mut node: Node, parts: &[Part]) {
             node.runs_another(&format!("late-{round}-{part:?}").to_lowercase());
             node.restart(*part);
             let after = node.running();
+            assert_eq!(node.containers_ever(), [1, 1], "{part:?} was restarted");
             for (pod, container) in before {
                 assert_eq!(after.get(&pod), Some(&container), "{pod}, when {part:?} was restarted");
             }

@@ -4,27 +4,29 @@ use std::fs;
 
 use crate::real::containerd::{Containerd, Version};
 use crate::real::crio::Crio;
-use crate::real::life;
+use crate::real::life::{self, Runtime as _};
 use crate::real::shim::Probeshim;
 use crate::support::skip::need;
 
 #[test]
 fn of_a_pod_on_containerd_1_7() {
     let containerd = need!(Containerd::start(Version::V1_7));
-    need!(life::compare_on_containerd(&containerd));
+    let shim = Probeshim::start(containerd.folder(), &containerd.socket());
+    need!(life::compare(&containerd, shim));
 }
 
 #[test]
 fn of_a_pod_on_containerd_2_0() {
     let containerd = need!(Containerd::start(Version::V2_0));
-    need!(life::compare_on_containerd(&containerd));
+    let shim = Probeshim::start(containerd.folder(), &containerd.socket());
+    need!(life::compare(&containerd, shim));
 }
 
 #[test]
 fn of_a_pod_on_crio() {
     let crio = need!(Crio::start());
     let shim = Probeshim::start(crio.folder(), &crio.socket());
-    need!(life::compare_on(crio.folder(), &crio.socket(), shim, life::CRIO));
+    need!(life::compare(&crio, shim));
 }
 
 #[test]
@@ -34,5 +36,5 @@ fn of_a_pod_on_crio_behind_a_socket_that_looks_like_crios() {
     let folder = crio.folder().join("run/crio");
     fs::create_dir_all(&folder).unwrap();
     let shim = Probeshim::listening(&folder.join("crio.sock"), crio.folder(), &crio.socket());
-    need!(life::compare_on(crio.folder(), &crio.socket(), shim, life::CRIO));
+    need!(life::compare(&crio, shim));
 }

@@ -7,6 +7,7 @@ use prost::Message as _;
 
 use crate::real::containerd::{Containerd, Version};
 use crate::real::crictl::Crictl;
+use crate::real::life::Runtime as _;
 use crate::real::machine::tool;
 use crate::real::shim::Probeshim;
 use crate::support::skip::need;

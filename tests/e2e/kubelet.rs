@@ -1,6 +1,7 @@
 //! A real kubelet through the relay; `make conformance` has the long form, compared with a kubelet on the runtime itself.
 
 use crate::real::accounts;
+use crate::real::life::Runtime as _;
 use crate::real::node::{Node, Part};
 use crate::support::skip::need;
 
@@ -23,13 +24,11 @@ fn runs_pods_kills_what_its_probe_finds_dead_and_survives_restarts() {
     let errors = node.transport_errors();
     assert!(errors.is_empty(), "{errors:#?}");
     let shim = node.shim.as_ref().unwrap();
-    accounts::agree(
-        || accounts::of_calls(&shim.calls()),
-        || accounts::of_containerd(node.containerd.metrics()),
-    );
+    accounts::agree(|| accounts::by_code(&shim.calls()), || node.containerd.accounts());
     for part in [Part::Probeshim, Part::Containerd, Part::Kubelet] {
         let before = node.running();
         node.restart(part);
         assert_eq!(node.running(), before, "{part:?} was restarted");
+        assert_eq!(node.containers_ever(), [1, 1], "{part:?} was restarted");
     }
 }

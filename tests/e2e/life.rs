@@ -2,20 +2,22 @@
 
 use crate::real::containerd::{Containerd, Version};
 use crate::real::crictl::{Crictl, Running};
-use crate::real::life::{self, Pod};
+use crate::real::life::{self, Pod, Runtime as _};
 use crate::real::shim::Probeshim;
 use crate::support::skip::need;
 
 #[test]
 fn of_a_pod_on_containerd_2_2() {
     let containerd = need!(Containerd::start(Version::V2_2));
-    need!(life::compare_on_containerd(&containerd));
+    let shim = Probeshim::start(containerd.folder(), &containerd.socket());
+    need!(life::compare(&containerd, shim));
 }
 
 #[test]
 fn of_a_pod_on_containerd_1_6() {
     let containerd = need!(Containerd::start(Version::V1_6));
-    need!(life::compare_on_containerd(&containerd));
+    let shim = Probeshim::start(containerd.folder(), &containerd.socket());
+    need!(life::compare(&containerd, shim));
 }
 
 #[test]

@@ -6,9 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
+use super::accounts::{self, Accounts};
 use super::crictl::Crictl;
+use super::life::{self, Expected, Runtime};
 use super::machine::{free_address, program, runs_containers, tool};
 use super::network::Network;
 use super::server::Server;
@@ -69,20 +72,6 @@ impl Containerd {
         Ok(containerd)
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join("containerd.sock")
-    }
-
-    /// A folder for whatever belongs to this containerd.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Where it serves its metrics.
-    pub(crate) fn metrics(&self) -> SocketAddr {
-        self.metrics
-    }
-
     /// Kills it, as a crash would, and starts it again; containers live on.
     pub(crate) fn crash_and_restart(&mut self) {
         self.server.take().unwrap().crash();
@@ -116,6 +105,26 @@ impl Containerd {
             let last_start = log.rfind("starting containerd").map_or("", |at| &log[at..]);
             UnixStream::connect(&socket).is_ok() && last_start.contains("successfully booted")
         });
+    }
+}
+
+impl Runtime for Containerd {
+    const EXPECTED: Expected = life::CONTAINERD;
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("containerd.sock")
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn accounts(&self) -> Accounts {
+        accounts::of_containerd(self.metrics)
+    }
+
+    fn accounts_of(calls: &[Value]) -> Accounts {
+        accounts::by_code(calls)
     }
 }
 

@@ -1,15 +1,19 @@
 //! A CRI-O of our own: its own folder, socket, storage, bridge and subnet, gone with everything that it started.
 
 use std::fs::{self, Permissions};
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
+use super::accounts::{self, Accounts};
 use super::crictl::Crictl;
-use super::machine::{program, runs_containers, tool};
+use super::life::{self, Expected, Runtime};
+use super::machine::{free_address, program, runs_containers, tool};
 use super::network::Network;
 use super::server::{Server, wait_for};
 use super::{image, leftovers};
@@ -29,6 +33,7 @@ pub(crate) struct Crio {
     server: Option<Server>,
     _network: Network,
     folder: TempDir,
+    metrics: SocketAddr,
 }
 
 impl Crio {
@@ -40,22 +45,14 @@ impl Crio {
         let busybox = program("busybox", "busybox-static")?;
         let folder = tempfile::Builder::new().prefix("probeshim-e2e.").tempdir_in("/tmp").unwrap();
         let network = Network::configure(folder.path());
-        write_config(folder.path(), &bin, &conmon);
-        let mut crio = Self { server: None, _network: network, folder };
+        let metrics = free_address();
+        write_config(folder.path(), &bin, &conmon, metrics);
+        let mut crio = Self { server: None, _network: network, folder, metrics };
         crio.load(&busybox, &skopeo);
         crio.launch(&bin);
         let crictl = Crictl::new("crictl-1.36", &crio.socket(), crio.folder())?;
         wait_for("CRI-O finds its network", || (!crictl.ok(&["info"]).contains("NotReady")).then_some(()));
         Ok(crio)
-    }
-
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join("crio.sock")
-    }
-
-    /// A folder for whatever belongs to this CRI-O.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     /// Copies the images into its storage.
@@ -84,6 +81,26 @@ impl Crio {
     }
 }
 
+impl Runtime for Crio {
+    const EXPECTED: Expected = life::CRIO;
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("crio.sock")
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn accounts(&self) -> Accounts {
+        accounts::of_crio(self.metrics)
+    }
+
+    fn accounts_of(calls: &[Value]) -> Accounts {
+        accounts::by_failure(calls)
+    }
+}
+
 impl Drop for Crio {
     fn drop(&mut self) {
         // Pods that are left have network namespaces that only CRI-O knows by name.
@@ -95,10 +112,10 @@ impl Drop for Crio {
     }
 }
 
-fn write_config(folder: &Path, bin: &Path, conmon: &Path) {
+fn write_config(folder: &Path, bin: &Path, conmon: &Path, metrics: SocketAddr) {
     let at = folder.display();
     let (pinns, conmon, pause) = (bin.join("pinns"), conmon.display(), image::PAUSE);
-    let pinns = pinns.display();
+    let (pinns, metrics_port) = (pinns.display(), metrics.port());
     let config = format!(
         r#"
 [crio]
@@ -136,6 +153,10 @@ signature_policy_dir = "{at}/policies"
 [crio.network]
 network_dir = "{at}/cni"
 plugin_dirs = ["/usr/lib/cni"]
+[crio.metrics]
+enable_metrics = true
+metrics_host = "127.0.0.1"
+metrics_port = {metrics_port}
 [crio.nri]
 enable_nri = false
 "#

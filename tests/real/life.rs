@@ -1,10 +1,11 @@
 //! The whole life of a pod, directly and through the relay: the same output, the same exit codes.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::accounts;
-use super::containerd::Containerd;
+use serde_json::Value;
+
+use super::accounts::{self, Accounts};
 use super::crictl::{Crictl, Output};
 use super::image::BUSYBOX;
 use super::server::wait_for;
@@ -56,20 +57,30 @@ pub(crate) const CRIO: Expected = Expected {
     is_unordered: true,
 };
 
-/// Lives through a pod with each crictl, directly and through the relay, and compares what they said. What the relay kept of its calls
-/// is compared with what containerd counted.
-pub(crate) fn compare_on_containerd(containerd: &Containerd) -> Result<(), String> {
-    let folder = containerd.folder();
-    let shim = Probeshim::start(folder, &containerd.socket());
+/// A runtime whose pods live and die.
+pub(crate) trait Runtime {
+    /// What it does with the steps.
+    const EXPECTED: Expected;
+
+    fn socket(&self) -> PathBuf;
+    fn folder(&self) -> &Path;
+    /// The calls that it has counted since its start.
+    fn accounts(&self) -> Accounts;
+    /// The same calls as probeshim saw them, told apart as far as the runtime does.
+    fn accounts_of(calls: &[Value]) -> Accounts;
+}
+
+/// Lives through a pod with each crictl, directly and through the relay, and compares what they said, and how many calls of which kind the
+/// relay saw and the runtime counted.
+pub(crate) fn compare<R: Runtime>(runtime: &R, shim: Probeshim) -> Result<(), String> {
     for version in ["crictl-1.36", "crictl-1.30"] {
-        let direct = steps(&Crictl::new(version, &containerd.socket(), folder)?, folder);
-        let before = accounts::of_containerd(containerd.metrics());
-        let seen = shim.calls().len();
-        let relayed = steps(&Crictl::new(version, shim.socket(), folder)?, folder);
-        compare(version, CONTAINERD, &direct, &relayed);
+        let direct = steps(&Crictl::new(version, &runtime.socket(), runtime.folder())?, runtime.folder());
+        let (before, seen) = (runtime.accounts(), shim.calls().len());
+        let relayed = steps(&Crictl::new(version, shim.socket(), runtime.folder())?, runtime.folder());
+        compare_steps(version, R::EXPECTED, &direct, &relayed);
         let counted = accounts::agree(
-            || accounts::of_calls(&shim.calls()[seen..]),
-            || accounts::difference(&accounts::of_containerd(containerd.metrics()), &before),
+            || R::accounts_of(&shim.calls()[seen..]),
+            || accounts::difference(&runtime.accounts(), &before),
         );
         assert!(counted.values().sum::<u64>() > 30, "{counted:?}");
     }
@@ -77,25 +88,9 @@ pub(crate) fn compare_on_containerd(containerd: &Containerd) -> Result<(), Strin
     Ok(())
 }
 
-/// The same on another runtime, through a relay that stands in front of it.
-pub(crate) fn compare_on(
-    folder: &Path,
-    socket: &Path,
-    shim: Probeshim,
-    expected: Expected,
-) -> Result<(), String> {
-    for version in ["crictl-1.36", "crictl-1.30"] {
-        let direct = steps(&Crictl::new(version, socket, folder)?, folder);
-        let relayed = steps(&Crictl::new(version, shim.socket(), folder)?, folder);
-        compare(version, expected, &direct, &relayed);
-    }
-    ends_quietly(shim);
-    Ok(())
-}
-
 type Step = (&'static str, Output);
 
-fn compare(version: &str, expected: Expected, direct: &[Step], relayed: &[Step]) {
+fn compare_steps(version: &str, expected: Expected, direct: &[Step], relayed: &[Step]) {
     for (name, output) in direct.iter().filter(|(name, _)| !expected.either.contains(name)) {
         match expected.failing.iter().find(|(failing, _)| failing == name) {
             Some((_, why)) => {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::containerd::{Containerd, Version};
 use super::crictl::Crictl;
 use super::kubelet::{Kubelet, NODE, manifest};
+use super::life::Runtime as _;
 use super::server::wait_for;
 use super::shim::Probeshim;
 
@@ -108,6 +109,12 @@ impl Node {
     fn containers(&self, pod: &str) -> Vec<String> {
         let ids = self.crictl.run(&["ps", "--quiet", "--label", &label(pod)]);
         ids.stdout.split_whitespace().map(str::to_owned).collect()
+    }
+
+    /// How many containers each of the pods has had that were there from the start. Theirs have never ended.
+    pub(crate) fn containers_ever(&self) -> Vec<usize> {
+        let all = |pod: &str| self.crictl.run(&["ps", "--all", "--quiet", "--label", &label(pod)]).stdout;
+        ["healthy", "steady"].map(|pod| all(pod).split_whitespace().count()).into()
     }
 
     /// How many sandboxes of a pod are ready.
