@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -62,7 +62,7 @@ struct Doors {
     servers: JoinSet<()>,
 }
 
-/// How long what was observed last may take to be decoded at the end.
+/// How long what was observed last may take to be decoded and shown at the end.
 const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
@@ -84,6 +84,18 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         listen: socket::name_of(&listener),
         http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
     };
+
+    let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
+    let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
+    let calls = Arc::new(Calls::new(record::Limits::default()));
+    let admin =
+        Admin::new(facts.clone(), upstream.clone(), calls.clone(), relay_metrics.clone(), tap_metrics);
+    let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
+    let kept = calls.clone();
+    let decoding = tokio::spawn(decoder.run(move |call| kept.push(call)));
+    let drain = CancellationToken::new();
+    let relay = Relay::start(listener, settings.relay, Arc::new(tap), relay_metrics, drain.clone())?;
+    let mut relay = std::pin::pin!(relay.ended());
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %facts.listen,
@@ -92,18 +104,14 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         http = %facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "probeshim started"
     );
-
-    let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
-    let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
-    let calls = Arc::new(Calls::new(record::Limits::default()));
-    let admin = Admin::new(facts, upstream.clone(), calls.clone(), relay_metrics.clone(), tap_metrics);
-    let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
-    let decoding = tokio::spawn(decoder.run(move |call| calls.push(call)));
-    let drain = CancellationToken::new();
-    let relay = Relay::start(listener, settings.relay, Arc::new(tap), relay_metrics, drain.clone())?;
-    let mut relay = std::pin::pin!(relay.ended());
-    if let Err(error) = UnixStream::connect(upstream.as_path()).await {
-        warn!(%upstream, %error, "upstream is not there yet: clients are refused until it is");
+    match UnixStream::connect(upstream.as_path()).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            warn!(%upstream, %error, "upstream is not ours to open: clients are refused");
+        }
+        Err(error) => {
+            warn!(%upstream, %error, "upstream is not there yet: clients are refused until it is");
+        }
     }
 
     tokio::select! {
@@ -117,12 +125,20 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),
         summary = &mut relay => {
             let summary = summary.ok_or(RunError::RelayEnded)?;
-            // It ends with the relay, which held the tap: calls that were cut at the last moment are seen by those who follow.
-            let _ = timeout(LAST_OBSERVATIONS, decoding).await;
+            let _ = timeout(LAST_OBSERVATIONS, all_shown(decoding, &calls)).await;
             info!(connections = summary.connections, cut = summary.cut, "probeshim stopped");
         }
     }
     Ok(())
+}
+
+/// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
+/// the tap.
+async fn all_shown(decoding: JoinHandle<()>, calls: &Calls) {
+    let _ = decoding.await;
+    while !calls.is_shown() {
+        yield_now().await;
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {

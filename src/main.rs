@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
 use clap::Parser as _;
+use probeshim::app;
 use probeshim::cli::{Cli, Command, Failure};
 use probeshim::config::{Settings, Surroundings};
-use probeshim::{app, telemetry};
+use probeshim::telemetry::{self, harmless};
 
 fn main() -> ExitCode {
     // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.
@@ -41,6 +42,6 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 #[expect(clippy::print_stderr, reason = "for the person at the terminal, not for the log")]
 fn complain(reason: &str) {
     for line in reason.lines() {
-        eprintln!("probeshim: {line}");
+        eprintln!("probeshim: {}", harmless(line));
     }
 }

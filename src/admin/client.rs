@@ -37,7 +37,8 @@ pub struct Followed {
 pub enum ClientError {
     /// Nobody listens there.
     #[error(
-        "no probeshim answers on {socket} ({source}); is `probeshim run` running, and with this --admin?"
+        "no probeshim answers on {socket} ({source}); is `probeshim run` running, with this --admin? \
+         One that root runs is asked by root"
     )]
     Gone {
         /// The admin socket.

@@ -10,13 +10,23 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// How long a connection may take to send the head of a request, its first or its next.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HEAD: Duration = Duration::from_secs(10);
+
+/// What one listener grants its clients.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    /// Connections that are served at a time; more wait.
+    pub(super) connections: usize,
+    /// How long one connection may last, for one request; `None` for any number, as long as they like.
+    pub(super) lasts: Option<Duration>,
+}
 
 /// Answers on a listener for as long as it is polled. Connections live on until they end by themselves.
-pub(super) async fn serve<L: Listener>(mut listener: L, connections: usize, router: Router) {
-    let free = Arc::new(Semaphore::new(connections));
+pub(super) async fn serve<L: Listener>(mut listener: L, grant: Grant, router: Router) {
+    let free = Arc::new(Semaphore::new(grant.connections));
     let service = TowerToHyperService::new(router);
     loop {
         let Ok(place) = free.clone().acquire_owned().await else { return };
@@ -24,9 +34,10 @@ pub(super) async fn serve<L: Listener>(mut listener: L, connections: usize, rout
         let service = service.clone();
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-            // A client that goes, or sends what is no HTTP, is no concern of ours.
-            let _ = http.serve_connection(TokioIo::new(stream), service).await;
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(grant.lasts.is_none());
+            let connection = http.serve_connection(TokioIo::new(stream), service);
+            // A client that goes, takes too long, or sends what is no HTTP, is no concern of ours.
+            let _ = timeout(grant.lasts.unwrap_or(Duration::MAX), connection).await;
             drop(place);
         });
     }

@@ -1,6 +1,7 @@
 //! The API on its two listeners.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::http::HeaderValue;
@@ -8,25 +9,26 @@ use axum::middleware::{from_fn, map_response};
 use axum::response::Response;
 use tokio::net::{TcpListener, UnixListener};
 
+use super::listener::Grant;
 use super::state::Admin;
 use super::{API_HEADER, API_VERSION, guard, listener, routes};
 
-/// Connections that the admin socket serves at a time; more wait. Each that follows calls is one.
-const ADMIN_CONNECTIONS: usize = 256;
+/// For the owner of the admin socket. Each that follows calls holds a connection.
+const ADMIN: Grant = Grant { connections: 256, lasts: None };
 
-/// Connections that the public address serves at a time; more wait.
-const PUBLIC_CONNECTIONS: usize = 64;
+/// For everyone on this machine: nobody may keep the others from asking.
+const PUBLIC: Grant = Grant { connections: 64, lasts: Some(Duration::from_secs(20)) };
 
 /// Serves the whole API on the admin socket, for as long as it is polled. Whoever can open the socket may ask.
 pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
     let router = routes::public().merge(routes::private());
-    listener::serve(listener, ADMIN_CONNECTIONS, finish(router, admin)).await;
+    listener::serve(listener, ADMIN, finish(router, admin)).await;
 }
 
 /// Serves the public part on a loopback address, for as long as it is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
     let router = routes::public().layer(from_fn(guard::loopback_readers_only));
-    listener::serve(listener, PUBLIC_CONNECTIONS, finish(router, admin)).await;
+    listener::serve(listener, PUBLIC, finish(router, admin)).await;
 }
 
 fn finish(router: Router<Arc<Admin>>, admin: Arc<Admin>) -> Router {

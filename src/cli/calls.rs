@@ -26,11 +26,11 @@ pub struct Calls {
     #[command(flatten)]
     at: Where,
 
-    /// Only calls to this method: its name, such as ExecSync, or the path of a method outside the CRI
+    /// Only calls to this method: its name in any case, such as ExecSync, or the path of one outside the CRI that was called
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
 
-    /// Only calls that ended within this time, such as 30s or 10m
+    /// Only calls that ended within this time, such as 30s or 10m, up to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     since: Option<String>,
 
@@ -122,7 +122,9 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
                         table.fit(&row);
                         table.line(&row[0]) + "\n"
                     }
-                    Line::Missed { missed } => format!("({missed} calls went by too fast to be shown)\n"),
+                    Line::Missed { missed } => {
+                        format!("({missed} calls, of any method, went by too fast to be looked at)\n")
+                    }
                 }
             }
         };

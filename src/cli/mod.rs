@@ -9,6 +9,7 @@ mod screen;
 mod status;
 mod table;
 
+use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 
 use crate::admin::ClientError;
@@ -69,7 +70,8 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(reason) => Self::Usage(reason),
-            other => Self::Other(other.into()),
+            // It tells its cause itself.
+            other => Self::Other(anyhow!("{other}")),
         }
     }
 }

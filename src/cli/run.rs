@@ -22,8 +22,9 @@ pub struct Run {
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     admin: Option<String>,
 
-    /// Where /metrics, /healthz and /readyz are served: a loopback address, or off [default: 127.0.0.1:9754]
-    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true)]
+    /// Where /metrics, /healthz and /readyz are served: a loopback address and a port, 0 for any, or off
+    /// [default: 127.0.0.1:9754]
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     http: Option<String>,
 
     /// How long calls in flight may go on after SIGTERM or SIGINT, 0s to 24h [default: 30s]

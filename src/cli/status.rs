@@ -54,8 +54,8 @@ fn table(status: &shape::Status, screen: Screen) -> String {
 fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
     let upstream = &status.upstream;
     let (ready, style) = match &upstream.error {
-        None => ("ready".to_owned(), AnsiColor::Green.on_default()),
-        Some(error) => (format!("not ready: {error}"), AnsiColor::Red.on_default()),
+        None => ("yes".to_owned(), AnsiColor::Green.on_default()),
+        Some(error) => (format!("no: {error}"), AnsiColor::Red.on_default()),
     };
     let runtime = match (&upstream.runtime, &upstream.version) {
         (Some(runtime), Some(version)) => format!("{runtime} {version}"),
@@ -70,7 +70,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
         ("http", status.http.clone().unwrap_or_else(|| "off".to_owned()), Style::new()),
         ("upstream", upstream.socket.clone(), Style::new()),
         ("runtime", runtime, Style::new()),
-        ("", ready, style),
+        ("ready", ready, style),
         (
             "connections",
             format!("{} open, {} since the start", status.connections.open, status.connections.total),

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use tokio::sync::broadcast;
 
 use crate::cri::MethodName;
+use crate::relay::Peer;
 use crate::tap::{Call, Container, Exec, Pod};
 
 /// Calls that a slow follower may lag behind.
@@ -64,9 +65,16 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 struct Kept {
-    calls: VecDeque<Arc<Call>>,
+    calls: VecDeque<Entry>,
     bytes: usize,
     seen: u64,
+}
+
+/// A call, and the memory that it is taken to hold.
+#[derive(Debug)]
+struct Entry {
+    call: Arc<Call>,
+    weight: usize,
 }
 
 impl Default for Limits {
@@ -87,11 +95,12 @@ impl Calls {
         let call = Arc::new(call);
         let mut kept = self.lock();
         kept.seen += 1;
-        kept.bytes += weight(&call);
-        kept.calls.push_back(call.clone());
+        let weight = weight(&call) + kept.weight_of_peer(&call);
+        kept.bytes += weight;
+        kept.calls.push_back(Entry { call: call.clone(), weight });
         while kept.calls.len() > self.limits.calls || kept.bytes > self.limits.bytes {
             let Some(oldest) = kept.calls.pop_front() else { break };
-            kept.bytes -= weight(&oldest);
+            kept.bytes -= oldest.weight;
         }
         // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
         let _ = self.follow.send(call);
@@ -116,10 +125,16 @@ impl Calls {
         (selection.of(matching), coming)
     }
 
+    /// Whether everyone who follows has taken everything.
+    #[must_use]
+    pub fn is_shown(&self) -> bool {
+        self.follow.is_empty()
+    }
+
     /// Whether a call to this method is kept.
     #[must_use]
     pub fn has(&self, method: &MethodName) -> bool {
-        self.lock().calls.iter().any(|call| call.method == *method)
+        self.lock().calls.iter().any(|entry| entry.call.method == *method)
     }
 
     /// How many calls there were and are.
@@ -136,8 +151,19 @@ impl Calls {
 }
 
 impl Kept {
+    /// What the peer of a new call takes: nothing where the call before it came from the same connection, with which it shares it.
+    fn weight_of_peer(&self, call: &Call) -> usize {
+        let Some(peer) = &call.peer else { return 0 };
+        let last = self.calls.back().and_then(|entry| entry.call.peer.as_ref());
+        if last.is_some_and(|last| Arc::ptr_eq(last, peer)) {
+            return 0;
+        }
+        size_of::<Peer>() + ALLOCATION + peer.program.as_deref().map_or(0, block)
+    }
+
     fn matching(&self, filter: &Filter) -> Vec<Arc<Call>> {
-        self.calls.iter().filter(|call| filter.lets_through(call)).cloned().collect()
+        let calls = self.calls.iter().map(|entry| &entry.call);
+        calls.filter(|call| filter.lets_through(call)).cloned().collect()
     }
 }
 

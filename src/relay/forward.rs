@@ -12,8 +12,8 @@ use http::{Request, Response, Version};
 
 use super::ending::{Ending, Failure, reason_of_client};
 use super::observe::Direction;
-use super::pipe::{End, Pipe};
-use super::tracker::CallInFlight;
+use super::pipe::{self, Pipe};
+use super::tracker::{CallInFlight, End};
 use crate::cri::Code;
 
 /// What is left to do for a call, by the link that knows the state of both connections.
@@ -49,7 +49,7 @@ pub(super) async fn forward(
     upstream: SendRequest<Bytes>,
 ) -> Settled {
     let outcome = exchange(request, &mut respond, upstream, &mut call).await;
-    call.ending = Ending::from(&outcome);
+    call.end.note(Ending::from(&outcome));
     match outcome {
         Outcome::Answered(_) | Outcome::ClientReset(_) => Settled::Done,
         Outcome::ResetUnanswered(reason) => {
@@ -79,8 +79,9 @@ async fn exchange(
         Err(error) => return Outcome::unanswered(Failure::before_sending(&error)),
     };
     drop(upstream);
-    let mut upload = Pipe::new(body, to_upstream, &mut call.request);
-    let answered = answer(response, respond, &mut upload, &mut call.response).await;
+    let CallInFlight { request: sent, response: received, end, .. } = call;
+    let mut upload = Pipe::new(body, to_upstream, sent);
+    let answered = answer(response, respond, &mut upload, received, end).await;
     let outcome = answered.unwrap_or_else(|outcome| outcome);
     if let Outcome::ClientReset(reason) = outcome {
         upload.reset(reason);
@@ -93,7 +94,8 @@ async fn answer(
     response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
-    passed: &mut Direction,
+    received: &mut Direction,
+    end: &mut End,
 ) -> Result<Outcome, Outcome> {
     let (head, body) = response_head(response, respond, upload).await?.into_parts();
     let code = Code::from_headers(&head.headers);
@@ -101,10 +103,13 @@ async fn answer(
     let to_client = respond
         .send_response(head, body.is_end_stream())
         .map_err(|_| Outcome::ClientReset(Reason::CANCEL))?;
-    let mut download = Pipe::new(body, to_client, passed);
+    let mut download = Pipe::new(body, to_client, received);
     response_body(upload, &mut download).await?;
+    let code = download.code().or(code);
+    // Whatever becomes of the rest of the request: the call has its answer.
+    end.note(Ending::Answered(code));
     rest_of_request(upload, &mut download).await;
-    Ok(Outcome::Answered(download.code().or(code)))
+    Ok(Outcome::Answered(code))
 }
 
 /// Waits for the head of the response while the request goes up.
@@ -117,7 +122,7 @@ async fn response_head(
         if let Poll::Ready(reset) = respond.poll_reset(cx) {
             return Poll::Ready(Err(Outcome::ClientReset(reset.unwrap_or(Reason::CANCEL))));
         }
-        if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
+        if let Poll::Ready(pipe::End::Source(error)) = upload.poll(cx) {
             return Poll::Ready(Err(Outcome::ClientReset(reason_of_client(&error))));
         }
         Pin::new(&mut response).poll(cx).map_err(|error| Outcome::unanswered(Failure::of(&error)))
@@ -128,14 +133,14 @@ async fn response_head(
 /// Moves the response to its end, and as much of the request as comes meanwhile.
 async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result<(), Outcome> {
     poll_fn(|cx| {
-        if let Poll::Ready(End::Source(error)) = upload.poll(cx) {
+        if let Poll::Ready(pipe::End::Source(error)) = upload.poll(cx) {
             return Poll::Ready(Err(Outcome::ClientReset(reason_of_client(&error))));
         }
         download.poll(cx).map(|end| match end {
-            End::Clean => Ok(()),
-            End::SinkReset(reason) => Err(Outcome::ClientReset(reason)),
-            End::Sink => Err(Outcome::ClientReset(Reason::CANCEL)),
-            End::Source(error) => Err(Outcome::Failed(Failure::of(&error))),
+            pipe::End::Clean => Ok(()),
+            pipe::End::SinkReset(reason) => Err(Outcome::ClientReset(reason)),
+            pipe::End::Sink => Err(Outcome::ClientReset(Reason::CANCEL)),
+            pipe::End::Source(error) => Err(Outcome::Failed(Failure::of(&error))),
         })
     })
     .await
@@ -144,10 +149,10 @@ async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result
 /// Moves what is left of a request whose response is complete, until upstream declines it or the client gives up.
 async fn rest_of_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
     let given_up = poll_fn(|cx| match upload.poll(cx) {
-        Poll::Ready(End::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
+        Poll::Ready(pipe::End::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
         Poll::Ready(_) => Poll::Ready(None),
         Poll::Pending => download.poll_sink_reset(cx).map(|end| match end {
-            End::SinkReset(reason) => Some(reason),
+            pipe::End::SinkReset(reason) => Some(reason),
             _ => Some(Reason::CANCEL),
         }),
     });

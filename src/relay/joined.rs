@@ -196,7 +196,7 @@ impl Joined {
                 Poll::Ready(Some(Ok((request, stream)))) => {
                     // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
                     self.leave();
-                    CallInFlight::start(self.connection.clone(), &request).ending = Ending::Refused;
+                    CallInFlight::start(self.connection.clone(), &request).end.note(Ending::Refused);
                     self.resets.push(Reset { stream, reason: Reason::REFUSED_STREAM, until: Instant::now() });
                     cx.waker().wake_by_ref();
                     Poll::Pending

@@ -45,9 +45,19 @@ pub(super) struct CallInFlight {
     method: MethodName,
     start: SystemTime,
     since: Instant,
-    pub(super) ending: Ending,
+    pub(super) end: End,
     pub(super) request: Direction,
     pub(super) response: Direction,
+}
+
+/// How and when a call ended. What is noted first counts.
+#[derive(Debug)]
+pub(super) struct End(Option<(Ending, Instant)>);
+
+impl End {
+    pub(super) fn note(&mut self, ending: Ending) {
+        self.0.get_or_insert_with(|| (ending, Instant::now()));
+    }
 }
 
 impl Tracker {
@@ -106,8 +116,7 @@ impl CallInFlight {
             method,
             start: SystemTime::now(),
             since: Instant::now(),
-            // So ends a call whose task is dropped in the middle, with its connection.
-            ending: Ending::Abandoned,
+            end: End(None),
             request: Direction::new(request),
             response: Direction::new(response),
         }
@@ -116,12 +125,16 @@ impl CallInFlight {
 
 impl Drop for CallInFlight {
     fn drop(&mut self) {
-        if self.ending == Ending::Abandoned && self.connection.upstream_is_gone.load(Ordering::Relaxed) {
-            self.ending = Ending::Lost;
-        }
-        let (id, connection, status) = (self.id, self.connection.id, self.ending);
+        // A call whose task is dropped in the middle ends with the connection that went first.
+        let cut_off = if self.connection.upstream_is_gone.load(Ordering::Relaxed) {
+            Ending::Lost
+        } else {
+            Ending::Abandoned
+        };
+        let (status, at) = self.end.0.unwrap_or_else(|| (cut_off, Instant::now()));
+        let (id, connection) = (self.id, self.connection.id);
         let method = mem::replace(&mut self.method, MethodName::Other(Box::default()));
-        let (duration, reason) = (self.since.elapsed(), status.reason().map(tracing::field::debug));
+        let (duration, reason) = (at.duration_since(self.since), status.reason().map(tracing::field::debug));
         debug!(id, connection, method = harmless(&method.to_string()), %status, reason, ?duration, "call");
         let tracker = &self.connection.tracker;
         tracker.metrics.streams_open.dec();
@@ -131,7 +144,7 @@ impl Drop for CallInFlight {
             method,
             start: self.start,
             duration,
-            ending: self.ending,
+            ending: status,
             request: mem::take(&mut self.request),
             response: mem::take(&mut self.response),
         });

@@ -74,8 +74,12 @@ impl Decoder {
     /// Reads what was captured into the call, or counts why not.
     fn read(&self, call: &mut Call, direction: &Direction, read_message: ReadMessage) {
         let Some(capture) = &direction.capture else { return };
-        if let Err(why) = read(call, capture, read_message) {
-            self.metrics.undecoded(why.label());
+        match read(call, capture, read_message) {
+            // A call that ended before its message was whole, or had begun.
+            Err(Undecoded::Frame(FrameError::NotOne))
+                if direction.bytes == 0 || !matches!(call.ending, Ending::Answered(_)) => {}
+            Err(why) => self.metrics.undecoded(why.label()),
+            Ok(()) => {}
         }
     }
 }

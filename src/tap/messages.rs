@@ -1,6 +1,8 @@
 //! What is read from the messages of watched methods, and nothing else: of a pod's or a container's whole configuration its metadata,
 //! without the env, annotations and mounts around it; of a command's output its size.
 
+use bytes::{Buf, BufMut};
+use prost::encoding::{self, DecodeContext, WireType};
 use prost::{DecodeError, Message};
 
 use super::call::{Call, Container, Exec, ExecResult, Pod};
@@ -11,6 +13,22 @@ const LONGEST_COMMAND: usize = 4096;
 
 /// Bytes that are kept of a name or an id.
 const LONGEST_NAME: usize = 253;
+
+/// `ExecSyncRequest`, whose words are kept only as long as there is room: half a million of them fit into a mebibyte.
+#[derive(Debug, Default)]
+struct ExecSync {
+    container_id: String,
+    command: Command,
+    timeout: i64,
+}
+
+/// The words of a command, as many as are kept.
+#[derive(Debug, Default)]
+struct Command {
+    words: Vec<String>,
+    bytes: usize,
+    is_cut: bool,
+}
 
 /// `RunPodSandboxRequest`, as far as it is read.
 #[derive(Message)]
@@ -45,10 +63,10 @@ struct ContainerConfig {
 }
 
 pub(super) fn exec_sync_request(call: &mut Call, message: &[u8]) -> Result<(), DecodeError> {
-    let request = v1::ExecSyncRequest::decode(message)?;
-    call.container_mut().id = Some(name(request.container_id));
-    let (command, is_cut) = command(request.cmd);
-    let exec = Exec { command, is_cut, timeout_seconds: request.timeout, result: None };
+    let ExecSync { container_id, command: Command { words, is_cut, .. }, timeout } =
+        ExecSync::decode(message)?;
+    call.container_mut().id = Some(name(container_id));
+    let exec = Exec { command: words, is_cut, timeout_seconds: timeout, result: None };
     call.exec = Some(Box::new(exec));
     Ok(())
 }
@@ -138,25 +156,54 @@ fn name(text: String) -> String {
     cut(text, LONGEST_NAME)
 }
 
-/// The words of a command, as many as are kept, and whether there were more.
-fn command(words: Vec<String>) -> (Vec<String>, bool) {
-    let mut room = LONGEST_COMMAND;
-    let mut kept = Vec::new();
-    for word in words {
-        if room == 0 {
-            return (kept, true);
-        }
-        let length = word.len();
-        let word = cut(word, room);
-        let is_cut = word.len() < length;
-        // Each word counts one more, for the blank before it, so that their number is bounded as well.
-        room = room.saturating_sub(word.len() + 1);
-        kept.push(word);
-        if is_cut {
-            return (kept, true);
+impl Message for ExecSync {
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        match tag {
+            1 => encoding::string::merge(wire_type, &mut self.container_id, buf, context),
+            2 if self.command.is_cut => encoding::skip_field(wire_type, tag, buf, context),
+            2 => {
+                let mut word = String::new();
+                encoding::string::merge(wire_type, &mut word, buf, context)?;
+                self.command.add(word);
+                Ok(())
+            }
+            3 => encoding::int64::merge(wire_type, &mut self.timeout, buf, context),
+            _ => encoding::skip_field(wire_type, tag, buf, context),
         }
     }
-    (kept, false)
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    // It is only ever read.
+    fn encode_raw(&self, _: &mut impl BufMut) {}
+
+    fn encoded_len(&self) -> usize {
+        0
+    }
+}
+
+impl Command {
+    /// Keeps a word, or as much of it as there is room for.
+    fn add(&mut self, word: String) {
+        let (room, length) = (LONGEST_COMMAND.saturating_sub(self.bytes), word.len());
+        if room == 0 {
+            self.is_cut = true;
+            return;
+        }
+        let word = cut(word, room);
+        self.is_cut = word.len() < length;
+        // Each word counts one more, for the blank before it, so that their number is bounded as well.
+        self.bytes += word.len() + 1;
+        self.words.push(word);
+    }
 }
 
 /// The beginning of a text that takes no more than so many bytes.
@@ -173,14 +220,22 @@ fn cut(mut text: String, longest: usize) -> String {
 mod tests {
     use super::*;
 
+    fn read(words: &[&str]) -> ExecSync {
+        let cmd = words.iter().map(ToString::to_string).collect();
+        let request = v1::ExecSyncRequest { container_id: "c0ffee".into(), cmd, timeout: 7 };
+        let read = ExecSync::decode(&*request.encode_to_vec()).unwrap();
+        assert_eq!((read.container_id.as_str(), read.timeout), ("c0ffee", 7));
+        read
+    }
+
     #[test]
     fn of_a_long_command_the_beginning_is_kept() {
-        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(command(words(&["sh", "-c", ""])), (words(&["sh", "-c", ""]), false));
-        let (kept, is_cut) = command(words(&["sh", &"ö".repeat(5000)]));
-        assert!(is_cut && kept[1].len() == 4092, "{}", kept[1].len());
-        let (kept, is_cut) = command(vec!["x".to_owned(); 500_000]);
-        assert!(is_cut && kept.len() == 2048, "{}", kept.len());
+        let Command { words, is_cut, .. } = read(&["sh", "-c", ""]).command;
+        assert_eq!((words, is_cut), (["sh", "-c", ""].map(str::to_owned).into(), false));
+        let Command { words, is_cut, .. } = read(&["sh", &"ö".repeat(5000), "more"]).command;
+        assert!(is_cut && words.len() == 2 && words[1].len() == 4092, "{}", words[1].len());
+        let Command { words, is_cut, .. } = read(&vec!["x"; 300_000]).command;
+        assert!(is_cut && words.len() == 2048, "{}", words.len());
     }
 
     #[test]

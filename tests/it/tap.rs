@@ -230,10 +230,41 @@ async fn every_way_to_end_has_its_code() {
     // On a connection of its own: upstream breaks it under a call.
     let (mut client, mut connection) = tokio::join!(tapped.shim.client(), tapped.runtime.accept());
     let answer = client.ask("/a.B/C");
-    connection.call().await;
+    let _call = connection.call().await;
     connection.vanish();
     soon(answer).await.unwrap_err();
     assert_eq!(tapped.shim.seen(7).await.pop().unwrap().ending.to_string(), "lost");
+}
+
+#[tokio::test]
+async fn a_call_that_is_cut_off_while_its_client_reads_slowly_is_lost_with_its_upstream() {
+    let mut tapped = Tapped::new(shim()).await;
+    // More than fits into the client's window, of which it gives nothing back.
+    let large = tapped.client.ask("/a.B/Large");
+    let mut call = tapped.connection.call().await;
+    let mut body = call.respond.send_response(ok(), false).unwrap();
+    body.send_data(vec![0; 1 << 20].into(), false).unwrap();
+    let (_, mut unread) = head(large).await;
+    soon(unread.data()).await.unwrap().unwrap();
+    let waiting = tapped.client.ask("/a.B/Waiting");
+    let _waiting = tapped.connection.call().await;
+    tapped.connection.vanish();
+    soon(waiting).await.unwrap_err();
+    let endings: Vec<String> = tapped.shim.seen(2).await.iter().map(|call| call.ending.to_string()).collect();
+    assert_eq!(endings, ["lost", "lost"]);
+}
+
+#[tokio::test]
+async fn an_answer_counts_whatever_becomes_of_the_rest_of_the_request() {
+    let mut tapped = Tapped::new(shim()).await;
+    let (answer, mut rest) = tapped.client.start(request("/a.B/Early"), false);
+    let mut call = tapped.connection.call().await;
+    let unimplemented = Response::builder().header("grpc-status", "12").body(()).unwrap();
+    call.respond.send_response(unimplemented, true).unwrap();
+    drop(head(answer).await);
+    rest.send_data(Bytes::from_static(b"more"), false).unwrap();
+    tapped.client.vanish();
+    assert_eq!(tapped.shim.seen(1).await[0].ending.to_string(), "UNIMPLEMENTED");
 }
 
 #[tokio::test]

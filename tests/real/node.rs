@@ -57,7 +57,13 @@ impl Node {
     /// Returns what was seen, which is the same whatever the way to the runtime.
     pub(crate) fn live(&self) -> Vec<String> {
         let command = ["sh", "-c", "test -f /tmp/healthy && echo probed >> /tmp/probes"];
-        let probe = json!({"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 2});
+        // Patient, for machines that are busy; a probe that fails does so at once.
+        let probe = json!({
+            "exec": {"command": command},
+            "periodSeconds": 1,
+            "timeoutSeconds": 10,
+            "failureThreshold": 2,
+        });
         let kubelet = &self.kubelet;
         kubelet.run(&manifest("steady", "echo started; sleep 100000", &Value::Null));
         kubelet.run(&manifest("healthy", "touch /tmp/healthy; sleep 100000", &probe));
@@ -72,9 +78,8 @@ impl Node {
                 kubelet.container_when(name, "running", |status| status["state"]["running"].is_object());
             seen.push(format!("{name}: ready {} restarts {}", status["ready"], status["restartCount"]));
         }
-        let restarted = kubelet.container_when("probed", "restarted", |status| {
-            status["restartCount"] == 1 && status["state"]["running"].is_object()
-        });
+        let restarted = kubelet
+            .container_when("probed", "restarted", |status| status["restartCount"].as_u64() >= Some(1));
         let last = &restarted["lastState"]["terminated"];
         seen.push(format!("probed: restarted, exit code {} reason {}", last["exitCode"], last["reason"]));
         seen.push(format!("probed: failed {}", kubelet.failed_probes("probed") >= 2));
@@ -125,14 +130,15 @@ impl Node {
 
     /// Waits until the pod whose probe passes has been probed so many times more.
     pub(crate) fn wait_for_probes(&self, times: usize) {
-        let before = self.probes();
-        wait_for("probes go on", || (self.probes() >= before + times).then_some(()));
+        let before = wait_for("a probe", || self.probes());
+        wait_for("probes go on", || (self.probes()? >= before + times).then_some(()));
     }
 
-    /// How often the pod whose probe passes has been probed.
-    fn probes(&self) -> usize {
-        let [id] = &self.containers("healthy")[..] else { return 0 };
-        self.crictl.run(&["exec", "-s", id, "cat", "/tmp/probes"]).stdout.lines().count()
+    /// How often the pod whose probe passes has been probed, if it can be asked.
+    fn probes(&self) -> Option<usize> {
+        let [id] = &self.containers("healthy")[..] else { return None };
+        let probes = self.crictl.run(&["exec", "-s", id, "cat", "/tmp/probes"]);
+        (probes.code == Some(0)).then(|| probes.stdout.lines().count())
     }
 
     /// Restarts a part, and waits until the kubelet and the runtime speak again: until pods are probed.

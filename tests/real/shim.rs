@@ -61,8 +61,11 @@ impl Probeshim {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The calls that it has kept.
+    /// The calls that it has seen, all of which it has kept.
     pub(crate) fn calls(&self) -> Vec<Value> {
+        let status: Value = serde_json::from_str(&self.ask(&["status", "-o", "json"])).unwrap();
+        let counts = &status["calls"];
+        assert!(counts["observed"] == counts["kept"] && counts["dropped"] == 0, "some are gone: {counts}");
         serde_json::from_str(&self.ask(&["calls", "-o", "json"])).unwrap()
     }
 

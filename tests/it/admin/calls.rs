@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 use super::{SERVICE, after_three_calls, call, kept};
-use crate::program::{Answer, Place};
+use crate::program::{Answer, Place, joined};
 use crate::support::soon;
 
 #[tokio::test]
@@ -231,4 +231,19 @@ async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
         }
     }
     assert!(missed > 0 && shown + missed == CALLS, "{shown} shown, {missed} missed");
+}
+
+#[tokio::test]
+async fn who_follows_sees_what_the_end_of_a_drain_cuts_off() {
+    let place = Place::new();
+    let (mut shim, runtime) = place.start_with_runtime(&["--drain-timeout", "50ms"]).await;
+    let (mut client, mut connection) = joined(&shim, &runtime).await;
+    let _answer = client.ask("/a.B/Hangs");
+    let _call = connection.call().await;
+    let mut table = Printing::of(place.asking(&["calls", "-f"]));
+    assert!(table.line().await.contains("METHOD"), "it follows from here on");
+    shim.signal(Signal::TERM);
+    let line = table.line().await;
+    assert!(line.contains("/a.B/Hangs") && line.contains("abandoned"), "{line}");
+    assert_eq!(shim.ended().await, Some(0));
 }

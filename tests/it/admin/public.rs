@@ -3,7 +3,8 @@
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{after_three_calls, exchange, get, public_address};
 use crate::program::Place;
@@ -78,4 +79,23 @@ async fn a_place_that_is_taken_ends_the_start_with_1_and_leaves_nothing_behind()
     assert_eq!(code, 1, "{stderr}");
     assert!(stderr.contains("--admin: another process listens on"), "{stderr}");
     assert!(!place.at("shim.sock").exists() && !place.at("shim.sock.lock").exists());
+}
+
+#[tokio::test]
+async fn nobody_keeps_the_others_from_asking() {
+    let place = Place::new();
+    let shim = place.start(&[]).await;
+    let http = public_address(&shim).await;
+    // As many as are served at once: half of them say nothing, half ask and never read.
+    let mut held = Vec::new();
+    for nth in 0..64 {
+        let mut stream = TcpStream::connect(&http).await.unwrap();
+        if nth % 2 == 0 {
+            let asking = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+            stream.write_all(asking.as_bytes()).await.unwrap();
+        }
+        held.push(stream);
+    }
+    assert!(get(&http, "/healthz").await.starts_with("HTTP/1.1 200"), "it waits until one of them is closed");
+    assert!(get(&http, "/healthz").await.starts_with("HTTP/1.1 200"));
 }

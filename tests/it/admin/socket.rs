@@ -46,7 +46,7 @@ async fn status_and_readiness_tell_whether_the_runtime_answers() {
     let upstream = place.ask(&["status", "-o", "json"]).await.json()["upstream"].clone();
     assert_eq!((&upstream["ready"], &upstream["version"]), (&json!(false), &Value::Null));
     let table = place.ask(&["status"]).await.stdout;
-    assert!(table.contains("not ready: "), "{table}");
+    assert!(table.contains("ready        no: "), "{table}");
 }
 
 #[tokio::test]
@@ -110,8 +110,13 @@ async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
         let socket = format!("unix://{}", place.at("admin.sock").display());
         assert!(answer.stderr.contains(told) && answer.stderr.contains(&socket), "{answer:?}");
     };
-    refused("No such file or directory").await;
-    refused("is `probeshim run` running, and with this --admin?").await;
+    let nobody = place.ask(&["status"]).await.stderr;
+    let told = format!(
+        "probeshim: no probeshim answers on unix://{} (No such file or directory (os error 2)); \
+         is `probeshim run` running, with this --admin? One that root runs is asked by root\n",
+        place.at("admin.sock").display()
+    );
+    assert_eq!(nobody, told);
     drop(UnixListener::bind(place.at("admin.sock")).unwrap());
     refused("Connection refused").await;
     fs::remove_file(place.at("admin.sock")).unwrap();
