@@ -64,13 +64,48 @@ fn request(read: ReadMessage) -> Watched {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::cri::Method;
+    use crate::relay::Ending;
+
+    fn all() -> Vec<Watched> {
+        Method::all().filter_map(|method| of(&MethodName::Known(method))).collect()
+    }
 
     #[test]
     fn ten_methods_of_the_interface_are_watched() {
-        let watched: Vec<_> =
-            Method::all().filter(|method| of(&MethodName::Known(*method)).is_some()).collect();
-        assert_eq!(watched.len(), 10, "{watched:?}");
+        assert_eq!(all().len(), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_as_a_message_is_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
+            let mut call = Call {
+                id: 1,
+                start: SystemTime::UNIX_EPOCH,
+                duration: Duration::ZERO,
+                method: MethodName::of_path("/a.B/C"),
+                ending: Ending::Refused,
+                request_bytes: 0,
+                response_bytes: 0,
+                peer: None,
+                pod: None,
+                container: None,
+                exec: None,
+            };
+            for watched in all() {
+                let _ = (watched.request)(&mut call, &bytes);
+                if let Some(response) = watched.response {
+                    let _ = response(&mut call, &bytes);
+                }
+            }
+            let words = call.exec.map_or(0, |exec| exec.command.iter().map(String::len).sum());
+            prop_assert!(words <= 4096);
+        }
     }
 }

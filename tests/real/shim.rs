@@ -61,12 +61,12 @@ impl Probeshim {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The calls that it has seen, all of which it has kept.
+    /// The calls that it has seen, all of which it has kept: the first is still there. (A status would ask the runtime for its version, which
+    /// counts that.)
     pub(crate) fn calls(&self) -> Vec<Value> {
-        let status: Value = serde_json::from_str(&self.ask(&["status", "-o", "json"])).unwrap();
-        let counts = &status["calls"];
-        assert!(counts["observed"] == counts["kept"] && counts["dropped"] == 0, "some are gone: {counts}");
-        serde_json::from_str(&self.ask(&["calls", "-o", "json"])).unwrap()
+        let calls: Vec<Value> = serde_json::from_str(&self.ask(&["calls", "-o", "json"])).unwrap();
+        assert!(calls.is_empty() || calls.iter().any(|call| call["id"] == 1), "the oldest are gone");
+        calls
     }
 
     /// Asks it to end, and returns its log.
