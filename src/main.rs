@@ -3,7 +3,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use clap::Parser as _;
 use probeshim::app;
 use probeshim::cli::{Cli, Command, Failure};
@@ -32,7 +32,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(run) => {
             let settings = Settings::new(&run.into(), &Surroundings::here())?;
             let _log = telemetry::start(&settings.log);
-            runtime.block_on(app::run(settings)).map_err(|error| Failure::Other(anyhow!("{error}")))
+            runtime.block_on(app::run(settings)).map_err(Failure::of)
         }
         Command::Calls(calls) => runtime.block_on(calls.run()),
         Command::Status(status) => runtime.block_on(status.run()),

@@ -57,7 +57,7 @@ pub fn start(settings: &Settings) -> Guard {
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES).finish(io::stderr());
     let on_terminal = io::stderr().is_terminal();
-    let colour = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let colour = on_terminal && !is_no_color();
     let base = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&settings.filter))
         .with_writer(writer)
@@ -68,6 +68,12 @@ pub fn start(settings: &Settings) -> Guard {
         base.json().flatten_event(true).init();
     }
     Guard { _writer: guard }
+}
+
+/// Whether `NO_COLOR` asks for output without colours; empty, it asks for nothing.
+#[must_use]
+pub fn is_no_color() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
 /// A text in which nothing moves the cursor, changes the colour or the direction of writing: such characters are shown as their

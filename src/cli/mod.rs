@@ -9,6 +9,8 @@ mod screen;
 mod status;
 mod table;
 
+use std::fmt;
+
 use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 
@@ -39,10 +41,9 @@ pub enum Command {
 
     /// Show the calls that went through a running probeshim, as they ended
     ///
-    /// A CODE in capitals is the runtime's gRPC code. In small letters it says why there is none: client-reset (the client gave up,
-    /// or its deadline was over), upstream-reset, refused (the runtime never took the call), lost (its connection broke),
-    /// abandoned (the client's connection ended under
-    /// it, or was cut at the end of a drain), no-status.
+    /// A CODE in capitals is the runtime's gRPC code. In small letters it says why there is none: client-reset (the client gave
+    /// up, or its deadline was over), upstream-reset, refused (the runtime never took the call), lost (its connection broke),
+    /// abandoned (the client's connection ended under it, or was cut at the end of a drain), no-status.
     Calls(Calls),
 
     /// Show how a running probeshim and the runtime behind it stand
@@ -60,6 +61,13 @@ pub enum Failure {
     Other(#[from] anyhow::Error),
 }
 
+impl Failure {
+    /// A failure whose error tells its causes itself: what stands behind it would be told twice.
+    pub fn of(error: impl fmt::Display) -> Self {
+        Self::Other(anyhow!("{error}"))
+    }
+}
+
 impl From<Problems> for Failure {
     fn from(problems: Problems) -> Self {
         Self::Usage(problems.to_string())
@@ -70,8 +78,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(reason) => Self::Usage(reason),
-            // It tells its cause itself.
-            other => Self::Other(anyhow!("{other}")),
+            other => Self::of(other),
         }
     }
 }

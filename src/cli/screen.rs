@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::telemetry::is_no_color;
+
 /// How wide lines may be, and whether they may have colours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
@@ -19,10 +21,9 @@ impl Screen {
             return Self { width: None, colour: false };
         }
         let width = rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col));
-        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         // A terminal that does not know its width says 0.
-        Self { width: width.filter(|width| *width > 0), colour: !no_colour && !is_dumb }
+        Self { width: width.filter(|width| *width > 0), colour: !is_no_color() && !is_dumb }
     }
 }
 

@@ -221,22 +221,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::relay::Ending;
 
     fn call(id: u64, path: &str, millis: u64) -> Call {
-        Call {
-            id,
-            start: SystemTime::UNIX_EPOCH + Duration::from_secs(id),
-            duration: Duration::from_millis(millis),
-            method: MethodName::of_path(path),
-            ending: Ending::Answered(None),
-            request_bytes: 0,
-            response_bytes: 0,
-            peer: None,
-            pod: None,
-            container: None,
-            exec: None,
-        }
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(id);
+        Call::sample(id, path, start, Duration::from_millis(millis))
     }
 
     fn ids(calls: &[Arc<Call>]) -> Vec<u64> {

@@ -80,3 +80,23 @@ pub struct ExecResult {
     /// Bytes that it wrote to stderr, as far as the runtime passed them on.
     pub stderr_bytes: usize,
 }
+
+#[cfg(test)]
+impl Call {
+    /// A call of which nothing is known but this.
+    pub(crate) fn sample(id: u64, path: &str, start: SystemTime, duration: Duration) -> Self {
+        Self {
+            id,
+            start,
+            duration,
+            method: MethodName::of_path(path),
+            ending: Ending::Answered(None),
+            request_bytes: 0,
+            response_bytes: 0,
+            peer: None,
+            pod: None,
+            container: None,
+            exec: None,
+        }
+    }
+}

@@ -71,7 +71,6 @@ mod tests {
 
     use super::*;
     use crate::cri::Method;
-    use crate::relay::Ending;
 
     fn all() -> Vec<Watched> {
         Method::all().filter_map(|method| of(&MethodName::Known(method))).collect()
@@ -85,19 +84,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_comes_as_a_message_is_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
-            let mut call = Call {
-                id: 1,
-                start: SystemTime::UNIX_EPOCH,
-                duration: Duration::ZERO,
-                method: MethodName::of_path("/a.B/C"),
-                ending: Ending::Refused,
-                request_bytes: 0,
-                response_bytes: 0,
-                peer: None,
-                pod: None,
-                container: None,
-                exec: None,
-            };
+            let mut call = Call::sample(1, "/a.B/C", SystemTime::UNIX_EPOCH, Duration::ZERO);
             for watched in all() {
                 let _ = (watched.request)(&mut call, &bytes);
                 if let Some(response) = watched.response {

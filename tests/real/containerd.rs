@@ -10,7 +10,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::accounts::{self, Accounts};
-use super::crictl::Crictl;
 use super::life::{self, Expected, Runtime};
 use super::machine::{free_address, program, runs_containers, tool};
 use super::network::Network;
@@ -130,10 +129,7 @@ impl Runtime for Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // Pods that are left have network namespaces that only containerd knows by name.
-        if let Ok(crictl) = Crictl::new("crictl-1.36", &self.socket(), self.folder.path()) {
-            crictl.run(&["rmp", "--all", "--force"]);
-        }
+        leftovers::remove_pods(self);
         self.server = None;
         // Each container has a shim that knows our folder by name.
         leftovers::clear(self.folder.path());

@@ -103,10 +103,7 @@ impl Runtime for Crio {
 
 impl Drop for Crio {
     fn drop(&mut self) {
-        // Pods that are left have network namespaces that only CRI-O knows by name.
-        if let Ok(crictl) = Crictl::new("crictl-1.36", &self.socket(), self.folder.path()) {
-            crictl.run(&["rmp", "--all", "--force"]);
-        }
+        leftovers::remove_pods(self);
         self.server = None;
         leftovers::clear(self.folder.path());
     }

@@ -6,6 +6,16 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::crictl::Crictl;
+use super::life::Runtime;
+
+/// Removes the pods that a runtime still has: their network namespaces are known by name to it alone.
+pub(crate) fn remove_pods(runtime: &impl Runtime) {
+    if let Ok(crictl) = Crictl::new("crictl-1.36", &runtime.socket(), runtime.folder()) {
+        crictl.run(&["rmp", "--all", "--force"]);
+    }
+}
+
 /// Kills what still runs for a server and names its folder in its arguments, with what runs below it, and unmounts what is
 /// mounted there.
 pub(crate) fn clear(folder: &Path) {
