@@ -33,7 +33,11 @@ fn reason(status: &tonic::Status) -> String {
     let mut reason = format!("{:?}: {}", status.code(), status.message());
     let mut cause = status.source();
     while let Some(error) = cause {
-        reason = format!("{reason}: {error}");
+        let more = error.to_string();
+        // An error often tells its cause itself.
+        if !reason.contains(&more) {
+            reason = format!("{reason}: {more}");
+        }
         cause = error.source();
     }
     harmless(&reason)

@@ -20,9 +20,7 @@ pub enum AddressError {
     #[error("is empty; write unix:///run/NAME.sock or a bare path")]
     Empty,
     /// A scheme other than `unix`.
-    #[error(
-        "has the scheme {0}://, but the CRI is served on unix sockets only; write unix:///path or a bare path"
-    )]
+    #[error("has the scheme {0}://, but only unix sockets are served; write unix:///path or a bare path")]
     Scheme(String),
     /// `unix:` with something other than an absolute path behind it.
     #[error("is not a unix URI; write it with three slashes, unix:///path, or as a bare path")]
