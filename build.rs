@@ -19,10 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut config = Config::new();
     config.skip_debug(SECRET);
-    tonic_prost_build::configure()
-        .build_server(false)
-        .build_transport(false)
-        .compile_fds_with_config(descriptors, config)?;
+    tonic_prost_build::configure().build_transport(false).compile_fds_with_config(descriptors, config)?;
     Ok(())
 }
 

@@ -20,6 +20,8 @@ pub mod relay;
 
 pub mod tap;
 
+pub mod procrun;
+
 pub mod record;
 
 pub mod config;

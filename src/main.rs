@@ -6,13 +6,18 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser as _;
 use probeshim::app;
-use probeshim::cli::{Cli, Command, Failure};
-use probeshim::config::{Settings, Surroundings};
+use probeshim::cli::{Cli, Command, Failure, Runtime};
+use probeshim::config::{RuntimeSettings, Settings, Surroundings};
+use probeshim::procrun::guardian;
 use probeshim::telemetry::{self, harmless};
 
 fn main() -> ExitCode {
     // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.
-    match dispatch(Cli::parse().command) {
+    let command = Cli::parse().command;
+    if let Command::Guardian { .. } = command {
+        return guardian::run();
+    }
+    match dispatch(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(reason)) => {
             complain(&reason);
@@ -36,6 +41,13 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         }
         Command::Calls(calls) => runtime.block_on(calls.run()),
         Command::Status(status) => runtime.block_on(status.run()),
+        Command::Runtime(procrun) => {
+            let settings = RuntimeSettings::new(&procrun.into(), &Surroundings::here())?;
+            Runtime::warn()?;
+            let _log = telemetry::start(&settings.log);
+            runtime.block_on(app::runtime(settings)).map_err(Failure::of)
+        }
+        Command::Guardian { .. } => unreachable!("a guardian runs without all of this"),
     }
 }
 

@@ -5,6 +5,7 @@ mod calls;
 mod human;
 mod line;
 mod run;
+mod runtime;
 mod screen;
 mod status;
 mod table;
@@ -19,6 +20,7 @@ use crate::config::Problems;
 
 pub use calls::Calls;
 pub use run::Run;
+pub use runtime::Runtime;
 pub use status::Status;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
@@ -48,6 +50,19 @@ pub enum Command {
 
     /// Show how a running probeshim and the runtime behind it stand
     Status(Status),
+
+    /// Serve the CRI with containers that are plain processes of this host, until SIGTERM or SIGINT
+    ///
+    /// For demos, tests and laptops. Nothing is isolated: a container is a session of processes with a working directory of its
+    /// own. Images are only names; no command comes from them.
+    Runtime(Runtime),
+
+    /// Guard the processes of one container of `runtime`, which starts it
+    #[command(hide = true)]
+    Guardian {
+        /// The container, for those who look at a list of processes.
+        name: String,
+    },
 }
 
 /// Why a command did not do what was asked; each ends the program with its own code.

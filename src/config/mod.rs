@@ -1,6 +1,7 @@
 //! From what was written to what is run: every value is checked at once, and every error names its flag.
 
 mod read;
+mod runtime;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use read::{Reader, duration, http_address, log_filter, socket_path};
+
+pub use runtime::{RuntimeFlags, RuntimeSettings};
 
 use crate::socket::SocketPath;
 use crate::{relay, socket, telemetry};
@@ -50,6 +53,8 @@ pub struct Surroundings {
     pub is_activated: bool,
     /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
     pub runtime_dir: Option<PathBuf>,
+    /// `$XDG_STATE_HOME`, where it is set and absolute, or else `.local/state` in `$HOME`.
+    pub state_home: Option<PathBuf>,
 }
 
 /// What `run` runs on.
@@ -87,12 +92,12 @@ impl Surroundings {
     /// Those of this process.
     #[must_use]
     pub fn here() -> Self {
+        let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
             is_root: rustix::process::geteuid().is_root(),
             is_activated: socket::is_activated(),
-            runtime_dir: std::env::var_os("XDG_RUNTIME_DIR")
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute()),
+            runtime_dir: folder("XDG_RUNTIME_DIR"),
+            state_home: folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state"))),
         }
     }
 
@@ -102,6 +107,15 @@ impl Surroundings {
             Some(Path::new("/run/probeshim").to_owned())
         } else {
             self.runtime_dir.as_ref().map(|dir| dir.join("probeshim"))
+        }
+    }
+
+    /// The folder for what outlives the process. `None` where there is no good place.
+    fn state_dir(&self) -> Option<PathBuf> {
+        if self.is_root {
+            Some(Path::new("/var/lib/probeshim").to_owned())
+        } else {
+            self.state_home.as_ref().map(|dir| dir.join("probeshim"))
         }
     }
 

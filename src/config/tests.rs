@@ -4,7 +4,12 @@ use super::read::{duration, http_address};
 use super::*;
 
 fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
-    Surroundings { is_root, is_activated: false, runtime_dir: runtime_dir.map(PathBuf::from) }
+    Surroundings {
+        is_root,
+        is_activated: false,
+        runtime_dir: runtime_dir.map(PathBuf::from),
+        state_home: None,
+    }
 }
 
 #[test]
@@ -79,5 +84,45 @@ fn the_admin_socket_is_no_other() {
     assert_eq!(
         told,
         "--admin \"unix:///run/a.sock\" is the socket of --upstream as well; choose another path"
+    );
+}
+
+#[test]
+fn every_flag_of_the_runtime_is_checked() {
+    let wrong = |value: &str| Some(value.to_owned());
+    let flags = RuntimeFlags {
+        listen: wrong("tcp://a"),
+        root: wrong(""),
+        exec_delay: wrong("1 fortnight"),
+        start_delay: wrong("-1s"),
+        synthetic: wrong("many"),
+        drain_exec_sync_io_timeout: wrong("25h"),
+        exec_timeout_kills: wrong("all"),
+        log: wrong(""),
+    };
+    let told = RuntimeSettings::new(&flags, &around(false, None)).unwrap_err().to_string();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!(lines.len(), 8, "{told}");
+    assert!(lines[1].starts_with("--root \"\" is empty"), "{told}");
+    assert!(lines[4].starts_with("--drain-exec-sync-io-timeout \"25h\" is out of range"), "{told}");
+    assert_eq!(lines[5], "--synthetic \"many\" is not a number of containers; write one from 0 to 100000");
+    assert_eq!(lines[6], "--exec-timeout-kills \"all\" is not what can be killed; write process or group");
+}
+
+#[test]
+fn procrun_has_its_place_among_our_own() {
+    let defaults = RuntimeFlags::default();
+    let root = RuntimeSettings::new(&defaults, &around(true, None)).unwrap();
+    assert_eq!(root.listen.to_string(), "unix:///run/probeshim/procrun.sock");
+    assert_eq!(root.procrun.root, Path::new("/var/lib/probeshim/procrun"));
+    let home =
+        Surroundings { state_home: Some("/home/me/state".into()), ..around(false, Some("/run/user/1")) };
+    let user = RuntimeSettings::new(&defaults, &home).unwrap();
+    assert_eq!(user.procrun.root, Path::new("/home/me/state/probeshim/procrun"));
+    assert_eq!(user.procrun.drain_limit, None, "0s is for as long as it takes, as with containerd");
+    let nowhere = RuntimeSettings::new(&defaults, &around(false, None)).unwrap_err().to_string();
+    assert_eq!(
+        nowhere.lines().nth(1),
+        Some("--root is needed: not root, and neither XDG_STATE_HOME nor HOME is set")
     );
 }

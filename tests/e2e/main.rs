@@ -6,6 +6,7 @@
 mod clients;
 mod kubelet;
 mod life;
+mod procrun;
 #[path = "../real/mod.rs"]
 mod real;
 #[path = "../support/mod.rs"]

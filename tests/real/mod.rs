@@ -12,6 +12,7 @@ pub(crate) mod kubelet;
 pub(crate) mod leftovers;
 pub(crate) mod life;
 pub(crate) mod machine;
+pub(crate) mod mistakes;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod registry;

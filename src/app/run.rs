@@ -1,4 +1,4 @@
-//! The composition root: builds the parts, joins them, and drains them in order.
+//! `probeshim run`: the relay, its tap, and the doors that clients come to.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::signals::Signals;
 use crate::admin::{self, Admin, Facts};
 use crate::config::Settings;
 use crate::record::{self, Calls};
@@ -48,12 +48,6 @@ pub enum RunError {
     /// A fault of ours ended the relay.
     #[error("the relay ended by itself")]
     RelayEnded,
-}
-
-/// The signals that end the program.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
 }
 
 /// The places that clients come to, other than the relay's listener.
@@ -176,18 +170,5 @@ impl Doors {
     async fn close(mut self) {
         self.servers.shutdown().await;
         drop(self.claims);
-    }
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }

@@ -1,0 +1,54 @@
+//! `probeshim runtime`: procrun alone.
+
+use std::io;
+use std::path::PathBuf;
+
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::signals::Signals;
+use crate::config::RuntimeSettings;
+use crate::procrun::Procrun;
+use crate::socket::{Access, ClaimError, claim};
+
+/// Why procrun did not run, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RuntimeError {
+    /// The socket to listen on is not to be had.
+    #[error("--listen: {0}")]
+    Listen(#[source] ClaimError),
+    /// The folder is not to be had.
+    #[error("--root: cannot use {folder}: {source}")]
+    Root {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// The system refused something that every process needs.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Serves until SIGTERM or SIGINT, then ends every container.
+pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
+    let mut signals = Signals::new()?;
+    let listening = claim(&settings.listen, Access::Private).map_err(RuntimeError::Listen)?;
+    let folder = settings.procrun.root.clone();
+    let procrun = Procrun::new(settings.procrun)
+        .map_err(|source| RuntimeError::Root { folder: folder.clone(), source })?;
+    let stop = CancellationToken::new();
+    let serving = procrun.serve(listening.listener, stop.clone());
+    info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.listen, root = %folder.display(), "procrun started");
+    let mut serving = std::pin::pin!(serving);
+    tokio::select! {
+        name = signals.next() => info!(signal = name, "told to stop"),
+        ended = &mut serving => return Ok(ended?),
+    }
+    // New clients find no socket while containers are ended.
+    drop(listening.claim);
+    stop.cancel();
+    serving.await?;
+    info!("procrun stopped");
+    Ok(())
+}

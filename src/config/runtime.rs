@@ -1,0 +1,121 @@
+//! The flags of `runtime`, as written and as run.
+
+use std::path::{Path, PathBuf};
+
+use super::read::{Reader, duration, log_filter, socket_path};
+use super::{LOG, Problems, Surroundings};
+use crate::procrun::{self, Kills};
+use crate::socket::SocketPath;
+use crate::telemetry;
+
+/// The program that guardians are started from: this one, also where its file has been replaced.
+const OURSELVES: &str = "/proc/self/exe";
+
+/// The most pods that only answer.
+const MOST_SYNTHETIC: u32 = 100_000;
+
+/// The flags of `runtime` as they were written. What is absent has its default.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeFlags {
+    /// `--listen`
+    pub listen: Option<String>,
+    /// `--root`
+    pub root: Option<String>,
+    /// `--exec-delay`
+    pub exec_delay: Option<String>,
+    /// `--start-delay`
+    pub start_delay: Option<String>,
+    /// `--synthetic`
+    pub synthetic: Option<String>,
+    /// `--drain-exec-sync-io-timeout`
+    pub drain_exec_sync_io_timeout: Option<String>,
+    /// `--exec-timeout-kills`
+    pub exec_timeout_kills: Option<String>,
+    /// `--log`
+    pub log: Option<String>,
+}
+
+/// What `runtime` runs on.
+#[derive(Clone, Debug)]
+pub struct RuntimeSettings {
+    /// Where clients connect.
+    pub listen: SocketPath,
+    /// procrun's part.
+    pub procrun: procrun::Settings,
+    /// The log's part.
+    pub log: telemetry::Settings,
+}
+
+impl RuntimeSettings {
+    /// Checks the flags and fills in defaults. Returns every problem, not the first.
+    pub fn new(flags: &RuntimeFlags, around: &Surroundings) -> Result<Self, Problems> {
+        let mut reader = Reader::default();
+        let listen = match &flags.listen {
+            Some(listen) => reader.read("--listen", listen, socket_path),
+            None => reader.fill_in("--listen", around.default_socket("procrun.sock")),
+        };
+        let root = match &flags.root {
+            Some(root) => reader.read("--root", root, folder),
+            None => reader.fill_in("--root", default_root(around)),
+        };
+        let mut or = |field, flag: &Option<String>, default: &str| {
+            reader.read(field, flag.as_deref().unwrap_or(default), duration)
+        };
+        let exec_delay = or("--exec-delay", &flags.exec_delay, "0s");
+        let start_delay = or("--start-delay", &flags.start_delay, "0s");
+        let drain = or("--drain-exec-sync-io-timeout", &flags.drain_exec_sync_io_timeout, "0s");
+        let synthetic = reader.read("--synthetic", flags.synthetic.as_deref().unwrap_or("0"), synthetic);
+        let kills = flags.exec_timeout_kills.as_deref().unwrap_or("process");
+        let kills = reader.read("--exec-timeout-kills", kills, kills_what);
+        let log = reader.read("--log", flags.log.as_deref().unwrap_or(LOG), log_filter);
+        match (listen, root, exec_delay, start_delay, drain, synthetic, kills, log) {
+            (
+                Some(listen),
+                Some(root),
+                Some(exec_delay),
+                Some(start_delay),
+                Some(drain),
+                Some(synthetic),
+                Some(exec_timeout_kills),
+                Some(log),
+            ) => Ok(Self {
+                listen,
+                procrun: procrun::Settings {
+                    root,
+                    guardian: PathBuf::from(OURSELVES),
+                    exec_delay,
+                    start_delay,
+                    synthetic,
+                    drain_limit: Some(drain).filter(|limit| !limit.is_zero()),
+                    exec_timeout_kills,
+                },
+                log,
+            }),
+            _ => Err(Problems(reader.problems)),
+        }
+    }
+}
+
+fn default_root(around: &Surroundings) -> Result<PathBuf, String> {
+    let state =
+        around.state_dir().ok_or("is needed: not root, and neither XDG_STATE_HOME nor HOME is set")?;
+    Ok(state.join("procrun"))
+}
+
+/// Reads a folder; a relative one starts at the working directory.
+fn folder(value: &str) -> Result<PathBuf, String> {
+    std::path::absolute(Path::new(value)).map_err(|_| "is empty; write the path of a folder".to_owned())
+}
+
+fn synthetic(value: &str) -> Result<u32, String> {
+    let number = value.parse().ok().filter(|number| *number <= MOST_SYNTHETIC);
+    number.ok_or_else(|| format!("is not a number of containers; write one from 0 to {MOST_SYNTHETIC}"))
+}
+
+fn kills_what(value: &str) -> Result<Kills, String> {
+    match value {
+        "process" => Ok(Kills::Process),
+        "group" => Ok(Kills::Group),
+        _ => Err("is not what can be killed; write process or group".to_owned()),
+    }
+}

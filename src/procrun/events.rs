@@ -1,0 +1,49 @@
+//! What happens to sandboxes and containers, told to everyone who subscribes.
+
+use tokio::sync::broadcast;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::Status;
+
+use crate::cri::v1;
+
+/// Events that a subscriber may lag behind, as many as with containerd.
+const LAG: usize = 1000;
+
+/// Hands each event to every subscriber.
+#[derive(Debug)]
+pub(super) struct Events {
+    sender: broadcast::Sender<v1::ContainerEventResponse>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self { sender: broadcast::Sender::new(LAG) }
+    }
+}
+
+impl Events {
+    /// Tells an event, if there is anybody to be told.
+    pub(super) fn tell(&self, event: impl FnOnce() -> v1::ContainerEventResponse) {
+        if self.sender.receiver_count() > 0 {
+            let _ = self.sender.send(event());
+        }
+    }
+
+    /// Every event from now on. Who reads too slowly is told so, as the last thing.
+    pub(super) fn subscribe(
+        &self,
+    ) -> impl Stream<Item = Result<v1::ContainerEventResponse, Status>> + Send + use<> {
+        let mut is_whole = true;
+        BroadcastStream::new(self.sender.subscribe()).map_while(move |next| {
+            if !is_whole {
+                return None;
+            }
+            Some(next.map_err(|BroadcastStreamRecvError::Lagged(missed)| {
+                is_whole = false;
+                Status::data_loss(format!("{missed} events were lost: they came faster than they were read"))
+            }))
+        })
+    }
+}

@@ -1,0 +1,236 @@
+//! procrun's end of a guardian: orders go out, what it reports comes in.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use procfs::process::all_processes;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::SUBCOMMAND;
+use super::protocol::{
+    Act, Command, Exited, Inbox, Launch, News, Order, Report, Stray, Strike, Target, framed, send,
+};
+
+/// A guardian that runs. It ends everything below it when this is dropped.
+#[derive(Debug)]
+pub(in crate::procrun) struct Guardian {
+    pid: i32,
+    orders: mpsc::UnboundedSender<Outgoing>,
+    awaited: Arc<Mutex<Awaited>>,
+    next: AtomicU64,
+    gone: CancellationToken,
+}
+
+/// A process that was launched.
+#[derive(Debug)]
+pub(in crate::procrun) struct Process {
+    number: u64,
+    /// Its process id.
+    pub(in crate::procrun) pid: i32,
+    exit: oneshot::Receiver<Exited>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::procrun) struct Exit {
+    /// Its exit code, or 128 and the signal that ended it; `None` where its guardian was killed.
+    pub(in crate::procrun) code: Option<i32>,
+    /// When, in nanoseconds since 1970, if that is known.
+    pub(in crate::procrun) at: Option<i64>,
+}
+
+/// Why a process was not launched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(in crate::procrun) enum LaunchError {
+    /// The system refused it.
+    #[error("{0}")]
+    Refused(String),
+    /// The guardian has ended.
+    #[error("its guardian has ended")]
+    NoGuardian,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    frame: Vec<u8>,
+    descriptors: Vec<OwnedFd>,
+}
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+struct Awaited {
+    launches: HashMap<u64, oneshot::Sender<Result<i32, LaunchError>>>,
+    exits: HashMap<u64, oneshot::Sender<Exited>>,
+}
+
+impl Guardian {
+    /// Starts one from `program`, which is this program; `name` is for those who look at a list of processes. `stray` is told of each
+    /// descendant that had left its process group and has ended.
+    pub(in crate::procrun) fn start(
+        program: &Path,
+        name: &str,
+        stray: impl Fn(Stray) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let ours = UnixStream::from_std(ours)?;
+        let mut command = tokio::process::Command::new(program);
+        command.arg0("probeshim").arg(SUBCOMMAND).arg(name).current_dir("/").env_clear();
+        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut process = command.spawn()?;
+        let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
+        let awaited = Arc::new(Mutex::new(Awaited::default()));
+        let (orders, outgoing) = mpsc::unbounded_channel();
+        let heard = awaited.clone();
+        let gone = CancellationToken::new();
+        let over = gone.clone();
+        tokio::spawn(async move {
+            // Ends with the guardian, or when this end is dropped, which is how the guardian knows.
+            tokio::select! {
+                () = write(&ours, outgoing) => {}
+                () = read(&ours, &heard, stray) => {}
+            }
+            drop(ours);
+            heard.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
+            match process.wait().await {
+                Ok(status) if status.success() => {}
+                ended => {
+                    warn!(pid, ?ended, "a guardian did not end by itself; what it guarded is killed");
+                    kill_session(pid);
+                }
+            }
+            over.cancel();
+        });
+        Ok(Self { pid, orders, awaited, next: AtomicU64::new(1), gone })
+    }
+
+    /// Waits until its process and all below it are gone.
+    pub(in crate::procrun) async fn gone(&self) {
+        self.gone.cancelled().await;
+    }
+
+    /// The guardian's own process id, which is also its session.
+    pub(in crate::procrun) fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Launches a process. The first is the container itself: when it ends, all end.
+    pub(in crate::procrun) async fn launch(
+        &self,
+        command: Command,
+        streams: [OwnedFd; 2],
+    ) -> Result<Process, LaunchError> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (launched, outcome) = oneshot::channel();
+        let (exited, exit) = oneshot::channel();
+        {
+            let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+            awaited.launches.insert(number, launched);
+            awaited.exits.insert(number, exited);
+        }
+        self.order(Act::Launch(Launch { process: number, command: Some(command) }), streams.into())?;
+        let pid = outcome.await.map_err(|_| LaunchError::NoGuardian)??;
+        Ok(Process { number, pid, exit })
+    }
+
+    /// Sends a signal to a process that was launched, its group, or everyone.
+    pub(in crate::procrun) fn strike(&self, process: u64, signal: i32, target: Target) {
+        let strike = Strike { process, signal, target: target.into() };
+        // Without a guardian there is nobody left to strike.
+        let _ = self.order(Act::Strike(strike), Vec::new());
+    }
+
+    fn order(&self, act: Act, descriptors: Vec<OwnedFd>) -> Result<(), LaunchError> {
+        let outgoing = Outgoing { frame: framed(&Order::of(act)), descriptors };
+        self.orders.send(outgoing).map_err(|_| LaunchError::NoGuardian)
+    }
+}
+
+impl Process {
+    /// The number by which its guardian knows it.
+    pub(in crate::procrun) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Waits for its end.
+    pub(in crate::procrun) async fn exit(&mut self) -> Exit {
+        match (&mut self.exit).await {
+            Ok(exited) => Exit { code: Some(exited.code), at: Some(exited.at) },
+            Err(_) => Exit { code: None, at: None },
+        }
+    }
+}
+
+impl Awaited {
+    fn tell(&mut self, news: News, stray: &impl Fn(Stray)) {
+        match news {
+            News::Launched(launched) => {
+                if let Some(waiting) = self.launches.remove(&launched.process) {
+                    let _ = waiting.send(Ok(launched.pid));
+                }
+            }
+            News::Refused(refused) => {
+                self.exits.remove(&refused.process);
+                if let Some(waiting) = self.launches.remove(&refused.process) {
+                    let _ = waiting.send(Err(LaunchError::Refused(refused.reason)));
+                }
+            }
+            News::Exited(exited) => {
+                if let Some(waiting) = self.exits.remove(&exited.process) {
+                    let _ = waiting.send(exited);
+                }
+            }
+            News::Stray(left) => stray(left),
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.launches.clear();
+        self.exits.clear();
+    }
+}
+
+/// Sends orders until nobody can give any.
+async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<Outgoing>) {
+    while let Some(Outgoing { frame, descriptors }) = orders.recv().await {
+        let first = socket.async_io(Interest::WRITABLE, || send(socket.as_fd(), &frame, &descriptors)).await;
+        let Ok(sent) = first else { return };
+        let mut rest = &frame[sent..];
+        while !rest.is_empty() {
+            let more = socket.async_io(Interest::WRITABLE, || send(socket.as_fd(), rest, &[])).await;
+            let Ok(sent) = more else { return };
+            rest = &rest[sent..];
+        }
+    }
+}
+
+/// Hands on reports until the guardian has ended.
+async fn read(socket: &UnixStream, awaited: &Mutex<Awaited>, stray: impl Fn(Stray)) {
+    let mut inbox = Inbox::default();
+    loop {
+        let received = socket.async_io(Interest::READABLE, || inbox.receive(socket.as_fd())).await;
+        let Ok(Some(_)) = received else { return };
+        while let Ok(Some(report)) = inbox.next::<Report>() {
+            let Some(news) = report.news else { continue };
+            awaited.lock().unwrap_or_else(PoisonError::into_inner).tell(news, &stray);
+        }
+    }
+}
+
+/// Kills what a guardian leaves behind that was killed itself: what is still in its session.
+fn kill_session(session: i32) {
+    let left = all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok());
+    for pid in left.filter(|stat| stat.session == session).filter_map(|stat| Pid::from_raw(stat.pid)) {
+        let _ = kill_process(pid, Signal::KILL);
+    }
+}

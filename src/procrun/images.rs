@@ -1,0 +1,166 @@
+//! Images, which are only names here: every name is known at once, and none has content.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+
+use super::refusal::Refusal;
+use crate::cri::v1;
+
+/// The registry from which nothing can be had, for tests.
+const MISSING: &str = "missing.test/";
+
+/// What an id begins with.
+const DIGEST: &str = "sha256:";
+
+/// An image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    /// Its id: the SHA-256 digest of its name.
+    pub(super) id: String,
+    /// Its whole name, with registry and tag or digest.
+    pub(super) name: String,
+}
+
+/// The images that somebody pulled or used.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    known: Mutex<BTreeMap<String, Image>>,
+}
+
+impl Image {
+    fn named(name: &str) -> Self {
+        let name = whole(name);
+        let mut id = DIGEST.to_owned();
+        for byte in Sha256::digest(&name) {
+            let _ = write!(id, "{byte:02x}");
+        }
+        Self { id, name }
+    }
+
+    /// As the CRI tells of it.
+    pub(super) fn item(&self) -> v1::Image {
+        let (tags, digests) = if self.name.contains('@') {
+            (Vec::new(), vec![self.name.clone()])
+        } else {
+            (vec![self.name.clone()], Vec::new())
+        };
+        v1::Image {
+            id: self.id.clone(),
+            repo_tags: tags,
+            repo_digests: digests,
+            spec: Some(v1::ImageSpec { image: self.name.clone(), ..v1::ImageSpec::default() }),
+            ..v1::Image::default()
+        }
+    }
+}
+
+impl Images {
+    /// The image of this name or id, from now on in the list.
+    pub(super) fn resolve(&self, name: &str) -> Result<Image, Refusal> {
+        if name.is_empty() {
+            return Err(Refusal::unknown("ambiguous digest string"));
+        }
+        let image = self.find(name).ok_or_else(Refusal::not_found)?;
+        self.known().insert(image.id.clone(), image.clone());
+        Ok(image)
+    }
+
+    /// Pulls one, which takes no time.
+    pub(super) fn pull(&self, name: &str) -> Result<Image, Refusal> {
+        self.resolve(name).map_err(|refusal| {
+            let name = whole(name);
+            refusal
+                .when(&name)
+                .when(format!("failed to resolve reference {name:?}"))
+                .when(format!("failed to pull and unpack image {name:?}"))
+        })
+    }
+
+    /// The image of this name or id, if there can be one.
+    pub(super) fn find(&self, name: &str) -> Option<Image> {
+        if name.is_empty() || name.starts_with(MISSING) {
+            return None;
+        }
+        if let Some(known) = self.known().get(name) {
+            return Some(known.clone());
+        }
+        // A digest alone tells no name.
+        (!name.starts_with(DIGEST)).then(|| Image::named(name))
+    }
+
+    /// Those in the list, or the one of this name or id if it is in there.
+    pub(super) fn list(&self, filter: &str) -> Vec<Image> {
+        let wanted = self.find(filter);
+        let known = self.known();
+        let is_wanted = |image: &&Image| filter.is_empty() || wanted.as_ref() == Some(*image);
+        known.values().filter(is_wanted).cloned().collect()
+    }
+
+    /// Takes it out of the list.
+    pub(super) fn remove(&self, name: &str) {
+        if let Some(image) = self.find(name) {
+            self.known().remove(&image.id);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Image>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The whole name: `busybox` is `docker.io/library/busybox:latest`.
+fn whole(name: &str) -> String {
+    let is_registry = |part: &str| part.contains(['.', ':']) || part == "localhost";
+    let with_registry = match name.split_once('/') {
+        Some((first, _)) if is_registry(first) => name.to_owned(),
+        Some(_) => format!("docker.io/{name}"),
+        None => format!("docker.io/library/{name}"),
+    };
+    let last = with_registry.rsplit('/').next().unwrap_or_default();
+    if last.contains([':', '@']) { with_registry } else { with_registry + ":latest" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_made_whole() {
+        for (name, made) in [
+            ("busybox", "docker.io/library/busybox:latest"),
+            ("busybox:1.36", "docker.io/library/busybox:1.36"),
+            ("someone/thing", "docker.io/someone/thing:latest"),
+            ("localhost/thing", "localhost/thing:latest"),
+            ("registry.test:5000/thing", "registry.test:5000/thing:latest"),
+            ("registry.test/a/b@sha256:00", "registry.test/a/b@sha256:00"),
+        ] {
+            assert_eq!(whole(name), made);
+        }
+    }
+
+    #[test]
+    fn an_image_is_found_by_every_way_to_write_its_name_and_by_its_id() {
+        let images = Images::default();
+        let pulled = images.pull("busybox").unwrap();
+        assert_eq!(images.find("docker.io/library/busybox:latest").as_ref(), Some(&pulled));
+        assert_eq!(images.find(&pulled.id).as_ref(), Some(&pulled));
+        assert_eq!(images.list("busybox"), [pulled.clone()]);
+        images.remove("library/busybox");
+        assert_eq!((images.list(""), images.find(&pulled.id)), (Vec::new(), None));
+    }
+
+    #[test]
+    fn what_is_missing_cannot_be_pulled() {
+        let refused = Images::default().pull("missing.test/a").unwrap_err().to_string();
+        let name = "missing.test/a:latest";
+        assert_eq!(
+            refused,
+            format!(
+                "failed to pull and unpack image {name:?}: failed to resolve reference {name:?}: {name}: not found"
+            )
+        );
+    }
+}

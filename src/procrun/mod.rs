@@ -1,0 +1,93 @@
+//! procrun: a CRI runtime whose containers are plain processes of this host, for demos, tests and laptops.
+//!
+//! It isolates nothing: a container is a session of processes in a working directory of its own, below a guardian that ends
+//! all of them with it. What it answers, and in which words, is what containerd answers.
+//!
+//! ```text
+//! client ──► service ──► engine ──► guardian ══► processes of one container
+//!                          │            (another process of this program)
+//!                       store, images, events, log
+//! ```
+
+mod clock;
+mod container;
+mod engine;
+mod events;
+mod exec;
+pub mod guardian;
+mod images;
+mod life;
+mod log;
+mod program;
+mod refusal;
+mod root;
+mod sandbox;
+mod service;
+mod signal;
+mod store;
+mod usage;
+
+use std::io;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener as Listener;
+use tokio_util::sync::CancellationToken;
+
+use engine::Engine;
+
+/// What it says before anything else.
+pub const WARNING: &str =
+    "procrun: containers are plain processes of this host, with no isolation: run only what you trust";
+
+/// What procrun runs on.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The folder below which containers have their working directories.
+    pub root: PathBuf,
+    /// This program, which guardians are started from.
+    pub guardian: PathBuf,
+    /// What each ExecSync waits before its command starts.
+    pub exec_delay: Duration,
+    /// What each StartContainer waits before its process starts.
+    pub start_delay: Duration,
+    /// Pods of one running container each that are there from the start, and answer an ExecSync without a process.
+    pub synthetic: u32,
+    /// How long an ExecSync whose command has ended waits for the end of its output; `None` for as long as it takes. As containerd's
+    /// `drain_exec_sync_io_timeout`.
+    pub drain_limit: Option<Duration>,
+    /// What an ExecSync that times out kills.
+    pub exec_timeout_kills: Kills,
+}
+
+/// What an ExecSync that times out kills.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kills {
+    /// The command's process alone, as containerd does; what it has started lives on, and may hold the call's output.
+    #[default]
+    Process,
+    /// Its whole process group.
+    Group,
+}
+
+/// A runtime that is ready to serve.
+#[derive(Debug)]
+pub struct Procrun {
+    engine: Arc<Engine>,
+}
+
+impl Procrun {
+    /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
+    pub fn new(settings: Settings) -> io::Result<Self> {
+        Ok(Self { engine: Engine::new(settings)? })
+    }
+
+    /// Serves every client until `stop` is cancelled, then ends every container; returns when none of their processes is left.
+    pub async fn serve(self, listener: UnixListener, stop: CancellationToken) -> io::Result<()> {
+        let served = service::serve(Listener::from_std(listener)?, self.engine.clone(), stop).await;
+        self.engine.shut_down().await;
+        served
+    }
+}

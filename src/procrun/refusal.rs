@@ -1,0 +1,64 @@
+//! Answers other than OK, with the codes and in the words of containerd, so that what people grep for is there.
+
+use std::io;
+
+use tonic::{Code, Status};
+
+/// Why a call is not answered with OK.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{words}")]
+pub(super) struct Refusal {
+    code: Code,
+    words: String,
+}
+
+impl Refusal {
+    /// What containerd has no code for, which is most.
+    pub(super) fn unknown(words: impl Into<String>) -> Self {
+        Self { code: Code::Unknown, words: words.into() }
+    }
+
+    /// Nothing has this id or name.
+    pub(super) fn not_found() -> Self {
+        Self { code: Code::NotFound, words: "not found".to_owned() }
+    }
+
+    /// The time that the caller gave is over.
+    pub(super) fn deadline_exceeded(words: impl Into<String>) -> Self {
+        Self { code: Code::DeadlineExceeded, words: words.into() }
+    }
+
+    /// What was asked for can never be.
+    pub(super) fn invalid(words: impl Into<String>) -> Self {
+        Self { code: Code::InvalidArgument, words: words.into() }
+    }
+
+    /// The answer is too long to be sent.
+    pub(super) fn too_long(words: impl Into<String>) -> Self {
+        Self { code: Code::ResourceExhausted, words: words.into() }
+    }
+
+    /// The same, with what was being done before it.
+    pub(super) fn when(self, doing: impl AsRef<str>) -> Self {
+        Self { words: format!("{}: {}", doing.as_ref(), self.words), ..self }
+    }
+
+    /// The words alone, which containerd also keeps as the message of a container that could not start.
+    pub(super) fn words(&self) -> &str {
+        &self.words
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code, refusal.words)
+    }
+}
+
+/// What the system said, in the words of Go: without the number, and in small letters.
+pub(super) fn words_of(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}

@@ -1,0 +1,116 @@
+//! A sandbox: what holds the containers of a pod together. Here nothing but what is known of it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::clock;
+use super::refusal::Refusal;
+use super::store::new_id;
+use crate::cri::v1;
+
+/// The address of every pod.
+const ADDRESS: &str = "127.0.0.1";
+
+/// A sandbox, ready or not.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) config: v1::PodSandboxConfig,
+    created_at: i64,
+    is_ready: AtomicBool,
+    /// Whether its containers answer without a process.
+    pub(super) is_synthetic: bool,
+}
+
+impl Sandbox {
+    /// A sandbox that is ready at once.
+    pub(super) fn new(config: v1::PodSandboxConfig, is_synthetic: bool) -> Result<Self, Refusal> {
+        let name = name(config.metadata.as_ref())
+            .ok_or_else(|| Refusal::unknown("sandbox config must include metadata"))?;
+        let (id, created_at) = (new_id(), clock::now());
+        Ok(Self { id, name, config, created_at, is_ready: AtomicBool::new(true), is_synthetic })
+    }
+
+    /// Whether containers can be started in it.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Acquire)
+    }
+
+    /// Makes it not ready, for good; `false` if it was not ready already.
+    pub(super) fn end(&self) -> bool {
+        self.is_ready.swap(false, Ordering::AcqRel)
+    }
+
+    fn state(&self) -> i32 {
+        let state = if self.is_ready() {
+            v1::PodSandboxState::SandboxReady
+        } else {
+            v1::PodSandboxState::SandboxNotready
+        };
+        state.into()
+    }
+
+    /// Whether it is among those that are asked for.
+    pub(super) fn is_in(&self, filter: &v1::PodSandboxFilter) -> bool {
+        (filter.id.is_empty() || filter.id == self.id)
+            && filter.state.is_none_or(|wanted| wanted.state == self.state())
+            && has_labels(&self.config.labels, &filter.label_selector)
+    }
+
+    /// As in a list.
+    pub(super) fn item(&self) -> v1::PodSandbox {
+        v1::PodSandbox {
+            id: self.id.clone(),
+            metadata: self.config.metadata.clone(),
+            state: self.state(),
+            created_at: self.created_at,
+            labels: self.config.labels.clone(),
+            annotations: self.config.annotations.clone(),
+            runtime_handler: String::new(),
+        }
+    }
+
+    /// Everything about it.
+    pub(super) fn status(&self) -> v1::PodSandboxStatus {
+        let linux = self.config.linux.as_ref();
+        let context = linux.and_then(|linux| linux.security_context.as_ref());
+        let options = context.and_then(|context| context.namespace_options.clone());
+        // As with containerd, a pod has its address only while it runs.
+        let ip = if self.is_ready() { ADDRESS.to_owned() } else { String::new() };
+        v1::PodSandboxStatus {
+            id: self.id.clone(),
+            metadata: self.config.metadata.clone(),
+            state: self.state(),
+            created_at: self.created_at,
+            network: Some(v1::PodSandboxNetworkStatus { ip, additional_ips: Vec::new() }),
+            linux: Some(v1::LinuxPodSandboxStatus { namespaces: Some(v1::Namespace { options }) }),
+            labels: self.config.labels.clone(),
+            annotations: self.config.annotations.clone(),
+            runtime_handler: String::new(),
+        }
+    }
+
+    /// Who it is, for usage figures.
+    pub(super) fn attributes(&self) -> v1::PodSandboxAttributes {
+        v1::PodSandboxAttributes {
+            id: self.id.clone(),
+            metadata: self.config.metadata.clone(),
+            labels: self.config.labels.clone(),
+            annotations: self.config.annotations.clone(),
+        }
+    }
+}
+
+/// The name that no other sandbox may have: `name_namespace_uid_attempt`.
+pub(super) fn name(metadata: Option<&v1::PodSandboxMetadata>) -> Option<String> {
+    let metadata = metadata?;
+    Some(format!("{}_{}_{}_{}", metadata.name, metadata.namespace, metadata.uid, metadata.attempt))
+}
+
+/// Whether all labels of a selector are there.
+pub(super) fn has_labels(
+    labels: &std::collections::HashMap<String, String>,
+    selector: &std::collections::HashMap<String, String>,
+) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}

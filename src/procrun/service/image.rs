@@ -1,0 +1,76 @@
+//! The ImageService.
+
+use tonic::{Request, Response, Status};
+
+use super::Service;
+use super::listing::{Streamed, in_batches};
+use crate::cri::v1::image_service_server::ImageService;
+use crate::cri::v1::{self, ImageFilter, ImageSpec};
+use crate::procrun::usage;
+
+type Answer<T> = Result<Response<T>, Status>;
+
+impl Service {
+    fn list_of_images(&self, filter: Option<ImageFilter>) -> Vec<v1::Image> {
+        let filter = name(filter.and_then(|filter| filter.image));
+        self.engine.images.list(&filter).iter().map(|image| image.item()).collect()
+    }
+}
+
+fn name(image: Option<ImageSpec>) -> String {
+    image.unwrap_or_default().image
+}
+
+#[tonic::async_trait]
+impl ImageService for Service {
+    type StreamImagesStream = Streamed<v1::StreamImagesResponse>;
+
+    async fn list_images(&self, request: Request<v1::ListImagesRequest>) -> Answer<v1::ListImagesResponse> {
+        let images = self.list_of_images(request.into_inner().filter);
+        Ok(Response::new(v1::ListImagesResponse { images }))
+    }
+
+    async fn stream_images(
+        &self,
+        request: Request<v1::StreamImagesRequest>,
+    ) -> Answer<Self::StreamImagesStream> {
+        let images = self.list_of_images(request.into_inner().filter);
+        Ok(in_batches(images, |images| v1::StreamImagesResponse { images }))
+    }
+
+    async fn image_status(
+        &self,
+        request: Request<v1::ImageStatusRequest>,
+    ) -> Answer<v1::ImageStatusResponse> {
+        let image = self.engine.images.find(&name(request.into_inner().image)).map(|image| image.item());
+        Ok(Response::new(v1::ImageStatusResponse { image, info: [].into() }))
+    }
+
+    async fn pull_image(&self, request: Request<v1::PullImageRequest>) -> Answer<v1::PullImageResponse> {
+        let image = self.engine.images.pull(&name(request.into_inner().image))?;
+        Ok(Response::new(v1::PullImageResponse { image_ref: image.id }))
+    }
+
+    async fn remove_image(
+        &self,
+        request: Request<v1::RemoveImageRequest>,
+    ) -> Answer<v1::RemoveImageResponse> {
+        self.engine.images.remove(&name(request.into_inner().image));
+        Ok(Response::new(v1::RemoveImageResponse {}))
+    }
+
+    async fn image_fs_info(&self, _: Request<v1::ImageFsInfoRequest>) -> Answer<v1::ImageFsInfoResponse> {
+        let folder = self.engine.root.containers();
+        let containers = usage::folder(folder);
+        // Images have no content, and the folder of those is the one that they would be in.
+        let images = v1::FilesystemUsage {
+            used_bytes: Some(v1::UInt64Value { value: 0 }),
+            inodes_used: Some(v1::UInt64Value { value: 0 }),
+            ..containers.clone()
+        };
+        Ok(Response::new(v1::ImageFsInfoResponse {
+            image_filesystems: vec![images],
+            container_filesystems: vec![containers],
+        }))
+    }
+}

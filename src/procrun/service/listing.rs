@@ -1,0 +1,43 @@
+//! Lists as streams: the same items, some at a time.
+
+use std::pin::Pin;
+
+use tokio_stream::Stream;
+use tonic::{Response, Status};
+
+/// Items of one message, so that each stays well below the limits of clients.
+const BATCH: usize = 500;
+
+/// The stream of a response.
+pub(super) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+/// Sends items in batches. Nothing to list is an empty stream.
+pub(super) fn in_batches<T: Send + 'static, M: Send + 'static>(
+    items: Vec<T>,
+    message: fn(Vec<T>) -> M,
+) -> Response<Streamed<M>> {
+    let mut items = items.into_iter();
+    let batches = std::iter::from_fn(move || {
+        let batch: Vec<T> = items.by_ref().take(BATCH).collect();
+        (!batch.is_empty()).then(|| Ok(message(batch)))
+    });
+    Response::new(Box::pin(tokio_stream::iter(batches)))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_stream::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn every_item_comes_once_and_no_batch_is_empty() {
+        for count in [0, 1, BATCH, BATCH + 1, 3 * BATCH] {
+            let items: Vec<usize> = (0..count).collect();
+            let batches: Vec<Vec<usize>> =
+                in_batches(items.clone(), |batch| batch).into_inner().map(Result::unwrap).collect().await;
+            assert!(batches.iter().all(|batch| (1..=BATCH).contains(&batch.len())));
+            assert_eq!(batches.concat(), items);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! What there is: sandboxes and containers by id, and the names that they hold.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::container::Container;
+use super::refusal::Refusal;
+use super::sandbox::Sandbox;
+
+/// Things of one kind, found by their id or by as much of it as no other shares.
+#[derive(Debug)]
+pub(super) struct Store<T> {
+    inner: Mutex<Inner<T>>,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    by_id: BTreeMap<String, Arc<T>>,
+    /// The ids of those who hold a name.
+    names: HashMap<String, String>,
+}
+
+/// What a store keeps.
+pub(super) trait Kept {
+    /// Its id: 64 hexadecimal digits.
+    fn id(&self) -> &str;
+    /// The name that no other may have.
+    fn name(&self) -> &str;
+}
+
+impl Kept for Sandbox {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Kept for Container {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<T> Default for Store<T> {
+    fn default() -> Self {
+        Self { inner: Mutex::new(Inner { by_id: BTreeMap::new(), names: HashMap::new() }) }
+    }
+}
+
+impl<T: Kept> Store<T> {
+    /// Who holds a name.
+    pub(super) fn holder(&self, name: &str) -> Result<(), Refusal> {
+        match self.lock().names.get(name) {
+            None => Ok(()),
+            Some(holder) => Err(Refusal::unknown(format!("name {name:?} is reserved for {holder:?}"))),
+        }
+    }
+
+    /// Adds one, unless its name is taken.
+    pub(super) fn add(&self, kept: T) -> Result<Arc<T>, Refusal> {
+        let mut inner = self.lock();
+        let (id, name) = (kept.id().to_owned(), kept.name().to_owned());
+        if let Some(holder) = inner.names.get(&name) {
+            return Err(Refusal::unknown(format!("name {name:?} is reserved for {holder:?}")));
+        }
+        let kept = Arc::new(kept);
+        inner.names.insert(name, id.clone());
+        inner.by_id.insert(id, kept.clone());
+        Ok(kept)
+    }
+
+    /// Finds one by its id or the beginning of it.
+    pub(super) fn get(&self, id: &str) -> Result<Arc<T>, Refusal> {
+        if id.is_empty() {
+            return Err(Refusal::unknown("prefix can't be empty"));
+        }
+        let inner = self.lock();
+        let from = (Bound::Included(id), Bound::Unbounded);
+        let mut found = inner.by_id.range::<str, _>(from).take_while(|(full, _)| full.starts_with(id));
+        match (found.next(), found.next()) {
+            (Some((_, kept)), None) => Ok(kept.clone()),
+            // A whole id is never the beginning of another.
+            (Some(_), Some(_)) => {
+                Err(Refusal::unknown(format!("multiple IDs found with provided prefix: {id}")))
+            }
+            (None, _) => Err(Refusal::not_found()),
+        }
+    }
+
+    /// Everything, in the order of the ids.
+    pub(super) fn all(&self) -> Vec<Arc<T>> {
+        self.lock().by_id.values().cloned().collect()
+    }
+
+    /// Takes one out, and gives its name back; `false` if it was gone already.
+    pub(super) fn remove(&self, kept: &T) -> bool {
+        let mut inner = self.lock();
+        inner.names.remove(kept.name());
+        inner.by_id.remove(kept.id()).is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A new id, as containerd makes them: 256 random bits in hexadecimal digits.
+pub(super) fn new_id() -> String {
+    (0..4).map(|_| format!("{:016x}", fastrand::u64(..))).collect()
+}
