@@ -2,7 +2,9 @@
 
 use crate::real::containerd::{Containerd, Version};
 use crate::real::crictl::{Crictl, Running};
+use crate::real::image::BUSYBOX;
 use crate::real::life::{self, Pod, Runtime as _};
+use crate::real::procrun::Procrun;
 use crate::real::shim::Probeshim;
 use crate::support::skip::need;
 
@@ -18,6 +20,18 @@ fn of_a_pod_on_containerd_1_6() {
     let containerd = need!(Containerd::start(Version::V1_6));
     let shim = Probeshim::start(containerd.folder(), &containerd.socket());
     need!(life::compare(&containerd, shim));
+}
+
+#[test]
+fn of_a_pod_on_procrun() {
+    let procrun = Procrun::start();
+    let crictl = need!(Crictl::new("crictl-1.36", &procrun.socket(), procrun.folder()));
+    // The second to live finds the images that the first has used.
+    for image in [BUSYBOX, "127.0.0.1:1/nobody/is:here"] {
+        crictl.ok(&["pull", image]);
+    }
+    let shim = Probeshim::start(procrun.folder(), &procrun.socket());
+    need!(life::compare(&procrun, shim));
 }
 
 #[test]

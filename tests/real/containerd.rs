@@ -118,8 +118,8 @@ impl Runtime for Containerd {
         self.folder.path()
     }
 
-    fn accounts(&self) -> Accounts {
-        accounts::of_containerd(self.metrics)
+    fn accounts(&self) -> Option<Accounts> {
+        Some(accounts::of_containerd(self.metrics))
     }
 
     fn accounts_of(calls: &[Value]) -> Accounts {

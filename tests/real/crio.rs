@@ -92,8 +92,8 @@ impl Runtime for Crio {
         self.folder.path()
     }
 
-    fn accounts(&self) -> Accounts {
-        accounts::of_crio(self.metrics)
+    fn accounts(&self) -> Option<Accounts> {
+        Some(accounts::of_crio(self.metrics))
     }
 
     fn accounts_of(calls: &[Value]) -> Accounts {

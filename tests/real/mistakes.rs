@@ -1,423 +1,322 @@
 //! What clients do wrong, and how a runtime tells them: each mistake with the code and the words of the answer.
 
+use std::fs;
 use std::path::Path;
 
-use probeshim::cri::{runtime_service, v1};
+use probeshim::cri::runtime_service;
+use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
+use probeshim::cri::v1::*;
 use probeshim::socket::SocketPath;
 use regex::Regex;
-use tonic::{Code, Status};
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
 
 use super::image::BUSYBOX;
 
-type Client = v1::runtime_service_client::RuntimeServiceClient<tonic::transport::Channel>;
+/// What goes on for as long as it is let.
+const SLEEP: [&str; 2] = ["sleep", "1000"];
 
-/// A mistake, and the answer to it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
-    pub(crate) mistake: &'static str,
+/// An id that nobody has.
+const NOBODY: &str = "nobody";
+
+/// A mistake, and what came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    pub(crate) name: &'static str,
     pub(crate) code: Code,
-    pub(crate) message: String,
+    /// The words of the answer, or of the state after it, without what differs from run to run.
+    pub(crate) words: String,
 }
 
-/// Makes every mistake once, with pods whose logs go below `folder`.
-pub(crate) async fn all(socket: &Path, folder: &Path) -> Vec<Answer> {
-    let mut client = runtime_service(&SocketPath::new(socket).unwrap());
-    let mut seen: Vec<Answer> = Vec::new();
-    let mut ids: Vec<(String, &str)> = Vec::new();
-    macro_rules! step {
-        ($name:expr, $call:expr) => {{
-            let outcome = $call.await;
-            let (code, message) = match outcome {
-                Ok(ref _fine) => (Code::Ok, String::new()),
-                Err(ref status) => (status.code(), status.message().to_owned()),
-            };
-            eprintln!("{:40} {code:?} {message}", $name);
-            seen.push(Answer { mistake: $name, code, message });
-            outcome
-        }};
+/// A client that makes every mistake.
+struct Clumsy<'a> {
+    client: RuntimeServiceClient<Channel>,
+    folder: &'a Path,
+    made: Vec<Mistake>,
+}
+
+/// Makes every mistake once, in pods whose logs go below `folder`.
+pub(crate) async fn all(socket: &Path, folder: &Path) -> Vec<Mistake> {
+    let client = runtime_service(&SocketPath::new(socket).unwrap());
+    let mut clumsy = Clumsy { client, folder, made: Vec::new() };
+    let pod = clumsy.with_sandboxes().await;
+    let container = clumsy.with_new_containers(&pod).await;
+    clumsy.with_commands(&container).await;
+    clumsy.with_what_is_not_there().await;
+    clumsy.with_starts(&pod).await;
+    clumsy.with_logs_that_cannot_be_written().await;
+    clumsy.with_what_has_ended(&pod, &container).await;
+    clumsy.made
+}
+
+impl Clumsy<'_> {
+    fn note<T>(&mut self, name: &'static str, answer: Result<Response<T>, Status>) -> Option<T> {
+        let (code, words, answer) = match answer {
+            Ok(answer) => (Code::Ok, String::new(), Some(answer.into_inner())),
+            Err(status) => (status.code(), status.message().to_owned(), None),
+        };
+        self.remember(name, code, &words);
+        answer
     }
-    let sandbox = |name: &str| v1::PodSandboxConfig {
-        metadata: Some(v1::PodSandboxMetadata {
-            name: name.into(),
-            namespace: "e2e".into(),
-            uid: format!("uid-{name}"),
-            attempt: 0,
-        }),
-        log_directory: folder.join("logs").join(name).to_str().unwrap().into(),
-        linux: Some(v1::LinuxPodSandboxConfig::default()),
-        ..Default::default()
-    };
-    let container = |name: &str, command: &[&str]| v1::ContainerConfig {
-        metadata: Some(v1::ContainerMetadata { name: name.into(), attempt: 0 }),
-        image: Some(v1::ImageSpec { image: BUSYBOX.into(), ..Default::default() }),
+
+    fn remember(&mut self, name: &'static str, code: Code, words: &str) {
+        let words = Regex::new("[0-9a-f]{64}").unwrap().replace_all(words, "ID");
+        let words = words.replace(self.folder.to_str().unwrap(), "FOLDER");
+        // Since containerd 2.1 an image may be a checkpoint.
+        let words = words.replace("failed to check if this is a checkpoint image: ", "");
+        self.made.push(Mistake { name, code, words });
+    }
+
+    /// What a container's state is after a mistake.
+    async fn note_state(&mut self, name: &'static str, id: &str) {
+        let request = ContainerStatusRequest { container_id: id.into(), verbose: false };
+        let status = self.client.container_status(request).await.unwrap().into_inner().status.unwrap();
+        let (state, code, reason) = (status.state(), status.exit_code, status.reason);
+        let times = [status.started_at, status.finished_at].map(|time| time > 0);
+        let words = format!("{state:?} {code} {reason:?} {:?} {times:?} {}", status.message, status.log_path);
+        self.remember(name, Code::Ok, &words);
+    }
+
+    fn pod(&self) -> PodSandboxConfig {
+        PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
+                name: "mistaken".into(),
+                namespace: "e2e".into(),
+                uid: "uid-mistaken".into(),
+                attempt: 0,
+            }),
+            log_directory: self.folder.join("logs/mistaken").to_str().unwrap().into(),
+            linux: Some(LinuxPodSandboxConfig::default()),
+            ..Default::default()
+        }
+    }
+
+    fn creation(&self, pod: &str, config: impl Into<Option<ContainerConfig>>) -> CreateContainerRequest {
+        CreateContainerRequest {
+            pod_sandbox_id: pod.into(),
+            config: config.into(),
+            sandbox_config: Some(self.pod()),
+        }
+    }
+
+    async fn create(&mut self, pod: &str, config: ContainerConfig) -> String {
+        let request = self.creation(pod, config);
+        self.client.create_container(request).await.unwrap().into_inner().container_id
+    }
+
+    async fn with_sandboxes(&mut self) -> String {
+        let request = |config| RunPodSandboxRequest { config, runtime_handler: String::new() };
+        let answer = self.client.run_pod_sandbox(request(None)).await;
+        self.note("run without a config", answer);
+        let nameless = PodSandboxConfig { metadata: None, ..self.pod() };
+        let answer = self.client.run_pod_sandbox(request(Some(nameless))).await;
+        self.note("run without metadata", answer);
+        let strange = RunPodSandboxRequest { config: Some(self.pod()), runtime_handler: NOBODY.into() };
+        let answer = self.client.run_pod_sandbox(strange).await;
+        self.note("run with an unknown handler", answer);
+        let pod = request(Some(self.pod()));
+        let id = self.client.run_pod_sandbox(pod.clone()).await.unwrap().into_inner().pod_sandbox_id;
+        let answer = self.client.run_pod_sandbox(pod).await;
+        self.note("run of the same pod again", answer);
+        id
+    }
+
+    async fn with_new_containers(&mut self, pod: &str) -> String {
+        let main = container("main", &SLEEP);
+        for (name, request) in [
+            ("create in an unknown sandbox", self.creation(NOBODY, main.clone())),
+            ("create in no sandbox", self.creation("", main.clone())),
+            ("create without a config", self.creation(pod, None)),
+            (
+                "create without metadata",
+                self.creation(pod, ContainerConfig { metadata: None, ..main.clone() }),
+            ),
+            ("create without an image", self.creation(pod, ContainerConfig { image: None, ..main.clone() })),
+            (
+                "create of an image that is not there",
+                self.creation(pod, ContainerConfig { image: image("missing.test/nobody:1"), ..main.clone() }),
+            ),
+            (
+                "create without a sandbox config",
+                CreateContainerRequest { sandbox_config: None, ..self.creation(pod, main.clone()) },
+            ),
+        ] {
+            let answer = self.client.create_container(request).await;
+            self.note(name, answer);
+        }
+        let id = self.create(pod, main.clone()).await;
+        let request = self.creation(pod, main);
+        let answer = self.client.create_container(request).await;
+        self.note("create of the same container again", answer);
+        let answer = self.client.exec_sync(exec(&id, &["true"], 0)).await;
+        self.note("exec before the start", answer);
+        let answer = self.client.reopen_container_log(reopening(&id)).await;
+        self.note("reopen before the start", answer);
+        self.client.start_container(start(&id)).await.unwrap();
+        let answer = self.client.start_container(start(&id)).await;
+        self.note("start again", answer);
+        id
+    }
+
+    async fn with_commands(&mut self, id: &str) {
+        for (name, request) in [
+            ("exec of nothing", exec(id, &[], 0)),
+            ("exec of an empty word", exec(id, &[""], 0)),
+            ("exec of what does not exist", exec(id, &["no-such-program"], 0)),
+            ("exec of a path that does not exist", exec(id, &["/no/such/program"], 0)),
+            ("exec of what is no program", exec(id, &["/etc/passwd"], 0)),
+            ("exec of a folder", exec(id, &["/etc"], 0)),
+            ("exec that takes too long", exec(id, &["sleep", "100"], 1)),
+            ("exec with a timeout below zero", exec(id, &["true"], -1)),
+            ("exec with more output than fits", exec(id, &["sh", "-c", "head -c 17000000 /dev/zero"], 0)),
+            ("exec in nobody", exec(NOBODY, &["true"], 0)),
+            ("exec in nothing", exec("", &["true"], 0)),
+            ("exec by the beginning of an id", exec(&id[..13], &["true"], 0)),
+        ] {
+            let answer = self.client.exec_sync(request).await;
+            self.note(name, answer);
+        }
+    }
+
+    async fn with_what_is_not_there(&mut self) {
+        let id = || NOBODY.to_owned();
+        let answer =
+            self.client.container_status(ContainerStatusRequest { container_id: id(), verbose: false }).await;
+        self.note("status of nobody", answer);
+        let request = PodSandboxStatusRequest { pod_sandbox_id: id(), verbose: false };
+        let answer = self.client.pod_sandbox_status(request).await;
+        self.note("status of nobody's pod", answer);
+        let answer = self.client.container_stats(ContainerStatsRequest { container_id: id() }).await;
+        self.note("stats of nobody", answer);
+        let answer = self.client.pod_sandbox_stats(PodSandboxStatsRequest { pod_sandbox_id: id() }).await;
+        self.note("stats of nobody's pod", answer);
+        let answer = self.client.start_container(start(NOBODY)).await;
+        self.note("start of nobody", answer);
+        let answer = self.client.stop_container(stop(NOBODY)).await;
+        self.note("stop of nobody", answer);
+        let answer = self.client.remove_container(RemoveContainerRequest { container_id: id() }).await;
+        self.note("remove of nobody", answer);
+        let answer = self.client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: id() }).await;
+        self.note("stop of nobody's pod", answer);
+        let answer = self.client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: id() }).await;
+        self.note("remove of nobody's pod", answer);
+        let answer = self.client.reopen_container_log(reopening(NOBODY)).await;
+        self.note("reopen of nobody", answer);
+        let answer = self.client.update_container_resources(update(NOBODY)).await;
+        self.note("update of nobody", answer);
+        let filter = Some(ContainerFilter { id: id(), ..Default::default() });
+        let found = self.client.list_containers(ListContainersRequest { filter }).await.unwrap();
+        assert!(found.into_inner().containers.is_empty());
+    }
+
+    async fn with_starts(&mut self, pod: &str) {
+        for (name, config) in [
+            ("start of what does not exist", container("missing", &["no-such-program"])),
+            ("start of a path that does not exist", container("missing-path", &["/no/such/program"])),
+            ("start of what is no program", container("no-program", &["/etc/passwd"])),
+            (
+                "start in a relative folder",
+                ContainerConfig { working_dir: "relative".into(), ..container("relative", &SLEEP) },
+            ),
+        ] {
+            let id = self.create(pod, config).await;
+            let answer = self.client.start_container(start(&id)).await;
+            self.note(name, answer);
+            self.note_state(name, &id).await;
+        }
+    }
+
+    async fn with_logs_that_cannot_be_written(&mut self) {
+        fs::write(self.folder.join("file"), "").unwrap();
+        let mut config = self.pod();
+        config.log_directory = self.folder.join("file/logs").to_str().unwrap().into();
+        config.metadata.as_mut().unwrap().name = "unlogged".into();
+        let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
+        let pod = self.client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
+        let request = CreateContainerRequest {
+            sandbox_config: Some(config),
+            ..self.creation(&pod, container("main", &SLEEP))
+        };
+        let id = self.client.create_container(request).await.unwrap().into_inner().container_id;
+        let answer = self.client.start_container(start(&id)).await;
+        self.note("start with a log folder that cannot be made", answer);
+        self.note_state("start with a log folder that cannot be made", &id).await;
+        self.client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: pod }).await.unwrap();
+    }
+
+    async fn with_what_has_ended(&mut self, pod: &str, id: &str) {
+        self.client.stop_container(stop(id)).await.unwrap();
+        self.note_state("stop", id).await;
+        let answer = self.client.stop_container(stop(id)).await;
+        self.note("stop again", answer);
+        let answer = self.client.exec_sync(exec(id, &["true"], 0)).await;
+        self.note("exec after the end", answer);
+        let answer = self.client.start_container(start(id)).await;
+        self.note("start after the end", answer);
+        let answer = self.client.reopen_container_log(reopening(id)).await;
+        self.note("reopen after the end", answer);
+        let answer = self.client.update_container_resources(update(id)).await;
+        self.note("update after the end", answer);
+        let waiting = self.create(pod, container("waiting", &SLEEP)).await;
+        let answer = self.client.stop_container(stop(&waiting)).await;
+        self.note("stop before the start", answer);
+        self.note_state("stop before the start", &waiting).await;
+        for name in ["stop of the pod", "stop of the pod again"] {
+            let request = StopPodSandboxRequest { pod_sandbox_id: pod.into() };
+            let answer = self.client.stop_pod_sandbox(request).await;
+            self.note(name, answer);
+        }
+        let answer = self.client.start_container(start(&waiting)).await;
+        self.note("start in a pod that has ended", answer);
+        self.note_state("start in a pod that has ended", &waiting).await;
+        let request = self.creation(pod, container("late", &SLEEP));
+        let answer = self.client.create_container(request).await;
+        self.note("create in a pod that has ended", answer);
+        for name in ["remove", "remove again"] {
+            let answer =
+                self.client.remove_container(RemoveContainerRequest { container_id: id.into() }).await;
+            self.note(name, answer);
+        }
+        for name in ["remove of the pod", "remove of the pod again"] {
+            let request = RemovePodSandboxRequest { pod_sandbox_id: pod.into() };
+            let answer = self.client.remove_pod_sandbox(request).await;
+            self.note(name, answer);
+        }
+    }
+}
+
+fn container(name: &str, command: &[&str]) -> ContainerConfig {
+    ContainerConfig {
+        metadata: Some(ContainerMetadata { name: name.into(), attempt: 0 }),
+        image: image(BUSYBOX),
         command: command.iter().map(ToString::to_string).collect(),
         log_path: format!("{name}.log"),
-        linux: Some(v1::LinuxContainerConfig::default()),
+        linux: Some(LinuxContainerConfig::default()),
         ..Default::default()
-    };
-    let run = |config: Option<v1::PodSandboxConfig>| v1::RunPodSandboxRequest {
-        config,
-        runtime_handler: String::new(),
-    };
-    let sleep = ["sleep", "1000"];
-
-    let _ = step!("run without a config", client.run_pod_sandbox(run(None)));
-    let _ = step!(
-        "run without metadata",
-        client.run_pod_sandbox(run(Some(v1::PodSandboxConfig { metadata: None, ..sandbox("x") })))
-    );
-    let _ = step!(
-        "run with an unknown handler",
-        client.run_pod_sandbox(v1::RunPodSandboxRequest {
-            config: Some(sandbox("handled")),
-            runtime_handler: "nobody".into()
-        })
-    );
-    let _ = step!(
-        "run with nothing in the metadata",
-        client.run_pod_sandbox(run(Some(v1::PodSandboxConfig {
-            metadata: Some(Default::default()),
-            ..sandbox("x")
-        })))
-    );
-    let pod =
-        client.run_pod_sandbox(run(Some(sandbox("mistaken")))).await.unwrap().into_inner().pod_sandbox_id;
-    let _ = step!("run of the same pod again", client.run_pod_sandbox(run(Some(sandbox("mistaken")))));
-    let create = |pod: &str, config: Option<v1::ContainerConfig>| v1::CreateContainerRequest {
-        pod_sandbox_id: pod.into(),
-        config,
-        sandbox_config: Some(sandbox("mistaken")),
-    };
-    let _ = step!(
-        "create in an unknown sandbox",
-        client.create_container(create("nobody", Some(container("a", &sleep))))
-    );
-    let _ = step!("create in no sandbox", client.create_container(create("", Some(container("a", &sleep)))));
-    let _ = step!("create without a config", client.create_container(create(&pod, None)));
-    let _ = step!(
-        "create without metadata",
-        client.create_container(create(
-            &pod,
-            Some(v1::ContainerConfig { metadata: None, ..container("a", &sleep) })
-        ))
-    );
-    let _ = step!(
-        "create without an image",
-        client.create_container(create(
-            &pod,
-            Some(v1::ContainerConfig { image: None, ..container("a", &sleep) })
-        ))
-    );
-    let _ = step!(
-        "create of an image that is not there",
-        client.create_container(create(
-            &pod,
-            Some(v1::ContainerConfig {
-                image: Some(v1::ImageSpec { image: "missing.test/nobody:1".into(), ..Default::default() }),
-                ..container("a", &sleep)
-            })
-        ))
-    );
-    let _ =
-        step!("create without a command", client.create_container(create(&pod, Some(container("a", &[])))));
-    let _ = step!(
-        "create without a sandbox config",
-        client.create_container(v1::CreateContainerRequest {
-            sandbox_config: None,
-            ..create(&pod, Some(container("b", &sleep)))
-        })
-    );
-    let made = client
-        .create_container(create(&pod, Some(container("main", &sleep))))
-        .await
-        .unwrap()
-        .into_inner()
-        .container_id;
-    let _ = step!(
-        "create of the same container again",
-        client.create_container(create(&pod, Some(container("main", &sleep))))
-    );
-    let exec = |id: &str, command: &[&str], timeout: i64| v1::ExecSyncRequest {
-        container_id: id.into(),
-        cmd: command.iter().map(ToString::to_string).collect(),
-        timeout,
-    };
-    let _ = step!("exec before the start", client.exec_sync(exec(&made, &["true"], 0)));
-    let _ = step!(
-        "reopen before the start",
-        client.reopen_container_log(v1::ReopenContainerLogRequest { container_id: made.clone() })
-    );
-    let _ = step!("start", client.start_container(v1::StartContainerRequest { container_id: made.clone() }));
-    let _ = step!(
-        "start again",
-        client.start_container(v1::StartContainerRequest { container_id: made.clone() })
-    );
-    let _ = step!("exec of nothing", client.exec_sync(exec(&made, &[], 0)));
-    let _ = step!("exec of an empty word", client.exec_sync(exec(&made, &[""], 0)));
-    let _ = step!("exec of what does not exist", client.exec_sync(exec(&made, &["no-such-program"], 0)));
-    let _ =
-        step!("exec of a path that does not exist", client.exec_sync(exec(&made, &["/no/such/program"], 0)));
-    let _ = step!("exec of what is no program", client.exec_sync(exec(&made, &["/etc/passwd"], 0)));
-    let _ = step!("exec of a folder", client.exec_sync(exec(&made, &["/etc"], 0)));
-    let _ = step!("exec, negative timeout", client.exec_sync(exec(&made, &["true"], -1)));
-    let _ = step!("exec, timeout", client.exec_sync(exec(&made, &["sleep", "100"], 1)));
-    let _ = step!("exec in nobody", client.exec_sync(exec("nobody", &["true"], 0)));
-    let _ = step!("exec in nothing", client.exec_sync(exec("", &["true"], 0)));
-    let _ = step!("exec by a short id", client.exec_sync(exec(&made[..13], &["true"], 0)));
-    let _ = step!(
-        "status of nobody",
-        client.container_status(v1::ContainerStatusRequest { container_id: "nobody".into(), verbose: false })
-    );
-    let _ = step!(
-        "pod status of nobody",
-        client.pod_sandbox_status(v1::PodSandboxStatusRequest {
-            pod_sandbox_id: "nobody".into(),
-            verbose: false
-        })
-    );
-    let _ = step!(
-        "stats of nobody",
-        client.container_stats(v1::ContainerStatsRequest { container_id: "nobody".into() })
-    );
-    let _ = step!(
-        "pod stats of nobody",
-        client.pod_sandbox_stats(v1::PodSandboxStatsRequest { pod_sandbox_id: "nobody".into() })
-    );
-    let _ = step!(
-        "start of nobody",
-        client.start_container(v1::StartContainerRequest { container_id: "nobody".into() })
-    );
-    let _ = step!(
-        "stop of nobody",
-        client.stop_container(v1::StopContainerRequest { container_id: "nobody".into(), timeout: 1 })
-    );
-    let _ = step!(
-        "remove of nobody",
-        client.remove_container(v1::RemoveContainerRequest { container_id: "nobody".into() })
-    );
-    let _ = step!(
-        "stop of nobody's pod",
-        client.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: "nobody".into() })
-    );
-    let _ = step!(
-        "remove of nobody's pod",
-        client.remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: "nobody".into() })
-    );
-    let _ = step!(
-        "reopen of nobody",
-        client.reopen_container_log(v1::ReopenContainerLogRequest { container_id: "nobody".into() })
-    );
-    let _ = step!(
-        "update of nobody",
-        client.update_container_resources(v1::UpdateContainerResourcesRequest {
-            container_id: "nobody".into(),
-            ..Default::default()
-        })
-    );
-    let _ = step!(
-        "update with nothing",
-        client.update_container_resources(v1::UpdateContainerResourcesRequest {
-            container_id: made.clone(),
-            ..Default::default()
-        })
-    );
-
-    // Containers that cannot start.
-    for (name, config) in [
-        ("start of what does not exist", container("missing", &["no-such-program"])),
-        ("start of a path that does not exist", container("missing-path", &["/no/such/program"])),
-        ("start of what is no program", container("no-program", &["/etc/passwd"])),
-        (
-            "start in a relative folder",
-            v1::ContainerConfig { working_dir: "relative".into(), ..container("relative", &sleep) },
-        ),
-        (
-            "start with a log path that escapes",
-            v1::ContainerConfig { log_path: "../escaped.log".into(), ..container("escaping", &sleep) },
-        ),
-        (
-            "start with a log path that is absolute",
-            v1::ContainerConfig { log_path: "/absolute.log".into(), ..container("absolute", &sleep) },
-        ),
-        (
-            "start with a stop signal that is none",
-            v1::ContainerConfig { stop_signal: 99, ..container("signalled", &sleep) },
-        ),
-    ] {
-        let short = config.metadata.as_ref().unwrap().name.clone();
-        let created = client.create_container(create(&pod, Some(config))).await;
-        match created {
-            Err(status) => {
-                eprintln!("{name:40} (create) {:?} {}", status.code(), status.message());
-                seen.push(Answer {
-                    mistake: name,
-                    code: status.code(),
-                    message: format!("create: {}", status.message()),
-                });
-            }
-            Ok(created) => {
-                let id = created.into_inner().container_id;
-                let _ = step!(
-                    name,
-                    client.start_container(v1::StartContainerRequest { container_id: id.clone() })
-                );
-                let status = client
-                    .container_status(v1::ContainerStatusRequest { container_id: id.clone(), verbose: false })
-                    .await
-                    .unwrap()
-                    .into_inner()
-                    .status
-                    .unwrap();
-                eprintln!(
-                    "    {short}: {:?} exit {} reason {:?} message {:?} started {} log {}",
-                    status.state(),
-                    status.exit_code,
-                    status.reason,
-                    status.message,
-                    status.started_at != 0,
-                    status.log_path
-                );
-                ids.push((id, "ID"));
-            }
-        }
     }
-    // A log folder that cannot be made.
-    std::fs::write(folder.join("file"), "").unwrap();
-    let config = v1::PodSandboxConfig {
-        log_directory: folder.join("file/logs").to_str().unwrap().into(),
-        ..sandbox("unlogged")
-    };
-    let unlogged =
-        step!("run with a log folder that cannot be", client.run_pod_sandbox(run(Some(config.clone()))));
-    if let Ok(unlogged) = unlogged {
-        let unlogged = unlogged.into_inner().pod_sandbox_id;
-        let created = step!(
-            "create with a log folder that cannot be",
-            client.create_container(v1::CreateContainerRequest {
-                pod_sandbox_id: unlogged.clone(),
-                config: Some(container("main", &sleep)),
-                sandbox_config: Some(config)
-            })
-        );
-        if let Ok(created) = created {
-            let _ = step!(
-                "start with a log folder that cannot be",
-                client.start_container(v1::StartContainerRequest {
-                    container_id: created.into_inner().container_id
-                })
-            );
-        }
-        let _ =
-            client.remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: unlogged.clone() }).await;
-    }
-    let _ = step!(
-        "stop",
-        client.stop_container(v1::StopContainerRequest { container_id: made.clone(), timeout: 0 })
-    );
-    let status = client
-        .container_status(v1::ContainerStatusRequest { container_id: made.clone(), verbose: false })
-        .await
-        .unwrap()
-        .into_inner()
-        .status
-        .unwrap();
-    eprintln!(
-        "    stopped: {:?} exit {} reason {:?} message {:?}",
-        status.state(),
-        status.exit_code,
-        status.reason,
-        status.message
-    );
-    let _ = step!(
-        "stop again",
-        client.stop_container(v1::StopContainerRequest { container_id: made.clone(), timeout: 0 })
-    );
-    let _ = step!("exec after the end", client.exec_sync(exec(&made, &["true"], 0)));
-    let _ = step!(
-        "start after the end",
-        client.start_container(v1::StartContainerRequest { container_id: made.clone() })
-    );
-    let _ = step!(
-        "reopen after the end",
-        client.reopen_container_log(v1::ReopenContainerLogRequest { container_id: made.clone() })
-    );
-    let _ = step!(
-        "update after the end",
-        client.update_container_resources(v1::UpdateContainerResourcesRequest {
-            container_id: made.clone(),
-            ..Default::default()
-        })
-    );
-    let waiting = client
-        .create_container(create(&pod, Some(container("waiting", &sleep))))
-        .await
-        .unwrap()
-        .into_inner()
-        .container_id;
-    let _ = step!(
-        "stop before the start",
-        client.stop_container(v1::StopContainerRequest { container_id: waiting.clone(), timeout: 0 })
-    );
-    let status = client
-        .container_status(v1::ContainerStatusRequest { container_id: waiting.clone(), verbose: false })
-        .await
-        .unwrap()
-        .into_inner()
-        .status
-        .unwrap();
-    eprintln!(
-        "    stopped before start: {:?} exit {} reason {:?} message {:?}",
-        status.state(),
-        status.exit_code,
-        status.reason,
-        status.message
-    );
-    let _ = step!(
-        "stop of the pod",
-        client.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: pod.clone() })
-    );
-    let _ = step!(
-        "stop of the pod again",
-        client.stop_pod_sandbox(v1::StopPodSandboxRequest { pod_sandbox_id: pod.clone() })
-    );
-    let _ = step!(
-        "start in a stopped pod",
-        client.start_container(v1::StartContainerRequest { container_id: waiting.clone() })
-    );
-    let _ = step!(
-        "create in a stopped pod",
-        client.create_container(create(&pod, Some(container("late", &sleep))))
-    );
-    let _ = step!(
-        "list by an unknown id",
-        client.list_containers(v1::ListContainersRequest {
-            filter: Some(v1::ContainerFilter { id: "nobody".into(), ..Default::default() })
-        })
-    );
-    let _ = step!(
-        "checkpoint",
-        client.checkpoint_container(v1::CheckpointContainerRequest {
-            container_id: made.clone(),
-            ..Default::default()
-        })
-    );
-    let _ =
-        step!("remove", client.remove_container(v1::RemoveContainerRequest { container_id: made.clone() }));
-    let _ = step!(
-        "remove again",
-        client.remove_container(v1::RemoveContainerRequest { container_id: made.clone() })
-    );
-    let _ = step!(
-        "remove of the pod",
-        client.remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: pod.clone() })
-    );
-    let _ = step!(
-        "remove of the pod again",
-        client.remove_pod_sandbox(v1::RemovePodSandboxRequest { pod_sandbox_id: pod.clone() })
-    );
-    let _ = (Regex::new("x"), ids, Status::ok(""));
-    seen
 }
 
-#[allow(unused)]
-fn unused(_: Client) {}
+fn image(name: &str) -> Option<ImageSpec> {
+    Some(ImageSpec { image: name.into(), ..Default::default() })
+}
+
+fn start(id: &str) -> StartContainerRequest {
+    StartContainerRequest { container_id: id.into() }
+}
+
+fn stop(id: &str) -> StopContainerRequest {
+    StopContainerRequest { container_id: id.into(), timeout: 0 }
+}
+
+fn reopening(id: &str) -> ReopenContainerLogRequest {
+    ReopenContainerLogRequest { container_id: id.into() }
+}
+
+fn update(id: &str) -> UpdateContainerResourcesRequest {
+    UpdateContainerResourcesRequest { container_id: id.into(), ..Default::default() }
+}
+
+fn exec(id: &str, command: &[&str], timeout: i64) -> ExecSyncRequest {
+    let cmd = command.iter().map(ToString::to_string).collect();
+    ExecSyncRequest { container_id: id.into(), cmd, timeout }
+}

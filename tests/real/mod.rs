@@ -15,6 +15,7 @@ pub(crate) mod machine;
 pub(crate) mod mistakes;
 pub(crate) mod network;
 pub(crate) mod node;
+pub(crate) mod procrun;
 pub(crate) mod registry;
 pub(crate) mod server;
 pub(crate) mod shim;

@@ -51,14 +51,13 @@ fn serve() -> io::Result<()> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     let household = Arc::new(Household::new(socket.try_clone()?));
-    let reaper = {
-        let household = household.clone();
-        thread::spawn(move || household.reap())
-    };
-    // Whatever ends the conversation, the container ends.
-    let _ = follow_orders(&socket, &household);
-    household.end();
-    let _ = reaper.join();
+    let ordered = household.clone();
+    thread::spawn(move || {
+        // Whatever ends the conversation, the container ends.
+        let _ = follow_orders(&socket, &ordered);
+        ordered.end();
+    });
+    household.reap();
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The gRPC services: what comes in goes to the engine, and what it says goes back.
 
+mod client;
 mod image;
 mod listing;
 mod runtime;
@@ -12,6 +13,8 @@ use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
+
+use client::Client;
 
 use super::engine::Engine;
 use crate::cri::v1::image_service_server::ImageServiceServer;
@@ -33,7 +36,7 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let service = Service { engine };
-    let clients = UnixListenerStream::new(listener).map(|client| client);
+    let clients = UnixListenerStream::new(listener).map(|client| client.map(Client::new));
     let runtime = RuntimeServiceServer::new(service.clone()).max_decoding_message_size(LONGEST_REQUEST);
     let images = ImageServiceServer::new(service).max_decoding_message_size(LONGEST_REQUEST);
     let serving = Server::builder().add_service(runtime).add_service(images).serve_with_incoming(clients);

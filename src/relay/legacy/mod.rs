@@ -22,7 +22,7 @@ const CHUNK: usize = 16 << 10;
 
 /// The reading half of a client's stream, whose requests h2 will take.
 #[derive(Debug)]
-pub(super) struct Adapter<S> {
+pub struct Adapter<S> {
     stream: S,
     /// `None` once the client's own bytes will do.
     scanner: Option<Box<Scanner>>,
@@ -32,7 +32,9 @@ pub(super) struct Adapter<S> {
 }
 
 impl<S> Adapter<S> {
-    pub(super) fn new(stream: S) -> Self {
+    /// Begins to watch a stream of which nothing has been read.
+    #[must_use]
+    pub fn new(stream: S) -> Self {
         Self { stream, scanner: Some(Box::default()), passed: BytesMut::new(), at_end: false }
     }
 }
