@@ -7,6 +7,9 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
+/// The longest answer that is taken, as by the kubelet.
+const LONGEST_ANSWER: usize = 16 << 20;
+
 /// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
 #[must_use]
 pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
@@ -17,5 +20,5 @@ pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
     });
     // The authority that kubelets since 1.31 send; the connector knows where to go.
     let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
-    RuntimeServiceClient::new(channel)
+    RuntimeServiceClient::new(channel).max_decoding_message_size(LONGEST_ANSWER)
 }

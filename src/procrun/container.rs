@@ -130,11 +130,11 @@ impl Container {
     }
 
     /// It runs.
-    pub(super) fn has_started(&self) {
+    pub(super) fn has_started(&self, at: Option<i64>) {
         let mut life = self.life();
         life.is_starting = false;
         life.state = State::Running;
-        life.started_at = clock::now();
+        life.started_at = at.unwrap_or_else(clock::now);
     }
 
     /// It does not run, and never will.

@@ -1,15 +1,13 @@
 //! The runtime itself: its sandboxes, its containers, its images, and what is told of them.
 
+use std::io;
 use std::sync::Arc;
-use std::{fs, io};
-
-use tokio::task::JoinSet;
 
 use super::Settings;
 use super::clock;
 use super::container::{Container, Runs, State};
 use super::events::Events;
-use super::guardian::Target;
+use super::guardian::Guardians;
 use super::images::Images;
 use super::refusal::Refusal;
 use super::root::Root;
@@ -22,6 +20,7 @@ use crate::cri::v1::{self, ContainerEventType as Event};
 pub(super) struct Engine {
     pub(super) settings: Settings,
     pub(super) root: Root,
+    pub(super) guardians: Guardians,
     pub(super) sandboxes: Store<Sandbox>,
     pub(super) containers: Store<Container>,
     pub(super) images: Images,
@@ -33,6 +32,7 @@ impl Engine {
     pub(super) fn new(settings: Settings) -> io::Result<Arc<Self>> {
         let engine = Self {
             root: Root::claim(&settings.root)?,
+            guardians: Guardians::of(settings.guardian.clone()),
             settings,
             sandboxes: Store::default(),
             containers: Store::default(),
@@ -135,17 +135,8 @@ impl Engine {
 
     /// Ends everything that runs, and removes every folder.
     pub(super) async fn shut_down(&self) {
-        let mut ending = JoinSet::new();
-        for container in self.containers.all() {
-            ending.spawn(async move {
-                if let Some(Runs::Processes { guardian, .. }) = container.runs.get() {
-                    guardian.strike(0, 0, Target::Everything);
-                    guardian.gone().await;
-                }
-                let _ = fs::remove_dir_all(&container.folder);
-            });
-        }
-        ending.join_all().await;
+        self.guardians.end().await;
+        self.root.clear();
     }
 
     /// Fills the runtime with pods of one container each that answer without a process.
@@ -187,7 +178,7 @@ impl Engine {
                 })?;
                 container.begin_start()?;
                 let _ = container.runs.set(Runs::Nothing);
-                container.has_started();
+                container.has_started(None);
                 Ok(())
             });
             made.expect("nothing else has these names");

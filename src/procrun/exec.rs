@@ -29,7 +29,7 @@ const LONGEST_ANSWER: usize = 16 << 20;
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
 
-/// A command that runs, killed when dropped: its caller has gone.
+/// A command that runs or is about to, killed when dropped: its caller has gone.
 struct Execution<'a> {
     guardian: &'a Guardian,
     process: Process,
@@ -82,9 +82,10 @@ impl Engine {
         };
         let command = self.command_of(container, request.cmd).map_err(failed)?;
         let streams = Streams::new().map_err(|error| failed(Refusal::unknown(error.to_string())))?;
-        let launched = guardian.launch(command, streams.theirs).await;
-        let process = launched.map_err(|error| failed(not_launched(&error)))?;
+        // From here on, whatever becomes of the call, the command ends with it.
+        let process = guardian.launch(command, streams.theirs);
         let mut running = Execution { guardian, process, has_ended: false };
+        running.process.start().await.map_err(|error| failed(not_launched(&error)))?;
         let output = Output::of(streams.stdout, streams.stderr);
         // Containerd's clock starts when the command has started.
         let limit =
@@ -150,7 +151,7 @@ impl Execution<'_> {
             Kills::Process => Target::Process,
             Kills::Group => Target::Group,
         };
-        self.guardian.strike(self.process.number(), Signal::KILL.as_raw(), target);
+        self.guardian.strike(self.process.number, Signal::KILL.as_raw(), target);
     }
 }
 

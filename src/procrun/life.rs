@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::container::{Container, Parts, Runs, State, name};
 use super::engine::Engine;
-use super::guardian::{Command, Guardian, LaunchError, Process, Stray, Target};
+use super::guardian::{Command, LaunchError, Process, Stray, Target};
 use super::log::{self, LogFile};
 use super::refusal::{Refusal, words_of};
 use super::store::new_id;
@@ -32,6 +32,13 @@ pub(super) struct Streams {
     pub(super) theirs: [OwnedFd; 2],
     pub(super) stdout: pipe::Receiver,
     pub(super) stderr: pipe::Receiver,
+}
+
+/// The first process of a container, and what it says.
+struct Started {
+    at: i64,
+    process: Process,
+    output: JoinSet<()>,
 }
 
 impl Engine {
@@ -91,10 +98,10 @@ impl Engine {
         })?;
         match self.launch(&container).await {
             Ok(started) => {
-                container.has_started();
+                container.has_started(started.as_ref().map(|started| started.at));
                 self.tell(&container.id, &container.sandbox, Event::ContainerStartedEvent);
-                if let Some((process, output)) = started {
-                    tokio::spawn(self.watch(container, process, output));
+                if let Some(started) = started {
+                    tokio::spawn(self.watch(container, started));
                 }
                 Ok(())
             }
@@ -106,7 +113,7 @@ impl Engine {
     }
 
     /// Launches the first process of a container, unless it needs none.
-    async fn launch(&self, container: &Arc<Container>) -> Result<Option<(Process, JoinSet<()>)>, Refusal> {
+    async fn launch(&self, container: &Arc<Container>) -> Result<Option<Started>, Refusal> {
         let sandbox = self
             .sandboxes
             .get(&container.sandbox)
@@ -135,24 +142,22 @@ impl Engine {
         let command = self.command_of(container, words).map_err(not_run)?;
 
         let strays = container.clone();
-        let guardian = Guardian::start(&self.settings.guardian, &container.name, move |left| {
-            report(&strays, &left);
-        })
-        .map_err(|error| {
-            failed(Refusal::unknown(format!("cannot start a guardian: {}", words_of(&error))))
-        })?;
+        let guardian =
+            self.guardians.start(&container.name, move |left| report(&strays, &left)).map_err(|error| {
+                failed(Refusal::unknown(format!("cannot start a guardian: {}", words_of(&error))))
+            })?;
         let streams = Streams::new().map_err(|error| failed(Refusal::unknown(words_of(&error))))?;
-        let launched = guardian.launch(command, streams.theirs).await;
-        let process = launched.map_err(|error| not_run(not_launched(&error)))?;
+        let mut process = guardian.launch(command, streams.theirs);
+        let start = process.start().await.map_err(|error| not_run(not_launched(&error)))?;
 
         let log = Arc::new(log);
         let mut output = JoinSet::new();
         let (out, err) = (log.clone(), log.clone());
         output.spawn(async move { out.follow("stdout", streams.stdout).await });
         output.spawn(async move { err.follow("stderr", streams.stderr).await });
-        let first = (process.number(), process.pid);
+        let first = (process.number, start.pid);
         let _ = container.runs.set(Runs::Processes { guardian, first, log });
-        Ok(Some((process, output)))
+        Ok(Some(Started { at: start.at, process, output }))
     }
 
     /// What is run for the words of a command in a container.
@@ -195,7 +200,8 @@ impl Engine {
     }
 
     /// Waits for a container's end, and for its last words, and tells of it.
-    async fn watch(self: Arc<Self>, container: Arc<Container>, mut process: Process, output: JoinSet<()>) {
+    async fn watch(self: Arc<Self>, container: Arc<Container>, started: Started) {
+        let Started { mut process, output, .. } = started;
         let exit = process.exit().await;
         if timeout(LAST_WORDS, output.join_all()).await.is_err() {
             warn!(container = %container.id, "its output is still held by others, and is read no more");

@@ -42,6 +42,11 @@ impl Root {
         self.containers.join(container)
     }
 
+    /// Removes all of them.
+    pub(super) fn clear(&self) {
+        let _ = fs::remove_dir_all(&self.containers);
+    }
+
     /// All of them together.
     pub(super) fn containers(&self) -> &Path {
         &self.containers
@@ -50,6 +55,6 @@ impl Root {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.containers);
+        self.clear();
     }
 }

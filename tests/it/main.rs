@@ -5,6 +5,7 @@
 mod admin;
 mod cri;
 mod layout;
+mod procrun;
 mod program;
 mod run;
 #[path = "../support/mod.rs"]

@@ -63,6 +63,7 @@ impl Household {
         if members.is_ending {
             return self.refuse(launch.process, "the container has ended".to_owned());
         }
+        let at = now();
         match command.spawn() {
             Ok(child) => {
                 let pid = Pid::from_child(&child);
@@ -70,7 +71,7 @@ impl Household {
                 members.groups.insert(pid.as_raw_pid());
                 members.first.get_or_insert(launch.process);
                 let pid = pid.as_raw_pid();
-                self.report(News::Launched(Launched { process: launch.process, pid }));
+                self.report(News::Launched(Launched { process: launch.process, pid, at }));
                 self.begun.notify_all();
             }
             Err(error) => self.refuse(launch.process, error.to_string()),

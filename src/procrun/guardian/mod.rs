@@ -24,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use household::Household;
 use protocol::{Act, Inbox, Order, STREAMS};
 
-pub(super) use owner::{Exit, Guardian, LaunchError, Process};
+pub(super) use owner::{Exit, Guardian, Guardians, LaunchError, Process};
 pub(super) use protocol::{Command, Stray, Target};
 
 /// The subcommand that makes this program a guardian.

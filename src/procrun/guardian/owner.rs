@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::Path;
-use std::process::Stdio;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,12 +14,21 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::SUBCOMMAND;
 use super::protocol::{
     Act, Command, Exited, Inbox, Launch, News, Order, Report, Stray, Strike, Target, framed, send,
 };
+
+/// All guardians of a runtime.
+#[derive(Debug)]
+pub(in crate::procrun) struct Guardians {
+    program: PathBuf,
+    ending: CancellationToken,
+    tasks: TaskTracker,
+}
 
 /// A guardian that runs. It ends everything below it when this is dropped.
 #[derive(Debug)]
@@ -31,13 +40,22 @@ pub(in crate::procrun) struct Guardian {
     gone: CancellationToken,
 }
 
-/// A process that was launched.
+/// A process that is to be launched, runs or has ended.
 #[derive(Debug)]
 pub(in crate::procrun) struct Process {
-    number: u64,
+    /// The number by which its guardian knows it.
+    pub(in crate::procrun) number: u64,
+    start: oneshot::Receiver<Result<Start, LaunchError>>,
+    exit: oneshot::Receiver<Exited>,
+}
+
+/// How a process began.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::procrun) struct Start {
     /// Its process id.
     pub(in crate::procrun) pid: i32,
-    exit: oneshot::Receiver<Exited>,
+    /// When, in nanoseconds since 1970.
+    pub(in crate::procrun) at: i64,
 }
 
 /// How a process ended.
@@ -69,51 +87,66 @@ struct Outgoing {
 /// Who waits for what.
 #[derive(Debug, Default)]
 struct Awaited {
-    launches: HashMap<u64, oneshot::Sender<Result<i32, LaunchError>>>,
+    launches: HashMap<u64, oneshot::Sender<Result<Start, LaunchError>>>,
     exits: HashMap<u64, oneshot::Sender<Exited>>,
 }
 
-impl Guardian {
-    /// Starts one from `program`, which is this program; `name` is for those who look at a list of processes. `stray` is told of each
-    /// descendant that had left its process group and has ended.
+impl Guardians {
+    /// Guardians that will be started from `program`, which is this program.
+    pub(in crate::procrun) fn of(program: PathBuf) -> Self {
+        Self { program, ending: CancellationToken::new(), tasks: TaskTracker::new() }
+    }
+
+    /// Starts one; `name` is for those who look at a list of processes. `stray` is told of each descendant that had left its process
+    /// group and has ended.
     pub(in crate::procrun) fn start(
-        program: &Path,
+        &self,
         name: &str,
         stray: impl Fn(Stray) + Send + 'static,
-    ) -> io::Result<Self> {
+    ) -> io::Result<Guardian> {
+        if self.ending.is_cancelled() {
+            return Err(io::Error::other("procrun is ending"));
+        }
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let ours = UnixStream::from_std(ours)?;
-        let mut command = tokio::process::Command::new(program);
+        let mut command = tokio::process::Command::new(&self.program);
         command.arg0("probeshim").arg(SUBCOMMAND).arg(name).current_dir("/").env_clear();
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
         let awaited = Arc::new(Mutex::new(Awaited::default()));
         let (orders, outgoing) = mpsc::unbounded_channel();
-        let heard = awaited.clone();
-        let gone = CancellationToken::new();
-        let over = gone.clone();
-        tokio::spawn(async move {
-            // Ends with the guardian, or when this end is dropped, which is how the guardian knows.
+        let (gone, ending, heard) = (CancellationToken::new(), self.ending.clone(), awaited.clone());
+        let guardian = Guardian { pid, orders, awaited, next: AtomicU64::new(1), gone: gone.clone() };
+        self.tasks.spawn(async move {
+            // Ends with the guardian, or when nobody has orders for it any more, which it learns from the end of its socket.
             tokio::select! {
                 () = write(&ours, outgoing) => {}
                 () = read(&ours, &heard, stray) => {}
+                () = ending.cancelled() => {}
             }
             drop(ours);
-            heard.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
-            match process.wait().await {
-                Ok(status) if status.success() => {}
-                ended => {
-                    warn!(pid, ?ended, "a guardian did not end by itself; what it guarded is killed");
-                    kill_session(pid);
-                }
+            let ended = process.wait().await;
+            if !ended.as_ref().is_ok_and(ExitStatus::success) {
+                warn!(pid, ?ended, "a guardian did not end by itself; what it guarded is killed");
+                kill_session(pid);
             }
-            over.cancel();
+            heard.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
+            gone.cancel();
         });
-        Ok(Self { pid, orders, awaited, next: AtomicU64::new(1), gone })
+        Ok(guardian)
     }
 
+    /// Ends all of them with everything below them, and lets no new one be.
+    pub(in crate::procrun) async fn end(&self) {
+        self.ending.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Guardian {
     /// Waits until its process and all below it are gone.
     pub(in crate::procrun) async fn gone(&self) {
         self.gone.cancelled().await;
@@ -125,22 +158,20 @@ impl Guardian {
     }
 
     /// Launches a process. The first is the container itself: when it ends, all end.
-    pub(in crate::procrun) async fn launch(
-        &self,
-        command: Command,
-        streams: [OwnedFd; 2],
-    ) -> Result<Process, LaunchError> {
+    pub(in crate::procrun) fn launch(&self, command: Command, streams: [OwnedFd; 2]) -> Process {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let (launched, outcome) = oneshot::channel();
+        let (launched, start) = oneshot::channel();
         let (exited, exit) = oneshot::channel();
         {
             let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
             awaited.launches.insert(number, launched);
             awaited.exits.insert(number, exited);
         }
-        self.order(Act::Launch(Launch { process: number, command: Some(command) }), streams.into())?;
-        let pid = outcome.await.map_err(|_| LaunchError::NoGuardian)??;
-        Ok(Process { number, pid, exit })
+        let launch = Launch { process: number, command: Some(command) };
+        if self.order(Act::Launch(launch), streams.into()).is_err() {
+            self.awaited.lock().unwrap_or_else(PoisonError::into_inner).forget(number);
+        }
+        Process { number, start, exit }
     }
 
     /// Sends a signal to a process that was launched, its group, or everyone.
@@ -150,16 +181,15 @@ impl Guardian {
         let _ = self.order(Act::Strike(strike), Vec::new());
     }
 
-    fn order(&self, act: Act, descriptors: Vec<OwnedFd>) -> Result<(), LaunchError> {
-        let outgoing = Outgoing { frame: framed(&Order::of(act)), descriptors };
-        self.orders.send(outgoing).map_err(|_| LaunchError::NoGuardian)
+    fn order(&self, act: Act, descriptors: Vec<OwnedFd>) -> Result<(), mpsc::error::SendError<Outgoing>> {
+        self.orders.send(Outgoing { frame: framed(&Order::of(act)), descriptors })
     }
 }
 
 impl Process {
-    /// The number by which its guardian knows it.
-    pub(in crate::procrun) fn number(&self) -> u64 {
-        self.number
+    /// Waits until it runs. Asked once.
+    pub(in crate::procrun) async fn start(&mut self) -> Result<Start, LaunchError> {
+        (&mut self.start).await.unwrap_or(Err(LaunchError::NoGuardian))
     }
 
     /// Waits for its end.
@@ -176,7 +206,7 @@ impl Awaited {
         match news {
             News::Launched(launched) => {
                 if let Some(waiting) = self.launches.remove(&launched.process) {
-                    let _ = waiting.send(Ok(launched.pid));
+                    let _ = waiting.send(Ok(Start { pid: launched.pid, at: launched.at }));
                 }
             }
             News::Refused(refused) => {
@@ -192,6 +222,11 @@ impl Awaited {
             }
             News::Stray(left) => stray(left),
         }
+    }
+
+    fn forget(&mut self, number: u64) {
+        self.launches.remove(&number);
+        self.exits.remove(&number);
     }
 
     fn forget_all(&mut self) {

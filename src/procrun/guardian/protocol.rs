@@ -116,6 +116,9 @@ pub(super) struct Launched {
     pub(super) process: u64,
     #[prost(int32, tag = "2")]
     pub(super) pid: i32,
+    /// Since when, in nanoseconds since 1970.
+    #[prost(int64, tag = "3")]
+    pub(super) at: i64,
 }
 
 /// A process that could not be launched.

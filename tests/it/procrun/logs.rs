@@ -1,0 +1,73 @@
+//! Logs in the format of the CRI.
+
+use std::fs;
+
+use probeshim::cri::v1::ReopenContainerLogRequest;
+use regex::Regex;
+
+use super::{Runtime, shell, until};
+
+/// The stream, the tag and the text of each line of a log.
+fn lines(text: &str) -> Vec<(String, String)> {
+    let line = Regex::new(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (std(?:out|err) [FP]) (.*)$").unwrap();
+    text.lines()
+        .map(|text| {
+            let parts = line.captures(text).unwrap_or_else(|| panic!("{text:?}"));
+            (parts[1].to_owned(), parts[2].to_owned())
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn lines_have_time_stream_and_tag_and_all_are_there_when_the_container_has_ended() {
+    let mut runtime = Runtime::start();
+    let pod = runtime.run_pod("pod").await;
+    let mut config = shell("main", "echo out; echo err >&2; printf 'no end'");
+    config.log_path = "deep/below/main.log".into();
+    let id = runtime.create(("pod", &pod), config).await.unwrap();
+    runtime.start_container(&id).await.unwrap();
+    runtime.ended(&id).await;
+    let mut lines = lines(&fs::read_to_string(runtime.path("logs/pod/deep/below/main.log")).unwrap());
+    lines.sort();
+    let expected = [("stderr F", "err"), ("stdout F", "out"), ("stdout P", "no end")];
+    assert_eq!(lines, expected.map(|(head, text)| (head.to_owned(), text.to_owned())));
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
+    let mut runtime = Runtime::start();
+    let id = runtime.runs("n=0; while :; do n=$((n+1)); echo $n; sleep 0.005; done").await;
+    let [log, moved] = ["logs/pod/main.log", "logs/pod/main.log.1"].map(|name| runtime.path(name));
+    let grows = async || {
+        let before = fs::metadata(&log).map_or(0, |file| file.len());
+        until(|| async { fs::metadata(&log).is_ok_and(|file| file.len() > before).then_some(()) }).await;
+    };
+    grows().await;
+    fs::rename(&log, &moved).unwrap();
+    runtime
+        .client
+        .reopen_container_log(ReopenContainerLogRequest { container_id: id.clone() })
+        .await
+        .unwrap();
+    grows().await;
+    runtime.stop(&id, 0).await;
+    // Not a line is lost, nor written twice.
+    let text = fs::read_to_string(moved).unwrap() + &fs::read_to_string(log).unwrap();
+    let numbers: Vec<u32> = lines(&text).into_iter().map(|(_, text)| text.parse().unwrap()).collect();
+    assert!(numbers.iter().copied().eq(1..=u32::try_from(numbers.len()).unwrap()), "{numbers:?}");
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn without_a_log_path_nothing_is_written_and_nothing_blocks() {
+    let mut runtime = Runtime::start();
+    let pod = runtime.run_pod("pod").await;
+    let mut config = shell("main", "head -c 1000000 /dev/zero");
+    config.log_path = String::new();
+    let id = runtime.create(("pod", &pod), config).await.unwrap();
+    runtime.start_container(&id).await.unwrap();
+    assert_eq!(runtime.ended(&id).await.exit_code, 0);
+    assert!(!runtime.path("logs").exists());
+    runtime.end().await;
+}
