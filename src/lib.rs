@@ -30,4 +30,6 @@ pub mod admin;
 
 pub mod cli;
 
+pub mod demo;
+
 pub mod app;

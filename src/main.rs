@@ -47,6 +47,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let _log = telemetry::start(&settings.log);
             runtime.block_on(app::runtime(settings)).map_err(Failure::of)
         }
+        Command::Demo(demo) => runtime.block_on(app::demo(demo.duration()?)).map_err(Failure::of),
         Command::Guardian { .. } => unreachable!("a guardian runs without all of this"),
     }
 }

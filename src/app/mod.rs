@@ -1,8 +1,13 @@
 //! The composition root: builds the parts, joins them, and drains them in order.
 
+mod demo;
+mod limits;
 mod run;
 mod runtime;
+mod shim;
 mod signals;
 
-pub use run::{RunError, run};
+pub use demo::{DemoError, demo};
+pub use run::run;
 pub use runtime::{RuntimeError, runtime};
+pub use shim::RunError;

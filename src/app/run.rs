@@ -1,95 +1,21 @@
-//! `probeshim run`: the relay, its tap, and the doors that clients come to.
+//! `probeshim run`: the relay in front of a runtime, until it is told to stop.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
+use tokio::net::UnixStream;
 use tracing::{info, warn};
 
+use super::limits::raise_descriptor_limit;
+use super::shim::{RunError, Shim};
 use super::signals::Signals;
-use crate::admin::{self, Admin, Facts};
 use crate::config::Settings;
-use crate::record::{self, Calls};
-use crate::relay::{self, Relay};
-use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
-use crate::tap::{self, Tap};
-
-/// Why `run` did not run, or ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The socket to listen on is not to be had.
-    #[error("--listen: {0}")]
-    Listen(#[source] ClaimError),
-    /// The admin socket is not to be had.
-    #[error("--admin: {0}")]
-    Admin(#[source] ClaimError),
-    /// The address for metrics and health is not to be had.
-    #[error(
-        "--http: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
-    )]
-    Http {
-        /// The address.
-        address: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// What systemd passed cannot be used.
-    #[error(transparent)]
-    Activation(#[from] ActivationError),
-    /// The system refused something that every process needs.
-    #[error("cannot start: {0}")]
-    System(#[from] io::Error),
-    /// A fault of ours ended the relay.
-    #[error("the relay ended by itself")]
-    RelayEnded,
-}
-
-/// The places that clients come to, other than the relay's listener.
-struct Doors {
-    claims: Vec<Claim>,
-    servers: JoinSet<()>,
-}
-
-/// How long what was observed last may take to be decoded and shown at the end.
-const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
 pub async fn run(settings: Settings) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
-    let upstream = settings.relay.upstream.clone();
-    let Listening { listener, claim: listen_claim } = match &settings.listen {
-        Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
-        None => activated(&upstream)?,
-    };
-    let private = claim(&settings.admin, Access::Private).map_err(RunError::Admin)?;
-    let public = match settings.http {
-        Some(address) => Some(bind(address).await?),
-        None => None,
-    };
-    let facts = Facts {
-        started: SystemTime::now(),
-        listen: socket::name_of(&listener),
-        http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
-    };
-
-    let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
-    let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
-    let calls = Arc::new(Calls::new(record::Limits::default()));
-    let admin =
-        Admin::new(facts.clone(), upstream.clone(), calls.clone(), relay_metrics.clone(), tap_metrics);
-    let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
-    let kept = calls.clone();
-    let decoding = tokio::spawn(decoder.run(move |call| kept.push(call)));
-    let drain = CancellationToken::new();
-    let relay = Relay::start(listener, settings.relay, Arc::new(tap), relay_metrics, drain.clone())?;
-    let mut relay = std::pin::pin!(relay.ended());
+    let mut shim = Shim::open(&settings).await?;
+    let (facts, upstream) = (&shim.facts, &settings.relay.upstream);
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %facts.listen,
@@ -110,65 +36,15 @@ pub async fn run(settings: Settings) -> Result<(), RunError> {
 
     tokio::select! {
         name = signals.next() => info!(signal = name, "told to stop"),
-        _ = &mut relay => return Err(RunError::RelayEnded),
+        _ = shim.ended() => return Err(RunError::RelayEnded),
     }
-    // New clients find no socket, and a successor may take its place, while calls in flight are finished.
-    doors.close().await;
-    drain.cancel();
+    shim.drain().await;
     tokio::select! {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),
-        summary = &mut relay => {
-            let summary = summary.ok_or(RunError::RelayEnded)?;
-            let _ = timeout(LAST_OBSERVATIONS, all_shown(decoding, &calls)).await;
+        summary = shim.ended() => {
+            let summary = summary?;
             info!(connections = summary.connections, cut = summary.cut, "probeshim stopped");
         }
     }
     Ok(())
-}
-
-/// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
-/// the tap.
-async fn all_shown(decoding: JoinHandle<()>, calls: &Calls) {
-    let _ = decoding.await;
-    while !calls.is_shown() {
-        yield_now().await;
-    }
-}
-
-async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {
-    TcpListener::bind(address).await.map_err(|source| RunError::Http { address, source })
-}
-
-/// Every client takes two descriptors, and the soft limit is 1,024 on most systems: raise it to the hard one.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum {
-        let raised = Rlimit { current: limit.maximum, ..limit };
-        if let Err(error) = setrlimit(Resource::Nofile, raised) {
-            warn!(%error, soft = limit.current, "cannot raise the limit of open files");
-        }
-    }
-}
-
-impl Doors {
-    /// Serves the API on the admin socket and, if there is one, on the public listener.
-    fn open(
-        listen: Option<Claim>,
-        private: Listening,
-        public: Option<TcpListener>,
-        admin: Arc<Admin>,
-    ) -> io::Result<Self> {
-        let mut servers = JoinSet::new();
-        servers.spawn(admin::serve_admin(UnixListener::from_std(private.listener)?, admin.clone()));
-        if let Some(public) = public {
-            servers.spawn(admin::serve_public(public, admin));
-        }
-        Ok(Self { claims: listen.into_iter().chain(private.claim).collect(), servers })
-    }
-
-    /// Gives all of them up, the address before the sockets: a successor that sees a socket go finds the address free.
-    async fn close(mut self) {
-        self.servers.shutdown().await;
-        drop(self.claims);
-    }
 }

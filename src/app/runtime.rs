@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use super::limits::raise_descriptor_limit;
 use super::signals::Signals;
 use crate::config::RuntimeSettings;
 use crate::procrun::Procrun;
@@ -33,6 +34,7 @@ pub enum RuntimeError {
 /// Serves until SIGTERM or SIGINT, then ends every container.
 pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     let mut signals = Signals::new()?;
+    raise_descriptor_limit();
     let listening = claim(&settings.listen, Access::Private).map_err(RuntimeError::Listen)?;
     let folder = settings.procrun.root.clone();
     let procrun = Procrun::new(settings.procrun)

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use crate::telemetry::is_printable;
 
 /// A duration with three digits: `850µs`, `35.2ms`, `1.25s`, `2m05s`, `3h02m`.
-pub(super) fn duration(milliseconds: f64) -> String {
+pub(crate) fn duration(milliseconds: f64) -> String {
     let seconds = milliseconds / 1e3;
     if seconds >= 3599.5 {
         let minutes = (seconds / 60.0).round();

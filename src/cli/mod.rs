@@ -2,11 +2,12 @@
 
 mod ask;
 mod calls;
-mod human;
+mod demo;
+pub(crate) mod human;
 mod line;
 mod run;
 mod runtime;
-mod screen;
+pub(crate) mod screen;
 mod status;
 mod table;
 
@@ -19,6 +20,7 @@ use crate::admin::ClientError;
 use crate::config::Problems;
 
 pub use calls::Calls;
+pub use demo::Demo;
 pub use run::Run;
 pub use runtime::Runtime;
 pub use status::Status;
@@ -56,6 +58,11 @@ pub enum Command {
     /// For demos, tests and laptops. Nothing is isolated: a container is a session of processes with a working directory of its
     /// own. Images are only names; no command comes from them.
     Runtime(Runtime),
+
+    /// See probeshim at work: two pods on a runtime of plain processes, made and probed through it
+    ///
+    /// Needs neither root nor a container runtime, and leaves nothing behind. Ctrl-C ends it early.
+    Demo(Demo),
 
     /// Guard the processes of one container of `runtime`, which starts it
     #[command(hide = true)]

@@ -6,16 +6,16 @@ use crate::telemetry::is_no_color;
 
 /// How wide lines may be, and whether they may have colours.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Screen {
+pub(crate) struct Screen {
     /// Columns of the terminal; `None` for no limit.
-    pub(super) width: Option<usize>,
+    pub(crate) width: Option<usize>,
     /// Whether styles are written.
-    pub(super) colour: bool,
+    pub(crate) colour: bool,
 }
 
 impl Screen {
     /// Standard output's: without limit and without colours unless it is a terminal.
-    pub(super) fn of_stdout() -> Self {
+    pub(crate) fn of_stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
             return Self { width: None, colour: false };
@@ -28,7 +28,7 @@ impl Screen {
 }
 
 /// Prints lines; `false` once nobody reads any more, as in `probeshim calls | head`.
-pub(super) fn print(text: &str) -> anyhow::Result<bool> {
+pub(crate) fn print(text: &str) -> anyhow::Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),

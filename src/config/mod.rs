@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use read::{Reader, duration, http_address, log_filter, socket_path};
+use read::{Reader, demo_length, duration, http_address, log_filter, socket_path};
 
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
@@ -184,6 +184,12 @@ pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketP
 pub fn since(flag: &str) -> Result<Duration, Problems> {
     let mut reader = Reader::default();
     reader.read("--since", flag, duration).ok_or(Problems(reader.problems))
+}
+
+/// What `--for` says of a demo.
+pub fn demo_duration(flag: &str) -> Result<Duration, Problems> {
+    let mut reader = Reader::default();
+    reader.read("--for", flag, demo_length).ok_or(Problems(reader.problems))
 }
 
 #[cfg(test)]

@@ -77,6 +77,13 @@ pub(super) fn duration(value: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("is out of range; {allowed}"))
 }
 
+/// Reads how long a demo lasts: long enough to see something.
+pub(super) fn demo_length(value: &str) -> Result<Duration, String> {
+    let allowed = "write a duration from 1s to 24h, such as 30s or 5m";
+    let read = duration(value).ok().filter(|read| *read >= Duration::from_secs(1));
+    read.ok_or_else(|| format!("is not how long a demo can last; {allowed}"))
+}
+
 pub(super) fn log_filter(value: &str) -> Result<telemetry::Settings, String> {
     let allowed =
         "write off, error, warn, info, debug or trace, or directives such as probeshim::relay=debug";

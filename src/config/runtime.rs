@@ -8,9 +8,6 @@ use crate::procrun::{self, Kills};
 use crate::socket::SocketPath;
 use crate::telemetry;
 
-/// The program that guardians are started from: this one, also where its file has been replaced.
-const OURSELVES: &str = "/proc/self/exe";
-
 /// The most pods that only answer.
 const MOST_SYNTHETIC: u32 = 100_000;
 
@@ -82,7 +79,7 @@ impl RuntimeSettings {
                 listen,
                 procrun: procrun::Settings {
                     root,
-                    guardian: PathBuf::from(OURSELVES),
+                    guardian: PathBuf::from(procrun::guardian::OURSELVES),
                     exec_delay,
                     start_delay,
                     synthetic,

@@ -183,7 +183,8 @@ fn synthetic(command: &[String]) -> v1::ExecSyncResponse {
 fn go(duration: Duration) -> String {
     let whole = duration.as_secs();
     let (hours, minutes) = (whole / 3600, whole / 60 % 60);
-    let seconds = (duration - Duration::from_secs(hours * 3600 + minutes * 60)).as_secs_f64();
+    let rest = duration.saturating_sub(Duration::from_secs(whole / 60 * 60));
+    let seconds = rest.as_secs_f64();
     match (hours, minutes) {
         (0, 0) if whole == 0 && !duration.is_zero() => format!("{}ms", seconds * 1e3),
         (0, 0) => format!("{seconds}s"),

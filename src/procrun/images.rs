@@ -147,7 +147,7 @@ mod tests {
         let pulled = images.pull("busybox").unwrap();
         assert_eq!(images.find("docker.io/library/busybox:latest").as_ref(), Some(&pulled));
         assert_eq!(images.find(&pulled.id).as_ref(), Some(&pulled));
-        assert_eq!(images.list("busybox"), [pulled.clone()]);
+        assert_eq!(images.list("busybox"), std::slice::from_ref(&pulled));
         images.remove("library/busybox");
         assert_eq!((images.list(""), images.find(&pulled.id)), (Vec::new(), None));
     }

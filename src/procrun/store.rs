@@ -114,5 +114,6 @@ impl<T: Kept> Store<T> {
 
 /// A new id, as containerd makes them: 256 random bits in hexadecimal digits.
 pub(super) fn new_id() -> String {
-    (0..4).map(|_| format!("{:016x}", fastrand::u64(..))).collect()
+    let [high, low] = [fastrand::u128(..), fastrand::u128(..)];
+    format!("{high:032x}{low:032x}")
 }

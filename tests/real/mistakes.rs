@@ -123,7 +123,7 @@ impl Clumsy<'_> {
 
     async fn with_new_containers(&mut self, pod: &str) -> String {
         let main = container("main", &SLEEP);
-        for (name, request) in [
+        for (name, request) in vec![
             ("create in an unknown sandbox", self.creation(NOBODY, main.clone())),
             ("create in no sandbox", self.creation("", main.clone())),
             ("create without a config", self.creation(pod, None)),
@@ -134,7 +134,10 @@ impl Clumsy<'_> {
             ("create without an image", self.creation(pod, ContainerConfig { image: None, ..main.clone() })),
             (
                 "create of an image that is not there",
-                self.creation(pod, ContainerConfig { image: image("missing.test/nobody:1"), ..main.clone() }),
+                self.creation(
+                    pod,
+                    ContainerConfig { image: Some(image("missing.test/nobody:1")), ..main.clone() },
+                ),
             ),
             (
                 "create without a sandbox config",
@@ -288,7 +291,7 @@ impl Clumsy<'_> {
 fn container(name: &str, command: &[&str]) -> ContainerConfig {
     ContainerConfig {
         metadata: Some(ContainerMetadata { name: name.into(), attempt: 0 }),
-        image: image(BUSYBOX),
+        image: Some(image(BUSYBOX)),
         command: command.iter().map(ToString::to_string).collect(),
         log_path: format!("{name}.log"),
         linux: Some(LinuxContainerConfig::default()),
@@ -296,8 +299,8 @@ fn container(name: &str, command: &[&str]) -> ContainerConfig {
     }
 }
 
-fn image(name: &str) -> Option<ImageSpec> {
-    Some(ImageSpec { image: name.into(), ..Default::default() })
+fn image(name: &str) -> ImageSpec {
+    ImageSpec { image: name.into(), ..Default::default() }
 }
 
 fn start(id: &str) -> StartContainerRequest {

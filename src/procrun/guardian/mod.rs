@@ -27,6 +27,9 @@ use protocol::{Act, Inbox, Order, STREAMS};
 pub(super) use owner::{Exit, Guardian, Guardians, LaunchError, Process};
 pub(super) use protocol::{Command, Stray, Target};
 
+/// The program that guardians are started from: this one, also where its file has been replaced.
+pub const OURSELVES: &str = "/proc/self/exe";
+
 /// The subcommand that makes this program a guardian.
 pub const SUBCOMMAND: &str = "guardian";
 

@@ -199,7 +199,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]
 impl Inbox {
     /// Reads what is there; returns the descriptors that came with it, or `None` at the end.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<Vec<OwnedFd>>> {
-        let mut chunk = [0; CHUNK];
+        let mut chunk = vec![0; CHUNK];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = retry_on_intr(|| {

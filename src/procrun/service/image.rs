@@ -6,6 +6,7 @@ use super::Service;
 use super::listing::{Streamed, in_batches};
 use crate::cri::v1::image_service_server::ImageService;
 use crate::cri::v1::{self, ImageFilter, ImageSpec};
+use crate::procrun::images::Image;
 use crate::procrun::usage;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -13,7 +14,7 @@ type Answer<T> = Result<Response<T>, Status>;
 impl Service {
     fn list_of_images(&self, filter: Option<ImageFilter>) -> Vec<v1::Image> {
         let filter = name(filter.and_then(|filter| filter.image));
-        self.engine.images.list(&filter).iter().map(|image| image.item()).collect()
+        self.engine.images.list(&filter).iter().map(Image::item).collect()
     }
 }
 

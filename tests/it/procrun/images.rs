@@ -18,20 +18,20 @@ fn client(runtime: &Runtime) -> ImageServiceClient<Channel> {
     ImageServiceClient::new(Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector))
 }
 
-fn spec(name: &str) -> Option<ImageSpec> {
-    Some(ImageSpec { image: name.into(), ..Default::default() })
+fn spec(name: &str) -> ImageSpec {
+    ImageSpec { image: name.into(), ..Default::default() }
 }
 
 #[tokio::test]
 async fn every_name_is_known_but_for_those_that_are_missing() {
     let runtime = Runtime::start();
     let mut images = client(&runtime);
-    let status = |name| ImageStatusRequest { image: spec(name), verbose: false };
+    let status = |name| ImageStatusRequest { image: Some(spec(name)), verbose: false };
     let known = images.image_status(status("some/image:1")).await.unwrap().into_inner().image.unwrap();
     assert_eq!(known.repo_tags, ["docker.io/some/image:1"]);
     let missing = images.image_status(status("missing.test/image")).await.unwrap().into_inner();
     assert_eq!(missing.image, None);
-    let pull = |name| PullImageRequest { image: spec(name), ..Default::default() };
+    let pull = |name| PullImageRequest { image: Some(spec(name)), ..Default::default() };
     let (code, words) = refused(images.pull_image(pull("missing.test/image")).await);
     assert_eq!(code, Code::NotFound);
     assert!(words.starts_with("failed to pull and unpack image \"missing.test/image:latest\""), "{words}");
@@ -39,11 +39,11 @@ async fn every_name_is_known_but_for_those_that_are_missing() {
     // What was pulled is in the list, by its name and by its id, until it is removed.
     let pulled = images.pull_image(pull("some/image:1")).await.unwrap().into_inner().image_ref;
     assert_eq!(pulled, known.id);
-    let filter = Some(ImageFilter { image: spec(&known.id) });
+    let filter = Some(ImageFilter { image: Some(spec(&known.id)) });
     let listed = images.list_images(ListImagesRequest { filter }).await.unwrap().into_inner().images;
     assert_eq!(listed, [known]);
-    images.remove_image(RemoveImageRequest { image: spec("some/image:1") }).await.unwrap();
-    images.remove_image(RemoveImageRequest { image: spec("some/image:1") }).await.unwrap();
+    images.remove_image(RemoveImageRequest { image: Some(spec("some/image:1")) }).await.unwrap();
+    images.remove_image(RemoveImageRequest { image: Some(spec("some/image:1")) }).await.unwrap();
     let mut stream = images.stream_images(StreamImagesRequest::default()).await.unwrap().into_inner();
     assert_eq!(stream.message().await.unwrap(), None);
     let usage = images.image_fs_info(ImageFsInfoRequest {}).await.unwrap().into_inner();

@@ -1,0 +1,166 @@
+//! The relay with its tap, and the doors that clients come to: what `run` and `demo` are made of.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::{JoinHandle, JoinSet, yield_now};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{self, Admin, Facts};
+use crate::config::Settings;
+use crate::record::{self, Calls};
+use crate::relay::{self, Relay, Summary};
+use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
+use crate::tap::{self, Tap};
+
+/// Why probeshim did not run, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The socket to listen on is not to be had.
+    #[error("--listen: {0}")]
+    Listen(#[source] ClaimError),
+    /// The admin socket is not to be had.
+    #[error("--admin: {0}")]
+    Admin(#[source] ClaimError),
+    /// The address for metrics and health is not to be had.
+    #[error(
+        "--http: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
+    )]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What systemd passed cannot be used.
+    #[error(transparent)]
+    Activation(#[from] ActivationError),
+    /// The system refused something that every process needs.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+    /// A fault of ours ended the relay.
+    #[error("the relay ended by itself")]
+    RelayEnded,
+}
+
+/// All of it, running.
+pub(super) struct Shim {
+    pub(super) facts: Facts,
+    pub(super) calls: Arc<Calls>,
+    pub(super) tap_metrics: tap::Metrics,
+    relay: Pin<Box<dyn Future<Output = Option<Summary>> + Send>>,
+    drain: CancellationToken,
+    doors: Option<Doors>,
+    decoding: Option<JoinHandle<()>>,
+}
+
+/// The places that clients come to, other than the relay's listener.
+struct Doors {
+    claims: Vec<Claim>,
+    servers: JoinSet<()>,
+}
+
+/// How long what was observed last may take to be decoded and shown at the end.
+const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
+
+impl Shim {
+    /// Opens every door. Where one cannot be opened, none stays open.
+    pub(super) async fn open(settings: &Settings) -> Result<Self, RunError> {
+        let upstream = settings.relay.upstream.clone();
+        let Listening { listener, claim: listen_claim } = match &settings.listen {
+            Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
+            None => activated(&upstream)?,
+        };
+        let private = claim(&settings.admin, Access::Private).map_err(RunError::Admin)?;
+        let public = match settings.http {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let facts = Facts {
+            started: SystemTime::now(),
+            listen: socket::name_of(&listener),
+            http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
+        };
+
+        let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
+        let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
+        let calls = Arc::new(Calls::new(record::Limits::default()));
+        let admin =
+            Admin::new(facts.clone(), upstream, calls.clone(), relay_metrics.clone(), tap_metrics.clone());
+        let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
+        let kept = calls.clone();
+        let decoding = tokio::spawn(decoder.run(move |call| kept.push(call)));
+        let drain = CancellationToken::new();
+        let relay =
+            Relay::start(listener, settings.relay.clone(), Arc::new(tap), relay_metrics, drain.clone())?;
+        Ok(Self {
+            facts,
+            calls,
+            tap_metrics,
+            relay: Box::pin(relay.ended()),
+            drain,
+            doors: Some(doors),
+            decoding: Some(decoding),
+        })
+    }
+
+    /// Gives up every door and tells the relay to drain. New clients find no socket, and a successor may take its place, while calls in
+    /// flight are finished.
+    pub(super) async fn drain(&mut self) {
+        if let Some(doors) = self.doors.take() {
+            doors.close().await;
+        }
+        self.drain.cancel();
+    }
+
+    /// Waits until the relay has ended, and what it saw last has been shown.
+    pub(super) async fn ended(&mut self) -> Result<Summary, RunError> {
+        let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
+        if let Some(decoding) = self.decoding.take() {
+            let _ = timeout(LAST_OBSERVATIONS, all_shown(decoding, &self.calls)).await;
+        }
+        Ok(summary)
+    }
+}
+
+/// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
+/// the tap.
+async fn all_shown(decoding: JoinHandle<()>, calls: &Calls) {
+    let _ = decoding.await;
+    while !calls.is_shown() {
+        yield_now().await;
+    }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {
+    TcpListener::bind(address).await.map_err(|source| RunError::Http { address, source })
+}
+
+impl Doors {
+    /// Serves the API on the admin socket and, if there is one, on the public listener.
+    fn open(
+        listen: Option<Claim>,
+        private: Listening,
+        public: Option<TcpListener>,
+        admin: Arc<Admin>,
+    ) -> io::Result<Self> {
+        let mut servers = JoinSet::new();
+        servers.spawn(admin::serve_admin(UnixListener::from_std(private.listener)?, admin.clone()));
+        if let Some(public) = public {
+            servers.spawn(admin::serve_public(public, admin));
+        }
+        Ok(Self { claims: listen.into_iter().chain(private.claim).collect(), servers })
+    }
+
+    /// Gives all of them up, the address before the sockets: a successor that sees a socket go finds the address free.
+    async fn close(mut self) {
+        self.servers.shutdown().await;
+        drop(self.claims);
+    }
+}

@@ -1,0 +1,113 @@
+//! What the demo tells on the terminal.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use tokio::time::Instant;
+
+use super::prober::Tally;
+use crate::cli::human;
+use crate::cli::screen::{Screen, print};
+use crate::procrun;
+use crate::socket::SocketPath;
+use crate::telemetry::harmless;
+
+/// Tells what happens, with the time since the demo began.
+#[derive(Clone, Copy, Debug)]
+pub struct Account {
+    start: Instant,
+    screen: Screen,
+}
+
+/// Where everything is, for those who want to look while it runs.
+#[derive(Clone, Debug)]
+pub struct Where {
+    /// procrun's socket.
+    pub upstream: SocketPath,
+    /// The relay's.
+    pub listen: SocketPath,
+    /// The admin socket.
+    pub admin: SocketPath,
+    /// The address of metrics and health.
+    pub http: Option<SocketAddr>,
+}
+
+/// What there is to tell at the end.
+#[derive(Clone, Debug)]
+pub struct DemoEnd {
+    /// What came of the probes of each pod.
+    pub tallies: Vec<Tally>,
+    /// Calls that went through the relay and were seen.
+    pub calls: u64,
+    /// Calls that went through and were not.
+    pub dropped: u64,
+}
+
+/// How something is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Bad,
+}
+
+impl Account {
+    /// Begins to tell: what this is, and where one can look.
+    #[must_use]
+    pub fn begin(lasts: Duration, places: &Where) -> Self {
+        let account = Self { start: Instant::now(), screen: Screen::of_stdout() };
+        let Where { upstream, listen, admin, http } = places;
+        let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
+        let admin = admin.as_path().display();
+        show(&format!(
+            "{}\n\nprobeshim in front of it for {}, or until Ctrl-C:\n\
+             runtime   {upstream}\nprobeshim {listen}\n{http}look      probeshim calls -f --admin {admin}\n\n",
+            procrun::WARNING,
+            Self::duration(lasts),
+        ));
+        account
+    }
+
+    /// Tells something of a pod.
+    pub(super) fn tell(&self, pod: &str, text: &str) {
+        self.say(pod, text, Tone::Plain);
+    }
+
+    /// The same, in a tone.
+    pub(super) fn say(&self, pod: &str, text: &str, tone: Tone) {
+        let style = match tone {
+            _ if !self.screen.colour => Style::new(),
+            Tone::Plain => Style::new(),
+            Tone::Good => AnsiColor::Green.on_default(),
+            Tone::Bad => AnsiColor::Red.on_default(),
+        };
+        let (seconds, text) = (self.start.elapsed().as_secs_f64(), harmless(text));
+        show(&format!("{seconds:5.1}s  {pod:<8}{style}{text}{style:#}\n"));
+    }
+
+    /// Sums up.
+    pub fn end(&self, end: &DemoEnd) {
+        let mut text = format!("\n{:<8}{:>8}{:>8}{:>10}\n", "POD", "PASSED", "FAILED", "SLOWEST");
+        for Tally { pod, passed, failed, slowest } in &end.tallies {
+            let slowest = Self::duration(*slowest);
+            let _ = writeln!(text, "{pod:<8}{passed:>8}{failed:>8}{slowest:>10}");
+        }
+        let DemoEnd { calls, dropped, .. } = end;
+        let _ = writeln!(
+            text,
+            "\n{calls} calls went through probeshim byte for byte, {dropped} of them unseen. Pods, processes and files are gone."
+        );
+        show(&text);
+    }
+
+    pub(super) fn duration(duration: Duration) -> String {
+        human::duration(duration.as_secs_f64() * 1e3)
+    }
+}
+
+/// Prints; who does not read any more has seen enough.
+fn show(text: &str) {
+    let _ = print(text);
+}
