@@ -123,30 +123,24 @@ impl Clumsy<'_> {
 
     async fn with_new_containers(&mut self, pod: &str) -> String {
         let main = container("main", &SLEEP);
-        for (name, request) in vec![
-            ("create in an unknown sandbox", self.creation(NOBODY, main.clone())),
-            ("create in no sandbox", self.creation("", main.clone())),
-            ("create without a config", self.creation(pod, None)),
-            (
-                "create without metadata",
-                self.creation(pod, ContainerConfig { metadata: None, ..main.clone() }),
-            ),
-            ("create without an image", self.creation(pod, ContainerConfig { image: None, ..main.clone() })),
-            (
-                "create of an image that is not there",
-                self.creation(
-                    pod,
-                    ContainerConfig { image: Some(image("missing.test/nobody:1")), ..main.clone() },
-                ),
-            ),
-            (
-                "create without a sandbox config",
-                CreateContainerRequest { sandbox_config: None, ..self.creation(pod, main.clone()) },
-            ),
+        let nameless = ContainerConfig { metadata: None, ..main.clone() };
+        let imageless = ContainerConfig { image: None, ..main.clone() };
+        let missing = ContainerConfig { image: Some(image("missing.test/nobody:1")), ..main.clone() };
+        let podless = CreateContainerRequest { sandbox_config: None, ..self.creation(pod, main.clone()) };
+        for (name, pod, config) in [
+            ("create in an unknown sandbox", NOBODY, Some(&main)),
+            ("create in no sandbox", "", Some(&main)),
+            ("create without a config", pod, None),
+            ("create without metadata", pod, Some(&nameless)),
+            ("create without an image", pod, Some(&imageless)),
+            ("create of an image that is not there", pod, Some(&missing)),
         ] {
+            let request = self.creation(pod, config.cloned());
             let answer = self.client.create_container(request).await;
             self.note(name, answer);
         }
+        let answer = self.client.create_container(podless).await;
+        self.note("create without a sandbox config", answer);
         let id = self.create(pod, main.clone()).await;
         let request = self.creation(pod, main);
         let answer = self.client.create_container(request).await;
