@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use crate::stub;
+use crate::case::Case;
 
 /// One connection. Closed when dropped.
 pub(crate) struct Load {
@@ -35,7 +35,7 @@ impl Load {
     /// Makes `count` calls, so many at once; returns their latencies in nanoseconds, and how long all took.
     pub(crate) async fn run(
         &mut self,
-        method: &str,
+        case: &Case,
         concurrency: usize,
         count: usize,
     ) -> (Histogram<u64>, Duration) {
@@ -43,8 +43,8 @@ impl Load {
         let start = Instant::now();
         let mut workers = JoinSet::new();
         for _ in 0..concurrency {
-            let (calls, uri) = (self.calls.clone(), format!("http://localhost{method}"));
-            let message = stub::request(method);
+            let (calls, uri) = (self.calls.clone(), format!("http://localhost{}", case.path));
+            let message = case.message.clone();
             workers.spawn(async move {
                 let mut latencies = Histogram::<u64>::new(3).unwrap();
                 for _ in 0..count / concurrency {

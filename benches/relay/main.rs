@@ -2,27 +2,28 @@
 //! alone, with nobody watching its calls.
 //!
 //! They take turns in one run, so that a machine that changes its speed changes it for all. The runtime behind them is
-//! a stub that answers at once, and the client keeps to one connection, as the kubelet does.
+//! procrun, most of whose containers answer at once, without a process; the client keeps to one connection, as the kubelet does.
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot go on is of no use")]
 #![allow(clippy::print_stdout, reason = "it is what a bench is for")]
 #![allow(clippy::cast_precision_loss, reason = "no figure here has 52 bits")]
 
 mod bare;
+mod case;
 mod load;
-mod stub;
 mod target;
 
 use std::path::PathBuf;
 
+use case::Case;
 use hdrhistogram::Histogram;
 use load::Load;
 use target::Target;
 
 /// Turns that each of them takes in each case.
 const ROUNDS: usize = 20;
-/// Calls in each turn; as many for each of those that are made at once.
-const CALLS: usize = 1600;
+/// Containers of the runtime.
+const CONTAINERS: usize = 100;
 /// Calls before the peak of memory is read.
 const CALLS_BEFORE_PEAK: usize = 1_000_000;
 /// Connections that are opened and closed.
@@ -44,32 +45,35 @@ fn main() {
         let mut path = || PathBuf::from(arguments.next().unwrap());
         return bare::run(&path(), &path());
     }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(measure());
+}
+
+async fn measure() {
     let folder = tempfile::tempdir().unwrap();
-    stub::serve(&folder.path().join("stub.sock"));
-    let direct = Target::direct(folder.path());
+    let direct = Target::procrun(folder.path(), CONTAINERS);
     let socat = Target::socat(folder.path());
     let bare = Target::bare(folder.path());
     let probeshim = Target::probeshim(folder.path());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        for method in stub::METHODS {
-            for concurrency in [1, 32] {
-                compare([&direct, &socat, &bare, &probeshim], method, concurrency).await;
-            }
+    let cases = case::all(direct.socket()).await;
+    for case in &cases {
+        for concurrency in [1, 32] {
+            compare([&direct, &socat, &bare, &probeshim], case, concurrency).await;
         }
-        memory(&probeshim).await;
-    });
+    }
+    memory(&probeshim, &cases).await;
+    procrun(&cases).await;
 }
 
 /// One case: all targets in turn, and what the relays add to a direct call.
-async fn compare(targets: [&Target; 4], method: &str, concurrency: usize) {
-    println!("\n{method}, {concurrency} at once");
+async fn compare(targets: [&Target; 4], case: &Case, concurrency: usize) {
+    println!("\n{}, {concurrency} at once", case.name);
     println!("{:>12} {:>12} {:>12} {:>12} {:>18}", "", "median µs", "p99 µs", "calls/s", "added µs");
     let mut measured = Vec::new();
     for target in targets {
         let mut load = Load::connect(target.socket()).await;
         // Not counted: connections, caches and the processor's clock warm up.
-        load.run(method, concurrency, CALLS).await;
+        load.run(case, concurrency, case.calls).await;
         let latencies = Histogram::new(3).unwrap();
         measured.push(Measured { target, load, latencies, medians: Vec::new(), seconds: 0.0 });
     }
@@ -78,7 +82,7 @@ async fn compare(targets: [&Target; 4], method: &str, concurrency: usize) {
         for turn in 0..measured.len() {
             let turn = (round + turn) % measured.len();
             let target = &mut measured[turn];
-            let (latencies, took) = target.load.run(method, concurrency, CALLS).await;
+            let (latencies, took) = target.load.run(case, concurrency, case.calls).await;
             target.medians.push(micros(&latencies, 0.5));
             target.latencies.add(latencies).unwrap();
             target.seconds += took.as_secs_f64();
@@ -118,11 +122,11 @@ fn micros(latencies: &Histogram<u64>, quantile: f64) -> f64 {
 }
 
 /// What the relay holds after many calls and many connections.
-async fn memory(probeshim: &Target) {
+async fn memory(probeshim: &Target, cases: &[Case; 4]) {
     println!("\nmemory and descriptors of probeshim");
     let mut load = Load::connect(probeshim.socket()).await;
-    for (method, what) in [(stub::METHODS[0], "Versions"), (stub::METHODS[2], "ExecSyncs on top")] {
-        load.run(method, 32, CALLS_BEFORE_PEAK).await;
+    for (case, what) in [(&cases[0], "Versions"), (&cases[2], "ExecSyncs on top")] {
+        load.run(case, 32, CALLS_BEFORE_PEAK).await;
         let peak = format!("peak after a million {what}");
         println!("{peak:>40} {:>8} KiB", probeshim.memory("VmHWM"));
     }
@@ -130,10 +134,30 @@ async fn memory(probeshim: &Target) {
     drop(load);
     for round in ["first", "second"] {
         for _ in 0..CONNECTIONS {
-            Load::connect(probeshim.socket()).await.run(stub::METHODS[0], 1, 1).await;
+            Load::connect(probeshim.socket()).await.run(&cases[0], 1, 1).await;
         }
         let held = format!("held after the {round} {CONNECTIONS} connections");
         let (memory, open) = (probeshim.memory("VmRSS"), probeshim.descriptors());
         println!("{held:>40} {memory:>8} KiB {open:>6} descriptors");
+    }
+}
+
+/// What procrun takes: time to start, and memory.
+async fn procrun(cases: &[Case; 4]) {
+    println!("\nprocrun");
+    for synthetic in [0, 10_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let procrun = Target::procrun(folder.path(), synthetic);
+        let started = procrun.started_in().as_secs_f64() * 1e3;
+        // Its socket is there, and it is idle, once it has answered.
+        Load::connect(procrun.socket()).await.run(&cases[0], 1, 1).await;
+        let memory = procrun.memory("VmRSS");
+        println!("{synthetic:>6} containers: {started:.1} ms to its socket, {memory} KiB idle");
+        Load::connect(procrun.socket()).await.run(&cases[1], 1, 10).await;
+        println!(
+            "{:>6}             {} KiB at most, after they were listed ten times",
+            "",
+            procrun.memory("VmHWM")
+        );
     }
 }

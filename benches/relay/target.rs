@@ -1,4 +1,4 @@
-//! What is measured: the stub itself, and the relays in front of it.
+//! What is measured: a runtime, and the relays in front of it.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -7,27 +7,37 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::bare;
+
+/// Where the runtime listens.
+const RUNTIME: &str = "runtime.sock";
 
 /// A socket to call, and the process behind it, which ends when this is dropped.
 pub(crate) struct Target {
     name: &'static str,
     socket: PathBuf,
-    process: Option<Child>,
+    process: Child,
+    started_in: Duration,
 }
 
 impl Target {
-    pub(crate) fn direct(folder: &Path) -> Self {
-        Self { name: "direct", socket: folder.join("stub.sock"), process: None }
+    /// procrun, with so many containers that answer without a process.
+    pub(crate) fn procrun(folder: &Path, synthetic: usize) -> Self {
+        let socket = folder.join(RUNTIME);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        command.args(["runtime", "--log", "warn", "--synthetic", &synthetic.to_string()]);
+        command.arg("--listen").arg(&socket).arg("--root").arg(folder.join("root")).stdout(Stdio::null());
+        Self::start("direct", socket, command)
     }
 
     pub(crate) fn socat(folder: &Path) -> Self {
-        let (socket, stub) = (folder.join("socat.sock"), folder.join("stub.sock"));
+        let (socket, runtime) = (folder.join("socat.sock"), folder.join(RUNTIME));
         let mut command = Command::new("socat");
         command
             .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
-            .arg(format!("UNIX-CONNECT:{}", stub.display()));
+            .arg(format!("UNIX-CONNECT:{}", runtime.display()));
         // It complains of every client that goes before it has its answer.
         command.stderr(Stdio::null());
         Self::start("socat", socket, command)
@@ -42,18 +52,19 @@ impl Target {
             .arg("--listen")
             .arg(&socket)
             .arg("--upstream")
-            .arg(folder.join("stub.sock"));
+            .arg(folder.join(RUNTIME));
         Self::start("probeshim", socket, command)
     }
 
     pub(crate) fn bare(folder: &Path) -> Self {
         let socket = folder.join("bare.sock");
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.arg(bare::ARGUMENT).arg(&socket).arg(folder.join("stub.sock"));
+        command.arg(bare::ARGUMENT).arg(&socket).arg(folder.join(RUNTIME));
         Self::start("bare relay", socket, command)
     }
 
     fn start(name: &'static str, socket: PathBuf, mut command: Command) -> Self {
+        let start = Instant::now();
         let mut process = command
             .stdin(Stdio::null())
             .spawn()
@@ -61,9 +72,9 @@ impl Target {
         while UnixStream::connect(&socket).is_err() {
             assert!(process.try_wait().unwrap().is_none(), "{name} ended");
             #[expect(clippy::disallowed_methods, reason = "another process is awaited")]
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(Duration::from_micros(200));
         }
-        Self { name, socket, process: Some(process) }
+        Self { name, socket, process, started_in: start.elapsed() }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -93,16 +104,19 @@ impl Target {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
+    /// How long it took until its socket was there.
+    pub(crate) fn started_in(&self) -> Duration {
+        self.started_in
+    }
+
     fn pid(&self) -> u32 {
-        self.process.as_ref().unwrap().id()
+        self.process.id()
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
-            let _ = process.kill();
-            let _ = process.wait();
-        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }

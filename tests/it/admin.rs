@@ -9,51 +9,13 @@ use prost::Message as _;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::task::{JoinHandle, JoinSet};
 
+use crate::procrun::Runtime;
 use crate::program::{Place, Running};
 use crate::support::client::Client;
-use crate::support::runtime::{Call, Runtime};
 use crate::support::{answered, framed, soon};
 
 pub(super) const SERVICE: &str = "/runtime.v1.RuntimeService";
-
-/// Serves every connection, until it is aborted: Version and ExecSync as a runtime would, the rest with an empty message.
-pub(super) fn serve(runtime: Runtime) -> JoinHandle<()> {
-    tokio::spawn(async move {
-        let mut connections = JoinSet::new();
-        loop {
-            let mut connection = runtime.accept_late().await;
-            connections.spawn(async move {
-                while let Some(call) = connection.next_call().await {
-                    let answer = answer_to(&call);
-                    call.answer(framed(false, &answer));
-                }
-            });
-        }
-    })
-}
-
-pub(super) fn answer_to(call: &Call) -> Vec<u8> {
-    match call.request.uri().path().rsplit('/').next().unwrap() {
-        "Version" => v1::VersionResponse {
-            version: "0.1.0".into(),
-            runtime_name: "playedd".into(),
-            runtime_version: "v9.8.7".into(),
-            runtime_api_version: "v1".into(),
-        }
-        .encode_to_vec(),
-        "ExecSync" => {
-            v1::ExecSyncResponse { stdout: b"out".into(), stderr: b"".into(), exit_code: 3 }.encode_to_vec()
-        }
-        _ => Vec::new(),
-    }
-}
-
-pub(super) fn exec_request(command: &[&str]) -> Vec<u8> {
-    let cmd = command.iter().map(ToString::to_string).collect();
-    v1::ExecSyncRequest { container_id: "0123456789abcdef".into(), cmd, timeout: 2 }.encode_to_vec()
-}
 
 /// Makes these calls through a probeshim, one after the other.
 pub(super) async fn call(shim: &Running, calls: &[(&str, Vec<u8>)]) {
@@ -64,11 +26,24 @@ pub(super) async fn call(shim: &Running, calls: &[(&str, Vec<u8>)]) {
     }
 }
 
-/// A probeshim in front of a runtime that answers, after a Version, an ExecSync and a call that nobody knows.
-pub(super) async fn after_three_calls(place: &Place) -> Running {
-    let (shim, runtime) = place.start_with_runtime(&[]).await;
-    serve(runtime);
-    let exec = exec_request(&["cat", "/tmp/it's here", "\u{1b}[31mred\u{202e}"]);
+/// A probeshim in front of a procrun, with a container.
+pub(super) struct Watched {
+    pub(super) shim: Running,
+    pub(super) runtime: Runtime,
+    pub(super) container: String,
+}
+
+/// The words of the command that was executed: its arguments are for whoever looks at it.
+pub(super) const COMMAND: [&str; 5] =
+    ["sh", "-c", "printf out; exit 3", "/tmp/it's here", "\u{1b}[31mred\u{202e}"];
+
+/// One through which three calls went: a Version, an ExecSync and a call that nobody knows.
+pub(super) async fn after_three_calls(place: &Place) -> Watched {
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let container = runtime.runs("sleep 1000").await;
+    let shim = place.start(&[]).await;
+    let cmd = COMMAND.map(str::to_owned).into();
+    let exec = v1::ExecSyncRequest { container_id: container.clone(), cmd, timeout: 2 }.encode_to_vec();
     call(
         &shim,
         &[
@@ -79,7 +54,7 @@ pub(super) async fn after_three_calls(place: &Place) -> Running {
     )
     .await;
     kept(place, 3).await;
-    shim
+    Watched { shim, runtime, container }
 }
 
 /// The calls that are kept, once there are so many.

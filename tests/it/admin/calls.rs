@@ -7,14 +7,14 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
-use super::{SERVICE, after_three_calls, call, kept};
+use super::{COMMAND, SERVICE, after_three_calls, call, kept};
 use crate::program::{Answer, Place, joined};
 use crate::support::soon;
 
 #[tokio::test]
 async fn calls_are_shown_as_json_of_the_documented_shape() {
     let place = Place::new();
-    let _shim = after_three_calls(&place).await;
+    let watched = after_three_calls(&place).await;
     let calls = kept(&place, 3).await;
     let methods: Vec<_> = calls.iter().map(|call| call["method"].as_str().unwrap()).collect();
     assert_eq!(methods, ["Version", "ExecSync", "/a.B/C"]);
@@ -39,21 +39,21 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
     exec["start"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
     assert!(exec["start"].as_str().unwrap().ends_with('Z'));
     assert_eq!(exec["peer"]["pid"], std::process::id());
-    assert_eq!(exec["container"], json!({"id": "0123456789abcdef", "name": null, "attempt": null}));
-    let command = ["cat", "/tmp/it's here", "\u{1b}[31mred\u{202e}"];
+    assert_eq!(exec["container"], json!({"id": watched.container, "name": null, "attempt": null}));
     assert_eq!(
         exec["exec"],
         json!({
-            "command": command, "commandTruncated": false, "timeoutSeconds": 2,
+            "command": COMMAND, "commandTruncated": false, "timeoutSeconds": 2,
             "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0,
         })
     );
+    watched.runtime.end().await;
 }
 
 #[tokio::test]
 async fn calls_are_shown_as_a_table_that_nothing_in_it_can_disturb() {
     let place = Place::new();
-    let _shim = after_three_calls(&place).await;
+    let watched = after_three_calls(&place).await;
     let answer = place.ask(&["calls"]).await;
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""));
     let lines: Vec<&str> = answer.stdout.lines().collect();
@@ -63,21 +63,23 @@ async fn calls_are_shown_as_a_table_that_nothing_in_it_can_disturb() {
     for (line, method) in lines[1..].iter().zip(["Version ", "ExecSync ", "/a.B/C "]) {
         assert!(line[start..].starts_with(method), "{answer:?}");
     }
-    let about = r"0123456789abc exit 3 timeout 2s cat '/tmp/it'\''s here' '\u{1b}[31mred\u{202e}'";
-    assert!(lines[2].ends_with(about), "{answer:?}");
+    let words = r"sh -c 'printf out; exit 3' '/tmp/it'\''s here' '\u{1b}[31mred\u{202e}'";
+    let about = format!("{} exit 3 timeout 2s {words}", &watched.container[..13]);
+    assert!(lines[2].ends_with(&about), "{answer:?}");
     assert!(!answer.stdout.contains('\u{1b}'), "no colour where there is no terminal");
+    watched.runtime.end().await;
 }
 
 #[tokio::test]
 async fn on_a_terminal_tables_are_cut_and_coloured_but_not_with_no_color() {
     let place = Place::new();
-    let _shim = after_three_calls(&place).await;
+    let watched = after_three_calls(&place).await;
     let shown = async |before: &str| {
         let asking = place.asking(&["calls"]);
         let words: Vec<_> = std::iter::once(asking.get_program()).chain(asking.get_args()).collect();
         let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
         let mut command = Command::new("script");
-        let run = format!("stty cols 60; {before} {}", words.join(" "));
+        let run = format!("stty cols 75; {before} {}", words.join(" "));
         command.args(["--quiet", "--return", "--command", &run, "/dev/null"]).stdin(Stdio::null());
         let answer = Answer::to(command).await;
         assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -88,15 +90,17 @@ async fn on_a_terminal_tables_are_cut_and_coloured_but_not_with_no_color() {
     let plain = shown("NO_COLOR=1 TERM=xterm").await;
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     let widths: Vec<_> = plain.lines().map(|line| line.chars().count()).collect();
-    assert!(widths.len() == 4 && widths.iter().all(|width| *width <= 60), "{plain}");
+    assert!(widths.len() == 4 && widths.iter().all(|width| *width <= 75), "{plain}");
     let exec = plain.lines().nth(2).unwrap();
-    assert!(exec.contains("0123456789abc") && exec.ends_with('…'), "what matters most is cut last: {plain}");
+    let id = &watched.container[..13];
+    assert!(exec.contains(id) && exec.ends_with('…'), "what matters most is cut last: {plain}");
+    watched.runtime.end().await;
 }
 
 #[tokio::test]
 async fn calls_are_filtered() {
     let place = Place::new();
-    let _shim = after_three_calls(&place).await;
+    let watched = after_three_calls(&place).await;
     let ids = async |more: &[&str]| -> Vec<u64> {
         let answer = place.ask(&[&["calls", "-o", "json"], more].concat()).await.json();
         answer.as_array().unwrap().iter().map(|call| call["id"].as_u64().unwrap()).collect()
@@ -112,12 +116,13 @@ async fn calls_are_filtered() {
     let durations: Vec<f64> =
         slowest.as_array().unwrap().iter().map(|call| call["durationMs"].as_f64().unwrap()).collect();
     assert!(durations.len() == 3 && durations.is_sorted_by(|a, b| a >= b), "{durations:?}");
+    watched.runtime.end().await;
 }
 
 #[tokio::test]
 async fn what_is_asked_wrongly_ends_with_2_and_names_what_is_allowed() {
     let place = Place::new();
-    let _shim = after_three_calls(&place).await;
+    let watched = after_three_calls(&place).await;
     for (arguments, told) in [
         (&["calls", "--method", "ExecSink"][..], "\"ExecSink\""),
         (&["calls", "--method", "ExecSink"], "ExecSync, Exec, Attach"),
@@ -138,6 +143,7 @@ async fn what_is_asked_wrongly_ends_with_2_and_names_what_is_allowed() {
     let answer = Answer::to(wrong).await;
     assert_eq!(answer.code, Some(2), "{answer:?}");
     assert!(answer.stderr.contains("--admin \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{answer:?}");
+    watched.runtime.end().await;
 }
 
 /// A command that prints as it goes.
@@ -177,7 +183,7 @@ impl Printing {
 #[tokio::test]
 async fn calls_are_followed_until_either_side_has_had_enough() {
     let place = Place::new();
-    let mut shim = after_three_calls(&place).await;
+    let mut watched = after_three_calls(&place).await;
     let mut json =
         Printing::of(place.asking(&["calls", "-f", "-o", "json", "--method", "Version", "-n", "1"]));
     let mut table = Printing::of(place.asking(&["calls", "--follow"]));
@@ -188,26 +194,27 @@ async fn calls_are_followed_until_either_side_has_had_enough() {
         assert!(line.contains(column), "{line}");
     }
     let version = format!("{SERVICE}/Version");
-    call(&shim, &[("/a.B/C", Vec::new()), (&version, Vec::new())]).await;
+    call(&watched.shim, &[("/a.B/C", Vec::new()), (&version, Vec::new())]).await;
     assert_eq!(id(json.line().await), Some(5), "the other method is not shown");
     let line = table.line().await;
     assert!(line.trim_start().starts_with("4  "), "{line}");
 
     // A reader that has had enough, as head has, is no failure.
     table.stdout = None;
-    call(&shim, &[(&version, Vec::new()), (&version, Vec::new())]).await;
+    call(&watched.shim, &[(&version, Vec::new()), (&version, Vec::new())]).await;
     assert_eq!(table.end().await, (Some(0), String::new()));
 
-    shim.signal(Signal::TERM);
-    assert_eq!(shim.ended().await, Some(0));
+    watched.shim.signal(Signal::TERM);
+    assert_eq!(watched.shim.ended().await, Some(0));
     assert_eq!(json.end().await, (Some(1), "probeshim: the probeshim has ended\n".to_owned()));
+    watched.runtime.end().await;
 }
 
 #[tokio::test]
 async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
     const CALLS: u64 = 6000;
     let place = Place::new();
-    let shim = after_three_calls(&place).await;
+    let watched = after_three_calls(&place).await;
     let mut follower = tokio::net::UnixStream::connect(place.at("admin.sock")).await.unwrap();
     soon(follower.write_all(b"GET /v1/calls/follow?last=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"))
         .await
@@ -216,7 +223,7 @@ async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
     // Its place in the stream of calls is taken once the head is here; from then on it does not read.
     while !soon(lines.next_line()).await.unwrap().unwrap().is_empty() {}
     let unknown = ("/a.B/C", Vec::new());
-    call(&shim, &vec![unknown.clone(); usize::try_from(CALLS).unwrap()]).await;
+    call(&watched.shim, &vec![unknown.clone(); usize::try_from(CALLS).unwrap()]).await;
     kept(&place, usize::try_from(CALLS + 3).unwrap()).await;
 
     let (mut shown, mut missed) = (0, 0);
@@ -231,6 +238,7 @@ async fn a_follower_that_is_too_slow_is_told_how_many_calls_it_missed() {
         }
     }
     assert!(missed > 0 && shown + missed == CALLS, "{shown} shown, {missed} missed");
+    watched.runtime.end().await;
 }
 
 #[tokio::test]

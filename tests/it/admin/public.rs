@@ -12,8 +12,8 @@ use crate::program::Place;
 #[tokio::test]
 async fn the_public_address_serves_metrics_that_account_for_every_call() {
     let place = Place::new();
-    let shim = after_three_calls(&place).await;
-    let answer = get(&public_address(&shim).await, "/metrics").await;
+    let watched = after_three_calls(&place).await;
+    let answer = get(&public_address(&watched.shim).await, "/metrics").await;
     assert!(
         answer.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"),
         "{answer}"
@@ -21,10 +21,10 @@ async fn the_public_address_serves_metrics_that_account_for_every_call() {
     for line in [
         "probeshim_calls_total{method=\"Version\",code=\"OK\"} 1",
         "probeshim_calls_total{method=\"ExecSync\",code=\"OK\"} 1",
-        "probeshim_calls_total{method=\"other\",code=\"OK\"} 1",
+        "probeshim_calls_total{method=\"other\",code=\"UNIMPLEMENTED\"} 1",
         "probeshim_call_duration_seconds_count{method=\"ExecSync\",code=\"OK\"} 1",
         "probeshim_request_bytes_total{method=\"other\"} 12",
-        "probeshim_response_bytes_total{method=\"other\"} 5",
+        "probeshim_response_bytes_total{method=\"other\"} 0",
         "probeshim_connections_total 1",
         "probeshim_streams_open 0",
         "probeshim_observations_dropped_total 0",
@@ -33,6 +33,7 @@ async fn the_public_address_serves_metrics_that_account_for_every_call() {
         assert!(answer.lines().any(|found| found == line), "{line} is not in {answer}");
     }
     assert!(answer.ends_with("# EOF\n"), "{answer}");
+    watched.runtime.end().await;
 }
 
 #[tokio::test]

@@ -10,36 +10,36 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::{get, public_address, serve};
+use super::{get, public_address};
+use crate::procrun::Runtime as Procrun;
 use crate::program::{Answer, Place, is_root, joined};
 use crate::support::answered;
-use crate::support::runtime::Runtime;
 use crate::support::skip::need;
 
 #[tokio::test]
 async fn status_and_readiness_tell_whether_the_runtime_answers() {
     let place = Place::new();
-    let (shim, runtime) = place.start_with_runtime(&[]).await;
-    let serving = serve(runtime);
+    let runtime = Procrun::start_at(&place.at("runtime.sock"));
+    let shim = place.start(&[]).await;
     let http = public_address(&shim).await;
     let status = place.ask(&["status", "-o", "json"]).await.json();
     assert_eq!(status["mode"], "off");
     assert_eq!(status["pid"], shim.process.id());
     assert_eq!(status["http"], format!("http://{http}"));
     let socket = format!("unix://{}", place.at("runtime.sock").display());
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
     let ready =
-        json!({"socket": socket, "ready": true, "runtime": "playedd", "version": "v9.8.7", "error": null});
+        json!({"socket": socket, "ready": true, "runtime": "procrun", "version": version, "error": null});
     assert_eq!(status["upstream"], ready);
     let table = place.ask(&["status"]).await.stdout;
     assert!(
-        table.contains("playedd v9.8.7") && table.contains("0 in flight, 0 seen, 0 kept, 0 dropped"),
+        table.contains(&format!("procrun {version}"))
+            && table.contains("0 in flight, 0 seen, 0 kept, 0 dropped"),
         "{table}"
     );
     assert!(get(&http, "/readyz").await.starts_with("HTTP/1.1 200"));
 
-    serving.abort();
-    let _ = serving.await;
-    fs::remove_file(place.at("runtime.sock")).unwrap();
+    runtime.end().await;
     let answer = get(&http, "/readyz").await;
     assert!(answer.starts_with("HTTP/1.1 503") && answer.contains(&socket), "{answer}");
     assert!(get(&http, "/healthz").await.starts_with("HTTP/1.1 200"));
@@ -64,10 +64,11 @@ async fn readiness_returns_with_the_runtime_and_does_not_wait_for_one_that_hangs
     fs::remove_file(place.at("runtime.sock")).unwrap();
     let gone = get(&http, "/readyz").await;
     assert!(gone.starts_with("HTTP/1.1 503") && gone.contains("No such file or directory"), "{gone}");
-    let _serving = serve(Runtime::listen(&place.at("runtime.sock")));
+    let procrun = Procrun::start_at(&place.at("runtime.sock"));
     let ready = get(&http, "/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 200"), "{ready}");
     drop(runtime);
+    procrun.end().await;
 }
 
 #[tokio::test]
@@ -122,11 +123,9 @@ async fn an_admin_socket_that_does_not_answer_is_named_with_the_reason() {
     fs::remove_file(place.at("admin.sock")).unwrap();
 
     // A runtime's socket.
-    let serving = serve(Runtime::listen(&place.at("admin.sock")));
+    let runtime = Procrun::start_at(&place.at("admin.sock"));
     refused("is not the admin socket of a probeshim").await;
-    serving.abort();
-    let _ = serving.await;
-    fs::remove_file(place.at("admin.sock")).unwrap();
+    runtime.end().await;
 
     let stranger = tokio::net::UnixListener::bind(place.at("admin.sock")).unwrap();
     for (header, told) in [

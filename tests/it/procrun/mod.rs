@@ -57,15 +57,26 @@ pub(crate) fn settings(folder: &Path) -> Settings {
 }
 
 impl Runtime {
+    /// One that listens in its own folder.
     pub(crate) fn start() -> Self {
         Self::start_with(|_| {})
     }
 
     pub(crate) fn start_with(change: impl FnOnce(&mut Settings)) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("procrun.sock");
+        Self::serve(&socket, folder, change)
+    }
+
+    /// One that listens elsewhere.
+    pub(crate) fn start_at(socket: &Path) -> Self {
+        Self::serve(socket, tempfile::tempdir().unwrap(), |_| {})
+    }
+
+    fn serve(socket: &Path, folder: TempDir, change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = settings(folder.path());
         change(&mut settings);
-        let socket = SocketPath::new(&folder.path().join("procrun.sock")).unwrap();
+        let socket = SocketPath::new(socket).unwrap();
         let listening = claim(&socket, Access::Private).unwrap();
         let procrun = Procrun::new(settings).unwrap();
         let stop = CancellationToken::new();

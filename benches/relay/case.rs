@@ -1,0 +1,81 @@
+//! The calls that are measured.
+
+use std::path::Path;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use probeshim::cri::{runtime_service, v1};
+use probeshim::socket::SocketPath;
+use prost::Message;
+
+/// A call, and how often it is made.
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
+    pub(crate) path: &'static str,
+    pub(crate) message: Bytes,
+    /// Calls in each turn; a multiple of 32.
+    pub(crate) calls: usize,
+}
+
+/// Calls in each turn of a case whose calls take microseconds.
+const MANY: usize = 1600;
+
+/// Calls in each turn of a case whose calls take milliseconds.
+const FEW: usize = 64;
+
+const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
+
+/// The smallest call, one with a large answer, one whose messages are captured and decoded, and one with a process behind it. The
+/// runtime has containers that answer without a process.
+pub(crate) async fn all(runtime: &Path) -> [Case; 4] {
+    let mut client = runtime_service(&SocketPath::new(runtime).unwrap());
+    let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
+    let synthetic = containers.into_inner().containers.remove(0).id;
+    let metadata = v1::PodSandboxMetadata { name: "bench".into(), ..Default::default() };
+    let pod = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
+    let request = v1::RunPodSandboxRequest { config: Some(pod.clone()), runtime_handler: String::new() };
+    let pod_sandbox_id = client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
+    let container = v1::ContainerConfig {
+        metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
+        image: Some(v1::ImageSpec { image: "bench".into(), ..Default::default() }),
+        command: vec!["sleep".into(), "1000000".into()],
+        ..Default::default()
+    };
+    let request =
+        v1::CreateContainerRequest { pod_sandbox_id, config: Some(container), sandbox_config: Some(pod) };
+    let real = client.create_container(request).await.unwrap().into_inner().container_id;
+    client.start_container(v1::StartContainerRequest { container_id: real.clone() }).await.unwrap();
+    let exec = |id: String, words: &[&str]| {
+        let cmd = words.iter().map(ToString::to_string).collect();
+        framed(&v1::ExecSyncRequest { container_id: id, cmd, timeout: 1 })
+    };
+    let probe = ["sh", "-c", "test -f /tmp/healthy && curl -fsS http://localhost:8080/healthz"];
+    [
+        Case {
+            name: "Version",
+            path: "/runtime.v1.RuntimeService/Version",
+            message: framed(&v1::VersionRequest::default()),
+            calls: MANY,
+        },
+        Case {
+            name: "ListContainers with 100 containers",
+            path: "/runtime.v1.RuntimeService/ListContainers",
+            message: framed(&v1::ListContainersRequest::default()),
+            calls: MANY,
+        },
+        Case {
+            name: "ExecSync without a process",
+            path: EXEC_SYNC,
+            message: exec(synthetic, &probe),
+            calls: MANY,
+        },
+        Case { name: "ExecSync of true", path: EXEC_SYNC, message: exec(real, &["true"]), calls: FEW },
+    ]
+}
+
+fn framed(message: &impl Message) -> Bytes {
+    let mut frame = BytesMut::new();
+    frame.put_u8(0);
+    frame.put_u32(u32::try_from(message.encoded_len()).unwrap());
+    message.encode(&mut frame).unwrap();
+    frame.freeze()
+}
