@@ -69,6 +69,8 @@ pub enum Command {
     Guardian {
         /// The container, for those who look at a list of processes.
         name: String,
+        /// Its folder, for the same.
+        folder: String,
     },
 }
 

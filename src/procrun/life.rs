@@ -142,8 +142,10 @@ impl Engine {
         let command = self.command_of(container, words).map_err(not_run)?;
 
         let strays = container.clone();
-        let guardian =
-            self.guardians.start(&container.name, move |left| report(&strays, &left)).map_err(|error| {
+        let guardian = self
+            .guardians
+            .start(&container.name, &container.folder, move |left| report(&strays, &left))
+            .map_err(|error| {
                 failed(Refusal::unknown(format!("cannot start a guardian: {}", words_of(&error))))
             })?;
         let streams = Streams::new().map_err(|error| failed(Refusal::unknown(words_of(&error))))?;

@@ -4,6 +4,7 @@
 
 mod admin;
 mod cri;
+mod demo;
 mod layout;
 mod procrun;
 mod program;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,11 +97,12 @@ impl Guardians {
         Self { program, ending: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
-    /// Starts one; `name` is for those who look at a list of processes. `stray` is told of each descendant that had left its process
-    /// group and has ended.
+    /// Starts one; `name` and `folder`, the container's, are for those who look at a list of processes. `stray` is told of each
+    /// descendant that had left its process group and has ended.
     pub(in crate::procrun) fn start(
         &self,
         name: &str,
+        folder: &Path,
         stray: impl Fn(Stray) + Send + 'static,
     ) -> io::Result<Guardian> {
         if self.ending.is_cancelled() {
@@ -111,7 +112,7 @@ impl Guardians {
         ours.set_nonblocking(true)?;
         let ours = UnixStream::from_std(ours)?;
         let mut command = tokio::process::Command::new(&self.program);
-        command.arg0("probeshim").arg(SUBCOMMAND).arg(name).current_dir("/").env_clear();
+        command.arg0("probeshim").arg(SUBCOMMAND).arg(name).arg(folder).current_dir("/").env_clear();
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();

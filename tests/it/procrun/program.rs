@@ -33,11 +33,7 @@ async fn start(place: &Place) -> Running {
 async fn populate(place: &Place) -> usize {
     let folder = place.at("").canonicalize().unwrap();
     let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
-    let metadata = PodSandboxMetadata {
-        name: "pod".into(),
-        namespace: folder.file_name().unwrap().to_str().unwrap().into(),
-        ..Default::default()
-    };
+    let metadata = PodSandboxMetadata { name: "pod".into(), namespace: "it".into(), ..Default::default() };
     let config = PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
     let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
     let pod_sandbox_id = client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;

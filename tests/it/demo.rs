@@ -1,0 +1,97 @@
+//! `probeshim demo`, as people start it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::task::spawn_blocking;
+
+use crate::procrun::{processes_of, until};
+use crate::program::{Answer, Place};
+use crate::support::soon;
+use probeshim::procrun::WARNING;
+
+fn demo(place: &Place, arguments: &[&str]) -> Command {
+    let folder = place.at("tmp");
+    fs::create_dir_all(&folder).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    command.arg("demo").args(arguments).env("TMPDIR", folder);
+    command
+}
+
+/// Nothing is left: neither a file nor a process.
+fn is_clean(place: &Place) {
+    let left: Vec<_> = fs::read_dir(place.at("tmp")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(processes_of(&place.at("")), Vec::<String>::new());
+}
+
+/// One whose output goes into a file.
+fn start(place: &Place) -> (Child, String) {
+    let shown = place.at("shown");
+    let mut command = demo(place, &["--for", "1h"]);
+    let child = command.stdout(fs::File::create(&shown).unwrap()).spawn().unwrap();
+    (child, shown.to_str().unwrap().to_owned())
+}
+
+async fn ended(child: Child) -> Option<i32> {
+    soon(spawn_blocking(move || child.wait_with_output().unwrap())).await.unwrap().status.code()
+}
+
+async fn says(shown: &str, text: &str) {
+    until(|| async { fs::read_to_string(Path::new(shown)).unwrap().contains(text).then_some(()) }).await;
+}
+
+#[tokio::test]
+async fn a_pod_falls_ill_and_recovers_and_ctrl_c_sums_up() {
+    let place = Place::new();
+    let (child, shown) = start(&place);
+    says(&shown, "moody   probe failed, 3 of 3: exit code 1: ").await;
+    says(&shown, "moody   probe passed: well again").await;
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(ended(child).await, Some(0));
+    let text = fs::read_to_string(&shown).unwrap();
+    assert_eq!(text.lines().next(), Some(WARNING));
+    let row = |pod: &str| {
+        let line = text.lines().rfind(|line| line.starts_with(pod)).unwrap();
+        line.split_whitespace().skip(1).take(2).map(|number| number.parse().unwrap()).collect::<Vec<u32>>()
+    };
+    let [steady, moody] = [row("steady"), row("moody")];
+    assert!(steady[0] > 0 && steady[1] == 0 && moody[0] > 0 && moody[1] >= 3, "{text}");
+    assert!(text.contains(" calls went through probeshim byte for byte, 0 of them unseen."), "{text}");
+    is_clean(&place);
+}
+
+#[tokio::test]
+async fn it_ends_by_itself_and_wrong_usage_is_named() {
+    let place = Place::new();
+    let answer = Answer::to(demo(&place, &["--for", "1s"])).await;
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{answer:?}");
+    assert!(answer.stdout.contains("POD       PASSED  FAILED   SLOWEST"), "{answer:?}");
+    is_clean(&place);
+    for wrong in ["0s", "soon", "-1s", "25h"] {
+        let answer = Answer::to(demo(&place, &["--for", wrong])).await;
+        let told =
+            format!("--for {wrong:?} is not how long a demo can last; write a duration from 1s to 24h");
+        assert!(answer.code == Some(2) && answer.stderr.contains(&told), "{answer:?}");
+    }
+    let mut elsewhere = demo(&place, &["--for", "1s"]);
+    elsewhere.env("TMPDIR", place.at("nowhere"));
+    let answer = Answer::to(elsewhere).await;
+    assert!(answer.code == Some(1) && answer.stderr.contains("set TMPDIR to another"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn it_goes_on_without_a_reader_and_what_is_killed_leaves_no_process() {
+    let place = Place::new();
+    let mut unread = demo(&place, &["--for", "1s"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(unread.stdout.take());
+    assert_eq!(ended(unread).await, Some(0));
+    is_clean(&place);
+    let (child, shown) = start(&place);
+    says(&shown, "moody   probe passed").await;
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    ended(child).await;
+    until(|| async { processes_of(&place.at("")).is_empty().then_some(()) }).await;
+}
