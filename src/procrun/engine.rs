@@ -98,7 +98,7 @@ impl Engine {
         if let Ok(meant) = self.sandboxes.get(&filter.id) {
             filter.id.clone_from(&meant.id);
         }
-        self.sandboxes.all().into_iter().filter(|sandbox| sandbox.is_in(&filter)).collect()
+        self.sandboxes.select(|sandbox| sandbox.is_in(&filter))
     }
 
     /// The containers that a filter lets through.
@@ -110,12 +110,12 @@ impl Engine {
         if let Ok(meant) = self.sandboxes.get(&filter.pod_sandbox_id) {
             filter.pod_sandbox_id.clone_from(&meant.id);
         }
-        self.containers.all().into_iter().filter(|container| container.is_in(&filter)).collect()
+        self.containers.select(|container| container.is_in(&filter))
     }
 
     /// The containers of a sandbox.
     pub(super) fn containers_of(&self, sandbox: &str) -> Vec<Arc<Container>> {
-        self.containers.all().into_iter().filter(|container| container.sandbox == sandbox).collect()
+        self.containers.select(|container| container.sandbox == sandbox)
     }
 
     /// Tells subscribers what has become of a container, or of a sandbox by its own id.

@@ -95,9 +95,9 @@ impl<T: Kept> Store<T> {
         }
     }
 
-    /// Everything, in the order of the ids.
-    pub(super) fn all(&self) -> Vec<Arc<T>> {
-        self.lock().by_id.values().cloned().collect()
+    /// All that are wanted, in the order of the ids.
+    pub(super) fn select(&self, is_wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
+        self.lock().by_id.values().filter(|kept| is_wanted(kept)).cloned().collect()
     }
 
     /// Takes one out, and gives its name back; `false` if it was gone already.
