@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::Settings;
-use crate::demo::{Account, DemoEnd, Where, play};
-use crate::procrun::{self, Kills, Procrun};
+use crate::demo::{self, Account, DemoEnd, Where};
+use crate::procrun::{self, Procrun};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
 use crate::telemetry;
@@ -29,7 +30,7 @@ pub enum DemoError {
         source: io::Error,
     },
     /// The place for temporary files is too deep for a socket.
-    #[error("a socket in {folder} {source}; set TMPDIR to a folder with a shorter path")]
+    #[error("TMPDIR: a socket in {folder} {source}")]
     Address {
         /// The place.
         folder: PathBuf,
@@ -46,8 +47,11 @@ pub enum DemoError {
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
     /// The runtime answered what it should not have.
-    #[error("the demo cannot go on: {0}")]
+    #[error("the demo cannot go on: {}", .0.message())]
     Play(#[from] tonic::Status),
+    /// Its files cannot be removed.
+    #[error("cannot remove the files of the demo: {0}")]
+    Leave(#[source] io::Error),
 }
 
 /// Plays until its time is over, SIGTERM or SIGINT; leaves nothing behind.
@@ -75,29 +79,37 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         Account::begin(lasts, &Where { upstream, listen: listen.clone(), admin, http: shim.facts.http });
 
     let stop = CancellationToken::new();
-    let mut playing = std::pin::pin!(play(&listen, folder.path(), &account, stop.clone()));
+    let place = folder.path().to_owned();
+    let mut playing = std::pin::pin!(demo::run(&listen, &place, &account, stop.clone()));
     let played = tokio::select! {
         played = &mut playing => played,
-        () = tokio::time::sleep(lasts) => {
+        () = end_of(lasts, &mut signals, &account) => {
             stop.cancel();
-            playing.await
-        }
-        _ = signals.next() => {
-            stop.cancel();
-            playing.await
+            tokio::select! {
+                played = &mut playing => played,
+                _ = signals.next() => Ok(Vec::new()),
+            }
         }
     };
     shim.drain().await;
-    shim.ended().await?;
+    let drained = shim.ended().await;
     over.cancel();
     runtime.await.map_err(io::Error::other)??;
+    drained?;
     let tallies = played?;
-    account.end(&DemoEnd {
-        tallies,
-        calls: shim.calls.counts().seen,
-        dropped: shim.tap_metrics.observations_dropped(),
-    });
+    folder.close().map_err(DemoError::Leave)?;
+    let (seen, unseen) = (shim.calls.counts().seen, shim.tap_metrics.observations_dropped());
+    account.end(&DemoEnd { tallies, calls: seen + unseen, unseen });
     Ok(())
+}
+
+/// Waits until the time is over, a signal comes, or nobody reads the account any more.
+async fn end_of(lasts: Duration, signals: &mut Signals, account: &Account) {
+    tokio::select! {
+        () = sleep(lasts) => {}
+        _ = signals.next() => {}
+        () = account.unread() => {}
+    }
 }
 
 fn start_runtime(
@@ -105,15 +117,7 @@ fn start_runtime(
     socket: &SocketPath,
     over: CancellationToken,
 ) -> Result<JoinHandle<io::Result<()>>, DemoError> {
-    let procrun = Procrun::new(procrun::Settings {
-        root: folder.join("procrun"),
-        guardian: procrun::guardian::OURSELVES.into(),
-        exec_delay: Duration::ZERO,
-        start_delay: Duration::ZERO,
-        synthetic: 0,
-        drain_limit: None,
-        exec_timeout_kills: Kills::Process,
-    })?;
+    let procrun = Procrun::new(procrun::Settings::new(folder.join("procrun")))?;
     let listening = claim(socket, Access::Private)?;
     Ok(tokio::spawn(async move {
         let served = procrun.serve(listening.listener, over).await;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::limits::raise_descriptor_limit;
 use super::signals::Signals;
@@ -50,7 +50,12 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     // New clients find no socket while containers are ended.
     drop(listening.claim);
     stop.cancel();
-    serving.await?;
-    info!("procrun stopped");
+    tokio::select! {
+        name = signals.next() => warn!(signal = name, "told again: ending at once"),
+        ended = serving => {
+            ended?;
+            info!("procrun stopped");
+        }
+    }
     Ok(())
 }

@@ -2,18 +2,26 @@
 
 use std::io;
 
+use procfs::process::Process;
+use rustix::process::Signal as System;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT.
+/// SIGTERM, SIGINT, and SIGHUP unless it was ignored when the program was started, as nohup does.
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// Catches both from now on.
+    /// Catches all from now on.
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let hangup = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup,
+        })
     }
 
     /// The name of the next one.
@@ -21,6 +29,16 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            Some(_) = hung_up(&mut self.hangup) => "SIGHUP",
         }
     }
+}
+
+async fn hung_up(hangup: &mut Option<Signal>) -> Option<()> {
+    hangup.as_mut()?.recv().await
+}
+
+fn is_hangup_ignored() -> bool {
+    let status = Process::myself().and_then(|own| own.status());
+    status.is_ok_and(|status| status.sigign & (1 << (System::HUP.as_raw() - 1)) != 0)
 }

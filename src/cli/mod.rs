@@ -18,6 +18,7 @@ use clap::{Parser, Subcommand};
 
 use crate::admin::ClientError;
 use crate::config::Problems;
+use crate::procrun::guardian;
 
 pub use calls::Calls;
 pub use demo::Demo;
@@ -65,7 +66,7 @@ pub enum Command {
     Demo(Demo),
 
     /// Guard the processes of one container of `runtime`, which starts it
-    #[command(hide = true)]
+    #[command(name = guardian::SUBCOMMAND, hide = true)]
     Guardian {
         /// The container, for those who look at a list of processes.
         name: String,

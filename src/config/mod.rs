@@ -136,13 +136,11 @@ impl Settings {
             None => reader.fill_in("--listen", around.default_socket("probeshim.sock")),
         };
         let admin = reader.admin(flags.admin.as_deref(), around);
-        let or_default =
-            |flag: &Option<String>, default: &str| flag.clone().unwrap_or_else(|| default.to_owned());
-        let upstream = reader.read("--upstream", &or_default(&flags.upstream, UPSTREAM), socket_path);
-        let http = reader.read("--http", &or_default(&flags.http, HTTP), http_address);
+        let upstream = reader.read_or("--upstream", flags.upstream.as_deref(), UPSTREAM, socket_path);
+        let http = reader.read_or("--http", flags.http.as_deref(), HTTP, http_address);
         let drain_timeout =
-            reader.read("--drain-timeout", &or_default(&flags.drain_timeout, DRAIN_TIMEOUT), duration);
-        let log = reader.read("--log", &or_default(&flags.log, LOG), log_filter);
+            reader.read_or("--drain-timeout", flags.drain_timeout.as_deref(), DRAIN_TIMEOUT, duration);
+        let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
             if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {

@@ -39,6 +39,17 @@ impl Reader {
         read(value).map_err(|reason| self.complain(field, Some(value), reason)).ok()
     }
 
+    /// Reads what was written, or else the default.
+    pub(super) fn read_or<T>(
+        &mut self,
+        field: &'static str,
+        value: Option<&str>,
+        default: &str,
+        read: fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        self.read(field, value.unwrap_or(default), read)
+    }
+
     pub(super) fn fill_in<T>(&mut self, field: &'static str, default: Result<T, String>) -> Option<T> {
         default.map_err(|reason| self.complain(field, None, reason)).ok()
     }

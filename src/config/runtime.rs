@@ -55,16 +55,14 @@ impl RuntimeSettings {
             Some(root) => reader.read("--root", root, folder),
             None => reader.fill_in("--root", default_root(around)),
         };
-        let mut or = |field, flag: &Option<String>, default: &str| {
-            reader.read(field, flag.as_deref().unwrap_or(default), duration)
-        };
-        let exec_delay = or("--exec-delay", &flags.exec_delay, "0s");
-        let start_delay = or("--start-delay", &flags.start_delay, "0s");
-        let drain = or("--drain-exec-sync-io-timeout", &flags.drain_exec_sync_io_timeout, "0s");
-        let synthetic = reader.read("--synthetic", flags.synthetic.as_deref().unwrap_or("0"), synthetic);
-        let kills = flags.exec_timeout_kills.as_deref().unwrap_or("process");
-        let kills = reader.read("--exec-timeout-kills", kills, kills_what);
-        let log = reader.read("--log", flags.log.as_deref().unwrap_or(LOG), log_filter);
+        let exec_delay = reader.read_or("--exec-delay", flags.exec_delay.as_deref(), "0s", duration);
+        let start_delay = reader.read_or("--start-delay", flags.start_delay.as_deref(), "0s", duration);
+        let synthetic = reader.read_or("--synthetic", flags.synthetic.as_deref(), "0", synthetic);
+        let drain = flags.drain_exec_sync_io_timeout.as_deref();
+        let drain = reader.read_or("--drain-exec-sync-io-timeout", drain, "0s", duration);
+        let kills = flags.exec_timeout_kills.as_deref();
+        let kills = reader.read_or("--exec-timeout-kills", kills, "process", kills_what);
+        let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         match (listen, root, exec_delay, start_delay, drain, synthetic, kills, log) {
             (
                 Some(listen),
@@ -78,13 +76,12 @@ impl RuntimeSettings {
             ) => Ok(Self {
                 listen,
                 procrun: procrun::Settings {
-                    root,
-                    guardian: PathBuf::from(procrun::guardian::OURSELVES),
                     exec_delay,
                     start_delay,
                     synthetic,
                     drain_limit: Some(drain).filter(|limit| !limit.is_zero()),
                     exec_timeout_kills,
+                    ..procrun::Settings::new(root)
                 },
                 log,
             }),

@@ -104,8 +104,8 @@ fn every_flag_of_the_runtime_is_checked() {
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines.len(), 8, "{told}");
     assert!(lines[1].starts_with("--root \"\" is empty"), "{told}");
-    assert!(lines[4].starts_with("--drain-exec-sync-io-timeout \"25h\" is out of range"), "{told}");
-    assert_eq!(lines[5], "--synthetic \"many\" is not a number of containers; write one from 0 to 100000");
+    assert!(lines[5].starts_with("--drain-exec-sync-io-timeout \"25h\" is out of range"), "{told}");
+    assert_eq!(lines[4], "--synthetic \"many\" is not a number of containers; write one from 0 to 100000");
     assert_eq!(lines[6], "--exec-timeout-kills \"all\" is not what can be killed; write process or group");
 }
 

@@ -4,21 +4,31 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
+use super::v1::image_service_client::ImageServiceClient;
 use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
 /// The longest answer that is taken, as by the kubelet.
 const LONGEST_ANSWER: usize = 16 << 20;
 
+/// A client of the images of the runtime at `socket`, which connects as [`runtime_service`] does.
+#[must_use]
+pub fn image_service(socket: &SocketPath) -> ImageServiceClient<Channel> {
+    ImageServiceClient::new(channel(socket)).max_decoding_message_size(LONGEST_ANSWER)
+}
+
 /// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
 #[must_use]
 pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
+    RuntimeServiceClient::new(channel(socket)).max_decoding_message_size(LONGEST_ANSWER)
+}
+
+fn channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
         async move { UnixStream::connect(socket.as_path()).await.map(TokioIo::new) }
     });
     // The authority that kubelets since 1.31 send; the connector knows where to go.
-    let channel = Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector);
-    RuntimeServiceClient::new(channel).max_decoding_message_size(LONGEST_ANSWER)
+    Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }

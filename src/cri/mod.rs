@@ -7,7 +7,7 @@ mod method;
 mod redact;
 mod status;
 
-pub use client::runtime_service;
+pub use client::{image_service, runtime_service};
 pub use framing::{FrameError, unary_message};
 pub use method::{Method, MethodName};
 pub use status::Code;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::prober::Tally;
 use crate::cli::human;
@@ -15,10 +16,12 @@ use crate::socket::SocketPath;
 use crate::telemetry::harmless;
 
 /// Tells what happens, with the time since the demo began.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Account {
     start: Instant,
     screen: Screen,
+    /// Cancelled when nobody reads any more.
+    unread: CancellationToken,
 }
 
 /// Where everything is, for those who want to look while it runs.
@@ -39,10 +42,10 @@ pub struct Where {
 pub struct DemoEnd {
     /// What came of the probes of each pod.
     pub tallies: Vec<Tally>,
-    /// Calls that went through the relay and were seen.
+    /// Calls that went through the relay.
     pub calls: u64,
-    /// Calls that went through and were not.
-    pub dropped: u64,
+    /// Those of them that were not seen.
+    pub unseen: u64,
 }
 
 /// How something is told.
@@ -57,11 +60,12 @@ impl Account {
     /// Begins to tell: what this is, and where one can look.
     #[must_use]
     pub fn begin(lasts: Duration, places: &Where) -> Self {
-        let account = Self { start: Instant::now(), screen: Screen::of_stdout() };
+        let account =
+            Self { start: Instant::now(), screen: Screen::of_stdout(), unread: CancellationToken::new() };
         let Where { upstream, listen, admin, http } = places;
         let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
         let admin = admin.as_path().display();
-        show(&format!(
+        account.show(&format!(
             "{}\n\nprobeshim in front of it for {}, or until Ctrl-C:\n\
              runtime   {upstream}\nprobeshim {listen}\n{http}look      probeshim calls -f --admin {admin}\n\n",
             procrun::WARNING,
@@ -84,30 +88,36 @@ impl Account {
             Tone::Bad => AnsiColor::Red.on_default(),
         };
         let (seconds, text) = (self.start.elapsed().as_secs_f64(), harmless(text));
-        show(&format!("{seconds:5.1}s  {pod:<8}{style}{text}{style:#}\n"));
+        self.show(&format!("{seconds:5.1}s  {pod:<8}{style}{text}{style:#}\n"));
     }
 
     /// Sums up.
     pub fn end(&self, end: &DemoEnd) {
         let mut text = format!("\n{:<8}{:>8}{:>8}{:>10}\n", "POD", "PASSED", "FAILED", "SLOWEST");
         for Tally { pod, passed, failed, slowest } in &end.tallies {
-            let slowest = Self::duration(*slowest);
+            let slowest = if passed + failed > 0 { Self::duration(*slowest) } else { "-".to_owned() };
             let _ = writeln!(text, "{pod:<8}{passed:>8}{failed:>8}{slowest:>10}");
         }
-        let DemoEnd { calls, dropped, .. } = end;
+        let DemoEnd { calls, unseen, .. } = end;
         let _ = writeln!(
             text,
-            "\n{calls} calls went through probeshim byte for byte, {dropped} of them unseen. Pods, processes and files are gone."
+            "\n{calls} calls went through probeshim byte for byte, {unseen} of them unseen. Pods, processes and files are gone."
         );
-        show(&text);
+        self.show(&text);
     }
 
     pub(super) fn duration(duration: Duration) -> String {
         human::duration(duration.as_secs_f64() * 1e3)
     }
-}
 
-/// Prints; who does not read any more has seen enough.
-fn show(text: &str) {
-    let _ = print(text);
+    /// Waits until nobody reads any more.
+    pub async fn unread(&self) {
+        self.unread.cancelled().await;
+    }
+
+    fn show(&self, text: &str) {
+        if !matches!(print(text), Ok(true)) {
+            self.unread.cancel();
+        }
+    }
 }

@@ -19,7 +19,7 @@ pub use prober::Tally;
 use pods::{PODS, Pod};
 
 /// Makes the pods, probes them until `stop` is cancelled, and removes them.
-pub async fn play(
+pub async fn run(
     socket: &SocketPath,
     folder: &Path,
     account: &Account,
@@ -27,20 +27,20 @@ pub async fn play(
 ) -> Result<Vec<Tally>, Status> {
     let mut client = runtime_service(socket);
     let mut running = Vec::new();
-    for part in &PODS {
-        running.push(Pod::run(&mut client, part, folder).await?);
-        account.tell(part.name, "runs: its sandbox and its container were made through the relay");
+    for spec in &PODS {
+        running.push(Pod::run(&mut client, spec, folder).await?);
+        account.tell(spec.name, "runs: its sandbox and its container were made through the relay");
     }
     let mut probing = JoinSet::new();
     for pod in &running {
-        let prober = prober::Prober::of(pod, client.clone(), *account);
+        let prober = prober::Prober::of(pod, client.clone(), account.clone());
         probing.spawn(prober.run(stop.clone()));
     }
     let mut tallies = Vec::new();
     while let Some(tally) = probing.join_next().await {
         tallies.push(tally.map_err(|fault| Status::internal(fault.to_string()))??);
     }
-    tallies.sort_by_key(|tally| PODS.iter().position(|part| part.name == tally.pod));
+    tallies.sort_by_key(|tally| PODS.iter().position(|spec| spec.name == tally.pod));
     for pod in running {
         pod.remove(&mut client).await?;
     }

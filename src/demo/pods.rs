@@ -20,7 +20,7 @@ const GRACE: i64 = 2;
 
 /// What a pod does.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
+pub(super) struct Spec {
     pub(super) name: &'static str,
     /// What its container runs, in a working directory of its own.
     script: &'static str,
@@ -31,19 +31,19 @@ pub(super) struct Part {
 /// A pod that runs.
 #[derive(Debug)]
 pub(super) struct Pod {
-    pub(super) part: Part,
+    pub(super) spec: Spec,
     sandbox: String,
     pub(super) container: String,
 }
 
 /// One that is well, and one that falls ill and recovers, again and again.
-pub(super) const PODS: [Part; 2] = [
-    Part {
+pub(super) const PODS: [Spec; 2] = [
+    Spec {
         name: "steady",
         script: "trap 'exit 0' TERM; touch healthy; while :; do sleep 0.1; done",
         probe: "cat healthy",
     },
-    Part {
+    Spec {
         name: "moody",
         script: "trap 'exit 0' TERM; wait() { n=0; while [ $n -lt $1 ]; do sleep 0.1; n=$((n+1)); done; }; \
                  while :; do touch healthy; wait 70; rm healthy; wait 50; done",
@@ -53,18 +53,18 @@ pub(super) const PODS: [Part; 2] = [
 
 impl Pod {
     /// Makes a pod, whose log goes below `folder`.
-    pub(super) async fn run(client: &mut Client, part: &Part, folder: &Path) -> Result<Self, Status> {
-        let uid = format!("demo-{}", part.name);
+    pub(super) async fn run(client: &mut Client, spec: &Spec, folder: &Path) -> Result<Self, Status> {
+        let uid = format!("demo-{}", spec.name);
         let labels = [
-            ("io.kubernetes.pod.name", part.name),
+            ("io.kubernetes.pod.name", spec.name),
             ("io.kubernetes.pod.namespace", "demo"),
             ("io.kubernetes.pod.uid", &uid),
         ];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let (name, namespace) = (part.name.to_owned(), "demo".to_owned());
+        let (name, namespace) = (spec.name.to_owned(), "demo".to_owned());
         let config = PodSandboxConfig {
             metadata: Some(PodSandboxMetadata { name, uid: uid.clone(), namespace, attempt: 0 }),
-            log_directory: folder.join("logs").join(part.name).display().to_string(),
+            log_directory: folder.join("logs").join(spec.name).display().to_string(),
             labels: labels.clone().into(),
             ..PodSandboxConfig::default()
         };
@@ -73,7 +73,7 @@ impl Pod {
         let mut container = ContainerConfig {
             metadata: Some(ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
             image: Some(ImageSpec { image: "demo".to_owned(), ..ImageSpec::default() }),
-            command: ["sh", "-c", part.script].map(str::to_owned).into(),
+            command: ["sh", "-c", spec.script].map(str::to_owned).into(),
             log_path: "main.log".to_owned(),
             labels: labels.into(),
             ..ContainerConfig::default()
@@ -86,7 +86,7 @@ impl Pod {
         };
         let container = client.create_container(request).await?.into_inner().container_id;
         client.start_container(StartContainerRequest { container_id: container.clone() }).await?;
-        Ok(Self { part: *part, sandbox, container })
+        Ok(Self { spec: *spec, sandbox, container })
     }
 
     /// Stops it as a kubelet does, and removes it.

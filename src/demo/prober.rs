@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use super::account::{Account, Tone};
-use super::pods::{Client, Part, Pod};
+use super::pods::{Client, Pod, Spec};
 use crate::cri::v1::ExecSyncRequest;
 
 /// How often a pod is probed.
@@ -24,7 +24,7 @@ const PASSES_TOLD: u32 = 5;
 
 /// Probes one container.
 pub(super) struct Prober {
-    part: Part,
+    spec: Spec,
     container: String,
     client: Client,
     account: Account,
@@ -48,9 +48,9 @@ pub struct Tally {
 
 impl Prober {
     pub(super) fn of(pod: &Pod, client: Client, account: Account) -> Self {
-        let tally = Tally { pod: pod.part.name, ..Tally::default() };
+        let tally = Tally { pod: pod.spec.name, ..Tally::default() };
         Self {
-            part: pod.part,
+            spec: pod.spec,
             container: pod.container.clone(),
             client,
             account,
@@ -75,7 +75,7 @@ impl Prober {
     async fn probe(&mut self) -> Result<(), Status> {
         let request = ExecSyncRequest {
             container_id: self.container.clone(),
-            cmd: ["sh", "-c", self.part.probe].map(str::to_owned).into(),
+            cmd: ["sh", "-c", self.spec.probe].map(str::to_owned).into(),
             timeout: TIMEOUT,
         };
         let start = Instant::now();
@@ -89,7 +89,9 @@ impl Prober {
                 let said = String::from_utf8_lossy(&said).trim().to_owned();
                 self.failed(&format!("exit code {}: {said}", answer.exit_code));
             }
-            Err(late) if late.code() == Code::DeadlineExceeded => self.failed("it took longer than 1s"),
+            Err(late) if late.code() == Code::DeadlineExceeded => {
+                self.failed(&format!("it took longer than {TIMEOUT}s"))
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -99,15 +101,16 @@ impl Prober {
         let recovered = std::mem::take(&mut self.failures);
         if recovered > 0 {
             self.passes = 0;
-            let text = format!("probe passed: well again after {recovered} failures");
-            self.account.say(self.part.name, &text, Tone::Good);
+            let failures = if recovered == 1 { "failure" } else { "failures" };
+            let text = format!("probe passed: well again after {recovered} {failures}");
+            self.account.say(self.spec.name, &text, Tone::Good);
         } else if self.passes.is_multiple_of(PASSES_TOLD) {
             let took = Account::duration(took);
             let text = match self.passes {
                 0 => format!("probe passed in {took}"),
                 passes => format!("probe passed in {took}, {} in a row", passes + 1),
             };
-            self.account.say(self.part.name, &text, Tone::Good);
+            self.account.say(self.spec.name, &text, Tone::Good);
         }
         self.passes += 1;
         self.tally.passed += 1;
@@ -126,6 +129,6 @@ impl Prober {
             }
             failures => format!("probe failed, {failures} in a row: {why}"),
         };
-        self.account.say(self.part.name, &text, Tone::Bad);
+        self.account.say(self.spec.name, &text, Tone::Bad);
     }
 }

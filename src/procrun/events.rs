@@ -35,15 +35,11 @@ impl Events {
     pub(super) fn subscribe(
         &self,
     ) -> impl Stream<Item = Result<v1::ContainerEventResponse, Status>> + Send + use<> {
-        let mut is_whole = true;
-        BroadcastStream::new(self.sender.subscribe()).map_while(move |next| {
-            if !is_whole {
-                return None;
-            }
-            Some(next.map_err(|BroadcastStreamRecvError::Lagged(missed)| {
-                is_whole = false;
+        // tonic ends a stream with its first error.
+        BroadcastStream::new(self.sender.subscribe()).map(|next| {
+            next.map_err(|BroadcastStreamRecvError::Lagged(missed)| {
                 Status::data_loss(format!("{missed} events were lost: they came faster than they were read"))
-            }))
+            })
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
@@ -27,7 +27,7 @@ pub(super) struct Image {
 /// The images that somebody pulled or used.
 #[derive(Debug, Default)]
 pub(super) struct Images {
-    known: Mutex<BTreeMap<String, Image>>,
+    known: Mutex<BTreeMap<String, Arc<Image>>>,
 }
 
 impl Image {
@@ -51,6 +51,8 @@ impl Image {
             id: self.id.clone(),
             repo_tags: tags,
             repo_digests: digests,
+            // The kubelet and crictl do not believe in images of no size.
+            size: self.name.len() as u64,
             spec: Some(v1::ImageSpec { image: self.name.clone(), ..v1::ImageSpec::default() }),
             ..v1::Image::default()
         }
@@ -58,44 +60,52 @@ impl Image {
 }
 
 impl Images {
-    /// The image of this name or id, from now on in the list.
-    pub(super) fn resolve(&self, name: &str) -> Result<Image, Refusal> {
+    /// The image of this name or id.
+    pub(super) fn resolve(&self, name: &str) -> Result<Arc<Image>, Refusal> {
         if name.is_empty() {
             return Err(Refusal::unknown("ambiguous digest string"));
         }
-        let image = self.find(name).ok_or_else(Refusal::not_found)?;
-        self.known().insert(image.id.clone(), image.clone());
-        Ok(image)
+        self.find(name).ok_or_else(Refusal::not_found)
+    }
+
+    /// Puts it into the list.
+    pub(super) fn remember(&self, image: &Arc<Image>) {
+        self.known().entry(image.id.clone()).or_insert_with(|| image.clone());
     }
 
     /// Pulls one, which takes no time.
-    pub(super) fn pull(&self, name: &str) -> Result<Image, Refusal> {
-        self.resolve(name).map_err(|refusal| {
+    pub(super) fn pull(&self, name: &str) -> Result<Arc<Image>, Refusal> {
+        let image = self.resolve(name).map_err(|refusal| {
             let name = whole(name);
-            refusal
-                .when(&name)
-                .when(format!("failed to resolve reference {name:?}"))
-                .when(format!("failed to pull and unpack image {name:?}"))
-        })
+            let (pull, resolve) = (
+                format!("failed to pull and unpack image {name:?}"),
+                format!("failed to resolve reference {name:?}"),
+            );
+            refusal.under(&[&pull, &resolve, &name])
+        })?;
+        self.remember(&image);
+        Ok(image)
     }
 
     /// The image of this name or id, if there can be one.
-    pub(super) fn find(&self, name: &str) -> Option<Image> {
+    pub(super) fn find(&self, name: &str) -> Option<Arc<Image>> {
         if name.is_empty() || name.starts_with(MISSING) {
             return None;
         }
-        if let Some(known) = self.known().get(name) {
-            return Some(known.clone());
+        if name.starts_with(DIGEST) {
+            // A digest alone tells no name.
+            return self.known().get(name).cloned();
         }
-        // A digest alone tells no name.
-        (!name.starts_with(DIGEST)).then(|| Image::named(name))
+        let named = Image::named(name);
+        let known = self.known().get(&named.id).cloned();
+        Some(known.unwrap_or_else(|| Arc::new(named)))
     }
 
     /// Those in the list, or the one of this name or id if it is in there.
-    pub(super) fn list(&self, filter: &str) -> Vec<Image> {
+    pub(super) fn list(&self, filter: &str) -> Vec<Arc<Image>> {
         let wanted = self.find(filter);
         let known = self.known();
-        let is_wanted = |image: &&Image| filter.is_empty() || wanted.as_ref() == Some(*image);
+        let is_wanted = |image: &&Arc<Image>| filter.is_empty() || wanted.as_ref() == Some(*image);
         known.values().filter(is_wanted).cloned().collect()
     }
 
@@ -106,7 +116,7 @@ impl Images {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Image>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Image>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,11 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use jiff::Timestamp;
+use rustix::fs::OFlags;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tracing::warn;
 
@@ -43,6 +44,11 @@ impl LogFile {
         let file = self.path.as_deref().map(open).transpose()?;
         *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
         Ok(())
+    }
+
+    /// Gives the file up: nothing more is written.
+    pub(super) fn close(&self) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Writes down what a stream says, until it ends.
@@ -147,12 +153,21 @@ pub(super) fn path(directory: &str, file: &str) -> Result<Option<PathBuf>, Refus
 }
 
 fn open(path: &Path) -> Result<File, Refusal> {
+    let failed = |words: String| {
+        Refusal::unknown(format!("open {}: {words}", path.display()))
+            .when("failed to create and open log file")
+    };
     make_folders(path.parent().unwrap_or(path))
         .map_err(|refusal| refusal.when("failed to create and open log file"))?;
-    File::options().append(true).create(true).mode(0o640).open(path).map_err(|error| {
-        Refusal::unknown(format!("open {}: {}", path.display(), words_of(&error)))
-            .when("failed to create and open log file")
-    })
+    // A pipe without a reader would hold up everyone.
+    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().append(true).create(true).mode(0o640).custom_flags(nonblock).open(path);
+    let file = file.map_err(|error| failed(words_of(&error)))?;
+    let kind = file.metadata().map_err(|error| failed(words_of(&error)))?.file_type();
+    if !kind.is_file() && !kind.is_char_device() {
+        return Err(failed("not a file".to_owned()));
+    }
+    Ok(file)
 }
 
 /// Makes a folder and those above it; the one that could not be made is named.

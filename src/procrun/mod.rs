@@ -13,10 +13,8 @@ mod clock;
 mod container;
 mod engine;
 mod events;
-mod exec;
 pub mod guardian;
 mod images;
-mod life;
 mod log;
 mod program;
 mod refusal;
@@ -25,6 +23,7 @@ mod sandbox;
 mod service;
 mod signal;
 mod store;
+mod synthetic;
 mod usage;
 
 use std::io;
@@ -35,6 +34,7 @@ use std::time::Duration;
 
 use tokio::net::UnixListener as Listener;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use engine::Engine;
 
@@ -49,14 +49,15 @@ pub struct Settings {
     pub root: PathBuf,
     /// This program, which guardians are started from.
     pub guardian: PathBuf,
-    /// What each ExecSync waits before its command starts.
+    /// What each ExecSync waits before its command starts; its timeout begins after that.
     pub exec_delay: Duration,
     /// What each StartContainer waits before its process starts.
     pub start_delay: Duration,
-    /// Pods of one running container each that are there from the start, and answer an ExecSync without a process.
+    /// Pods of one running container each that are there from the start, and answer an ExecSync without a process; each takes a few
+    /// KiB.
     pub synthetic: u32,
-    /// How long an ExecSync whose command has ended waits for the end of its output; `None` for as long as it takes. As containerd's
-    /// `drain_exec_sync_io_timeout`.
+    /// How long an ExecSync whose command has ended waits for the end of its output; `None` for as long as it takes, zero for not
+    /// at all. As containerd's `drain_exec_sync_io_timeout`, where zero means `None`.
     pub drain_limit: Option<Duration>,
     /// What an ExecSync that times out kills.
     pub exec_timeout_kills: Kills,
@@ -78,16 +79,39 @@ pub struct Procrun {
     engine: Arc<Engine>,
 }
 
+impl Settings {
+    /// A runtime in this folder, without delays and without pods, that does what containerd does by default. Guardians are started from
+    /// the program that runs.
+    #[must_use]
+    pub fn new(root: PathBuf) -> Self {
+        Self {
+            root,
+            guardian: guardian::OURSELVES.into(),
+            exec_delay: Duration::ZERO,
+            start_delay: Duration::ZERO,
+            synthetic: 0,
+            drain_limit: None,
+            exec_timeout_kills: Kills::default(),
+        }
+    }
+}
+
 impl Procrun {
     /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
     pub fn new(settings: Settings) -> io::Result<Self> {
         Ok(Self { engine: Engine::new(settings)? })
     }
 
-    /// Serves every client until `stop` is cancelled, then ends every container; returns when none of their processes is left.
+    /// Serves every client until `stop` is cancelled, then ends every container; returns when none of their processes is left, or
+    /// some have not died of SIGKILL within ten seconds. Needs a tokio runtime with I/O and time.
     pub async fn serve(self, listener: UnixListener, stop: CancellationToken) -> io::Result<()> {
-        let served = service::serve(Listener::from_std(listener)?, self.engine.clone(), stop).await;
+        let listener = Listener::from_std(listener)?;
+        let engine = self.engine.clone();
+        let clearing =
+            AbortOnDropHandle::new(tokio::spawn(async move { engine.root.clear_leftovers().await }));
+        let served = service::serve(listener, self.engine.clone(), stop).await;
         self.engine.shut_down().await;
+        drop(clearing);
         served
     }
 }

@@ -43,7 +43,18 @@ impl Refusal {
         Self { words: format!("{}: {}", doing.as_ref(), self.words), ..self }
     }
 
-    /// The words alone, which containerd also keeps as the message of a container that could not start.
+    /// The same, with everything that was being done before it, from the outermost on.
+    pub(super) fn under(self, doing: &[&str]) -> Self {
+        Self { words: format!("{}: {}", doing.join(": "), self.words), ..self }
+    }
+
+    /// Whether it says that something is not there.
+    pub(super) fn is_not_found(&self) -> bool {
+        self.code == Code::NotFound
+    }
+
+    /// The words alone.
+    #[cfg(test)]
     pub(super) fn words(&self) -> &str {
         &self.words
     }

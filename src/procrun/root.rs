@@ -1,22 +1,31 @@
 //! The folder below which containers have theirs, held by one runtime at a time.
 
-use std::fs::{self, DirBuilder, File, TryLockError};
+use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Where the folders of containers are. Nothing else is ever touched.
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
+use tracing::warn;
+
+/// Where the folders of containers are, and what is left of an earlier runtime's. Nothing else is ever touched.
 const CONTAINERS: &str = "procrun-containers";
+
+/// Attempts to remove what is left of an earlier runtime, and the pause between them.
+const ATTEMPTS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The hold on a folder.
 #[derive(Debug)]
 pub(super) struct Root {
-    containers: PathBuf,
+    folder: PathBuf,
     _lock: File,
 }
 
 impl Root {
-    /// Takes a folder, which is made where it is missing, and clears it of what an earlier runtime left that was killed.
+    /// Takes a folder, which is made where it is missing. What an earlier runtime left that was killed is moved aside.
     pub(super) fn claim(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let lock =
@@ -28,33 +37,85 @@ impl Root {
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let containers = folder.canonicalize()?.join(CONTAINERS);
-        if containers.exists() {
-            fs::remove_dir_all(&containers)?;
+        let root = Self { folder: folder.canonicalize()?, _lock: lock };
+        let containers = root.containers();
+        if containers.symlink_metadata().is_ok() {
+            let aside = format!("{CONTAINERS}.{:08x}", fastrand::u32(..));
+            fs::rename(&containers, root.folder.join(aside))?;
         }
         // What containers write is their owner's business.
         DirBuilder::new().mode(0o700).create(&containers)?;
-        Ok(Self { containers, _lock: lock })
+        Ok(root)
     }
 
     /// The folder of a container.
     pub(super) fn of(&self, container: &str) -> PathBuf {
-        self.containers.join(container)
+        self.containers().join(container)
     }
 
-    /// Removes all of them.
-    pub(super) fn clear(&self) {
-        let _ = fs::remove_dir_all(&self.containers);
+    /// The folder of all of them.
+    pub(super) fn containers(&self) -> PathBuf {
+        self.folder.join(CONTAINERS)
     }
 
-    /// All of them together.
-    pub(super) fn containers(&self) -> &Path {
-        &self.containers
+    /// Removes what earlier runtimes left, whose guardians may still be at work.
+    pub(super) async fn clear_leftovers(&self) {
+        let left = |folder: &Path| -> Vec<PathBuf> {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            let is_left =
+                |name: &str| name.strip_prefix(CONTAINERS).is_some_and(|rest| rest.starts_with('.'));
+            entries
+                .filter(|entry| entry.file_name().to_str().is_some_and(is_left))
+                .map(|entry| entry.path())
+                .collect()
+        };
+        for path in left(&self.folder) {
+            for attempt in 1..=ATTEMPTS {
+                match remove(path.clone()).await {
+                    Ok(()) => break,
+                    Err(error) if attempt == ATTEMPTS => {
+                        warn!(path = %path.display(), %error, "what an earlier procrun left cannot be removed");
+                    }
+                    Err(_) => sleep(PAUSE).await,
+                }
+            }
+        }
+    }
+
+    /// Removes the folders of all containers.
+    pub(super) async fn clear(&self) {
+        let containers = self.containers();
+        if let Err(error) = remove(containers.clone()).await {
+            warn!(path = %containers.display(), %error, "the folders of containers cannot be removed");
+        }
     }
 }
 
-impl Drop for Root {
-    fn drop(&mut self) {
-        self.clear();
+/// Removes a folder with all that is in it, also where a container took away its own permissions. What is not there is removed.
+pub(super) async fn remove(folder: PathBuf) -> io::Result<()> {
+    let removing = spawn_blocking(move || {
+        let removed = match fs::remove_dir_all(&folder) {
+            Err(denied) if denied.kind() == io::ErrorKind::PermissionDenied => {
+                open_up(&folder);
+                fs::remove_dir_all(&folder)
+            }
+            other => other,
+        };
+        match removed {
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    });
+    removing.await.map_err(io::Error::other)?
+}
+
+/// Lets their owner into a folder and those below it, as far as they are ours. Links are not followed.
+fn open_up(folder: &Path) {
+    if !folder.symlink_metadata().is_ok_and(|file| file.is_dir()) {
+        return;
+    }
+    let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        open_up(&entry.path());
     }
 }

@@ -1,6 +1,9 @@
 //! A sandbox: what holds the containers of a pod together. Here nothing but what is known of it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
 
 use super::clock;
 use super::refusal::Refusal;
@@ -17,7 +20,9 @@ pub(super) struct Sandbox {
     pub(super) name: String,
     pub(super) config: v1::PodSandboxConfig,
     created_at: i64,
-    is_ready: AtomicBool,
+    /// Cancelled when it is no longer ready, which is for good.
+    ended: CancellationToken,
+    is_being_removed: AtomicBool,
     /// Whether its containers answer without a process.
     pub(super) is_synthetic: bool,
 }
@@ -28,17 +33,46 @@ impl Sandbox {
         let name = name(config.metadata.as_ref())
             .ok_or_else(|| Refusal::unknown("sandbox config must include metadata"))?;
         let (id, created_at) = (new_id(), clock::now());
-        Ok(Self { id, name, config, created_at, is_ready: AtomicBool::new(true), is_synthetic })
+        Ok(Self {
+            id,
+            name,
+            config,
+            created_at,
+            ended: CancellationToken::new(),
+            is_being_removed: AtomicBool::new(false),
+            is_synthetic,
+        })
     }
 
     /// Whether containers can be started in it.
     pub(super) fn is_ready(&self) -> bool {
-        self.is_ready.load(Ordering::Acquire)
+        !self.ended.is_cancelled()
     }
 
     /// Makes it not ready, for good; `false` if it was not ready already.
     pub(super) fn end(&self) -> bool {
-        self.is_ready.swap(false, Ordering::AcqRel)
+        let was_ready = self.is_ready();
+        self.ended.cancel();
+        was_ready
+    }
+
+    /// Waits until it is not ready any more.
+    pub(super) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    /// Marks it as being removed: nothing is created in it any more.
+    pub(super) fn begin_removal(&self) {
+        self.is_being_removed.store(true, Ordering::SeqCst);
+    }
+
+    /// It is still there.
+    pub(super) fn give_up_removal(&self) {
+        self.is_being_removed.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_being_removed(&self) -> bool {
+        self.is_being_removed.load(Ordering::SeqCst)
     }
 
     fn state(&self) -> i32 {
@@ -51,7 +85,7 @@ impl Sandbox {
     }
 
     /// Whether it is among those that are asked for.
-    pub(super) fn is_in(&self, filter: &v1::PodSandboxFilter) -> bool {
+    pub(super) fn matches(&self, filter: &v1::PodSandboxFilter) -> bool {
         (filter.id.is_empty() || filter.id == self.id)
             && filter.state.is_none_or(|wanted| wanted.state == self.state())
             && has_labels(&self.config.labels, &filter.label_selector)
@@ -102,15 +136,12 @@ impl Sandbox {
 }
 
 /// The name that no other sandbox may have: `name_namespace_uid_attempt`.
-pub(super) fn name(metadata: Option<&v1::PodSandboxMetadata>) -> Option<String> {
+fn name(metadata: Option<&v1::PodSandboxMetadata>) -> Option<String> {
     let metadata = metadata?;
     Some(format!("{}_{}_{}_{}", metadata.name, metadata.namespace, metadata.uid, metadata.attempt))
 }
 
 /// Whether all labels of a selector are there.
-pub(super) fn has_labels(
-    labels: &std::collections::HashMap<String, String>,
-    selector: &std::collections::HashMap<String, String>,
-) -> bool {
+pub(super) fn has_labels(labels: &HashMap<String, String>, selector: &HashMap<String, String>) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

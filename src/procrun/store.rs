@@ -21,15 +21,15 @@ struct Inner<T> {
     names: HashMap<String, String>,
 }
 
-/// What a store keeps.
-pub(super) trait Kept {
+/// What has an id and a name.
+pub(super) trait Named {
     /// Its id: 64 hexadecimal digits.
     fn id(&self) -> &str;
     /// The name that no other may have.
     fn name(&self) -> &str;
 }
 
-impl Kept for Sandbox {
+impl Named for Sandbox {
     fn id(&self) -> &str {
         &self.id
     }
@@ -39,7 +39,7 @@ impl Kept for Sandbox {
     }
 }
 
-impl Kept for Container {
+impl Named for Container {
     fn id(&self) -> &str {
         &self.id
     }
@@ -55,22 +55,17 @@ impl<T> Default for Store<T> {
     }
 }
 
-impl<T: Kept> Store<T> {
-    /// Who holds a name.
-    pub(super) fn holder(&self, name: &str) -> Result<(), Refusal> {
-        match self.lock().names.get(name) {
-            None => Ok(()),
-            Some(holder) => Err(Refusal::unknown(format!("name {name:?} is reserved for {holder:?}"))),
-        }
+impl<T: Named> Store<T> {
+    /// Whether a name is free.
+    pub(super) fn check_free(&self, name: &str) -> Result<(), Refusal> {
+        self.lock().check_free(name)
     }
 
     /// Adds one, unless its name is taken.
     pub(super) fn add(&self, kept: T) -> Result<Arc<T>, Refusal> {
         let mut inner = self.lock();
         let (id, name) = (kept.id().to_owned(), kept.name().to_owned());
-        if let Some(holder) = inner.names.get(&name) {
-            return Err(Refusal::unknown(format!("name {name:?} is reserved for {holder:?}")));
-        }
+        inner.check_free(&name)?;
         let kept = Arc::new(kept);
         inner.names.insert(name, id.clone());
         inner.by_id.insert(id, kept.clone());
@@ -109,6 +104,15 @@ impl<T: Kept> Store<T> {
 
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Inner<T> {
+    fn check_free(&self, name: &str) -> Result<(), Refusal> {
+        match self.names.get(name) {
+            None => Ok(()),
+            Some(holder) => Err(Refusal::unknown(format!("name {name:?} is reserved for {holder:?}"))),
+        }
     }
 }
 

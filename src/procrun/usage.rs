@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use procfs::WithCurrentSystemInfo as _;
 use procfs::process::{Stat, all_processes};
 
 use super::clock;
-use super::container::{Container, Runs};
+use super::container::{Container, Runner};
 use super::sandbox::Sandbox;
 use crate::cri::v1;
 
@@ -18,8 +19,8 @@ const SECOND: u64 = 1_000_000_000;
 /// All processes at one moment, each under its parent.
 pub(super) struct Snapshot {
     taken: i64,
-    children: HashMap<i32, Vec<Stat>>,
-    guardians: HashMap<i32, Stat>,
+    processes: HashMap<i32, Stat>,
+    children: HashMap<i32, Vec<i32>>,
 }
 
 /// Figures of some processes.
@@ -35,18 +36,21 @@ struct Usage {
 impl Snapshot {
     /// Looks at every process of the machine.
     pub(super) fn take() -> Self {
-        let mut children: HashMap<i32, Vec<Stat>> = HashMap::new();
-        let mut guardians = HashMap::new();
-        for stat in all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok()) {
-            guardians.insert(stat.pid, stat.clone());
-            children.entry(stat.ppid).or_default().push(stat);
+        let all = all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok());
+        let processes: HashMap<i32, Stat> = all.map(|stat| (stat.pid, stat)).collect();
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for stat in processes.values() {
+            children.entry(stat.ppid).or_default().push(stat.pid);
         }
-        Self { taken: clock::now(), children, guardians }
+        Self { taken: clock::now(), processes, children }
     }
 
     /// What a container uses. One that does not run uses nothing, and only its folder is told.
     pub(super) fn of_container(&self, container: &Container) -> v1::ContainerStats {
-        let usage = self.below(container);
+        self.stats(container, self.below(container))
+    }
+
+    fn stats(&self, container: &Container, usage: Option<Usage>) -> v1::ContainerStats {
         v1::ContainerStats {
             attributes: Some(container.attributes()),
             cpu: usage.map(|usage| usage.cpu(self.taken)),
@@ -57,21 +61,18 @@ impl Snapshot {
     }
 
     /// What a sandbox's containers use together.
-    pub(super) fn of_sandbox<'a>(
-        &self,
-        sandbox: &Sandbox,
-        containers: impl Iterator<Item = &'a Container>,
-    ) -> v1::PodSandboxStats {
+    pub(super) fn of_sandbox(&self, sandbox: &Sandbox, containers: &[Arc<Container>]) -> v1::PodSandboxStats {
         let mut sum = Usage::default();
         let mut each = Vec::new();
         for container in containers {
-            let usage = self.below(container).unwrap_or_default();
+            let own = self.below(container);
+            let usage = own.unwrap_or_default();
             sum.cpu_nanos += usage.cpu_nanos;
             sum.resident += usage.resident;
             sum.minor_faults += usage.minor_faults;
             sum.major_faults += usage.major_faults;
             sum.processes += usage.processes;
-            each.push(self.of_container(container));
+            each.push(self.stats(container, own));
         }
         let linux = v1::LinuxPodSandboxStats {
             cpu: Some(sum.cpu(self.taken)),
@@ -85,18 +86,22 @@ impl Snapshot {
 
     /// What the processes below a container's guardian use, and what those used that it has reaped.
     fn below(&self, container: &Container) -> Option<Usage> {
-        let guardian = match container.runs.get()? {
-            Runs::Processes { guardian, .. } => guardian.pid(),
-            Runs::Nothing => return Some(Usage::default()),
+        // Once it has ended, its guardian's pid may be another's.
+        if !container.stage().is_running() {
+            return None;
+        }
+        let guardian = match container.runner.get()? {
+            Runner::Processes { guardian, .. } => guardian.pid(),
+            Runner::Synthetic => return Some(Usage::default()),
         };
         let mut usage = Usage::default();
-        let reaped = self.guardians.get(&guardian)?;
+        let reaped = self.processes.get(&guardian)?;
         usage.cpu_nanos += nanos(reaped.cutime.cast_unsigned() + reaped.cstime.cast_unsigned());
         let mut waiting = vec![guardian];
         while let Some(parent) = waiting.pop() {
-            for stat in self.children.get(&parent).into_iter().flatten() {
-                usage.add(stat);
-                waiting.push(stat.pid);
+            for child in self.children.get(&parent).into_iter().flatten() {
+                usage.add(&self.processes[child]);
+                waiting.push(*child);
             }
         }
         Some(usage)

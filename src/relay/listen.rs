@@ -1,20 +1,17 @@
 //! Accepting clients, and draining them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::link::{self, Shared};
 use super::tracker::Tracker;
 use super::{Settings, Summary};
-
-/// How long to wait after accept failed, so that a lack of descriptors is not made worse by a busy loop.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+use crate::socket::accept;
 
 /// Serves clients until `drain` is cancelled, then lets them finish.
 pub(super) async fn serve(
@@ -52,18 +49,6 @@ pub(super) async fn serve(
         all_ended(&mut links).await;
     }
     summary
-}
-
-async fn accept(listener: &UnixListener) -> UnixStream {
-    loop {
-        match listener.accept().await {
-            Ok((client, _)) => return client,
-            Err(error) => {
-                error!(%error, "cannot accept a connection");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
 }
 
 async fn all_ended(links: &mut JoinSet<()>) {

@@ -1,5 +1,6 @@
 //! Unix sockets: how their addresses are written, and how a socket file is taken, owned and given back.
 
+mod accept;
 mod activation;
 mod address;
 mod claim;
@@ -8,6 +9,7 @@ mod lock;
 
 use std::os::unix::net::UnixListener;
 
+pub use accept::accept;
 pub use activation::{ActivationError, activated, is_activated};
 pub use address::{AddressError, SocketPath};
 pub use claim::{Access, Claim, ClaimError, claim};

@@ -5,11 +5,13 @@
 //! container, and every process below it that loses its parent becomes its child, however far it went. As in a PID namespace,
 //! the end of the container's first process is the end of all.
 
-mod household;
+mod inherited;
 mod owner;
 mod protocol;
+mod tree;
 
 use std::collections::VecDeque;
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -18,17 +20,27 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use rustix::process::{getpid, set_child_subreaper, setsid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use rustix::fs::Mode;
+use rustix::process::{getpid, set_child_subreaper, setsid, umask};
+use rustix::thread::set_name;
+use signal_hook::consts::{
+    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
+};
 
-use household::Household;
 use protocol::{Act, Inbox, Order, STREAMS};
+use tree::Tree;
 
-pub(super) use owner::{Exit, Guardian, Guardians, LaunchError, Process};
-pub(super) use protocol::{Command, Stray, Target};
+pub(super) use owner::{Guardian, Guardians, Process, Streams};
+pub(super) use protocol::{Command, Orphan, Target};
 
 /// The program that guardians are started from: this one, also where its file has been replaced.
 pub const OURSELVES: &str = "/proc/self/exe";
+
+/// What `ps` and `top` call it.
+const NAME: &CStr = c"probeshim-guard";
+
+/// The umask of a container, as with runc.
+const UMASK: u32 = 0o022;
 
 /// The subcommand that makes this program a guardian.
 pub const SUBCOMMAND: &str = "guardian";
@@ -48,23 +60,33 @@ fn serve() -> io::Result<()> {
     // Started by a shell that gave it a process group, it would lead one, and cannot have a session; procrun never does.
     setsid()?;
     set_child_subreaper(Some(getpid()))?;
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        // Caught, not ignored: what is ignored would be ignored by the container as well. `pkill probeshim` is for procrun, which
-        // ends its containers in order.
-        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
-    }
-    let household = Arc::new(Household::new(socket.try_clone()?));
-    let ordered = household.clone();
+    set_name(NAME)?;
+    clean_inheritance()?;
+    let tree = Arc::new(Tree::new(socket.try_clone()?));
+    let ordered = tree.clone();
     thread::spawn(move || {
         // Whatever ends the conversation, the container ends.
         let _ = follow_orders(&socket, &ordered);
-        ordered.end();
+        ordered.kill_all();
     });
-    household.reap();
+    tree.reap();
     Ok(())
 }
 
-fn follow_orders(socket: &UnixStream, household: &Household) -> io::Result<()> {
+/// What a container gets from here is what it would get from a runtime of its own, whoever started procrun: no descriptors but its own, no
+/// signals that are ignored, and the usual umask.
+fn clean_inheritance() -> io::Result<()> {
+    inherited::close_on_exec()?;
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU] {
+        // What is caught is reset when a program is executed, and what is ignored is not. It also makes this process deaf to them:
+        // `pkill probeshim` is for procrun, which ends its containers in order.
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    umask(Mode::from_raw_mode(UMASK));
+    Ok(())
+}
+
+fn follow_orders(socket: &UnixStream, tree: &Tree) -> io::Result<()> {
     let mut inbox = Inbox::default();
     let mut streams: VecDeque<OwnedFd> = VecDeque::new();
     while let Some(descriptors) = inbox.receive(socket.as_fd())? {
@@ -74,9 +96,10 @@ fn follow_orders(socket: &UnixStream, household: &Household) -> io::Result<()> {
                 Some(Act::Launch(launch)) => {
                     let mut stream = || streams.pop_front().ok_or(io::ErrorKind::InvalidData);
                     let pair: [OwnedFd; STREAMS] = [stream()?, stream()?];
-                    household.launch(launch, pair);
+                    tree.launch(launch, pair);
                 }
-                Some(Act::Strike(strike)) => household.strike(strike),
+                Some(Act::Signal(signal)) => tree.signal(signal),
+                Some(Act::KillAll(_)) => tree.kill_all(),
                 None => {}
             }
         }

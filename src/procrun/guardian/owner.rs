@@ -2,16 +2,19 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use procfs::process::all_processes;
-use rustix::process::{Pid, Signal, kill_process};
+use procfs::process::{ProcState, all_processes};
+use rustix::process::{Pid, kill_process};
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,7 +22,7 @@ use tracing::warn;
 
 use super::SUBCOMMAND;
 use super::protocol::{
-    Act, Command, Exited, Inbox, Launch, News, Order, Report, Stray, Strike, Target, framed, send,
+    Act, Command, Event, Exited, Inbox, KillAll, Launch, Order, Orphan, Report, Signal, Target, framed, send,
 };
 
 /// All guardians of a runtime.
@@ -61,10 +64,18 @@ pub(in crate::procrun) struct Start {
 /// How a process ended.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::procrun) struct Exit {
-    /// Its exit code, or 128 and the signal that ended it; `None` where its guardian was killed.
-    pub(in crate::procrun) code: Option<i32>,
-    /// When, in nanoseconds since 1970, if that is known.
-    pub(in crate::procrun) at: Option<i64>,
+    /// Its exit code, or 128 and the signal that ended it.
+    pub(in crate::procrun) code: i32,
+    /// When, in nanoseconds since 1970.
+    pub(in crate::procrun) at: i64,
+}
+
+/// The ends of a process's output: those that it gets, and ours.
+#[derive(Debug)]
+pub(in crate::procrun) struct Streams {
+    pub(in crate::procrun) theirs: [OwnedFd; 2],
+    pub(in crate::procrun) stdout: pipe::Receiver,
+    pub(in crate::procrun) stderr: pipe::Receiver,
 }
 
 /// Why a process was not launched.
@@ -97,13 +108,13 @@ impl Guardians {
         Self { program, ending: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
-    /// Starts one; `name` and `folder`, the container's, are for those who look at a list of processes. `stray` is told of each
-    /// descendant that had left its process group and has ended.
+    /// Starts one; `name` and `folder`, the container's, are for those who look at a list of processes. `orphan` is told
+    /// of each descendant that had left its process group and has ended.
     pub(in crate::procrun) fn start(
         &self,
         name: &str,
         folder: &Path,
-        stray: impl Fn(Stray) + Send + 'static,
+        orphan: impl Fn(Orphan) + Send + 'static,
     ) -> io::Result<Guardian> {
         if self.ending.is_cancelled() {
             return Err(io::Error::other("procrun is ending"));
@@ -112,7 +123,14 @@ impl Guardians {
         ours.set_nonblocking(true)?;
         let ours = UnixStream::from_std(ours)?;
         let mut command = tokio::process::Command::new(&self.program);
-        command.arg0("probeshim").arg(SUBCOMMAND).arg(name).arg(folder).current_dir("/").env_clear();
+        command
+            .arg0("probeshim")
+            .arg(SUBCOMMAND)
+            .arg("--")
+            .arg(name)
+            .arg(folder)
+            .current_dir("/")
+            .env_clear();
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
@@ -121,12 +139,7 @@ impl Guardians {
         let (gone, ending, heard) = (CancellationToken::new(), self.ending.clone(), awaited.clone());
         let guardian = Guardian { pid, orders, awaited, next: AtomicU64::new(1), gone: gone.clone() };
         self.tasks.spawn(async move {
-            // Ends with the guardian, or when nobody has orders for it any more, which it learns from the end of its socket.
-            tokio::select! {
-                () = write(&ours, outgoing) => {}
-                () = read(&ours, &heard, stray) => {}
-                () = ending.cancelled() => {}
-            }
+            converse(&ours, outgoing, &heard, orphan, &ending).await;
             drop(ours);
             let ended = process.wait().await;
             if !ended.as_ref().is_ok_and(ExitStatus::success) {
@@ -175,15 +188,28 @@ impl Guardian {
         Process { number, start, exit }
     }
 
-    /// Sends a signal to a process that was launched, its group, or everyone.
-    pub(in crate::procrun) fn strike(&self, process: u64, signal: i32, target: Target) {
-        let strike = Strike { process, signal, target: target.into() };
-        // Without a guardian there is nobody left to strike.
-        let _ = self.order(Act::Strike(strike), Vec::new());
+    /// Sends a signal to a process that was launched, or to its group.
+    pub(in crate::procrun) fn signal(&self, process: u64, number: i32, target: Target) {
+        // Without a guardian there is nobody left to hear it.
+        let _ = self.order(Act::Signal(Signal { process, number, target: target.into() }), Vec::new());
+    }
+
+    /// Kills every process; the container is over then.
+    pub(in crate::procrun) fn kill_all(&self) {
+        let _ = self.order(Act::KillAll(KillAll {}), Vec::new());
     }
 
     fn order(&self, act: Act, descriptors: Vec<OwnedFd>) -> Result<(), mpsc::error::SendError<Outgoing>> {
         self.orders.send(Outgoing { frame: framed(&Order::of(act)), descriptors })
+    }
+}
+
+impl Streams {
+    /// Two pipes, non-blocking for us and blocking for them.
+    pub(in crate::procrun) fn new() -> io::Result<Self> {
+        let (out, stdout) = pipe::pipe()?;
+        let (err, stderr) = pipe::pipe()?;
+        Ok(Self { theirs: [out.into_blocking_fd()?, err.into_blocking_fd()?], stdout, stderr })
     }
 }
 
@@ -193,35 +219,33 @@ impl Process {
         (&mut self.start).await.unwrap_or(Err(LaunchError::NoGuardian))
     }
 
-    /// Waits for its end.
-    pub(in crate::procrun) async fn exit(&mut self) -> Exit {
-        match (&mut self.exit).await {
-            Ok(exited) => Exit { code: Some(exited.code), at: Some(exited.at) },
-            Err(_) => Exit { code: None, at: None },
-        }
+    /// Waits for its end; `None` where its guardian was killed, and told nothing.
+    pub(in crate::procrun) async fn exit(&mut self) -> Option<Exit> {
+        let exited = (&mut self.exit).await.ok()?;
+        Some(Exit { code: exited.code, at: exited.at })
     }
 }
 
 impl Awaited {
-    fn tell(&mut self, news: News, stray: &impl Fn(Stray)) {
-        match news {
-            News::Launched(launched) => {
+    fn tell(&mut self, event: Event, orphan: &impl Fn(Orphan)) {
+        match event {
+            Event::Launched(launched) => {
                 if let Some(waiting) = self.launches.remove(&launched.process) {
                     let _ = waiting.send(Ok(Start { pid: launched.pid, at: launched.at }));
                 }
             }
-            News::Refused(refused) => {
+            Event::Refused(refused) => {
                 self.exits.remove(&refused.process);
                 if let Some(waiting) = self.launches.remove(&refused.process) {
                     let _ = waiting.send(Err(LaunchError::Refused(refused.reason)));
                 }
             }
-            News::Exited(exited) => {
+            Event::Exited(exited) => {
                 if let Some(waiting) = self.exits.remove(&exited.process) {
                     let _ = waiting.send(exited);
                 }
             }
-            News::Stray(left) => stray(left),
+            Event::Orphan(left) => orphan(left),
         }
     }
 
@@ -233,6 +257,30 @@ impl Awaited {
     fn forget_all(&mut self) {
         self.launches.clear();
         self.exits.clear();
+    }
+}
+
+/// Sends orders and hands on reports, until the guardian has said all that it has to say: an order that cannot be sent any more is not
+/// the end, for the last report may still be on its way.
+async fn converse(
+    socket: &UnixStream,
+    outgoing: mpsc::UnboundedReceiver<Outgoing>,
+    awaited: &Mutex<Awaited>,
+    orphan: impl Fn(Orphan),
+    ending: &CancellationToken,
+) {
+    let ordering = async {
+        tokio::select! {
+            () = write(socket, outgoing) => {}
+            () = ending.cancelled() => {}
+        }
+        // The guardian ends when it finds the end of its orders.
+        let _ = SockRef::from(socket).shutdown(Shutdown::Write);
+    };
+    let mut reading = std::pin::pin!(read(socket, awaited, orphan));
+    tokio::select! {
+        () = &mut reading => {}
+        () = ordering => reading.await,
     }
 }
 
@@ -251,22 +299,38 @@ async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<Outgoing
 }
 
 /// Hands on reports until the guardian has ended.
-async fn read(socket: &UnixStream, awaited: &Mutex<Awaited>, stray: impl Fn(Stray)) {
+async fn read(socket: &UnixStream, awaited: &Mutex<Awaited>, orphan: impl Fn(Orphan)) {
     let mut inbox = Inbox::default();
     loop {
         let received = socket.async_io(Interest::READABLE, || inbox.receive(socket.as_fd())).await;
         let Ok(Some(_)) = received else { return };
-        while let Ok(Some(report)) = inbox.next::<Report>() {
-            let Some(news) = report.news else { continue };
-            awaited.lock().unwrap_or_else(PoisonError::into_inner).tell(news, &stray);
+        loop {
+            match inbox.next::<Report>() {
+                Ok(Some(Report { event: Some(event) })) => {
+                    awaited.lock().unwrap_or_else(PoisonError::into_inner).tell(event, &orphan);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                // What speaks another protocol is no guardian of ours.
+                Err(_) => return,
+            }
         }
     }
 }
 
-/// Kills what a guardian leaves behind that was killed itself: what is still in its session.
+/// Kills what a guardian leaves behind that was killed itself: what is still in its session. Several times, for those who are just being
+/// born.
 fn kill_session(session: i32) {
-    let left = all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok());
-    for pid in left.filter(|stat| stat.session == session).filter_map(|stat| Pid::from_raw(stat.pid)) {
-        let _ = kill_process(pid, Signal::KILL);
+    for _ in 0..10 {
+        let all = all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok());
+        let left =
+            all.filter(|stat| stat.session == session && !matches!(stat.state(), Ok(ProcState::Zombie)));
+        let mut killed = 0;
+        for pid in left.filter_map(|stat| Pid::from_raw(stat.pid)) {
+            killed += usize::from(kill_process(pid, rustix::process::Signal::KILL).is_ok());
+        }
+        if killed == 0 {
+            return;
+        }
     }
 }

@@ -26,7 +26,7 @@ const CHUNK: usize = 64 << 10;
 /// What procrun asks for.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Order {
-    #[prost(oneof = "Act", tags = "1, 2")]
+    #[prost(oneof = "Act", tags = "1, 2, 3")]
     pub(super) act: Option<Act>,
 }
 
@@ -36,7 +36,9 @@ pub(super) enum Act {
     #[prost(message, tag = "1")]
     Launch(Launch),
     #[prost(message, tag = "2")]
-    Strike(Strike),
+    Signal(Signal),
+    #[prost(message, tag = "3")]
+    KillAll(KillAll),
 }
 
 /// A process to launch; its output streams come beside the message.
@@ -66,13 +68,13 @@ pub(in crate::procrun) struct Command {
     pub(in crate::procrun) folder: String,
 }
 
-/// A signal to send.
+/// A signal to send to a process that was launched.
 #[derive(Clone, Copy, PartialEq, Message)]
-pub(super) struct Strike {
+pub(super) struct Signal {
     #[prost(uint64, tag = "1")]
     pub(super) process: u64,
     #[prost(int32, tag = "2")]
-    pub(super) signal: i32,
+    pub(super) number: i32,
     #[prost(enumeration = "Target", tag = "3")]
     pub(super) target: i32,
 }
@@ -85,20 +87,22 @@ pub(in crate::procrun) enum Target {
     Process = 0,
     /// The process group that it leads.
     Group = 1,
-    /// The whole container, which is over then: always SIGKILL.
-    Everything = 2,
 }
+
+/// The end of the container: SIGKILL to every process, and no new ones.
+#[derive(Clone, Copy, PartialEq, Message)]
+pub(super) struct KillAll {}
 
 /// What a guardian tells.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Report {
-    #[prost(oneof = "News", tags = "1, 2, 3, 4")]
-    pub(super) news: Option<News>,
+    #[prost(oneof = "Event", tags = "1, 2, 3, 4")]
+    pub(super) event: Option<Event>,
 }
 
 /// One thing that happened.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum News {
+pub(super) enum Event {
     #[prost(message, tag = "1")]
     Launched(Launched),
     #[prost(message, tag = "2")]
@@ -106,7 +110,7 @@ pub(super) enum News {
     #[prost(message, tag = "3")]
     Exited(Exited),
     #[prost(message, tag = "4")]
-    Stray(Stray),
+    Orphan(Orphan),
 }
 
 /// A process that runs.
@@ -144,9 +148,9 @@ pub(super) struct Exited {
     pub(super) at: i64,
 }
 
-/// A descendant that had left the process groups of those that were launched, and has ended.
+/// A descendant that had lost its parent and left the process groups of those that were launched, and has ended.
 #[derive(Clone, PartialEq, Message)]
-pub(in crate::procrun) struct Stray {
+pub(in crate::procrun) struct Orphan {
     #[prost(int32, tag = "1")]
     pub(in crate::procrun) pid: i32,
     /// What the kernel calls its program.
@@ -170,8 +174,8 @@ impl Order {
 }
 
 impl Report {
-    pub(super) fn of(news: News) -> Self {
-        Self { news: Some(news) }
+    pub(super) fn of(event: Event) -> Self {
+        Self { event: Some(event) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A client's connection, in which the header blocks of old clients are made such that h2 takes them.
 
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,6 +8,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, Join, ReadBuf, join};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use crate::relay::legacy::Adapter;
@@ -15,12 +17,14 @@ use crate::relay::legacy::Adapter;
 #[derive(Debug)]
 pub(super) struct Client {
     stream: Join<Adapter<OwnedReadHalf>, OwnedWriteHalf>,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Client {
-    pub(super) fn new(stream: UnixStream) -> Self {
+    /// A connection that breaks when `stop` is cancelled.
+    pub(super) fn new(stream: UnixStream, stop: CancellationToken) -> Self {
         let (reading, writing) = stream.into_split();
-        Self { stream: join(Adapter::new(reading), writing) }
+        Self { stream: join(Adapter::new(reading), writing), stop: Box::pin(stop.cancelled_owned()) }
     }
 }
 
@@ -36,6 +40,9 @@ impl AsyncRead for Client {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.stop.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }

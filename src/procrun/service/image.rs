@@ -1,12 +1,12 @@
 //! The ImageService.
 
+use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status};
 
 use super::Service;
 use super::listing::{Streamed, in_batches};
 use crate::cri::v1::image_service_server::ImageService;
 use crate::cri::v1::{self, ImageFilter, ImageSpec};
-use crate::procrun::images::Image;
 use crate::procrun::usage;
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -14,7 +14,7 @@ type Answer<T> = Result<Response<T>, Status>;
 impl Service {
     fn list_of_images(&self, filter: Option<ImageFilter>) -> Vec<v1::Image> {
         let filter = name(filter.and_then(|filter| filter.image));
-        self.engine.images.list(&filter).iter().map(Image::item).collect()
+        self.engine.images.list(&filter).iter().map(|image| image.item()).collect()
     }
 }
 
@@ -49,7 +49,7 @@ impl ImageService for Service {
 
     async fn pull_image(&self, request: Request<v1::PullImageRequest>) -> Answer<v1::PullImageResponse> {
         let image = self.engine.images.pull(&name(request.into_inner().image))?;
-        Ok(Response::new(v1::PullImageResponse { image_ref: image.id }))
+        Ok(Response::new(v1::PullImageResponse { image_ref: image.id.clone() }))
     }
 
     async fn remove_image(
@@ -62,7 +62,8 @@ impl ImageService for Service {
 
     async fn image_fs_info(&self, _: Request<v1::ImageFsInfoRequest>) -> Answer<v1::ImageFsInfoResponse> {
         let folder = self.engine.root.containers();
-        let containers = usage::folder(folder);
+        let containers = spawn_blocking(move || usage::folder(&folder)).await;
+        let containers = containers.map_err(|fault| Status::internal(fault.to_string()))?;
         // Images have no content, and the folder of those is the one that they would be in.
         let images = v1::FilesystemUsage {
             used_bytes: Some(v1::UInt64Value { value: 0 }),

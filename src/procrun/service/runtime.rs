@@ -1,17 +1,18 @@
 //! The RuntimeService.
 
+use std::future::Future;
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
 use super::Service;
 use super::listing::{Streamed, in_batches};
+use crate::cri::v1;
 use crate::cri::v1::runtime_service_server::RuntimeService;
-use crate::cri::v1::{self, ContainerStatsFilter, PodSandboxStatsFilter};
-use crate::procrun::container::{Container, Runs, State};
+use crate::procrun::container::{Container, Runner};
+use crate::procrun::engine::Engine;
 use crate::procrun::refusal::Refusal;
 use crate::procrun::sandbox::Sandbox;
-use crate::procrun::usage::Snapshot;
 
 type Answer<T> = Result<Response<T>, Status>;
 
@@ -19,17 +20,23 @@ type Answer<T> = Result<Response<T>, Status>;
 const KUBELET_API: &str = "0.1.0";
 
 impl Service {
-    fn sandbox(&self, id: &str) -> Result<Option<Arc<Sandbox>>, Refusal> {
-        gone_is_fine(self.engine.sandboxes.get(id)).map_err(|refusal| trying_to_find("sandbox", id, refusal))
+    fn container(&self, id: &str) -> Result<Arc<Container>, Refusal> {
+        let found = self.engine.containers.get(id);
+        found.map_err(|refusal| refusal.when(format!("an error occurred when try to find container {id:?}")))
     }
 
-    fn container(&self, id: &str) -> Result<Option<Arc<Container>>, Refusal> {
-        gone_is_fine(self.engine.containers.get(id))
-            .map_err(|refusal| trying_to_find("container", id, refusal))
+    fn sandbox(&self, id: &str) -> Result<Arc<Sandbox>, Refusal> {
+        let found = self.engine.sandboxes.get(id);
+        found.map_err(|refusal| refusal.when(format!("an error occurred when try to find sandbox {id:?}")))
     }
 
-    fn existing_container(&self, id: &str) -> Result<Arc<Container>, Refusal> {
-        self.engine.containers.get(id).map_err(|refusal| trying_to_find("container", id, refusal))
+    /// Brings what has begun to its end, also where its caller goes meanwhile.
+    async fn finish<F>(&self, work: impl FnOnce(Arc<Engine>) -> F) -> Result<(), Status>
+    where
+        F: Future<Output = Result<(), Refusal>> + Send + 'static,
+    {
+        let working = tokio::spawn(work(self.engine.clone()));
+        Ok(working.await.map_err(|fault| Status::internal(fault.to_string()))??)
     }
 
     fn items_of_sandboxes(&self, filter: Option<v1::PodSandboxFilter>) -> Vec<v1::PodSandbox> {
@@ -39,44 +46,15 @@ impl Service {
     fn items_of_containers(&self, filter: Option<v1::ContainerFilter>) -> Vec<v1::Container> {
         self.engine.list_containers(filter).iter().map(|container| container.item()).collect()
     }
-
-    fn stats_of_containers(&self, filter: Option<ContainerStatsFilter>) -> Vec<v1::ContainerStats> {
-        let filter = filter.map(|ContainerStatsFilter { id, pod_sandbox_id, label_selector }| {
-            v1::ContainerFilter { id, pod_sandbox_id, label_selector, state: None }
-        });
-        let snapshot = Snapshot::take();
-        let containers = self.engine.list_containers(filter);
-        containers.iter().map(|container| snapshot.of_container(container)).collect()
-    }
-
-    fn stats_of_sandboxes(&self, filter: Option<PodSandboxStatsFilter>) -> Vec<v1::PodSandboxStats> {
-        let filter = filter.map(|PodSandboxStatsFilter { id, label_selector }| v1::PodSandboxFilter {
-            id,
-            label_selector,
-            state: None,
-        });
-        let snapshot = Snapshot::take();
-        let sandboxes = self.engine.list_sandboxes(filter);
-        sandboxes.iter().map(|sandbox| self.stats_of(sandbox, &snapshot)).collect()
-    }
-
-    fn stats_of(&self, sandbox: &Sandbox, snapshot: &Snapshot) -> v1::PodSandboxStats {
-        let containers = self.engine.containers_of(&sandbox.id);
-        snapshot.of_sandbox(sandbox, containers.iter().map(|container| &**container))
-    }
 }
 
 /// Stop and remove succeed where there is nothing left to stop or remove.
 fn gone_is_fine<T>(found: Result<T, Refusal>) -> Result<Option<T>, Refusal> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(refusal) if refusal == Refusal::not_found() => Ok(None),
+        Err(refusal) if refusal.is_not_found() => Ok(None),
         Err(refusal) => Err(refusal),
     }
-}
-
-fn trying_to_find(what: &str, id: &str, refusal: Refusal) -> Refusal {
-    refusal.when(format!("an error occurred when try to find {what} {id:?}"))
 }
 
 fn unimplemented<T>(method: &str, why: &str) -> Answer<T> {
@@ -113,8 +91,8 @@ impl RuntimeService for Service {
         &self,
         request: Request<v1::StopPodSandboxRequest>,
     ) -> Answer<v1::StopPodSandboxResponse> {
-        if let Some(sandbox) = self.sandbox(&request.into_inner().pod_sandbox_id)? {
-            self.engine.stop_sandbox(&sandbox).await?;
+        if let Some(sandbox) = gone_is_fine(self.sandbox(&request.into_inner().pod_sandbox_id))? {
+            self.finish(|engine| async move { engine.stop_sandbox(&sandbox).await }).await?;
         }
         Ok(Response::new(v1::StopPodSandboxResponse {}))
     }
@@ -123,8 +101,8 @@ impl RuntimeService for Service {
         &self,
         request: Request<v1::RemovePodSandboxRequest>,
     ) -> Answer<v1::RemovePodSandboxResponse> {
-        if let Some(sandbox) = self.sandbox(&request.into_inner().pod_sandbox_id)? {
-            self.engine.remove_sandbox(&sandbox).await?;
+        if let Some(sandbox) = gone_is_fine(self.sandbox(&request.into_inner().pod_sandbox_id))? {
+            self.finish(|engine| async move { engine.remove_sandbox(&sandbox).await }).await?;
         }
         Ok(Response::new(v1::RemovePodSandboxResponse {}))
     }
@@ -174,9 +152,8 @@ impl RuntimeService for Service {
         &self,
         request: Request<v1::StartContainerRequest>,
     ) -> Answer<v1::StartContainerResponse> {
-        // Begun, it is brought to its end, also where the client goes meanwhile.
-        let starting = tokio::spawn(self.engine.clone().start(request.into_inner().container_id));
-        starting.await.map_err(|fault| Status::internal(fault.to_string()))??;
+        let id = request.into_inner().container_id;
+        self.finish(|engine| engine.start(id)).await?;
         Ok(Response::new(v1::StartContainerResponse {}))
     }
 
@@ -185,7 +162,8 @@ impl RuntimeService for Service {
         request: Request<v1::StopContainerRequest>,
     ) -> Answer<v1::StopContainerResponse> {
         let request = request.into_inner();
-        if let Some(container) = self.container(&request.container_id)? {
+        if let Some(container) = gone_is_fine(self.container(&request.container_id))? {
+            // As with containerd, a caller that goes while it waits leaves the container with its signal.
             self.engine.stop(&container, request.timeout).await?;
         }
         Ok(Response::new(v1::StopContainerResponse {}))
@@ -195,8 +173,8 @@ impl RuntimeService for Service {
         &self,
         request: Request<v1::RemoveContainerRequest>,
     ) -> Answer<v1::RemoveContainerResponse> {
-        if let Some(container) = self.container(&request.into_inner().container_id)? {
-            self.engine.remove(&container).await?;
+        if let Some(container) = gone_is_fine(self.container(&request.into_inner().container_id))? {
+            self.finish(|engine| async move { engine.remove(&container).await }).await?;
         }
         Ok(Response::new(v1::RemoveContainerResponse {}))
     }
@@ -222,9 +200,8 @@ impl RuntimeService for Service {
         request: Request<v1::ContainerStatusRequest>,
     ) -> Answer<v1::ContainerStatusResponse> {
         let request = request.into_inner();
-        let container = self.existing_container(&request.container_id)?;
-        let info = if request.verbose { verbose(&container) } else { None };
-        let info = info.into_iter().map(|info| ("info".to_owned(), info)).collect();
+        let container = self.container(&request.container_id)?;
+        let info = request.verbose.then(|| ("info".to_owned(), container.info())).into_iter().collect();
         Ok(Response::new(v1::ContainerStatusResponse { status: Some(container.status()), info }))
     }
 
@@ -236,7 +213,7 @@ impl RuntimeService for Service {
         let container = self.engine.containers.get(&request.container_id);
         let container = container.map_err(|refusal| refusal.when("failed to find container"))?;
         container
-            .set_resources(request.linux)
+            .update_resources(request.linux)
             .map_err(|refusal| refusal.when("failed to update resources"))?;
         Ok(Response::new(v1::UpdateContainerResourcesResponse {}))
     }
@@ -245,11 +222,11 @@ impl RuntimeService for Service {
         &self,
         request: Request<v1::ReopenContainerLogRequest>,
     ) -> Answer<v1::ReopenContainerLogResponse> {
-        let container = self.existing_container(&request.into_inner().container_id)?;
-        if container.state() != State::Running {
+        let container = self.container(&request.into_inner().container_id)?;
+        if !container.stage().is_running() {
             return Err(Refusal::unknown("container is not running").into());
         }
-        if let Some(Runs::Processes { log, .. }) = container.runs.get() {
+        if let Some(Runner::Processes { log, .. }) = container.runner.get() {
             log.reopen()?;
         }
         Ok(Response::new(v1::ReopenContainerLogResponse {}))
@@ -284,15 +261,15 @@ impl RuntimeService for Service {
     ) -> Answer<v1::ContainerStatsResponse> {
         let container = self.engine.containers.get(&request.into_inner().container_id);
         let container = container.map_err(|refusal| refusal.when("failed to find container"))?;
-        let stats = Some(Snapshot::take().of_container(&container));
-        Ok(Response::new(v1::ContainerStatsResponse { stats }))
+        let stats = self.stats_of_container(container).await?;
+        Ok(Response::new(v1::ContainerStatsResponse { stats: Some(stats) }))
     }
 
     async fn list_container_stats(
         &self,
         request: Request<v1::ListContainerStatsRequest>,
     ) -> Answer<v1::ListContainerStatsResponse> {
-        let stats = self.stats_of_containers(request.into_inner().filter);
+        let stats = self.stats_of_containers(request.into_inner().filter).await?;
         Ok(Response::new(v1::ListContainerStatsResponse { stats }))
     }
 
@@ -300,7 +277,7 @@ impl RuntimeService for Service {
         &self,
         request: Request<v1::StreamContainerStatsRequest>,
     ) -> Answer<Self::StreamContainerStatsStream> {
-        let stats = self.stats_of_containers(request.into_inner().filter);
+        let stats = self.stats_of_containers(request.into_inner().filter).await?;
         Ok(in_batches(stats, |container_stats| v1::StreamContainerStatsResponse { container_stats }))
     }
 
@@ -312,15 +289,15 @@ impl RuntimeService for Service {
         let sandbox = self.engine.sandboxes.get(&id);
         let sandbox = sandbox
             .map_err(|refusal| refusal.when(format!("an error occurred when trying to find sandbox {id}")))?;
-        let stats = Some(self.stats_of(&sandbox, &Snapshot::take()));
-        Ok(Response::new(v1::PodSandboxStatsResponse { stats }))
+        let stats = self.stats_of_sandbox(sandbox).await?;
+        Ok(Response::new(v1::PodSandboxStatsResponse { stats: Some(stats) }))
     }
 
     async fn list_pod_sandbox_stats(
         &self,
         request: Request<v1::ListPodSandboxStatsRequest>,
     ) -> Answer<v1::ListPodSandboxStatsResponse> {
-        let stats = self.stats_of_sandboxes(request.into_inner().filter);
+        let stats = self.stats_of_sandboxes(request.into_inner().filter).await?;
         Ok(Response::new(v1::ListPodSandboxStatsResponse { stats }))
     }
 
@@ -328,7 +305,7 @@ impl RuntimeService for Service {
         &self,
         request: Request<v1::StreamPodSandboxStatsRequest>,
     ) -> Answer<Self::StreamPodSandboxStatsStream> {
-        let stats = self.stats_of_sandboxes(request.into_inner().filter);
+        let stats = self.stats_of_sandboxes(request.into_inner().filter).await?;
         Ok(in_batches(stats, |pod_sandbox_stats| v1::StreamPodSandboxStatsResponse { pod_sandbox_stats }))
     }
 
@@ -401,18 +378,4 @@ impl RuntimeService for Service {
         self.engine.sandboxes.get(&id).map_err(|refusal| refusal.when("failed to find sandbox"))?;
         Ok(Response::new(v1::UpdatePodSandboxResourcesResponse {}))
     }
-}
-
-/// What containerd's verbose status tells, as far as it is there: JSON, with the process id in it.
-fn verbose(container: &Container) -> Option<String> {
-    let pid = match container.runs.get() {
-        Some(Runs::Processes { first, .. }) if container.state() == State::Running => first.1,
-        _ => 0,
-    };
-    serde_json::to_string(&serde_json::json!({
-        "sandboxID": container.sandbox,
-        "pid": pid,
-        "folder": container.folder,
-    }))
-    .ok()
 }

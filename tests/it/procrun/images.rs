@@ -1,22 +1,10 @@
 //! Images, which are only names.
 
-use hyper_util::rt::TokioIo;
-use probeshim::cri::v1::image_service_client::ImageServiceClient;
+use probeshim::cri::image_service;
 use probeshim::cri::v1::*;
-use tokio::net::UnixStream;
 use tonic::Code;
-use tonic::transport::{Channel, Endpoint, Uri};
 
 use super::{Runtime, refused};
-
-fn client(runtime: &Runtime) -> ImageServiceClient<Channel> {
-    let path = runtime.socket.as_path().to_owned();
-    let connector = tower::service_fn(move |_: Uri| {
-        let path = path.clone();
-        async move { UnixStream::connect(path).await.map(TokioIo::new) }
-    });
-    ImageServiceClient::new(Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector))
-}
 
 fn spec(name: &str) -> ImageSpec {
     ImageSpec { image: name.into(), ..Default::default() }
@@ -25,7 +13,7 @@ fn spec(name: &str) -> ImageSpec {
 #[tokio::test]
 async fn every_name_is_known_but_for_those_that_are_missing() {
     let runtime = Runtime::start();
-    let mut images = client(&runtime);
+    let mut images = image_service(&runtime.socket);
     let status = |name| ImageStatusRequest { image: Some(spec(name)), verbose: false };
     let known = images.image_status(status("some/image:1")).await.unwrap().into_inner().image.unwrap();
     assert_eq!(known.repo_tags, ["docker.io/some/image:1"]);

@@ -21,7 +21,7 @@ use std::time::Duration;
 use probeshim::cri::runtime_service;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
-use probeshim::procrun::{Kills, Procrun, Settings};
+use probeshim::procrun::{Procrun, Settings};
 use probeshim::socket::{Access, Claim, SocketPath, claim};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -45,15 +45,7 @@ pub(crate) struct Runtime {
 
 /// Settings in a folder, with nothing out of the ordinary.
 pub(crate) fn settings(folder: &Path) -> Settings {
-    Settings {
-        root: folder.join("root"),
-        guardian: env!("CARGO_BIN_EXE_probeshim").into(),
-        exec_delay: Duration::ZERO,
-        start_delay: Duration::ZERO,
-        synthetic: 0,
-        drain_limit: None,
-        exec_timeout_kills: Kills::Process,
-    }
+    Settings { guardian: env!("CARGO_BIN_EXE_probeshim").into(), ..Settings::new(folder.join("root")) }
 }
 
 impl Runtime {

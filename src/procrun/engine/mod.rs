@@ -1,11 +1,20 @@
-//! The runtime itself: its sandboxes, its containers, its images, and what is told of them.
+//! The runtime itself: its sandboxes, its containers, its images, and what is done with them.
+
+mod command;
+mod create;
+mod exec;
+mod start;
+mod stop;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::Settings;
-use super::clock;
-use super::container::{Container, Runs, State};
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+use tracing::warn;
+
+use super::container::Container;
 use super::events::Events;
 use super::guardian::Guardians;
 use super::images::Images;
@@ -13,7 +22,11 @@ use super::refusal::Refusal;
 use super::root::Root;
 use super::sandbox::Sandbox;
 use super::store::Store;
+use super::{Settings, clock, synthetic};
 use crate::cri::v1::{self, ContainerEventType as Event};
+
+/// How long processes may take to die of SIGKILL, before they are left behind: those of another user, say.
+const LAST_BREATH: Duration = Duration::from_secs(10);
 
 /// Everything that a runtime is made of.
 #[derive(Debug)]
@@ -21,6 +34,8 @@ pub(super) struct Engine {
     pub(super) settings: Settings,
     pub(super) root: Root,
     pub(super) guardians: Guardians,
+    /// The tasks that wait for the ends of containers.
+    pub(super) watches: TaskTracker,
     pub(super) sandboxes: Store<Sandbox>,
     pub(super) containers: Store<Container>,
     pub(super) images: Images,
@@ -33,20 +48,20 @@ impl Engine {
         let engine = Self {
             root: Root::claim(&settings.root)?,
             guardians: Guardians::of(settings.guardian.clone()),
+            watches: TaskTracker::new(),
             settings,
             sandboxes: Store::default(),
             containers: Store::default(),
             images: Images::default(),
             events: Events::default(),
         };
-        engine.make_synthetic();
+        synthetic::populate(&engine, engine.settings.synthetic);
         Ok(Arc::new(engine))
     }
 
     /// Makes a sandbox, ready at once.
     pub(super) fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String, Refusal> {
-        let config = request.config.unwrap_or_default();
-        let sandbox = Sandbox::new(config, false)?;
+        let sandbox = Sandbox::new(request.config.unwrap_or_default(), false)?;
         if !request.runtime_handler.is_empty() {
             let (id, handler) = (&sandbox.id, request.runtime_handler);
             return Err(Refusal::unknown(format!(
@@ -54,40 +69,50 @@ impl Engine {
             )));
         }
         let name = sandbox.name.clone();
-        let sandbox = self
-            .sandboxes
-            .add(sandbox)
-            .map_err(|refusal| refusal.when(format!("failed to reserve sandbox name {name:?}")))?;
+        let taken = |refusal: Refusal| refusal.when(format!("failed to reserve sandbox name {name:?}"));
+        let sandbox = self.sandboxes.add(sandbox).map_err(taken)?;
         self.tell(&sandbox.id, &sandbox.id, Event::ContainerCreatedEvent);
         self.tell(&sandbox.id, &sandbox.id, Event::ContainerStartedEvent);
         Ok(sandbox.id.clone())
     }
 
-    /// Kills what runs in a sandbox, and makes it not ready.
+    /// Makes a sandbox not ready, and kills what runs in it.
     pub(super) async fn stop_sandbox(&self, sandbox: &Sandbox) -> Result<(), Refusal> {
+        // First of all: what is about to start sees it.
+        let was_ready = sandbox.end();
         for container in self.containers_of(&sandbox.id) {
             let stopped = self.stop(&container, 0).await;
             stopped
                 .map_err(|refusal| refusal.when(format!("failed to stop container {:?}", container.id)))?;
         }
-        if sandbox.end() {
+        if was_ready {
             self.tell(&sandbox.id, &sandbox.id, Event::ContainerStoppedEvent);
         }
         Ok(())
     }
 
-    /// Removes a sandbox, with all that is in it.
+    /// Removes a sandbox, with all that is in it. From here on nothing is created in it.
     pub(super) async fn remove_sandbox(&self, sandbox: &Sandbox) -> Result<(), Refusal> {
+        sandbox.begin_removal();
+        let removed = self.empty_sandbox(sandbox).await;
+        if removed.is_err() {
+            sandbox.give_up_removal();
+        } else if self.sandboxes.remove(sandbox) {
+            self.tell(&sandbox.id, &sandbox.id, Event::ContainerDeletedEvent);
+        }
+        removed
+    }
+
+    async fn empty_sandbox(&self, sandbox: &Sandbox) -> Result<(), Refusal> {
         let stopped = self.stop_sandbox(sandbox).await;
         stopped
             .map_err(|refusal| refusal.when(format!("failed to forcibly stop sandbox {:?}", sandbox.id)))?;
         for container in self.containers_of(&sandbox.id) {
+            // A start that is under way sees that the sandbox has ended.
+            container.settled().await;
             let removed = self.remove(&container).await;
             removed
                 .map_err(|refusal| refusal.when(format!("failed to remove container {:?}", container.id)))?;
-        }
-        if self.sandboxes.remove(sandbox) {
-            self.tell(&sandbox.id, &sandbox.id, Event::ContainerDeletedEvent);
         }
         Ok(())
     }
@@ -98,7 +123,7 @@ impl Engine {
         if let Ok(meant) = self.sandboxes.get(&filter.id) {
             filter.id.clone_from(&meant.id);
         }
-        self.sandboxes.select(|sandbox| sandbox.is_in(&filter))
+        self.sandboxes.select(|sandbox| sandbox.matches(&filter))
     }
 
     /// The containers that a filter lets through.
@@ -110,7 +135,7 @@ impl Engine {
         if let Ok(meant) = self.sandboxes.get(&filter.pod_sandbox_id) {
             filter.pod_sandbox_id.clone_from(&meant.id);
         }
-        self.containers.select(|container| container.is_in(&filter))
+        self.containers.select(|container| container.matches(&filter))
     }
 
     /// The containers of a sandbox.
@@ -135,65 +160,14 @@ impl Engine {
 
     /// Ends everything that runs, and removes every folder.
     pub(super) async fn shut_down(&self) {
-        self.guardians.end().await;
-        self.root.clear();
-    }
-
-    /// Fills the runtime with pods of one container each that answer without a process.
-    fn make_synthetic(&self) {
-        for number in 0..self.settings.synthetic {
-            let (name, uid) =
-                (format!("synthetic-{number}"), format!("00000000-0000-0000-0000-{number:012}"));
-            let labels = |more: &[(&str, &str)]| {
-                let pod = [
-                    ("io.kubernetes.pod.name", name.as_str()),
-                    ("io.kubernetes.pod.namespace", "synthetic"),
-                    ("io.kubernetes.pod.uid", &uid),
-                ];
-                let all = pod.iter().chain(more);
-                all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-            };
-            let pod = v1::PodSandboxConfig {
-                metadata: Some(v1::PodSandboxMetadata {
-                    name: name.clone(),
-                    uid: uid.clone(),
-                    namespace: "synthetic".to_owned(),
-                    attempt: 0,
-                }),
-                labels: labels(&[]),
-                ..v1::PodSandboxConfig::default()
-            };
-            let config = v1::ContainerConfig {
-                metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
-                image: Some(v1::ImageSpec { image: "synthetic".to_owned(), ..v1::ImageSpec::default() }),
-                labels: labels(&[("io.kubernetes.container.name", "main")]),
-                ..v1::ContainerConfig::default()
-            };
-            let made = Sandbox::new(pod.clone(), true).and_then(|sandbox| {
-                let sandbox = self.sandboxes.add(sandbox)?;
-                let container = self.create(v1::CreateContainerRequest {
-                    pod_sandbox_id: sandbox.id.clone(),
-                    config: Some(config),
-                    sandbox_config: Some(pod),
-                })?;
-                container.begin_start()?;
-                let _ = container.runs.set(Runs::Nothing);
-                container.has_started(None);
-                Ok(())
-            });
-            made.expect("nothing else has these names");
+        self.watches.close();
+        let ending = async {
+            self.guardians.end().await;
+            self.watches.wait().await;
+        };
+        if timeout(LAST_BREATH, ending).await.is_err() {
+            warn!("some processes do not die of SIGKILL, and are left behind");
         }
-    }
-
-    /// A container that runs, for those who need one that does.
-    pub(super) fn running(&self, id: &str) -> Result<Arc<Container>, Refusal> {
-        let container = self
-            .containers
-            .get(id)
-            .map_err(|refusal| refusal.when(format!("failed to find container {id:?} in store")))?;
-        match container.state() {
-            State::Running => Ok(container),
-            other => Err(Refusal::unknown(format!("container is in {} state", other.name()))),
-        }
+        self.root.clear().await;
     }
 }

@@ -1,0 +1,187 @@
+//! Where a container is in its life, and which ways lead on from there.
+
+use super::super::refusal::Refusal;
+use crate::cri::v1::ContainerState;
+
+/// The exit code of a container that could not start, as containerd gives it.
+const START_ERROR: i32 = 128;
+
+/// The exit code of a container that was killed.
+const KILLED: i32 = 128 + 9;
+
+/// Where a container is, and what has been begun with it.
+#[derive(Debug, Default)]
+pub(in crate::procrun) struct Life {
+    pub(in crate::procrun) stage: Stage,
+    is_removing: bool,
+    is_stop_signal_sent: bool,
+}
+
+/// Where a container is. Times are nanoseconds since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::procrun) enum Stage {
+    #[default]
+    Created,
+    /// Its start has begun: it can neither be started again nor removed.
+    Starting,
+    Running {
+        started_at: i64,
+    },
+    Exited {
+        /// 0 where it never ran.
+        started_at: i64,
+        finished_at: i64,
+        outcome: Outcome,
+    },
+}
+
+/// How a container has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::procrun) enum Outcome {
+    /// With this exit code: 128 and its number where a signal ended it.
+    Code(i32),
+    /// It never ran, for this reason.
+    StartError(String),
+    /// The guardian of its processes was killed.
+    GuardianKilled,
+}
+
+impl Life {
+    /// Begins a start.
+    pub(super) fn begin_start(&mut self) -> Result<(), Refusal> {
+        if self.is_removing {
+            return Err(Refusal::unknown("container is in removing state, can't be started"));
+        }
+        match self.stage {
+            Stage::Created => {
+                self.stage = Stage::Starting;
+                Ok(())
+            }
+            Stage::Starting => Err(Refusal::unknown("container is already in starting state")),
+            Stage::Running { .. } | Stage::Exited { .. } => {
+                Err(Refusal::unknown(format!("container is in {} state", self.stage.name())))
+            }
+        }
+    }
+
+    /// It runs.
+    pub(super) fn run(&mut self, started_at: i64) {
+        self.stage = Stage::Running { started_at };
+    }
+
+    /// It has ended, which it does once.
+    pub(super) fn end(&mut self, finished_at: i64, outcome: Outcome) {
+        let started_at = match self.stage {
+            Stage::Running { started_at } => started_at,
+            Stage::Created | Stage::Starting => 0,
+            Stage::Exited { .. } => return,
+        };
+        self.stage = Stage::Exited { started_at, finished_at, outcome };
+    }
+
+    /// Begins a removal, which one that runs or starts does not allow.
+    pub(super) fn begin_removal(&mut self) -> Result<(), Refusal> {
+        if self.is_removing {
+            return Err(Refusal::unknown("container is already in removing state"));
+        }
+        match self.stage {
+            Stage::Running { .. } => Err(Refusal::unknown("container is still running, to stop first")),
+            Stage::Starting => Err(Refusal::unknown("container is in starting state, can't be removed")),
+            Stage::Created | Stage::Exited { .. } => {
+                self.is_removing = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// The removal has failed.
+    pub(super) fn give_up_removal(&mut self) {
+        self.is_removing = false;
+    }
+
+    pub(super) fn is_removing(&self) -> bool {
+        self.is_removing
+    }
+
+    /// Whether the stop signal is still to be sent: once, as with containerd.
+    pub(super) fn takes_stop_signal(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_stop_signal_sent, true)
+    }
+}
+
+impl Stage {
+    /// As the CRI has it.
+    pub(in crate::procrun) fn to_cri(&self) -> ContainerState {
+        match self {
+            Self::Created | Self::Starting => ContainerState::ContainerCreated,
+            Self::Running { .. } => ContainerState::ContainerRunning,
+            Self::Exited { .. } => ContainerState::ContainerExited,
+        }
+    }
+
+    /// Its name in the CRI, such as `CONTAINER_RUNNING`.
+    pub(in crate::procrun) fn name(&self) -> &'static str {
+        self.to_cri().as_str_name()
+    }
+
+    pub(in crate::procrun) fn is_running(&self) -> bool {
+        matches!(self, Self::Running { .. })
+    }
+}
+
+impl Outcome {
+    pub(super) fn exit_code(&self) -> i32 {
+        match self {
+            Self::Code(code) => *code,
+            Self::StartError(_) => START_ERROR,
+            Self::GuardianKilled => KILLED,
+        }
+    }
+
+    /// As containerd names it.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Code(0) => "Completed",
+            Self::Code(_) | Self::GuardianKilled => "Error",
+            Self::StartError(_) => "StartError",
+        }
+    }
+
+    pub(super) fn message(&self) -> &str {
+        match self {
+            Self::Code(_) => "",
+            Self::StartError(why) => why,
+            Self::GuardianKilled => {
+                "the guardian of its processes was killed, and what was in their session with it"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_started_once_and_not_removed_while_it_starts_or_runs() {
+        let mut life = Life::default();
+        life.begin_start().unwrap();
+        assert!(life.begin_start().unwrap_err().words().contains("already in starting state"));
+        assert!(life.begin_removal().unwrap_err().words().contains("starting state"));
+        life.run(1);
+        assert!(life.begin_start().unwrap_err().words().contains("CONTAINER_RUNNING"));
+        assert!(life.begin_removal().unwrap_err().words().contains("still running"));
+        life.end(2, Outcome::Code(0));
+        assert_eq!(life.stage, Stage::Exited { started_at: 1, finished_at: 2, outcome: Outcome::Code(0) });
+        life.begin_removal().unwrap();
+        assert!(life.begin_removal().unwrap_err().words().contains("already in removing state"));
+        life.give_up_removal();
+        life.begin_removal().unwrap();
+    }
+
+    #[test]
+    fn the_stop_signal_is_sent_once() {
+        let mut life = Life::default();
+        assert_eq!([life.takes_stop_signal(), life.takes_stop_signal()], [true, false]);
+    }
+}

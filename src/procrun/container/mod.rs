@@ -1,0 +1,190 @@
+//! A container: its configuration, where it is in its life, and what runs it.
+
+mod life;
+mod resources;
+mod views;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tokio::sync::watch;
+
+use super::clock;
+use super::guardian::Guardian;
+use super::images::Image;
+use super::log::LogFile;
+use super::refusal::Refusal;
+use crate::cri::v1;
+use life::Life;
+
+pub(super) use life::{Outcome, Stage};
+
+/// A container.
+#[derive(Debug)]
+pub(super) struct Container {
+    pub(super) id: String,
+    /// The name that no other may have.
+    pub(super) name: String,
+    /// The id of its sandbox.
+    pub(super) sandbox: String,
+    pub(super) config: v1::ContainerConfig,
+    pub(super) image: Arc<Image>,
+    /// Where its logs go, if anywhere.
+    pub(super) log_path: Option<PathBuf>,
+    /// Its own folder, in which its working directory is.
+    pub(super) folder: PathBuf,
+    /// What runs it, from its start on.
+    pub(super) runner: OnceLock<Runner>,
+    created_at: i64,
+    life: Mutex<Life>,
+    resources: Mutex<Option<v1::LinuxContainerResources>>,
+    /// Told of each change in its life.
+    changed: watch::Sender<()>,
+}
+
+/// What runs a container.
+#[derive(Debug)]
+pub(super) enum Runner {
+    /// Processes, below a guardian.
+    Processes {
+        /// Their guardian.
+        guardian: Guardian,
+        /// The first of them.
+        first: First,
+        /// Where their output goes.
+        log: Arc<LogFile>,
+    },
+    /// Nothing: it only answers.
+    Synthetic,
+}
+
+/// The first process of a container.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    /// The number by which its guardian knows it.
+    pub(super) number: u64,
+    /// Its process id.
+    pub(super) pid: i32,
+}
+
+/// What a new container is made of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) id: String,
+    pub(super) name: String,
+    pub(super) sandbox: String,
+    pub(super) config: v1::ContainerConfig,
+    pub(super) image: Arc<Image>,
+    pub(super) log_path: Option<PathBuf>,
+    pub(super) folder: PathBuf,
+}
+
+impl Container {
+    /// A container that is created.
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { id, name, sandbox, config, image, log_path, folder } = parts;
+        let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
+        Self {
+            id,
+            name,
+            sandbox,
+            config,
+            image,
+            log_path,
+            folder,
+            runner: OnceLock::new(),
+            created_at: clock::now(),
+            life: Mutex::default(),
+            resources: Mutex::new(resources),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// Where it is in its life.
+    pub(super) fn stage(&self) -> Stage {
+        self.life().stage.clone()
+    }
+
+    /// Marks it as starting.
+    pub(super) fn begin_start(&self) -> Result<(), Refusal> {
+        self.life().begin_start()
+    }
+
+    /// It runs.
+    pub(super) fn has_started(&self, at: i64) {
+        self.life().run(at);
+        self.changed.send_replace(());
+    }
+
+    /// It has ended.
+    pub(super) fn has_ended(&self, at: i64, outcome: Outcome) {
+        self.life().end(at, outcome);
+        self.changed.send_replace(());
+    }
+
+    /// Waits until it has ended.
+    pub(super) async fn ended(&self) {
+        self.until(|stage| matches!(stage, Stage::Exited { .. })).await;
+    }
+
+    /// Waits until a start that is under way has come to its end.
+    pub(super) async fn settled(&self) {
+        self.until(|stage| *stage != Stage::Starting).await;
+    }
+
+    async fn until(&self, is_there: impl Fn(&Stage) -> bool) {
+        let mut changes = self.changed.subscribe();
+        while !is_there(&self.life().stage) {
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Marks it as being removed.
+    pub(super) fn begin_removal(&self) -> Result<(), Refusal> {
+        self.life().begin_removal()
+    }
+
+    /// It is still there.
+    pub(super) fn has_not_been_removed(&self) {
+        self.life().give_up_removal();
+    }
+
+    /// Whether its stop signal is still to be sent; true once.
+    pub(super) fn takes_stop_signal(&self) -> bool {
+        self.life().takes_stop_signal()
+    }
+
+    /// Records what it may use.
+    pub(super) fn update_resources(
+        &self,
+        update: Option<v1::LinuxContainerResources>,
+    ) -> Result<(), Refusal> {
+        if self.life().is_removing() {
+            return Err(Refusal::unknown(format!("container {:?} is in removing state", self.id)));
+        }
+        if let Some(update) = update {
+            let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+            *resources = Some(resources::updated(resources.take().unwrap_or_default(), update));
+        }
+        Ok(())
+    }
+
+    fn resources(&self) -> Option<v1::ContainerResources> {
+        let linux = self.resources.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        Some(v1::ContainerResources { linux: Some(linux), windows: None })
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The name that no other container may have: its own and that of its sandbox, and its attempt.
+pub(super) fn name(
+    metadata: Option<&v1::ContainerMetadata>,
+    sandbox: Option<&v1::PodSandboxMetadata>,
+) -> Result<String, Refusal> {
+    let own = metadata.ok_or_else(|| Refusal::unknown("container config must include metadata"))?;
+    let pod = sandbox.ok_or_else(|| Refusal::unknown("pod sandbox config must include metadata"))?;
+    Ok(format!("{}_{}_{}_{}_{}", own.name, pod.name, pod.namespace, pod.uid, own.attempt))
+}

@@ -1,0 +1,55 @@
+//! What is run for the words of a command in a container.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+
+use super::Engine;
+use crate::cri::v1::KeyValue;
+use crate::procrun::container::Container;
+use crate::procrun::guardian::Command;
+use crate::procrun::program;
+use crate::procrun::refusal::{Refusal, words_of};
+
+/// Where programs are looked for, where nothing else is told.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+impl Engine {
+    /// The command of these words, with the container's environment and in its working directory, which is made where it is missing.
+    pub(super) fn command(&self, container: &Container, words: Vec<String>) -> Result<Command, Refusal> {
+        let config = &container.config;
+        if !config.working_dir.is_empty() && !Path::new(&config.working_dir).is_absolute() {
+            return Err(Refusal::unknown("Cwd must be an absolute path"));
+        }
+        let folder = program::folder_in(&container.folder, &config.working_dir);
+        fs::create_dir_all(&folder)
+            .map_err(|error| Refusal::unknown(format!("mkdir {}: {}", folder.display(), words_of(&error))))?;
+        let envs = self.environment(container);
+        let path = envs.iter().find(|env| env.key == "PATH").map(|env| String::from_utf8_lossy(&env.value));
+        let name = words.first().ok_or_else(|| Refusal::unknown("args must not be empty"))?;
+        let program = program::find(name, &folder, &path.unwrap_or_default())
+            .map_err(|refusal| refusal.when("unable to start container process"))?;
+        let text = |path: &Path| {
+            path.to_str().map(str::to_owned).ok_or_else(|| Refusal::unknown("a path is not valid UTF-8"))
+        };
+        Ok(Command { program: text(&program)?, words, envs, folder: text(&folder)? })
+    }
+
+    /// The environment of a container: a few variables that programs expect, and those of its config.
+    fn environment(&self, container: &Container) -> Vec<KeyValue> {
+        let path = env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
+        let of_pod =
+            self.sandboxes.get(&container.sandbox).ok().map(|sandbox| sandbox.config.hostname.clone());
+        let hostname = of_pod
+            .filter(|name| !name.is_empty())
+            .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
+        let home = container.folder.display().to_string();
+        let given = &container.config.envs;
+        let base = [("PATH", path), ("HOME", home), ("HOSTNAME", hostname)];
+        base.into_iter()
+            .filter(|(key, _)| !given.iter().any(|env| env.key == *key))
+            .map(|(key, value)| KeyValue { key: key.to_owned(), value: value.into_bytes() })
+            .chain(given.iter().cloned())
+            .collect()
+    }
+}

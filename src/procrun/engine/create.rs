@@ -1,0 +1,95 @@
+//! CreateContainer.
+
+use std::fs;
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::Engine;
+use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
+use crate::procrun::container::{Container, Parts, name};
+use crate::procrun::refusal::{Refusal, words_of};
+use crate::procrun::store::new_id;
+use crate::procrun::{log, signal};
+
+impl Engine {
+    /// Makes a container. Nothing runs yet, and what is refused leaves nothing behind.
+    pub(in crate::procrun) fn create(
+        &self,
+        request: CreateContainerRequest,
+    ) -> Result<Arc<Container>, Refusal> {
+        let asked = &request.pod_sandbox_id;
+        let not_found = |refusal: Refusal| refusal.when(format!("failed to find sandbox id {asked:?}"));
+        let sandbox = self.sandboxes.get(asked).map_err(not_found)?;
+        let config = request.config.unwrap_or_default();
+        let pod = request.sandbox_config.unwrap_or_default();
+        let name = name(config.metadata.as_ref(), pod.metadata.as_ref())?;
+        let taken = |refusal: Refusal| refusal.when(format!("failed to reserve container name {name:?}"));
+        self.containers.check_free(&name).map_err(taken)?;
+        let image = config.image.as_ref().map_or("", |image| &image.image);
+        let image = self
+            .images
+            .resolve(image)
+            .map_err(|refusal| refusal.when(format!("failed to resolve image {image:?}")))?;
+        let id = new_id();
+        if config.command.is_empty() && config.args.is_empty() && !sandbox.is_synthetic {
+            // An image is only a name, and brings no command.
+            return Err(Refusal::unknown("no command specified")
+                .when("failed to generate spec")
+                .when(format!("failed to generate container {id:?} spec")));
+        }
+        signal::number(config.stop_signal)?;
+        let log_path = log::path(&pod.log_directory, &config.log_path)?;
+        let folder = self.root.of(&id);
+        if !sandbox.is_synthetic {
+            fs::create_dir(&folder).map_err(|error| {
+                let (folder, words) = (folder.display(), words_of(&error));
+                Refusal::unknown(format!("failed to create container root directory \"{folder}\": {words}"))
+            })?;
+        }
+        let parts = Parts {
+            id,
+            name: name.clone(),
+            sandbox: sandbox.id.clone(),
+            config,
+            image: image.clone(),
+            log_path,
+            folder: folder.clone(),
+        };
+        let undo = |refusal: Refusal| {
+            let _ = fs::remove_dir(&folder);
+            refusal
+        };
+        // Between the look at the name and here, another may have been quicker.
+        let container = self.containers.add(Container::new(parts)).map_err(|refusal| undo(taken(refusal)))?;
+        // Whoever removes the sandbox marks it before it looks for containers: one of us two sees the other.
+        if sandbox.is_being_removed() {
+            self.containers.remove(&container);
+            return Err(undo(not_found(Refusal::not_found())));
+        }
+        self.images.remember(&image);
+        warn_of_what_is_ignored(&container);
+        self.tell(&container.id, &container.sandbox, Event::ContainerCreatedEvent);
+        Ok(container)
+    }
+}
+
+/// Says which wishes of a config are recorded and told again, but not fulfilled.
+fn warn_of_what_is_ignored(container: &Container) {
+    let ContainerConfig { mounts, devices, linux, tty, .. } = &container.config;
+    let context = linux.as_ref().and_then(|linux| linux.security_context.as_ref());
+    let has_user = context.is_some_and(|context| {
+        context.run_as_user.is_some() || context.run_as_group.is_some() || !context.run_as_username.is_empty()
+    });
+    let wishes = [
+        ("mounts", !mounts.is_empty()),
+        ("devices", !devices.is_empty()),
+        ("a user", has_user),
+        ("a terminal", *tty),
+    ];
+    let ignored: Vec<&str> =
+        wishes.into_iter().filter(|(_, is_wished)| *is_wished).map(|(wish, _)| wish).collect();
+    if !ignored.is_empty() {
+        warn!(container = %container.id, name = container.name, ignored = ignored.join(", "), "procrun isolates nothing");
+    }
+}

@@ -1,0 +1,226 @@
+//! ExecSync, as containerd does it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message as _;
+use rustix::process::Signal;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
+
+use super::Engine;
+use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
+use crate::procrun::container::{Container, Runner};
+use crate::procrun::guardian::{Guardian, Process, Streams, Target};
+use crate::procrun::refusal::{Refusal, words_of};
+use crate::procrun::store::new_id;
+use crate::procrun::{Kills, synthetic};
+
+/// Bytes that are kept of each stream; the rest is read and dropped.
+const LONGEST_STREAM: usize = 16 << 20;
+
+/// The longest answer, containerd's default limit for what it sends. A stream that is full does not fit.
+const LONGEST_ANSWER: usize = 16 << 20;
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+
+/// A command that runs or is about to, killed when dropped: its caller has gone.
+struct Execution<'a> {
+    guardian: &'a Guardian,
+    process: Process,
+    kills: Kills,
+    has_ended: bool,
+}
+
+/// What a command says, read while it runs.
+struct Output {
+    reading: AbortOnDropHandle<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Engine {
+    /// Runs a command in a container to its end, and to the end of what it says.
+    pub(in crate::procrun) async fn exec_sync(
+        &self,
+        request: ExecSyncRequest,
+    ) -> Result<ExecSyncResponse, Refusal> {
+        let answer =
+            self.exec(request).await.map_err(|refusal| refusal.when("failed to exec in container"))?;
+        let length = answer.encoded_len();
+        if length > LONGEST_ANSWER {
+            return Err(Refusal::too_long(format!(
+                "grpc: trying to send message larger than max ({length} vs. {LONGEST_ANSWER})"
+            )));
+        }
+        Ok(answer)
+    }
+
+    async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Refusal> {
+        let container = self.running(&request.container_id)?;
+        sleep(self.settings.exec_delay).await;
+        match container.runner.get() {
+            Some(Runner::Processes { guardian, .. }) => {
+                self.exec_process(&container, guardian, request).await
+            }
+            Some(Runner::Synthetic) | None => Ok(synthetic::answer(&request.cmd)),
+        }
+    }
+
+    /// The container of this id, if it runs.
+    fn running(&self, id: &str) -> Result<Arc<Container>, Refusal> {
+        let container = self.containers.get(id);
+        let container =
+            container.map_err(|refusal| refusal.when(format!("failed to find container {id:?} in store")))?;
+        let stage = container.stage();
+        if !stage.is_running() {
+            return Err(Refusal::unknown(format!("container is in {} state", stage.name())));
+        }
+        Ok(container)
+    }
+
+    async fn exec_process(
+        &self,
+        container: &Container,
+        guardian: &Guardian,
+        request: ExecSyncRequest,
+    ) -> Result<ExecSyncResponse, Refusal> {
+        let id = new_id();
+        let not_started = |refusal: Refusal| {
+            refusal.under(&[
+                &format!("failed to start exec {id:?}"),
+                "OCI runtime exec failed",
+                "exec failed",
+            ])
+        };
+        let command = self.command(container, request.cmd).map_err(not_started)?;
+        let streams = Streams::new().map_err(|error| not_started(Refusal::unknown(words_of(&error))))?;
+        // From here on, whatever becomes of the call, the command ends with it.
+        let process = guardian.launch(command, streams.theirs);
+        let kills = self.settings.exec_timeout_kills;
+        let mut running = Execution { guardian, process, kills, has_ended: false };
+        running.process.start().await.map_err(|error| {
+            not_started(Refusal::unknown(error.to_string()).when("unable to start container process"))
+        })?;
+        let output = Output::of(streams.stdout, streams.stderr);
+        // Containerd's clock starts when the command has started.
+        let limit =
+            u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
+        let in_time = match limit {
+            Some(limit) => timeout(limit, running.ended()).await.map_err(|_| limit),
+            None => Ok(running.ended().await),
+        };
+        let not_drained = |refusal: Refusal| refusal.when(format!("failed to drain exec process {id:?} io"));
+        match in_time {
+            Ok(exit_code) => {
+                let (stdout, stderr) =
+                    output.drain(self.settings.drain_limit, &id).await.map_err(not_drained)?;
+                Ok(ExecSyncResponse { stdout, stderr, exit_code })
+            }
+            Err(limit) => {
+                running.kill();
+                running.ended().await;
+                if let Err(reason) = output.drain(self.settings.drain_limit, &id).await.map_err(not_drained) {
+                    warn!(container = %container.id, %reason, "an exec timed out");
+                }
+                let limit = go_duration(limit);
+                Err(Refusal::deadline_exceeded(format!(
+                    "timeout {limit} exceeded: context deadline exceeded"
+                )))
+            }
+        }
+    }
+}
+
+impl Execution<'_> {
+    /// Waits until the command has ended; what it has started may live on.
+    async fn ended(&mut self) -> i32 {
+        let exit = self.process.exit().await;
+        self.has_ended = true;
+        // Without a guardian, everything was killed.
+        exit.map_or(128 + Signal::KILL.as_raw(), |exit| exit.code)
+    }
+
+    fn kill(&self) {
+        let target = match self.kills {
+            Kills::Process => Target::Process,
+            Kills::Group => Target::Group,
+        };
+        self.guardian.signal(self.process.number, Signal::KILL.as_raw(), target);
+    }
+}
+
+impl Drop for Execution<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.kill();
+        }
+    }
+}
+
+impl Output {
+    fn of(stdout: pipe::Receiver, stderr: pipe::Receiver) -> Self {
+        let reading = tokio::spawn(async move { tokio::join!(read(stdout), read(stderr)) });
+        Self { reading: AbortOnDropHandle::new(reading) }
+    }
+
+    /// Waits for the end of both streams, which comes when nobody holds them any more.
+    async fn drain(self, limit: Option<Duration>, id: &str) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
+        let read = match limit {
+            None => self.reading.await,
+            Some(limit) => timeout(limit, self.reading).await.map_err(|_| {
+                let limit = go_duration(limit);
+                Refusal::unknown(format!(
+                    "failed to drain exec process {id:?} io in {limit} because io is still held by other processes"
+                ))
+            })?,
+        };
+        read.map_err(|fault| Refusal::unknown(fault.to_string()))
+    }
+}
+
+/// Reads a stream to its end, and keeps as much as is kept.
+async fn read(mut stream: pipe::Receiver) -> Vec<u8> {
+    let (mut kept, mut chunk) = (Vec::new(), vec![0; CHUNK]);
+    while let Ok(length @ 1..) = stream.read(&mut chunk).await {
+        let room = LONGEST_STREAM - kept.len();
+        kept.extend_from_slice(&chunk[..length.min(room)]);
+    }
+    kept
+}
+
+/// A duration as Go writes it: `1s`, `1m30s`, `1h0m0s`, `1.5s`, `200ms`.
+fn go_duration(duration: Duration) -> String {
+    let whole = duration.as_secs();
+    let (hours, minutes) = (whole / 3600, whole / 60 % 60);
+    let rest = duration.saturating_sub(Duration::from_secs(whole / 60 * 60));
+    let seconds = rest.as_secs_f64();
+    match (hours, minutes) {
+        (0, 0) if whole == 0 && !duration.is_zero() => format!("{}ms", seconds * 1e3),
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_in_go() {
+        for (milliseconds, written) in [
+            (0, "0s"),
+            (200, "200ms"),
+            (1000, "1s"),
+            (1500, "1.5s"),
+            (90_000, "1m30s"),
+            (120_000, "2m0s"),
+            (3_600_000, "1h0m0s"),
+        ] {
+            assert_eq!(go_duration(Duration::from_millis(milliseconds)), written);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! StartContainer, and the watch over what runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use super::Engine;
+use crate::cri::v1::ContainerEventType as Event;
+use crate::procrun::clock;
+use crate::procrun::container::{Container, First, Outcome, Runner};
+use crate::procrun::guardian::{Orphan, Process, Streams};
+use crate::procrun::log::LogFile;
+use crate::procrun::refusal::{Refusal, words_of};
+use crate::procrun::sandbox::Sandbox;
+
+/// How long a container that has ended waits for the end of its output: somebody outside may hold it.
+const OUTPUT_GRACE: Duration = Duration::from_secs(1);
+
+/// What containerd was doing when it could not make the task of a container.
+const TASK: [&str; 1] = ["failed to create containerd task"];
+
+/// What runc was doing when it could not run the first process.
+const RUNC: [&str; 4] = [
+    "failed to create containerd task",
+    "failed to create shim task",
+    "OCI runtime create failed",
+    "runc create failed",
+];
+
+/// The first process of a container, and what it says.
+struct Started {
+    at: i64,
+    process: Process,
+    output: JoinSet<()>,
+}
+
+impl Engine {
+    /// Starts a container. One that cannot be has ended, as with containerd: exit code 128, reason `StartError`.
+    pub(in crate::procrun) async fn start(self: Arc<Self>, id: String) -> Result<(), Refusal> {
+        let container = self.containers.get(&id);
+        let container = container.map_err(|refusal| {
+            refusal.when(format!("an error occurred when try to find container {id:?}"))
+        })?;
+        container.begin_start().map_err(|refusal| {
+            refusal.when(format!("failed to set starting state for container {:?}", container.id))
+        })?;
+        match self.run(&container).await {
+            Ok(()) => Ok(()),
+            Err(refusal) => {
+                container.has_ended(clock::now(), Outcome::StartError(refusal.to_string()));
+                Err(refusal)
+            }
+        }
+    }
+
+    async fn run(self: &Arc<Self>, container: &Arc<Container>) -> Result<(), Refusal> {
+        let sandbox = self
+            .sandboxes
+            .get(&container.sandbox)
+            .map_err(|refusal| refusal.when(format!("sandbox {:?} not found", container.sandbox)))?;
+        tokio::select! {
+            () = sandbox.ended() => {}
+            () = sleep(self.settings.start_delay) => {}
+        }
+        check_ready(&sandbox)?;
+        let started = if sandbox.is_synthetic {
+            let _ = container.runner.set(Runner::Synthetic);
+            None
+        } else {
+            Some(self.launch(container).await?)
+        };
+        container.has_started(started.as_ref().map_or_else(clock::now, |started| started.at));
+        self.tell(&container.id, &container.sandbox, Event::ContainerStartedEvent);
+        if let Some(started) = started {
+            self.watches.spawn(self.clone().watch(container.clone(), started));
+        }
+        // A sandbox that was stopped meanwhile has found nothing to stop.
+        if let Err(refusal) = check_ready(&sandbox) {
+            self.stop(container, 0).await?;
+            return Err(refusal);
+        }
+        Ok(())
+    }
+
+    /// Launches the first process of a container, below a guardian of its own.
+    async fn launch(&self, container: &Arc<Container>) -> Result<Started, Refusal> {
+        let log = LogFile::open(container.log_path.clone())
+            .map_err(|refusal| refusal.when("failed to create container loggers").under(&TASK))?;
+        let config = &container.config;
+        let words = config.command.iter().chain(&config.args).cloned().collect();
+        let command = self.command(container, words).map_err(|refusal| refusal.under(&RUNC))?;
+        let (owner, name, folder) = (container.clone(), &container.name, &container.folder);
+        let guardian =
+            self.guardians.start(name, folder, move |orphan| report(&owner, &orphan)).map_err(|error| {
+                Refusal::unknown(words_of(&error)).when("cannot start a guardian").under(&TASK)
+            })?;
+        let streams = Streams::new().map_err(|error| Refusal::unknown(words_of(&error)).under(&TASK))?;
+        let mut process = guardian.launch(command, streams.theirs);
+        let start = process.start().await.map_err(|error| {
+            Refusal::unknown(error.to_string()).when("unable to start container process").under(&RUNC)
+        })?;
+        let log = Arc::new(log);
+        let mut output = JoinSet::new();
+        let (out, err) = (log.clone(), log.clone());
+        output.spawn(async move { out.follow("stdout", streams.stdout).await });
+        output.spawn(async move { err.follow("stderr", streams.stderr).await });
+        let first = First { number: process.number, pid: start.pid };
+        let _ = container.runner.set(Runner::Processes { guardian, first, log });
+        Ok(Started { at: start.at, process, output })
+    }
+
+    /// Waits for a container's end, and for its last words, and tells of it.
+    async fn watch(self: Arc<Self>, container: Arc<Container>, started: Started) {
+        let Started { mut process, output, .. } = started;
+        let exit = process.exit().await;
+        if timeout(OUTPUT_GRACE, output.join_all()).await.is_err() {
+            warn!(container = %container.id, "its output is still held by others, and is read no more");
+        }
+        if let Some(Runner::Processes { log, .. }) = container.runner.get() {
+            log.close();
+        }
+        match exit {
+            Some(exit) => container.has_ended(exit.at, Outcome::Code(exit.code)),
+            None => container.has_ended(clock::now(), Outcome::GuardianKilled),
+        }
+        self.tell(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
+    }
+}
+
+fn check_ready(sandbox: &Sandbox) -> Result<(), Refusal> {
+    if sandbox.is_ready() {
+        return Ok(());
+    }
+    Err(Refusal::unknown(format!("sandbox container {:?} is not running", sandbox.id)))
+}
+
+fn report(container: &Container, orphan: &Orphan) {
+    info!(
+        container = %container.id, name = container.name,
+        pid = orphan.pid, program = orphan.program, exit = orphan.code,
+        "a process that had left its process group has ended"
+    );
+}

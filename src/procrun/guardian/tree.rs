@@ -1,0 +1,210 @@
+//! The processes below a guardian: launched, signalled, reaped, and killed together.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use procfs::process::{ProcState, Stat, all_processes};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    test_kill_process_group, wait, waitid, waitpid,
+};
+
+use super::protocol::{Event, Exited, Launch, Launched, Orphan, Refused, Report, Signal, Target, framed};
+use crate::procrun::clock::now;
+use crate::procrun::refusal::words_of;
+
+/// All processes below this one.
+#[derive(Debug)]
+pub(super) struct Tree {
+    processes: Mutex<Processes>,
+    /// Told when there is something to reap for the first time, or never will be.
+    begun: Condvar,
+    reports: Mutex<UnixStream>,
+}
+
+#[derive(Debug, Default)]
+struct Processes {
+    /// Those that were launched and have not been reaped: their pids are theirs for as long as they are in here.
+    launched: HashMap<u64, Pid>,
+    /// The groups that those who were launched lead, or led and in which somebody lives on.
+    groups: HashSet<Pid>,
+    /// The number of the first, which is the container itself.
+    first: Option<u64>,
+    /// How the first has ended; told when nobody is left.
+    first_exit: Option<Exited>,
+    /// Set when all must go.
+    is_ending: bool,
+}
+
+impl Tree {
+    pub(super) fn new(reports: UnixStream) -> Self {
+        Self { processes: Mutex::default(), begun: Condvar::new(), reports: Mutex::new(reports) }
+    }
+
+    /// Launches a process in a process group of its own.
+    pub(super) fn launch(&self, launch: Launch, [stdout, stderr]: [OwnedFd; 2]) {
+        let wanted = launch.command.unwrap_or_default();
+        let mut command = Command::new(&wanted.program);
+        if let Some((name, words)) = wanted.words.split_first() {
+            command.arg0(name).args(words);
+        }
+        command.env_clear().current_dir(&wanted.folder).process_group(0);
+        command.envs(wanted.envs.iter().map(|env| (&env.key, OsStr::from_bytes(&env.value))));
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        // Held while it is launched: the reaper takes nobody that is not in the list yet.
+        let mut processes = self.processes();
+        if processes.is_ending {
+            return self.refuse(launch.process, "the container has ended".to_owned());
+        }
+        let at = now();
+        match command.spawn() {
+            Ok(child) => {
+                let pid = Pid::from_child(&child);
+                processes.launched.insert(launch.process, pid);
+                processes.groups.insert(pid);
+                processes.first.get_or_insert(launch.process);
+                let pid = pid.as_raw_pid();
+                self.report(Event::Launched(Launched { process: launch.process, pid, at }));
+                self.begun.notify_all();
+            }
+            Err(error) => {
+                self.refuse(launch.process, format!("exec {}: {}", wanted.program, words_of(&error)))
+            }
+        }
+    }
+
+    /// Sends a signal. Who has ended already gets none.
+    pub(super) fn signal(&self, signal: Signal) {
+        let processes = self.processes();
+        let Some(pid) = processes.launched.get(&signal.process) else { return };
+        let Some(number) = rustix::process::Signal::from_named_raw(signal.number) else { return };
+        let _ = match signal.target() {
+            Target::Process => kill_process(*pid, number),
+            Target::Group => kill_process_group(*pid, number),
+        };
+    }
+
+    /// Kills everyone, and lets nobody new in.
+    pub(super) fn kill_all(&self) {
+        let mut processes = self.processes();
+        processes.is_ending = true;
+        kill_children();
+        self.begun.notify_all();
+    }
+
+    /// Reaps until the container has ended and nobody is left.
+    pub(super) fn reap(&self) {
+        let mut processes = self.processes();
+        while processes.first.is_none() && !processes.is_ending {
+            processes = self.begun.wait(processes).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(processes);
+        // Looks without reaping: who it is and what became of it is found under the lock.
+        let look = |options| waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | options);
+        loop {
+            match look(WaitIdOptions::empty()) {
+                Err(Errno::INTR) => continue,
+                // Nobody is left.
+                Err(_) => break,
+                Ok(_) => {}
+            }
+            while matches!(look(WaitIdOptions::NOHANG), Ok(Some(_))) {
+                self.reap_some();
+            }
+            if self.processes().is_ending {
+                // Those who lost their parent just now have become our children.
+                kill_children();
+            }
+        }
+        if let Some(exited) = self.processes().first_exit.take() {
+            self.report(Event::Exited(exited));
+        }
+    }
+
+    /// Reaps those who were launched and have ended, or else those who were not: orphans.
+    fn reap_some(&self) {
+        let mut processes = self.processes();
+        let launched: Vec<(u64, Pid)> =
+            processes.launched.iter().map(|(process, pid)| (*process, *pid)).collect();
+        let mut is_done = false;
+        for (process, pid) in launched {
+            if let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
+                is_done = true;
+                self.has_ended(&mut processes, process, status);
+            }
+        }
+        if is_done {
+            return;
+        }
+        // Only the list of all processes tells of which group an orphan is, and only while it has not been reaped.
+        for dead in children().filter(|child| matches!(child.state(), Ok(ProcState::Zombie))) {
+            let Some(pid) = Pid::from_raw(dead.pid) else { continue };
+            if let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
+                is_done = true;
+                if !Pid::from_raw(dead.pgrp).is_some_and(|group| processes.groups.contains(&group)) {
+                    let (pid, program) = (dead.pid, dead.comm);
+                    self.report(Event::Orphan(Orphan { pid, program, code: exit_code(status) }));
+                }
+            }
+        }
+        // Where the list does not show it, it is reaped all the same.
+        if !is_done {
+            let _ = wait(WaitOptions::NOHANG);
+        }
+    }
+
+    fn has_ended(&self, processes: &mut Processes, process: u64, status: WaitStatus) {
+        processes.launched.remove(&process);
+        // A group is forgotten when nobody is in it any more: its number may be another's then.
+        let leaders: HashSet<Pid> = processes.launched.values().copied().collect();
+        processes.groups.retain(|group| leaders.contains(group) || test_kill_process_group(*group).is_ok());
+        let exited = Exited { process, code: exit_code(status), at: now() };
+        if processes.first == Some(process) {
+            processes.first_exit = Some(exited);
+            processes.is_ending = true;
+        } else {
+            self.report(Event::Exited(exited));
+        }
+    }
+
+    fn refuse(&self, process: u64, reason: String) {
+        self.report(Event::Refused(Refused { process, reason }));
+    }
+
+    fn report(&self, event: Event) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where procrun has gone, everything is about to end anyway.
+        let _ = reports.write_all(&framed(&Report::of(event)));
+    }
+
+    fn processes(&self) -> MutexGuard<'_, Processes> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The processes whose parent this one is, the dead included.
+fn children() -> impl Iterator<Item = Stat> {
+    let own = getpid().as_raw_pid();
+    let all = all_processes().into_iter().flatten();
+    all.filter_map(|process| process.ok()?.stat().ok()).filter(move |stat| stat.ppid == own)
+}
+
+/// Kills every child. A child's pid stays its own until it is reaped, so nobody else is hit.
+fn kill_children() {
+    for pid in children().filter_map(|child| Pid::from_raw(child.pid)) {
+        let _ = kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+/// As a shell and the CRI give it: 128 and the signal where one ended the process.
+fn exit_code(status: WaitStatus) -> i32 {
+    status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(255)
+}

@@ -1,0 +1,64 @@
+//! Pods that are there from the start, and whose containers answer without a process.
+
+use super::clock;
+use super::container::Runner;
+use super::engine::Engine;
+use super::refusal::Refusal;
+use super::sandbox::Sandbox;
+use crate::cri::v1;
+
+/// The namespace of all of them.
+const NAMESPACE: &str = "synthetic";
+
+/// Fills a runtime with so many pods of one running container each, labelled as a kubelet's are.
+pub(super) fn populate(engine: &Engine, count: u32) {
+    for number in 0..count {
+        add(engine, number).expect("nothing else has these names");
+    }
+}
+
+fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
+    let (name, uid) = (format!("synthetic-{number}"), format!("00000000-0000-0000-0000-{number:012}"));
+    let labels = |more: &[(&str, &str)]| {
+        let pod = [
+            ("io.kubernetes.pod.name", name.as_str()),
+            ("io.kubernetes.pod.namespace", NAMESPACE),
+            ("io.kubernetes.pod.uid", &uid),
+        ];
+        let all = pod.iter().chain(more);
+        all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let metadata = v1::PodSandboxMetadata {
+        name: name.clone(),
+        uid: uid.clone(),
+        namespace: NAMESPACE.to_owned(),
+        attempt: 0,
+    };
+    let pod = v1::PodSandboxConfig {
+        metadata: Some(metadata),
+        labels: labels(&[]),
+        ..v1::PodSandboxConfig::default()
+    };
+    let config = v1::ContainerConfig {
+        metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
+        image: Some(v1::ImageSpec { image: "synthetic".to_owned(), ..v1::ImageSpec::default() }),
+        labels: labels(&[("io.kubernetes.container.name", "main")]),
+        ..v1::ContainerConfig::default()
+    };
+    let sandbox = engine.sandboxes.add(Sandbox::new(pod.clone(), true)?)?;
+    let container = engine.create(v1::CreateContainerRequest {
+        pod_sandbox_id: sandbox.id.clone(),
+        config: Some(config),
+        sandbox_config: Some(pod),
+    })?;
+    container.begin_start()?;
+    let _ = container.runner.set(Runner::Synthetic);
+    container.has_started(clock::now());
+    Ok(())
+}
+
+/// What such a container answers to an ExecSync: `false` fails, everything else succeeds.
+pub(super) fn answer(command: &[String]) -> v1::ExecSyncResponse {
+    let is_false = command.first().is_some_and(|name| name == "false");
+    v1::ExecSyncResponse { exit_code: i32::from(is_false), ..v1::ExecSyncResponse::default() }
+}
