@@ -1,7 +1,7 @@
 //! What clients do wrong, and how a runtime tells them: each mistake with the code and the words of the answer.
 
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use probeshim::cri::runtime_service;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
@@ -26,6 +26,13 @@ pub(crate) struct Mistake {
     pub(crate) code: Code,
     /// The words of the answer, or of the state after it, without what differs from run to run.
     pub(crate) words: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, code, words } = self;
+        write!(f, "{name} | {code:?} | {words}")
+    }
 }
 
 /// A client that makes every mistake.

@@ -16,6 +16,7 @@ async fn every_name_is_known_but_for_those_that_are_missing() {
     let mut images = image_service(&runtime.socket);
     let status = |name| ImageStatusRequest { image: Some(spec(name)), verbose: false };
     let known = images.image_status(status("some/image:1")).await.unwrap().into_inner().image.unwrap();
+    assert!(known.size > 0, "neither crictl nor the kubelet believes in an image of no size");
     assert_eq!(known.repo_tags, ["docker.io/some/image:1"]);
     let missing = images.image_status(status("missing.test/image")).await.unwrap().into_inner();
     assert_eq!(missing.image, None);

@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use probeshim::cri::v1::ReopenContainerLogRequest;
+use probeshim::cri::v1::{ContainerConfig, ContainerMetadata, ReopenContainerLogRequest};
 use regex::Regex;
 
-use super::{Runtime, shell, until};
+use super::{Runtime, refused, shell, until};
 
 /// The stream, the tag and the text of each line of a log.
 fn lines(text: &str) -> Vec<(String, String)> {
@@ -69,5 +69,32 @@ async fn without_a_log_path_nothing_is_written_and_nothing_blocks() {
     runtime.start_container(&id).await.unwrap();
     assert_eq!(runtime.ended(&id).await.exit_code, 0);
     assert!(!runtime.path("logs").exists());
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_no_file_is_refused_and_holds_up_nobody() {
+    let mut runtime = Runtime::start();
+    let pod = runtime.run_pod("pod").await;
+    fs::create_dir_all(runtime.path("logs/pod")).unwrap();
+    let pipe = runtime.path("logs/pod/main.log");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let id = runtime.create(("pod", &pod), shell("main", "true")).await.unwrap();
+    let (_, words) = refused(runtime.start_container(&id).await);
+    assert!(words.contains("failed to create and open log file: open"), "{words}");
+    // With a reader it can be opened, and is still no file.
+    let _reader = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let id = runtime
+        .create(
+            ("pod", &pod),
+            ContainerConfig {
+                metadata: Some(ContainerMetadata { name: "main".into(), attempt: 1 }),
+                ..shell("main", "true")
+            },
+        )
+        .await
+        .unwrap();
+    let (_, words) = refused(runtime.start_container(&id).await);
+    assert!(words.ends_with("not a file"), "{words}");
     runtime.end().await;
 }

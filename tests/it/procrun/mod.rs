@@ -9,6 +9,7 @@ mod life;
 mod lists;
 mod logs;
 mod program;
+mod races;
 mod refusals;
 mod usage;
 

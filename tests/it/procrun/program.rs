@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use probeshim::cri::runtime_service;
@@ -10,8 +11,9 @@ use probeshim::procrun::{Procrun, WARNING};
 use probeshim::socket::SocketPath;
 use rustix::process::Signal;
 
-use super::{processes_of, settings, shell, until};
-use crate::program::{Place, Running};
+use super::{Client, processes_of, settings, shell, until};
+use crate::program::{Answer, Place, Running, is_root};
+use crate::support::skip::need;
 use crate::support::soon;
 
 fn command(place: &Place, more: &[&str]) -> Command {
@@ -22,15 +24,21 @@ fn command(place: &Place, more: &[&str]) -> Command {
 }
 
 async fn start(place: &Place) -> Running {
-    let (out, log) = (fs::File::create(place.at("out")).unwrap(), place.at("log"));
-    let process = command(place, &[]).stdout(out).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut command = command(place, &[]);
+    command.stdout(fs::File::create(place.at("out")).unwrap());
+    spawn(place, command).await
+}
+
+async fn spawn(place: &Place, mut command: Command) -> Running {
+    let log = place.at("log");
+    let process = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let running = Running { process, socket: place.at("procrun.sock"), log };
     running.logged("procrun started").await;
     running
 }
 
-/// A container with a process that has gone far; returns how many processes there are.
-async fn populate(place: &Place) -> usize {
+/// A container with a process that has gone far, and a client.
+async fn populate(place: &Place) -> (Client, String) {
     let folder = place.at("").canonicalize().unwrap();
     let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
     let metadata = PodSandboxMetadata { name: "pod".into(), namespace: "it".into(), ..Default::default() };
@@ -45,9 +53,9 @@ async fn populate(place: &Place) -> usize {
     };
     let container_id = client.create_container(request).await.unwrap().into_inner().container_id;
     client.start_container(StartContainerRequest { container_id: container_id.clone() }).await.unwrap();
-    let near = folder.join("root/procrun-containers").join(container_id).join("near");
+    let near = folder.join("root/procrun-containers").join(&container_id).join("near");
     until(|| async { near.exists().then_some(()) }).await;
-    processes_of(&folder).len()
+    (client, container_id)
 }
 
 #[tokio::test]
@@ -56,7 +64,8 @@ async fn it_warns_first_serves_its_owner_and_leaves_nothing_behind() {
     let mut runtime = start(&place).await;
     assert_eq!(fs::read_to_string(place.at("out")).unwrap().lines().next(), Some(WARNING));
     assert_eq!(fs::metadata(&runtime.socket).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(populate(&place).await >= 4);
+    populate(&place).await;
+    assert!(processes_of(&place.at("")).len() >= 4);
     runtime.signal(Signal::TERM);
     assert_eq!(runtime.ended().await, Some(0));
     assert_eq!(processes_of(&place.at("")), Vec::<String>::new());
@@ -83,10 +92,7 @@ async fn killed_it_leaves_no_process_behind_and_its_successor_no_folder() {
 async fn a_process_that_left_its_group_is_reported_when_it_ends() {
     let place = Place::new();
     let runtime = start(&place).await;
-    populate(&place).await;
-    let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
-    let containers = client.list_containers(ListContainersRequest::default()).await.unwrap();
-    let container_id = containers.into_inner().containers.remove(0).id;
+    let (mut client, container_id) = populate(&place).await;
     let cmd = ["sh", "-c", "setsid sh -c 'exit 9' >/dev/null 2>&1 & true"].map(str::to_owned).into();
     client.exec_sync(ExecSyncRequest { container_id, cmd, timeout: 0 }).await.unwrap();
     let line = runtime.logged("a process that had left its process group has ended").await;
@@ -96,28 +102,89 @@ async fn a_process_that_left_its_group_is_reported_when_it_ends() {
 #[tokio::test]
 async fn wrong_usage_and_places_that_are_taken_are_named() {
     let place = Place::new();
-    let answer = async |more: &[&str]| {
-        let mut command = command(&place, more);
-        let output = command.stdin(Stdio::null()).output();
-        let output = output.unwrap();
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    let (code, told) = answer(&["--synthetic", "many", "--exec-delay", "soon"]).await;
+    let answer = Answer::to(command(&place, &["--synthetic", "many", "--exec-delay", "soon"])).await;
+    assert_eq!(answer.code, Some(2), "{answer:?}");
     assert!(
-        code == Some(2) && told.contains("--synthetic \"many\"") && told.contains("--exec-delay \"soon\""),
-        "{told}"
-    );
-    let _procrun = Procrun::new(settings(&place.at(""))).unwrap();
-    let (code, told) = answer(&[]).await;
-    assert!(
-        code == Some(1)
-            && told.contains("--root: cannot use")
-            && told.contains("another procrun works there"),
-        "{told}"
+        answer.stderr.contains("--synthetic \"many\"") && answer.stderr.contains("--exec-delay \"soon\"")
     );
     fs::write(place.at("file"), "").unwrap();
-    let file = place.at("file/root");
-    let (code, told) = answer(&["--root", file.to_str().unwrap()]).await;
-    assert!(code == Some(2) || told.contains("file"), "{told}");
-    soon(async {}).await;
+    let mut blocked = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    blocked.arg("runtime").arg("--listen").arg(place.at("a.sock")).arg("--root").arg(place.at("file/root"));
+    let answer = Answer::to(blocked).await;
+    let told = format!(
+        "probeshim: --root: cannot use {}: Not a directory (os error 20)\n",
+        place.at("file/root").display()
+    );
+    assert_eq!((answer.code, answer.stderr), (Some(1), told));
+    let _procrun = Procrun::new(settings(&place.at(""))).unwrap();
+    let answer = Answer::to(command(&place, &[])).await;
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.stderr.contains("another procrun works there"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_container_inherits_nothing_from_whoever_started_procrun() {
+    let place = Place::new();
+    let inner = command(&place, &[]);
+    let words: Vec<_> = std::iter::once(inner.get_program()).chain(inner.get_args()).collect();
+    let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
+    let mut outer = Command::new("sh");
+    let script = format!("trap '' QUIT HUP USR1; umask 077; exec {} 7</etc/passwd", words.join(" "));
+    outer.args(["-c", &script]).stdout(Stdio::null());
+    let runtime = spawn(&place, outer).await;
+    let (mut client, container_id) = populate(&place).await;
+    let script = "ls /proc/self/fd | wc -l; umask; sed -n 's/^SigIgn:\t//p' /proc/self/status";
+    let cmd = ["sh", "-c", script].map(str::to_owned).into();
+    let answer = client.exec_sync(ExecSyncRequest { container_id, cmd, timeout: 0 }).await.unwrap();
+    let said = String::from_utf8(answer.into_inner().stdout).unwrap();
+    // ls has its own descriptor of the folder beside the three streams.
+    let ignored = said.strip_prefix("4\n0022\n").unwrap_or_else(|| panic!("{said}"));
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    // Beyond these 31 are the C library's own.
+    assert_eq!(ignored & 0x7fff_ffff, 0, "{ignored:x}");
+    runtime.signal(Signal::TERM);
+}
+
+#[tokio::test]
+async fn a_terminal_that_goes_ends_it_in_order() {
+    let place = Place::new();
+    let mut runtime = start(&place).await;
+    populate(&place).await;
+    runtime.signal(Signal::HUP);
+    assert_eq!(runtime.ended().await, Some(0));
+    assert_eq!(processes_of(&place.at("")), Vec::<String>::new());
+    assert!(!runtime.socket.exists() && !place.at("root/procrun-containers").exists());
+}
+
+#[tokio::test]
+async fn what_a_container_locks_up_is_removed_all_the_same() {
+    need!(is_root());
+    let place = Place::new();
+    // The program itself may lie where only root can go.
+    let program = place.at("probeshim");
+    fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
+    let mut nobody = Command::new(&program);
+    nobody.arg("runtime").arg("--listen").arg(place.at("procrun.sock")).arg("--root").arg(place.at("root"));
+    nobody.uid(65_534).gid(65_534).stdout(Stdio::null());
+    let mut runtime = spawn(&place, nobody).await;
+    let (mut client, container_id) = populate(&place).await;
+    let cmd = ["sh", "-c", "mkdir -p a/b; touch a/b/c; chmod 500 a a/b"].map(str::to_owned).into();
+    client.exec_sync(ExecSyncRequest { container_id: container_id.clone(), cmd, timeout: 0 }).await.unwrap();
+    let request = RemoveContainerRequest { container_id: container_id.clone() };
+    soon(client.remove_container(request)).await.unwrap();
+    assert!(!place.at("root/procrun-containers").join(container_id).exists());
+    runtime.signal(Signal::TERM);
+    assert_eq!(runtime.ended().await, Some(0));
+}
+
+#[tokio::test]
+async fn what_has_ended_holds_no_descriptors() {
+    let place = Place::new();
+    let runtime = start(&place).await;
+    let (mut client, container_id) = populate(&place).await;
+    let open = || fs::read_dir(format!("/proc/{}/fd", runtime.process.id())).unwrap().count();
+    let before = open();
+    soon(client.stop_container(StopContainerRequest { container_id, timeout: 0 })).await.unwrap();
+    // Two pipes, the socket to its guardian, and what tells of the guardian's end.
+    until(|| async { (open() <= before - 4).then_some(()) }).await;
 }

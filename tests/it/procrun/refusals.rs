@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use probeshim::cri::image_service;
 use probeshim::cri::v1::*;
 use tonic::Code;
 
@@ -34,6 +35,8 @@ async fn a_config_that_cannot_be_changes_nothing() {
     }
     let containers = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
     assert!(containers.into_inner().containers.is_empty());
+    let images = image_service(&runtime.socket).list_images(ListImagesRequest::default()).await.unwrap();
+    assert!(images.into_inner().images.is_empty());
     assert_eq!(fs::read_dir(runtime.path("root/procrun-containers")).unwrap().count(), 0);
     // The name was not taken.
     runtime.create(("pod", &pod), good()).await.unwrap();

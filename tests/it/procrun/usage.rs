@@ -38,5 +38,12 @@ async fn cpu_time_and_memory_of_all_processes_of_a_container() {
     // The shell, the busy one below it, and its sleep.
     assert_eq!(linux.process.unwrap().process_count.unwrap().value, 3);
     assert!(linux.cpu.unwrap().usage_core_nano_seconds.unwrap().value >= 20_000_000);
+    let listed = client.clone().list_pod_sandbox_stats(ListPodSandboxStatsRequest::default()).await.unwrap();
+    assert_eq!(listed.into_inner().stats.len(), 1);
+    runtime.stop(&id, 0).await;
+    let listed = client.clone().list_container_stats(ListContainerStatsRequest::default()).await.unwrap();
+    let ids: Vec<_> =
+        listed.into_inner().stats.into_iter().map(|stats| stats.attributes.unwrap().id).collect();
+    assert_eq!(ids, [waiting], "what has ended is not listed");
     runtime.end().await;
 }
