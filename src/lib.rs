@@ -8,6 +8,8 @@
 //!                             tap ──► record ──► admin ──► cli
 //! ```
 
+pub mod terminal;
+
 pub mod telemetry;
 
 pub mod metrics;

@@ -9,7 +9,8 @@ use probeshim::app;
 use probeshim::cli::{Cli, Command, Failure, Runtime};
 use probeshim::config::{RuntimeSettings, Settings, Surroundings};
 use probeshim::procrun::guardian;
-use probeshim::telemetry::{self, harmless};
+use probeshim::telemetry;
+use probeshim::terminal::harmless;
 
 fn main() -> ExitCode {
     // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.

@@ -9,7 +9,7 @@ use super::shape;
 use crate::cri::runtime_service;
 use crate::cri::v1::VersionRequest;
 use crate::socket::SocketPath;
-use crate::telemetry::harmless;
+use crate::terminal::harmless;
 
 /// How long the runtime may take to answer Version and be called ready.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -29,7 +29,7 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
-            Some(_) = hung_up(&mut self.hangup) => "SIGHUP",
+            Some(()) = hung_up(&mut self.hangup) => "SIGHUP",
         }
     }
 }

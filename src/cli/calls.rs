@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 
 use super::Failure;
 use super::ask::{Output, Where};
-use super::human::{self, harmless_json};
-use super::screen::{Screen, print};
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::shape::{Call, CallsQuery, Line};
 use crate::config;
+use crate::terminal::human::{self, harmless_json};
+use crate::terminal::screen::{Screen, print};
 
 /// Calls that are shown before those that come, unless told otherwise.
 const BEFORE_FOLLOWING: usize = 10;

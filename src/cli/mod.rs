@@ -3,11 +3,9 @@
 mod ask;
 mod calls;
 mod demo;
-pub(crate) mod human;
 mod line;
 mod run;
 mod runtime;
-pub(crate) mod screen;
 mod status;
 mod table;
 

@@ -2,9 +2,9 @@
 
 use clap::Args;
 
-use super::screen::print;
 use crate::config::RuntimeFlags;
 use crate::procrun;
+use crate::terminal::screen::print;
 
 /// The flags of `runtime`, as they were written.
 #[derive(Debug, Args)]

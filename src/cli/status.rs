@@ -8,10 +8,10 @@ use serde_json::value::RawValue;
 
 use super::Failure;
 use super::ask::{Output, Where};
-use super::human::{self, harmless_json};
-use super::screen::{Screen, print};
 use super::table::{Cell, Column, Table};
 use crate::admin::shape;
+use crate::terminal::human::{self, harmless_json};
+use crate::terminal::screen::{Screen, print};
 
 /// The flags of `status`, as they were written.
 #[derive(Debug, Args)]

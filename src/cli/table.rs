@@ -4,8 +4,8 @@ use anstyle::Style;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::line::Line;
-use super::screen::Screen;
-use crate::telemetry::harmless;
+use crate::terminal::harmless;
+use crate::terminal::screen::Screen;
 
 /// Blanks between columns.
 const GAP: usize = 2;

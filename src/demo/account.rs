@@ -9,11 +9,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::prober::Tally;
-use crate::cli::human;
-use crate::cli::screen::{Screen, print};
 use crate::procrun;
 use crate::socket::SocketPath;
-use crate::telemetry::harmless;
+use crate::terminal::harmless;
+use crate::terminal::human;
+use crate::terminal::screen::{Screen, print};
 
 /// Tells what happens, with the time since the demo began.
 #[derive(Clone, Debug)]

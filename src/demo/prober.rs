@@ -90,7 +90,7 @@ impl Prober {
                 self.failed(&format!("exit code {}: {said}", answer.exit_code));
             }
             Err(late) if late.code() == Code::DeadlineExceeded => {
-                self.failed(&format!("it took longer than {TIMEOUT}s"))
+                self.failed(&format!("it took longer than {TIMEOUT}s"));
             }
             Err(error) => return Err(error),
         }

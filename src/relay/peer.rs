@@ -4,7 +4,7 @@ use std::fmt;
 
 use tokio::net::UnixStream;
 
-use crate::telemetry::harmless;
+use crate::terminal::harmless;
 
 /// The process that opened a connection. It may be gone by now, or have passed the connection on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::metrics::Metrics;
 use super::observe::{Captures, Direction, Observed, Observer};
 use super::peer::Peer;
 use crate::cri::MethodName;
-use crate::telemetry::harmless;
+use crate::terminal::harmless;
 
 /// What the connections of a relay share in telling of their calls.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! CreateContainer.
+//! How a container is created.
 
 use std::fs;
 use std::sync::Arc;

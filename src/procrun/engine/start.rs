@@ -1,4 +1,4 @@
-//! StartContainer, and the watch over what runs.
+//! How a container is started, and the watch over what runs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! StopContainer and RemoveContainer.
+//! How a container is stopped and removed.
 
 use std::time::Duration;
 

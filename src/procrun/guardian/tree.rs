@@ -76,7 +76,7 @@ impl Tree {
                 self.begun.notify_all();
             }
             Err(error) => {
-                self.refuse(launch.process, format!("exec {}: {}", wanted.program, words_of(&error)))
+                self.refuse(launch.process, format!("exec {}: {}", wanted.program, words_of(&error)));
             }
         }
     }

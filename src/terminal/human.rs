@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
-use crate::telemetry::is_printable;
+use super::is_printable;
 
 /// A duration with three digits: `850µs`, `35.2ms`, `1.25s`, `2m05s`, `3h02m`.
 pub(crate) fn duration(milliseconds: f64) -> String {
@@ -26,7 +26,7 @@ pub(crate) fn duration(milliseconds: f64) -> String {
 
 /// A size: `0 B`, `512 B`, `1.50 KiB`, `16.0 MiB`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     let mut unit = "B";
     for larger in ["KiB", "MiB", "GiB", "TiB"] {
@@ -52,7 +52,7 @@ fn digits(value: f64) -> String {
 }
 
 /// The time of day of a time as the API writes it, or what it wrote.
-pub(super) fn time(text: &str) -> String {
+pub(crate) fn time(text: &str) -> String {
     match text.parse::<Timestamp>() {
         Ok(time) => time.strftime("%H:%M:%S%.3f").to_string(),
         Err(_) => text.to_owned(),
@@ -60,7 +60,7 @@ pub(super) fn time(text: &str) -> String {
 }
 
 /// A command as a shell would take it.
-pub(super) fn command(words: &[String]) -> String {
+pub(crate) fn command(words: &[String]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
     quoted.join(" ")
 }
@@ -75,7 +75,7 @@ fn quote(word: &str) -> String {
 }
 
 /// JSON that means the same and in which nothing moves the cursor. JSON itself asks only for the first 32 characters to be escaped.
-pub(super) fn harmless_json(json: &str) -> String {
+pub(crate) fn harmless_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
         if is_printable(c) {
@@ -91,7 +91,7 @@ pub(super) fn harmless_json(json: &str) -> String {
 }
 
 /// How long ago a time as the API writes it was.
-pub(super) fn age(text: &str, now: Timestamp) -> String {
+pub(crate) fn age(text: &str, now: Timestamp) -> String {
     let Ok(time) = text.parse::<Timestamp>() else { return text.to_owned() };
     let seconds = now.duration_since(time).as_secs().max(0);
     match seconds {

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::telemetry::is_no_color;
+use super::is_no_color;
 
 /// How wide lines may be, and whether they may have colours.
 #[derive(Clone, Copy, Debug)]
