@@ -7,7 +7,6 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::Instant;
 
 use crate::bare;
 
@@ -19,7 +18,6 @@ pub(crate) struct Target {
     name: &'static str,
     socket: PathBuf,
     process: Child,
-    started_in: Duration,
 }
 
 impl Target {
@@ -64,7 +62,6 @@ impl Target {
     }
 
     fn start(name: &'static str, socket: PathBuf, mut command: Command) -> Self {
-        let start = Instant::now();
         let mut process = command
             .stdin(Stdio::null())
             .spawn()
@@ -74,7 +71,7 @@ impl Target {
             #[expect(clippy::disallowed_methods, reason = "another process is awaited")]
             std::thread::sleep(Duration::from_micros(200));
         }
-        Self { name, socket, process, started_in: start.elapsed() }
+        Self { name, socket, process }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -102,11 +99,6 @@ impl Target {
 
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
-    }
-
-    /// How long it took until its socket was there.
-    pub(crate) fn started_in(&self) -> Duration {
-        self.started_in
     }
 
     fn pid(&self) -> u32 {

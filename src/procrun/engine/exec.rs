@@ -7,7 +7,7 @@ use prost::Message as _;
 use rustix::process::Signal;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
@@ -17,7 +17,7 @@ use crate::procrun::container::{Container, Runner};
 use crate::procrun::guardian::{Guardian, Process, Streams, Target};
 use crate::procrun::refusal::{Refusal, words_of};
 use crate::procrun::store::new_id;
-use crate::procrun::{Kills, synthetic};
+use crate::procrun::{Kills, clock, synthetic};
 
 /// Bytes that are kept of each stream; the rest is read and dropped.
 const LONGEST_STREAM: usize = 16 << 20;
@@ -60,7 +60,7 @@ impl Engine {
 
     async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Refusal> {
         let container = self.running(&request.container_id)?;
-        sleep(self.settings.exec_delay).await;
+        clock::pause(self.settings.exec_delay).await;
         match container.runner.get() {
             Some(Runner::Processes { guardian, .. }) => {
                 self.exec_process(&container, guardian, request).await

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use super::Engine;
@@ -63,7 +63,7 @@ impl Engine {
             .map_err(|refusal| refusal.when(format!("sandbox {:?} not found", container.sandbox)))?;
         tokio::select! {
             () = sandbox.ended() => {}
-            () = sleep(self.settings.start_delay) => {}
+            () = clock::pause(self.settings.start_delay) => {}
         }
         check_ready(&sandbox)?;
         let started = if sandbox.is_synthetic {
