@@ -15,9 +15,6 @@ use probeshim::terminal::harmless;
 fn main() -> ExitCode {
     // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.
     let command = Cli::parse().command;
-    if let Command::Guardian { .. } = command {
-        return guardian::run();
-    }
     match dispatch(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Usage(reason)) => {
@@ -32,6 +29,12 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {
+    if let Command::Guardian { .. } = command {
+        // Nobody but a person who tries it by hand reads this.
+        return guardian::run()
+            .context("a guardian is started by `probeshim runtime` alone")
+            .map_err(Failure::from);
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start")?;
     match command {
@@ -49,7 +52,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             runtime.block_on(app::runtime(settings)).map_err(Failure::of)
         }
         Command::Demo(demo) => runtime.block_on(app::demo(demo.duration()?)).map_err(Failure::of),
-        Command::Guardian { .. } => unreachable!("a guardian runs without all of this"),
+        Command::Guardian { .. } => unreachable!("a guardian runs without an async runtime"),
     }
 }
 

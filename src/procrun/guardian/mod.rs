@@ -5,8 +5,10 @@
 //! container, and every process below it that loses its parent becomes its child, however far it went. As in a PID namespace,
 //! the end of the container's first process is the end of all.
 
+mod conversation;
 mod inherited;
 mod owner;
+mod process;
 mod protocol;
 mod tree;
 
@@ -15,7 +17,6 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -30,7 +31,8 @@ use signal_hook::consts::{
 use protocol::{Act, Inbox, Order, STREAMS};
 use tree::Tree;
 
-pub(super) use owner::{Guardian, Guardians, Process, Streams};
+pub(super) use owner::{Guardian, Guardians};
+pub(super) use process::{Process, Streams};
 pub(super) use protocol::{Command, Orphan, Target};
 
 /// The program that guardians are started from: this one, also where its file has been replaced.
@@ -45,17 +47,9 @@ const UMASK: u32 = 0o022;
 /// The subcommand that makes this program a guardian.
 pub const SUBCOMMAND: &str = "guardian";
 
-/// Serves procrun, which holds the other end of standard input, until it or the container is gone.
-#[must_use]
-pub fn run() -> ExitCode {
-    // Nobody reads what a guardian prints. Where this fails, procrun sees that it has ended, and says so.
-    match serve() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
-}
-
-fn serve() -> io::Result<()> {
+/// Serves procrun, which holds the other end of standard input, until it or the container is gone. Fails where there is no procrun, or
+/// the system refuses what a guardian needs.
+pub fn run() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Started by a shell that gave it a process group, it would lead one, and cannot have a session; procrun never does.
     setsid()?;

@@ -1,0 +1,121 @@
+//! What procrun says to a guardian and hears from it, over one socket.
+
+use std::collections::HashMap;
+use std::net::Shutdown;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::process::{LaunchError, Start};
+use super::protocol::{Event, Exited, Inbox, Orphan, Report, send};
+
+/// An order on its way, with what goes beside it.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) frame: Vec<u8>,
+    pub(super) descriptors: Vec<OwnedFd>,
+}
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+pub(super) struct Awaited {
+    pub(super) launches: HashMap<u64, oneshot::Sender<Result<Start, LaunchError>>>,
+    pub(super) exits: HashMap<u64, oneshot::Sender<Exited>>,
+}
+
+impl Awaited {
+    fn tell(&mut self, event: Event, orphan: &impl Fn(Orphan)) {
+        match event {
+            Event::Launched(launched) => {
+                if let Some(waiting) = self.launches.remove(&launched.process) {
+                    let _ = waiting.send(Ok(Start { pid: launched.pid, at: launched.at }));
+                }
+            }
+            Event::Refused(refused) => {
+                self.exits.remove(&refused.process);
+                if let Some(waiting) = self.launches.remove(&refused.process) {
+                    let _ = waiting.send(Err(LaunchError::Refused(refused.reason)));
+                }
+            }
+            Event::Exited(exited) => {
+                if let Some(waiting) = self.exits.remove(&exited.process) {
+                    let _ = waiting.send(exited);
+                }
+            }
+            Event::Orphan(left) => orphan(left),
+        }
+    }
+
+    pub(super) fn forget(&mut self, number: u64) {
+        self.launches.remove(&number);
+        self.exits.remove(&number);
+    }
+
+    pub(super) fn forget_all(&mut self) {
+        self.launches.clear();
+        self.exits.clear();
+    }
+}
+
+/// Sends orders and hands on reports, until the guardian has said all that it has to say: an order that cannot be sent any more is not
+/// the end, for the last report may still be on its way.
+pub(super) async fn converse(
+    socket: &UnixStream,
+    outgoing: mpsc::UnboundedReceiver<Outgoing>,
+    awaited: &Mutex<Awaited>,
+    orphan: impl Fn(Orphan),
+    ending: &CancellationToken,
+) {
+    let ordering = async {
+        tokio::select! {
+            () = write(socket, outgoing) => {}
+            () = ending.cancelled() => {}
+        }
+        // The guardian ends when it finds the end of its orders.
+        let _ = SockRef::from(socket).shutdown(Shutdown::Write);
+    };
+    let mut reading = std::pin::pin!(read(socket, awaited, orphan));
+    tokio::select! {
+        () = &mut reading => {}
+        () = ordering => reading.await,
+    }
+}
+
+/// Sends orders until nobody can give any.
+async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<Outgoing>) {
+    while let Some(Outgoing { frame, descriptors }) = orders.recv().await {
+        let first = socket.async_io(Interest::WRITABLE, || send(socket.as_fd(), &frame, &descriptors)).await;
+        let Ok(sent) = first else { return };
+        let mut rest = &frame[sent..];
+        while !rest.is_empty() {
+            let more = socket.async_io(Interest::WRITABLE, || send(socket.as_fd(), rest, &[])).await;
+            let Ok(sent) = more else { return };
+            rest = &rest[sent..];
+        }
+    }
+}
+
+/// Hands on reports until the guardian has ended.
+async fn read(socket: &UnixStream, awaited: &Mutex<Awaited>, orphan: impl Fn(Orphan)) {
+    let mut inbox = Inbox::default();
+    loop {
+        let received = socket.async_io(Interest::READABLE, || inbox.receive(socket.as_fd())).await;
+        let Ok(Some(_)) = received else { return };
+        loop {
+            match inbox.next::<Report>() {
+                Ok(Some(Report { event: Some(event) })) => {
+                    awaited.lock().unwrap_or_else(PoisonError::into_inner).tell(event, &orphan);
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                // What speaks another protocol is no guardian of ours.
+                Err(_) => return,
+            }
+        }
+    }
+}
