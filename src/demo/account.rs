@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::prober::Tally;
+use super::tally::Tally;
 use crate::procrun;
 use crate::socket::SocketPath;
 use crate::terminal::harmless;

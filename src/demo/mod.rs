@@ -3,6 +3,7 @@
 mod account;
 mod pods;
 mod prober;
+mod tally;
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ use crate::cri::runtime_service;
 use crate::socket::SocketPath;
 
 pub use account::{Account, DemoEnd, Where};
-pub use prober::Tally;
+pub use tally::Tally;
 
 use pods::{PODS, Pod};
 

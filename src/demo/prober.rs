@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 
 use super::account::{Account, Tone};
 use super::pods::{Client, Pod, Spec};
+use super::tally::Tally;
 use crate::cri::v1::ExecSyncRequest;
 
 /// How often a pod is probed.
@@ -31,19 +32,6 @@ pub(super) struct Prober {
     tally: Tally,
     failures: u32,
     passes: u32,
-}
-
-/// What came of the probes of a pod.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
-    /// The pod's name.
-    pub pod: &'static str,
-    /// Probes that passed.
-    pub passed: u32,
-    /// Probes that failed.
-    pub failed: u32,
-    /// How long the slowest took.
-    pub slowest: Duration,
 }
 
 impl Prober {

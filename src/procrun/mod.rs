@@ -14,6 +14,7 @@ mod container;
 mod engine;
 mod events;
 pub mod guardian;
+mod id;
 mod images;
 mod log;
 mod program;
@@ -99,7 +100,9 @@ impl Settings {
 impl Procrun {
     /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
     pub fn new(settings: Settings) -> io::Result<Self> {
-        Ok(Self { engine: Engine::new(settings)? })
+        let engine = Engine::new(settings)?;
+        synthetic::populate(&engine, engine.settings.synthetic);
+        Ok(Self { engine })
     }
 
     /// Serves every client until `stop` is cancelled, then ends every container; returns when none of their processes is left, or

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::clock;
 use super::refusal::Refusal;
-use super::store::new_id;
+use super::store::Named;
+use super::{clock, id};
 use crate::cri::v1;
 
 /// The address of every pod.
@@ -32,7 +32,7 @@ impl Sandbox {
     pub(super) fn new(config: v1::PodSandboxConfig, is_synthetic: bool) -> Result<Self, Refusal> {
         let name = name(config.metadata.as_ref())
             .ok_or_else(|| Refusal::unknown("sandbox config must include metadata"))?;
-        let (id, created_at) = (new_id(), clock::now());
+        let (id, created_at) = (id::new(), clock::now());
         Ok(Self {
             id,
             name,
@@ -132,6 +132,16 @@ impl Sandbox {
             labels: self.config.labels.clone(),
             annotations: self.config.annotations.clone(),
         }
+    }
+}
+
+impl Named for Sandbox {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::container::Container;
 use super::refusal::Refusal;
-use super::sandbox::Sandbox;
 
 /// Things of one kind, found by their id or by as much of it as no other shares.
 #[derive(Debug)]
@@ -27,26 +25,6 @@ pub(super) trait Named {
     fn id(&self) -> &str;
     /// The name that no other may have.
     fn name(&self) -> &str;
-}
-
-impl Named for Sandbox {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl Named for Container {
-    fn id(&self) -> &str {
-        &self.id
-    }
-
-    fn name(&self) -> &str {
-        &self.name
-    }
 }
 
 impl<T> Default for Store<T> {
@@ -114,10 +92,4 @@ impl<T> Inner<T> {
             Some(holder) => Err(Refusal::unknown(format!("name {name:?} is reserved for {holder:?}"))),
         }
     }
-}
-
-/// A new id, as containerd makes them: 256 random bits in hexadecimal digits.
-pub(super) fn new_id() -> String {
-    let [high, low] = [fastrand::u128(..), fastrand::u128(..)];
-    format!("{high:032x}{low:032x}")
 }

@@ -56,9 +56,3 @@ fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
     container.has_started(clock::now());
     Ok(())
 }
-
-/// What such a container answers to an ExecSync: `false` fails, everything else succeeds.
-pub(super) fn answer(command: &[String]) -> v1::ExecSyncResponse {
-    let is_false = command.first().is_some_and(|name| name == "false");
-    v1::ExecSyncResponse { exit_code: i32::from(is_false), ..v1::ExecSyncResponse::default() }
-}

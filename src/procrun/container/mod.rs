@@ -14,6 +14,7 @@ use super::guardian::Guardian;
 use super::images::Image;
 use super::log::LogFile;
 use super::refusal::Refusal;
+use super::store::Named;
 use crate::cri::v1;
 use life::Life;
 
@@ -176,6 +177,16 @@ impl Container {
 
     fn life(&self) -> MutexGuard<'_, Life> {
         self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Named for Container {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 

@@ -9,8 +9,7 @@ use super::Engine;
 use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
 use crate::procrun::container::{Container, Parts, name};
 use crate::procrun::refusal::{Refusal, words_of};
-use crate::procrun::store::new_id;
-use crate::procrun::{log, signal};
+use crate::procrun::{id, log, signal};
 
 impl Engine {
     /// Makes a container. Nothing runs yet, and what is refused leaves nothing behind.
@@ -31,7 +30,7 @@ impl Engine {
             .images
             .resolve(image)
             .map_err(|refusal| refusal.when(format!("failed to resolve image {image:?}")))?;
-        let id = new_id();
+        let id = id::new();
         if config.command.is_empty() && config.args.is_empty() && !sandbox.is_synthetic {
             // An image is only a name, and brings no command.
             return Err(Refusal::unknown("no command specified")

@@ -16,8 +16,7 @@ use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::procrun::container::{Container, Runner};
 use crate::procrun::guardian::{Guardian, Process, Streams, Target};
 use crate::procrun::refusal::{Refusal, words_of};
-use crate::procrun::store::new_id;
-use crate::procrun::{Kills, clock, synthetic};
+use crate::procrun::{Kills, clock, id};
 
 /// Bytes that are kept of each stream; the rest is read and dropped.
 const LONGEST_STREAM: usize = 16 << 20;
@@ -65,7 +64,7 @@ impl Engine {
             Some(Runner::Processes { guardian, .. }) => {
                 self.exec_process(&container, guardian, request).await
             }
-            Some(Runner::Synthetic) | None => Ok(synthetic::answer(&request.cmd)),
+            Some(Runner::Synthetic) | None => Ok(answer_of_synthetic(&request.cmd)),
         }
     }
 
@@ -87,7 +86,7 @@ impl Engine {
         guardian: &Guardian,
         request: ExecSyncRequest,
     ) -> Result<ExecSyncResponse, Refusal> {
-        let id = new_id();
+        let id = id::new();
         let not_started = |refusal: Refusal| {
             refusal.under(&[
                 &format!("failed to start exec {id:?}"),
@@ -189,6 +188,12 @@ async fn read(mut stream: pipe::Receiver) -> Vec<u8> {
         kept.extend_from_slice(&chunk[..length.min(room)]);
     }
     kept
+}
+
+/// What a container without processes answers: `false` fails, everything else succeeds.
+fn answer_of_synthetic(command: &[String]) -> ExecSyncResponse {
+    let is_false = command.first().is_some_and(|name| name == "false");
+    ExecSyncResponse { exit_code: i32::from(is_false), ..ExecSyncResponse::default() }
 }
 
 /// A duration as Go writes it: `1s`, `1m30s`, `1h0m0s`, `1.5s`, `200ms`.

@@ -22,7 +22,7 @@ use super::refusal::Refusal;
 use super::root::Root;
 use super::sandbox::Sandbox;
 use super::store::Store;
-use super::{Settings, clock, synthetic};
+use super::{Settings, clock};
 use crate::cri::v1::{self, ContainerEventType as Event};
 
 /// How long processes may take to die of SIGKILL, before they are left behind: those of another user, say.
@@ -43,9 +43,9 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// A runtime without pods, but for those that only answer.
+    /// A runtime without pods.
     pub(super) fn new(settings: Settings) -> io::Result<Arc<Self>> {
-        let engine = Self {
+        Ok(Arc::new(Self {
             root: Root::claim(&settings.root)?,
             guardians: Guardians::of(settings.guardian.clone()),
             watches: TaskTracker::new(),
@@ -54,9 +54,7 @@ impl Engine {
             containers: Store::default(),
             images: Images::default(),
             events: Events::default(),
-        };
-        synthetic::populate(&engine, engine.settings.synthetic);
-        Ok(Arc::new(engine))
+        }))
     }
 
     /// Makes a sandbox, ready at once.
