@@ -1,4 +1,4 @@
-# The tests need root for real containers; without it they do what can be done and say what is left out. The demo needs root.
+# The tests need root for real containers; without it they do what can be done and say what is left out.
 
 .PHONY: build demo test conformance lint check bench fuzz
 

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::limits::raise_descriptor_limit;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::Settings;
@@ -57,6 +58,7 @@ pub enum DemoError {
 /// Plays until its time is over, SIGTERM or SIGINT; leaves nothing behind.
 pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let mut signals = Signals::new()?;
+    raise_descriptor_limit();
     let parent = std::env::temp_dir();
     let folder = tempfile::Builder::new().prefix("probeshim-demo.").tempdir_in(&parent);
     let folder = folder.map_err(|source| DemoError::Folder { folder: parent, source })?;

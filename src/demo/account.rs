@@ -64,10 +64,14 @@ impl Account {
             Self { start: Instant::now(), screen: Screen::of_stdout(), unread: CancellationToken::new() };
         let Where { upstream, listen, admin, http } = places;
         let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
-        let admin = admin.as_path().display();
+        // As it was called, so that it can be called so again.
+        let program = std::env::args().next().unwrap_or_else(|| "probeshim".to_owned());
+        let admin = admin.as_path().display().to_string();
+        let look = [&program, "calls", "-f", "--admin", &admin].map(str::to_owned);
+        let look = human::command(&look);
         account.show(&format!(
             "{}\n\nprobeshim in front of it for {}, or until Ctrl-C:\n\
-             runtime   {upstream}\nprobeshim {listen}\n{http}look      probeshim calls -f --admin {admin}\n\n",
+             runtime   {upstream}\nprobeshim {listen}\n{http}look      {look}\n\n",
             procrun::WARNING,
             Self::duration(lasts),
         ));

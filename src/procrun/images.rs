@@ -87,14 +87,22 @@ impl Images {
         Ok(image)
     }
 
-    /// The image of this name or id, if there can be one.
+    /// The image of this name, id, or beginning of an id, if there can be one.
     pub(super) fn find(&self, name: &str) -> Option<Arc<Image>> {
         if name.is_empty() || name.starts_with(MISSING) {
             return None;
         }
+        let digits = name.strip_prefix(DIGEST).unwrap_or(name);
+        if digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            let known = self.known();
+            let mut found = known.values().filter(|image| image.id[DIGEST.len()..].starts_with(digits));
+            if let (Some(image), None) = (found.next(), found.next()) {
+                return Some(image.clone());
+            }
+        }
         if name.starts_with(DIGEST) {
             // A digest alone tells no name.
-            return self.known().get(name).cloned();
+            return None;
         }
         let named = Image::named(name);
         let known = self.known().get(&named.id).cloned();
@@ -156,7 +164,11 @@ mod tests {
         let images = Images::default();
         let pulled = images.pull("busybox").unwrap();
         assert_eq!(images.find("docker.io/library/busybox:latest").as_ref(), Some(&pulled));
-        assert_eq!(images.find(&pulled.id).as_ref(), Some(&pulled));
+        for id in
+            [&pulled.id, &pulled.id[..20], &pulled.id["sha256:".len()..], &pulled.id["sha256:".len()..20]]
+        {
+            assert_eq!(images.find(id).as_ref(), Some(&pulled), "{id}");
+        }
         assert_eq!(images.list("busybox"), std::slice::from_ref(&pulled));
         images.remove("library/busybox");
         assert_eq!((images.list(""), images.find(&pulled.id)), (Vec::new(), None));

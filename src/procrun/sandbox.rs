@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::refusal::Refusal;
@@ -23,6 +24,8 @@ pub(super) struct Sandbox {
     /// Cancelled when it is no longer ready, which is for good.
     ended: CancellationToken,
     is_being_removed: AtomicBool,
+    /// Who removes it has this; others wait until that is done.
+    removal: Semaphore,
     /// Whether its containers answer without a process.
     pub(super) is_synthetic: bool,
 }
@@ -40,6 +43,7 @@ impl Sandbox {
             created_at,
             ended: CancellationToken::new(),
             is_being_removed: AtomicBool::new(false),
+            removal: Semaphore::new(1),
             is_synthetic,
         })
     }
@@ -61,9 +65,11 @@ impl Sandbox {
         self.ended.cancelled().await;
     }
 
-    /// Marks it as being removed: nothing is created in it any more.
-    pub(super) fn begin_removal(&self) {
+    /// Marks it as being removed, which is done by one caller at a time: nothing is created in it any more.
+    pub(super) async fn begin_removal(&self) -> Option<SemaphorePermit<'_>> {
+        let turn = self.removal.acquire().await.ok();
         self.is_being_removed.store(true, Ordering::SeqCst);
+        turn
     }
 
     /// It is still there.

@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::Engine;
@@ -14,6 +15,19 @@ use crate::procrun::refusal::{Refusal, words_of};
 /// Where programs are looked for, where nothing else is told.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Makes a folder and those between it and `root`, which is there as long as the container is.
+fn make_folders(root: &Path, folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|above| *above != root).filter(|above| !above.is_dir()).collect();
+    for folder in missing.into_iter().rev() {
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    root.metadata().map(drop)
+}
+
 impl Engine {
     /// The command of these words, with the container's environment and in its working directory, which is made where it is missing.
     pub(super) fn command(&self, container: &Container, words: Vec<String>) -> Result<Command, Refusal> {
@@ -22,7 +36,7 @@ impl Engine {
             return Err(Refusal::unknown("Cwd must be an absolute path"));
         }
         let folder = program::folder_in(&container.folder, &config.working_dir);
-        fs::create_dir_all(&folder)
+        make_folders(&container.folder, &folder)
             .map_err(|error| Refusal::unknown(format!("mkdir {}: {}", folder.display(), words_of(&error))))?;
         let envs = self.environment(container);
         let path = envs.iter().find(|env| env.key == "PATH").map(|env| String::from_utf8_lossy(&env.value));

@@ -60,6 +60,8 @@ impl Engine {
     async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Refusal> {
         let container = self.running(&request.container_id)?;
         clock::pause(self.settings.exec_delay).await;
+        // Much may have happened meanwhile.
+        let container = self.running(&container.id)?;
         match container.runner.get() {
             Some(Runner::Processes { guardian, .. }) => {
                 self.exec_process(&container, guardian, request).await

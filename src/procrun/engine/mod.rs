@@ -91,7 +91,8 @@ impl Engine {
 
     /// Removes a sandbox, with all that is in it. From here on nothing is created in it.
     pub(super) async fn remove_sandbox(&self, sandbox: &Sandbox) -> Result<(), Refusal> {
-        sandbox.begin_removal();
+        let _turn = sandbox.begin_removal().await;
+        // Where another was first, there is nothing left to do, and no harm in looking.
         let removed = self.empty_sandbox(sandbox).await;
         if removed.is_err() {
             sandbox.give_up_removal();

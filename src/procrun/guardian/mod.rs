@@ -24,9 +24,7 @@ use std::thread;
 use rustix::fs::Mode;
 use rustix::process::{getpid, set_child_subreaper, setsid, umask};
 use rustix::thread::set_name;
-use signal_hook::consts::{
-    SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2,
-};
+use signal_hook::consts::{FORBIDDEN, SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP};
 
 use protocol::{Act, Inbox, Order, STREAMS};
 use tree::Tree;
@@ -40,6 +38,12 @@ pub const OURSELVES: &str = "/proc/self/exe";
 
 /// What `ps` and `top` call it.
 const NAME: &CStr = c"probeshim-guard";
+
+/// The last signal that is not a real-time one.
+const LAST_SIGNAL: i32 = 31;
+
+/// Signals that tell of faults of a process's own, and one that std takes care of.
+const LEFT_ALONE: [i32; 5] = [SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP];
 
 /// The umask of a container, as with runc.
 const UMASK: u32 = 0o022;
@@ -71,9 +75,11 @@ pub fn run() -> io::Result<()> {
 /// signals that are ignored, and the usual umask.
 fn clean_inheritance() -> io::Result<()> {
     inherited::close_on_exec()?;
-    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGTSTP, SIGTTIN, SIGTTOU] {
-        // What is caught is reset when a program is executed, and what is ignored is not. It also makes this process deaf to them:
-        // `pkill probeshim` is for procrun, which ends its containers in order.
+    // What is caught is reset when a program is executed, and what is ignored is not. It also makes this process deaf to them: `pkill
+    // probeshim` is for procrun, which ends its containers in order. A child whose end is ignored could not be reaped.
+    for signal in
+        (1..=LAST_SIGNAL).filter(|signal| !LEFT_ALONE.contains(signal) && !FORBIDDEN.contains(signal))
+    {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     umask(Mode::from_raw_mode(UMASK));

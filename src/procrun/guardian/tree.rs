@@ -118,10 +118,10 @@ impl Tree {
             }
             while matches!(look(WaitIdOptions::NOHANG), Ok(Some(_))) {
                 self.reap_some();
-            }
-            if self.processes().is_ending {
-                // Those who lost their parent just now have become our children.
-                kill_children();
+                if self.processes().is_ending {
+                    // Those who lost their parent just now have become our children.
+                    kill_children();
+                }
             }
         }
         if let Some(exited) = self.processes().first_exit.take() {
@@ -129,44 +129,51 @@ impl Tree {
         }
     }
 
-    /// Reaps those who were launched and have ended, or else those who were not: orphans.
+    /// Reaps those who have ended. Those who were launched are known; of which group an orphan is, only the list of all processes
+    /// tells, and only while it has not been reaped.
     fn reap_some(&self) {
         let mut processes = self.processes();
-        let launched: Vec<(u64, Pid)> =
-            processes.launched.iter().map(|(process, pid)| (*process, *pid)).collect();
-        let mut is_done = false;
-        for (process, pid) in launched {
-            if let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
-                is_done = true;
-                self.has_ended(&mut processes, process, status);
+        let launched: Vec<Pid> = processes.launched.values().copied().collect();
+        let reaped = launched.into_iter().filter_map(|pid| waitpid(Some(pid), WaitOptions::NOHANG).ok()?);
+        let reaped: Vec<(Pid, WaitStatus)> = reaped.collect();
+        if !reaped.is_empty() {
+            for (pid, status) in reaped {
+                self.has_ended(&mut processes, pid, status, None);
             }
-        }
-        if is_done {
             return;
         }
-        // Only the list of all processes tells of which group an orphan is, and only while it has not been reaped.
+        let mut is_done = false;
         for dead in children().filter(|child| matches!(child.state(), Ok(ProcState::Zombie))) {
-            let Some(pid) = Pid::from_raw(dead.pid) else { continue };
-            if let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
+            if let Ok(Some((pid, status))) = waitpid(Pid::from_raw(dead.pid), WaitOptions::NOHANG) {
                 is_done = true;
-                if !Pid::from_raw(dead.pgrp).is_some_and(|group| processes.groups.contains(&group)) {
-                    let (pid, program) = (dead.pid, dead.comm);
-                    self.report(Event::Orphan(Orphan { pid, program, code: exit_code(status) }));
-                }
+                self.has_ended(&mut processes, pid, status, Some(dead));
             }
         }
         // Where the list does not show it, it is reaped all the same.
-        if !is_done {
-            let _ = wait(WaitOptions::NOHANG);
+        if !is_done && let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            self.has_ended(&mut processes, pid, status, None);
         }
     }
 
-    fn has_ended(&self, processes: &mut Processes, process: u64, status: WaitStatus) {
+    /// Tells of one that was reaped: launched, or an orphan, of which `stat` tells what it was. One that was launched may have ended while
+    /// orphans were looked for.
+    fn has_ended(&self, processes: &mut Processes, pid: Pid, status: WaitStatus, stat: Option<Stat>) {
+        let code = exit_code(status);
+        let launched = processes.launched.iter().find(|(_, launched)| **launched == pid);
+        let Some(process) = launched.map(|(process, _)| *process) else {
+            let is_detached = |stat: &Stat| {
+                !Pid::from_raw(stat.pgrp).is_some_and(|group| processes.groups.contains(&group))
+            };
+            if let Some(stat) = stat.filter(is_detached) {
+                self.report(Event::Orphan(Orphan { pid: stat.pid, program: stat.comm, code }));
+            }
+            return;
+        };
         processes.launched.remove(&process);
         // A group is forgotten when nobody is in it any more: its number may be another's then.
         let leaders: HashSet<Pid> = processes.launched.values().copied().collect();
         processes.groups.retain(|group| leaders.contains(group) || test_kill_process_group(*group).is_ok());
-        let exited = Exited { process, code: exit_code(status), at: now() };
+        let exited = Exited { process, code, at: now() };
         if processes.first == Some(process) {
             processes.first_exit = Some(exited);
             processes.is_ending = true;

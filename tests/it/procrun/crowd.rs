@@ -1,5 +1,6 @@
 //! Many containers at once.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
 use super::{Runtime, processes_of, shell};
@@ -8,6 +9,9 @@ use probeshim::cri::v1::*;
 
 #[tokio::test]
 async fn two_hundred_containers_live_and_end_at_once() {
+    // As the program does: the soft limit is 1,024 on most systems.
+    let files = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();
     let mut runtime = Runtime::start();
     let pod = runtime.run_pod("pod").await;
     let mut lives = JoinSet::new();

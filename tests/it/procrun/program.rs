@@ -129,7 +129,8 @@ async fn a_container_inherits_nothing_from_whoever_started_procrun() {
     let words: Vec<_> = std::iter::once(inner.get_program()).chain(inner.get_args()).collect();
     let words: Vec<_> = words.iter().map(|word| word.to_str().unwrap()).collect();
     let mut outer = Command::new("sh");
-    let script = format!("trap '' QUIT HUP USR1; umask 077; exec {} 7</etc/passwd", words.join(" "));
+    let script =
+        format!("trap '' QUIT HUP USR1 CHLD WINCH XFSZ; umask 077; exec {} 7</etc/passwd", words.join(" "));
     outer.args(["-c", &script]).stdout(Stdio::null());
     let runtime = spawn(&place, outer).await;
     let (mut client, container_id) = populate(&place).await;

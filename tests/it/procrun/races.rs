@@ -121,3 +121,65 @@ async fn a_crowd_of_calls_that_are_given_up_does_not_end_the_connection() {
     }
     runtime.end().await;
 }
+
+#[tokio::test]
+async fn orphans_that_end_beside_a_command_hide_nothing_of_it() {
+    let mut runtime = Runtime::start();
+    let id = runtime.runs("sleep 1000").await;
+    let script = "(sleep 0.01 >/dev/null 2>&1 &); (true &); (true &); exit 4";
+    for _ in 0..20 {
+        let calls: Vec<_> = (0..4).map(|_| runtime.begin_exec(&id, script, 0)).collect();
+        for call in calls {
+            assert_eq!(soon(call).await.unwrap().unwrap().exit_code, 4);
+        }
+    }
+    let pod = runtime.run_pod("orphans").await;
+    for number in 0..40 {
+        let script = "(true &); (true &); (true &); exit 5";
+        let config = shell(&format!("main-{number}"), script);
+        let id = runtime.create(("orphans", &pod), config).await.unwrap();
+        runtime.start_container(&id).await.unwrap();
+        let status = runtime.ended(&id).await;
+        assert_eq!((status.exit_code, status.message.as_str()), (5, ""));
+    }
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn those_who_multiply_end_with_their_container() {
+    let mut runtime = Runtime::start();
+    let id = runtime.runs("for i in 1 2 3; do (while :; do (true &); done) & done; sleep 0.3; exit 3").await;
+    assert_eq!(runtime.ended(&id).await.exit_code, 3);
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_pod_that_is_removed_by_several_is_removed() {
+    let mut runtime = Runtime::start();
+    for round in 0..10 {
+        let name = format!("pod-{round}");
+        let pod = runtime.run_pod(&name).await;
+        let mut meeting = JoinSet::new();
+        for number in 0..12 {
+            let request = CreateContainerRequest {
+                pod_sandbox_id: pod.clone(),
+                config: Some(shell(&format!("main-{number}"), "true")),
+                sandbox_config: Some(runtime.pod(&name)),
+            };
+            let mut client = runtime.client.clone();
+            meeting.spawn(async move { client.create_container(request).await.map(drop).or(Ok(())) });
+            if number % 4 == 3 {
+                let request = RemovePodSandboxRequest { pod_sandbox_id: pod.clone() };
+                let mut client = runtime.client.clone();
+                meeting.spawn(async move { client.remove_pod_sandbox(request).await.map(drop) });
+            }
+        }
+        for removed in soon(meeting.join_all()).await {
+            let removed: Result<(), tonic::Status> = removed;
+            removed.unwrap();
+        }
+    }
+    let left = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
+    assert_eq!(left.into_inner().containers, []);
+    runtime.end().await;
+}
