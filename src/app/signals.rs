@@ -11,6 +11,8 @@ pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Option<Signal>,
+    /// Caught for as long as this is: whoever started the program may have ignored it, and then nobody could wait for a child.
+    _child: Signal,
 }
 
 impl Signals {
@@ -21,6 +23,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup,
+            _child: signal(SignalKind::child())?,
         })
     }
 
