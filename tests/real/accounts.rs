@@ -41,7 +41,8 @@ pub(crate) fn of_crio(metrics: SocketAddr) -> Accounts {
 pub(crate) fn by_code(calls: &[Value]) -> Accounts {
     count(calls, |code| match code {
         // The runtime sees a client that gives up or goes; what it would have answered nobody knows.
-        "client-reset" | "abandoned" => "canceled".to_owned(),
+        // It also resets a call itself whose deadline is over, and that reset may be the first to be seen.
+        "client-reset" | "abandoned" | "upstream-reset" => "canceled".to_owned(),
         code => plain(code),
     })
 }
