@@ -38,12 +38,6 @@ pub struct Guard {
 }
 
 impl Settings {
-    /// Nothing is logged.
-    #[must_use]
-    pub fn off() -> Self {
-        Self { filter: "off".to_owned() }
-    }
-
     /// Reads one of [`LEVELS`], which is taken for probeshim's own lines, or the directives of tracing's filter, such as
     /// `probeshim::relay=debug,h2=trace`, which are taken as they are.
     pub fn parse(text: &str) -> Result<Self, FilterError> {

@@ -12,12 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::limits::raise_descriptor_limit;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
-use crate::config::Settings;
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::procrun::{self, Procrun};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
-use crate::telemetry;
 
 /// Why the demo was not played to its end.
 #[derive(Debug, thiserror::Error)]
@@ -69,14 +67,9 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let (upstream, listen, admin) = (at("procrun.sock")?, at("probeshim.sock")?, at("admin.sock")?);
     let over = CancellationToken::new();
     let runtime = start_runtime(folder.path(), &upstream, over.clone())?;
-    let settings = Settings {
-        listen: Some(listen.clone()),
-        admin: admin.clone(),
-        http: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
-        relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
-        log: telemetry::Settings::off(),
-    };
-    let mut shim = Shim::open(&settings).await?;
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let relay = relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) };
+    let mut shim = Shim::open(Some(&listen), &admin, Some(http), relay).await?;
     let account =
         Account::begin(lasts, &Where { upstream, listen: listen.clone(), admin, http: shim.facts.http });
 

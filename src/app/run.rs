@@ -14,7 +14,8 @@ use crate::config::Settings;
 pub async fn run(settings: Settings) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
-    let mut shim = Shim::open(&settings).await?;
+    let mut shim =
+        Shim::open(settings.listen.as_ref(), &settings.admin, settings.http, settings.relay.clone()).await?;
     let (facts, upstream) = (&shim.facts, &settings.relay.upstream);
     info!(
         version = env!("CARGO_PKG_VERSION"),

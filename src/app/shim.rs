@@ -13,10 +13,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Admin, Facts};
-use crate::config::Settings;
 use crate::record::{self, Calls};
 use crate::relay::{self, Relay, Summary};
-use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
+use crate::socket::{
+    self, Access, ActivationError, Claim, ClaimError, Listening, SocketPath, activated, claim,
+};
 use crate::tap::{self, Tap};
 
 /// Why probeshim did not run, or ended early.
@@ -70,15 +71,21 @@ struct Doors {
 const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
 
 impl Shim {
-    /// Opens every door. Where one cannot be opened, none stays open.
-    pub(super) async fn open(settings: &Settings) -> Result<Self, RunError> {
-        let upstream = settings.relay.upstream.clone();
-        let Listening { listener, claim: listen_claim } = match &settings.listen {
+    /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
+    /// one cannot be opened, none stays open.
+    pub(super) async fn open(
+        listen: Option<&SocketPath>,
+        admin: &SocketPath,
+        http: Option<SocketAddr>,
+        relay: relay::Settings,
+    ) -> Result<Self, RunError> {
+        let upstream = relay.upstream.clone();
+        let Listening { listener, claim: listen_claim } = match listen {
             Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
             None => activated(&upstream)?,
         };
-        let private = claim(&settings.admin, Access::Private).map_err(RunError::Admin)?;
-        let public = match settings.http {
+        let private = claim(admin, Access::Private).map_err(RunError::Admin)?;
+        let public = match http {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
@@ -97,8 +104,7 @@ impl Shim {
         let kept = calls.clone();
         let decoding = tokio::spawn(decoder.run(move |call| kept.push(call)));
         let drain = CancellationToken::new();
-        let relay =
-            Relay::start(listener, settings.relay.clone(), Arc::new(tap), relay_metrics, drain.clone())?;
+        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, drain.clone())?;
         Ok(Self {
             facts,
             calls,

@@ -3,6 +3,7 @@
 
 mod client;
 mod framing;
+pub(crate) mod labels;
 mod method;
 mod redact;
 mod status;

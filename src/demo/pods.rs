@@ -5,6 +5,7 @@ use std::path::Path;
 use tonic::Status;
 use tonic::transport::Channel;
 
+use crate::cri::labels;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{
     ContainerConfig, ContainerMetadata, CreateContainerRequest, ImageSpec, PodSandboxConfig,
@@ -14,6 +15,9 @@ use crate::cri::v1::{
 
 /// A client of the runtime.
 pub(super) type Client = RuntimeServiceClient<Channel>;
+
+/// Where the pods are.
+const NAMESPACE: &str = "demo";
 
 /// Seconds that a container has to end.
 const GRACE: i64 = 2;
@@ -55,30 +59,24 @@ impl Pod {
     /// Makes a pod, whose log goes below `folder`.
     pub(super) async fn run(client: &mut Client, spec: &Spec, folder: &Path) -> Result<Self, Status> {
         let uid = format!("demo-{}", spec.name);
-        let labels = [
-            ("io.kubernetes.pod.name", spec.name),
-            ("io.kubernetes.pod.namespace", "demo"),
-            ("io.kubernetes.pod.uid", &uid),
-        ];
-        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let (name, namespace) = (spec.name.to_owned(), "demo".to_owned());
+        let labels = labels::of_sandbox(spec.name, NAMESPACE, &uid);
+        let (name, namespace) = (spec.name.to_owned(), NAMESPACE.to_owned());
         let config = PodSandboxConfig {
             metadata: Some(PodSandboxMetadata { name, uid: uid.clone(), namespace, attempt: 0 }),
             log_directory: folder.join("logs").join(spec.name).display().to_string(),
-            labels: labels.clone().into(),
+            labels: labels.clone(),
             ..PodSandboxConfig::default()
         };
         let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
         let sandbox = client.run_pod_sandbox(request).await?.into_inner().pod_sandbox_id;
-        let mut container = ContainerConfig {
+        let container = ContainerConfig {
             metadata: Some(ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
             image: Some(ImageSpec { image: "demo".to_owned(), ..ImageSpec::default() }),
             command: ["sh", "-c", spec.script].map(str::to_owned).into(),
             log_path: "main.log".to_owned(),
-            labels: labels.into(),
+            labels: labels::of_container("main", &labels),
             ..ContainerConfig::default()
         };
-        container.labels.insert("io.kubernetes.container.name".to_owned(), "main".to_owned());
         let request = CreateContainerRequest {
             pod_sandbox_id: sandbox.clone(),
             config: Some(container),

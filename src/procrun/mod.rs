@@ -17,6 +17,7 @@ pub mod guardian;
 mod id;
 mod images;
 mod log;
+mod processes;
 mod program;
 mod refusal;
 mod root;

@@ -1,4 +1,4 @@
-//! The signal that stops a container.
+//! The signal that stops a container, and what a signal leaves of a process.
 
 use rustix::process::Signal as System;
 
@@ -49,6 +49,11 @@ pub(super) fn number(stop_signal: i32) -> Result<i32, Refusal> {
         }
     };
     Ok(signal.as_raw())
+}
+
+/// The exit code of what a signal has ended, as a shell and the CRI give it.
+pub(super) const fn exit_code(number: i32) -> i32 {
+    128 + number
 }
 
 #[cfg(test)]

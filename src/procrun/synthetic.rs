@@ -5,7 +5,7 @@ use super::container::Runner;
 use super::engine::Engine;
 use super::refusal::Refusal;
 use super::sandbox::Sandbox;
-use crate::cri::v1;
+use crate::cri::{labels, v1};
 
 /// The namespace of all of them.
 const NAMESPACE: &str = "synthetic";
@@ -19,15 +19,7 @@ pub(super) fn populate(engine: &Engine, count: u32) {
 
 fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
     let (name, uid) = (format!("synthetic-{number}"), format!("00000000-0000-0000-0000-{number:012}"));
-    let labels = |more: &[(&str, &str)]| {
-        let pod = [
-            ("io.kubernetes.pod.name", name.as_str()),
-            ("io.kubernetes.pod.namespace", NAMESPACE),
-            ("io.kubernetes.pod.uid", &uid),
-        ];
-        let all = pod.iter().chain(more);
-        all.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
-    };
+    let labels = labels::of_sandbox(&name, NAMESPACE, &uid);
     let metadata = v1::PodSandboxMetadata {
         name: name.clone(),
         uid: uid.clone(),
@@ -36,13 +28,13 @@ fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
     };
     let pod = v1::PodSandboxConfig {
         metadata: Some(metadata),
-        labels: labels(&[]),
+        labels: labels.clone(),
         ..v1::PodSandboxConfig::default()
     };
     let config = v1::ContainerConfig {
         metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
         image: Some(v1::ImageSpec { image: "synthetic".to_owned(), ..v1::ImageSpec::default() }),
-        labels: labels(&[("io.kubernetes.container.name", "main")]),
+        labels: labels::of_container("main", &labels),
         ..v1::ContainerConfig::default()
     };
     let sandbox = engine.sandboxes.add(Sandbox::new(pod.clone(), true)?)?;

@@ -6,10 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use procfs::WithCurrentSystemInfo as _;
-use procfs::process::{Stat, all_processes};
+use procfs::process::Stat;
 
 use super::clock;
 use super::container::{Container, Runner};
+use super::processes;
 use super::sandbox::Sandbox;
 use crate::cri::v1;
 
@@ -36,8 +37,7 @@ struct Usage {
 impl Snapshot {
     /// Looks at every process of the machine.
     pub(super) fn take() -> Self {
-        let all = all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok());
-        let processes: HashMap<i32, Stat> = all.map(|stat| (stat.pid, stat)).collect();
+        let processes: HashMap<i32, Stat> = processes::all().map(|stat| (stat.pid, stat)).collect();
         let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
         for stat in processes.values() {
             children.entry(stat.ppid).or_default().push(stat.pid);

@@ -1,13 +1,13 @@
 //! Where a container is in its life, and which ways lead on from there.
 
-use super::super::refusal::Refusal;
+use rustix::process::Signal;
+
 use crate::cri::v1::ContainerState;
+use crate::procrun::refusal::Refusal;
+use crate::procrun::signal::exit_code;
 
 /// The exit code of a container that could not start, as containerd gives it.
 const START_ERROR: i32 = 128;
-
-/// The exit code of a container that was killed.
-const KILLED: i32 = 128 + 9;
 
 /// Where a container is, and what has been begun with it.
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl Outcome {
         match self {
             Self::Code(code) => *code,
             Self::StartError(_) => START_ERROR,
-            Self::GuardianKilled => KILLED,
+            Self::GuardianKilled => exit_code(Signal::KILL.as_raw()),
         }
     }
 

@@ -15,19 +15,6 @@ use crate::procrun::refusal::{Refusal, words_of};
 /// Where programs are looked for, where nothing else is told.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Makes a folder and those between it and `root`, which is there as long as the container is.
-fn make_folders(root: &Path, folder: &Path) -> io::Result<()> {
-    let missing: Vec<&Path> =
-        folder.ancestors().take_while(|above| *above != root).filter(|above| !above.is_dir()).collect();
-    for folder in missing.into_iter().rev() {
-        match fs::create_dir(folder) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-    }
-    root.metadata().map(drop)
-}
-
 impl Engine {
     /// The command of these words, with the container's environment and in its working directory, which is made where it is missing.
     pub(super) fn command(&self, container: &Container, words: Vec<String>) -> Result<Command, Refusal> {
@@ -66,4 +53,17 @@ impl Engine {
             .chain(given.iter().cloned())
             .collect()
     }
+}
+
+/// Makes a folder and those between it and `root`, which is there as long as the container is.
+fn make_folders(root: &Path, folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        folder.ancestors().take_while(|above| *above != root).filter(|above| !above.is_dir()).collect();
+    for folder in missing.into_iter().rev() {
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    root.metadata().map(drop)
 }

@@ -16,7 +16,7 @@ use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::procrun::container::{Container, Runner};
 use crate::procrun::guardian::{Guardian, Process, Streams, Target};
 use crate::procrun::refusal::{Refusal, words_of};
-use crate::procrun::{Kills, clock, id};
+use crate::procrun::{Kills, clock, id, signal};
 
 /// Bytes that are kept of each stream; the rest is read and dropped.
 const LONGEST_STREAM: usize = 16 << 20;
@@ -141,7 +141,7 @@ impl Execution<'_> {
         let exit = self.process.exit().await;
         self.has_ended = true;
         // Without a guardian, everything was killed.
-        exit.map_or(128 + Signal::KILL.as_raw(), |exit| exit.code)
+        exit.map_or(signal::exit_code(Signal::KILL.as_raw()), |exit| exit.code)
     }
 
     fn kill(&self) {

@@ -41,8 +41,8 @@ impl Engine {
 
     /// What does not run needs no signal to end.
     fn end_synthetic(&self, container: &Container, grace: i64) {
-        let signal = if grace > 0 { Signal::TERM } else { Signal::KILL };
-        container.has_ended(clock::now(), Outcome::Code(128 + signal.as_raw()));
+        let ended_by = if grace > 0 { Signal::TERM } else { Signal::KILL };
+        container.has_ended(clock::now(), Outcome::Code(signal::exit_code(ended_by.as_raw())));
         self.tell(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }
 

@@ -7,7 +7,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use procfs::process::{ProcState, all_processes};
+use procfs::process::ProcState;
 use rustix::process::{Pid, kill_process};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +19,7 @@ use super::SUBCOMMAND;
 use super::conversation::{Awaited, Outgoing, converse};
 use super::process::Process;
 use super::protocol::{Act, Command, KillAll, Launch, Order, Orphan, Signal, Target, framed};
+use crate::procrun::processes;
 
 /// All guardians of a runtime.
 #[derive(Debug)]
@@ -144,9 +145,8 @@ impl Guardian {
 /// born.
 fn kill_session(session: i32) {
     for _ in 0..10 {
-        let all = all_processes().into_iter().flatten().filter_map(|process| process.ok()?.stat().ok());
-        let left =
-            all.filter(|stat| stat.session == session && !matches!(stat.state(), Ok(ProcState::Zombie)));
+        let left = processes::all()
+            .filter(|stat| stat.session == session && !matches!(stat.state(), Ok(ProcState::Zombie)));
         let mut killed = 0;
         for pid in left.filter_map(|stat| Pid::from_raw(stat.pid)) {
             killed += usize::from(kill_process(pid, rustix::process::Signal::KILL).is_ok());

@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use procfs::process::{ProcState, Stat, all_processes};
+use procfs::process::{ProcState, Stat};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
@@ -20,6 +20,7 @@ use rustix::process::{
 use super::protocol::{Event, Exited, Launch, Launched, Orphan, Refused, Report, Signal, Target, framed};
 use crate::procrun::clock::now;
 use crate::procrun::refusal::words_of;
+use crate::procrun::{processes, signal};
 
 /// All processes below this one.
 #[derive(Debug)]
@@ -200,8 +201,7 @@ impl Tree {
 /// The processes whose parent this one is, the dead included.
 fn children() -> impl Iterator<Item = Stat> {
     let own = getpid().as_raw_pid();
-    let all = all_processes().into_iter().flatten();
-    all.filter_map(|process| process.ok()?.stat().ok()).filter(move |stat| stat.ppid == own)
+    processes::all().filter(move |stat| stat.ppid == own)
 }
 
 /// Kills every child. A child's pid stays its own until it is reaped, so nobody else is hit.
@@ -211,7 +211,6 @@ fn kill_children() {
     }
 }
 
-/// As a shell and the CRI give it: 128 and the signal where one ended the process.
 fn exit_code(status: WaitStatus) -> i32 {
-    status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(255)
+    status.exit_status().or_else(|| status.terminating_signal().map(signal::exit_code)).unwrap_or(255)
 }

@@ -16,11 +16,7 @@ async fn two_hundred_containers_live_and_end_at_once() {
     let pod = runtime.run_pod("pod").await;
     let mut lives = JoinSet::new();
     for number in 0..200 {
-        let request = CreateContainerRequest {
-            pod_sandbox_id: pod.clone(),
-            config: Some(shell(&format!("main-{number}"), "sleep 1000")),
-            sandbox_config: Some(runtime.pod("pod")),
-        };
+        let request = runtime.creation(("pod", &pod), shell(&format!("main-{number}"), "sleep 1000"));
         let mut client = runtime.client.clone();
         lives.spawn(async move {
             let container_id = client.create_container(request).await.unwrap().into_inner().container_id;

@@ -113,8 +113,7 @@ async fn a_pod_is_removed_with_everything_in_it_and_nothing_outside() {
     soon(runtime.client.remove_pod_sandbox(request)).await.unwrap();
     assert!(!folder.exists() && runtime.path("outside/kept").exists());
     assert_eq!(processes_of(runtime.folder.path()), Vec::<String>::new());
-    let left = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
-    assert!(left.into_inner().containers.is_empty());
+    assert_eq!(runtime.containers().await, []);
     // Its name is free again.
     runtime.run_pod("pod").await;
     runtime.end().await;

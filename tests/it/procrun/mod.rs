@@ -91,11 +91,10 @@ impl Runtime {
     }
 
     pub(crate) fn pod(&self, name: &str) -> PodSandboxConfig {
-        let namespace = "it".to_owned();
         PodSandboxConfig {
             metadata: Some(PodSandboxMetadata {
                 name: name.into(),
-                namespace,
+                namespace: "it".into(),
                 uid: "uid".into(),
                 attempt: 0,
             }),
@@ -116,12 +115,25 @@ impl Runtime {
         pod: (&str, &str),
         config: ContainerConfig,
     ) -> Result<String, Status> {
-        let request = CreateContainerRequest {
+        self.client
+            .create_container(self.creation(pod, config))
+            .await
+            .map(|created| created.into_inner().container_id)
+    }
+
+    /// The request for that.
+    pub(crate) fn creation(&self, pod: (&str, &str), config: ContainerConfig) -> CreateContainerRequest {
+        CreateContainerRequest {
             pod_sandbox_id: pod.1.into(),
             config: Some(config),
             sandbox_config: Some(self.pod(pod.0)),
-        };
-        self.client.create_container(request).await.map(|created| created.into_inner().container_id)
+        }
+    }
+
+    /// All containers.
+    pub(crate) async fn containers(&mut self) -> Vec<Container> {
+        let request = ListContainersRequest::default();
+        self.client.list_containers(request).await.unwrap().into_inner().containers
     }
 
     pub(crate) async fn start_container(&mut self, id: &str) -> Result<(), Status> {
@@ -137,14 +149,12 @@ impl Runtime {
     }
 
     pub(crate) async fn exec(
-        &mut self,
+        &self,
         id: &str,
         script: &str,
         timeout: i64,
     ) -> Result<ExecSyncResponse, Status> {
-        let cmd = ["sh", "-c", script].map(str::to_owned).into();
-        let request = ExecSyncRequest { container_id: id.into(), cmd, timeout };
-        soon(self.client.exec_sync(request)).await.map(tonic::Response::into_inner)
+        soon(self.begin_exec(id, script, timeout)).await.unwrap()
     }
 
     /// The same, in a task.

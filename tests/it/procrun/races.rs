@@ -53,8 +53,7 @@ async fn a_caller_that_goes_leaves_no_container_half_removed() {
         })
         .await;
     }
-    let left = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
-    assert!(left.into_inner().containers.is_empty());
+    assert_eq!(runtime.containers().await, []);
     runtime.end().await;
 }
 
@@ -78,8 +77,7 @@ async fn a_pod_that_is_stopped_while_a_container_starts_runs_nothing() {
     let (code, words) = refused(soon(starting.join_next()).await.unwrap().unwrap());
     assert!(code == Code::Unknown && words.ends_with("is not running"), "{words}");
     assert_eq!(processes_of(runtime.folder.path()), Vec::<String>::new());
-    let left = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
-    assert!(left.into_inner().containers.is_empty());
+    assert_eq!(runtime.containers().await, []);
     runtime.end().await;
 }
 
@@ -91,11 +89,7 @@ async fn what_is_created_in_a_pod_that_goes_goes_with_it() {
         let pod = runtime.run_pod(&name).await;
         let mut meeting = JoinSet::new();
         for number in 0..8 {
-            let request = CreateContainerRequest {
-                pod_sandbox_id: pod.clone(),
-                config: Some(shell(&format!("main-{number}"), "true")),
-                sandbox_config: Some(runtime.pod(&name)),
-            };
+            let request = runtime.creation((&name, &pod), shell(&format!("main-{number}"), "true"));
             let mut client = runtime.client.clone();
             meeting.spawn(async move { client.create_container(request).await.map(drop) });
         }
@@ -103,8 +97,7 @@ async fn what_is_created_in_a_pod_that_goes_goes_with_it() {
         meeting.spawn(async move { client.remove_pod_sandbox(request).await.map(drop) });
         soon(meeting.join_all()).await;
     }
-    let left = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
-    assert_eq!(left.into_inner().containers, []);
+    assert_eq!(runtime.containers().await, []);
     assert_eq!(std::fs::read_dir(runtime.path("root/procrun-containers")).unwrap().count(), 0);
     runtime.end().await;
 }
@@ -161,11 +154,7 @@ async fn a_pod_that_is_removed_by_several_is_removed() {
         let pod = runtime.run_pod(&name).await;
         let mut meeting = JoinSet::new();
         for number in 0..12 {
-            let request = CreateContainerRequest {
-                pod_sandbox_id: pod.clone(),
-                config: Some(shell(&format!("main-{number}"), "true")),
-                sandbox_config: Some(runtime.pod(&name)),
-            };
+            let request = runtime.creation((&name, &pod), shell(&format!("main-{number}"), "true"));
             let mut client = runtime.client.clone();
             meeting.spawn(async move { client.create_container(request).await.map(drop).or(Ok(())) });
             if number % 4 == 3 {
@@ -179,7 +168,6 @@ async fn a_pod_that_is_removed_by_several_is_removed() {
             removed.unwrap();
         }
     }
-    let left = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
-    assert_eq!(left.into_inner().containers, []);
+    assert_eq!(runtime.containers().await, []);
     runtime.end().await;
 }

@@ -33,8 +33,7 @@ async fn a_config_that_cannot_be_changes_nothing() {
         let (given, words) = refused(runtime.create(("pod", &pod), config).await);
         assert!(given == code && words.contains(told), "{given:?} {words}");
     }
-    let containers = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
-    assert!(containers.into_inner().containers.is_empty());
+    assert_eq!(runtime.containers().await, []);
     let images = image_service(&runtime.socket).list_images(ListImagesRequest::default()).await.unwrap();
     assert!(images.into_inner().images.is_empty());
     assert_eq!(fs::read_dir(runtime.path("root/procrun-containers")).unwrap().count(), 0);
