@@ -1,10 +1,15 @@
-//! procrun beside containerd: every mistake of a client is told with the same code and in the same words, which are in one table.
+//! procrun beside containerd: every mistake of a client is told with the same code and in the same words, which are in one table, and
+//! held calls are held on both.
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::real::containerd::{Containerd, Version};
-use crate::real::life::Runtime;
+use crate::real::crictl::Crictl;
+use crate::real::life::{Pod, Runtime};
 use crate::real::mistakes;
 use crate::real::procrun::Procrun;
 use crate::support::skip::need;
@@ -20,6 +25,37 @@ async fn mistakes_are_told_by_procrun_as_in_the_table() {
 #[tokio::test]
 async fn mistakes_are_told_by_containerd_as_in_the_table() {
     compare(&need!(Containerd::start(Version::V2_2))).await;
+}
+
+#[test]
+fn a_child_that_keeps_the_output_holds_a_call_to_procrun() {
+    let procrun = Procrun::start();
+    need!(is_held(&procrun));
+}
+
+#[test]
+fn a_child_that_keeps_the_output_holds_a_call_to_containerd() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    need!(is_held(&containerd));
+}
+
+/// Calls whose command ends, or is killed, within a second, and whose child keeps the output for three.
+fn is_held(runtime: &impl Runtime) -> Result<(), String> {
+    let crictl = Crictl::new("crictl-1.36", &runtime.socket(), runtime.folder())?;
+    let pod = Pod::new(&crictl, runtime.folder(), "held");
+    let exec = |script: &str| {
+        let start = Instant::now();
+        let output = crictl.run(&["exec", "-s", "--timeout", "1", &pod.container, "sh", "-c", script]);
+        assert!(start.elapsed() >= Duration::from_secs(3), "the call was not held: {output:?}");
+        output
+    };
+    // The timeout is the command's alone.
+    let ended = exec("sleep 3 & echo said");
+    assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "said"), "{ended:?}");
+    let killed = exec("sleep 3 & exec sleep 100");
+    assert!(killed.code == Some(1) && killed.stderr.contains("DeadlineExceeded"), "{killed:?}");
+    pod.remove(&crictl);
+    Ok(())
 }
 
 async fn compare(runtime: &impl Runtime) {
