@@ -20,6 +20,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut config = Config::new();
     config.skip_debug(SECRET);
     tonic_prost_build::configure().build_transport(false).compile_fds_with_config(descriptors, config)?;
+
+    let events = protox::compile(["containerd/events.proto"], ["proto"])?;
+    tonic_prost_build::configure().build_transport(false).build_server(false).compile_fds(events)?;
     Ok(())
 }
 

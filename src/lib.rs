@@ -18,9 +18,17 @@ pub mod socket;
 
 pub mod cri;
 
+pub mod containerd;
+
 pub mod relay;
 
 pub mod tap;
+
+pub mod world;
+
+pub mod probe;
+
+pub mod exec;
 
 pub mod procrun;
 

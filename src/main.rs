@@ -41,9 +41,11 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(run) => {
             let settings = Settings::new(&run.into(), &Surroundings::here())?;
             let _log = telemetry::start(&settings.log);
-            runtime.block_on(app::run(settings)).map_err(Failure::of)
+            runtime.block_on(app::run(settings.shim)).map_err(Failure::of)
         }
         Command::Calls(calls) => runtime.block_on(calls.run()),
+        Command::Explain(explain) => runtime.block_on(explain.run()),
+        Command::Events(events) => runtime.block_on(events.run()),
         Command::Status(status) => runtime.block_on(status.run()),
         Command::Runtime(procrun) => {
             let settings = RuntimeSettings::new(&procrun.into(), &Surroundings::here())?;

@@ -9,10 +9,11 @@ use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::shape::{CallsQuery, Refusal};
+use super::shape::{CallsQuery, EventsQuery, Refusal};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
@@ -102,6 +103,22 @@ impl Client {
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
     }
 
+    /// A call and what can be said of it, as JSON.
+    pub async fn explain(&self, call: u64) -> Result<Bytes, ClientError> {
+        self.read(&format!("/v1/calls/{call}/explain")).await
+    }
+
+    /// Events, as a JSON array.
+    pub async fn events(&self, query: &EventsQuery) -> Result<Bytes, ClientError> {
+        self.read(&path("/v1/events", query)).await
+    }
+
+    /// Events as they happen, as lines of JSON.
+    pub async fn follow_events(&self, query: &EventsQuery) -> Result<Followed, ClientError> {
+        let answer = self.ask(&path("/v1/events/follow", query)).await?;
+        Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
+    }
+
     async fn read(&self, path: &str) -> Result<Bytes, ClientError> {
         let body = self.ask(path).await?.into_body();
         self.whole(body).await
@@ -155,7 +172,7 @@ impl Client {
     }
 }
 
-fn path(path: &str, query: &CallsQuery) -> String {
+fn path(path: &str, query: &impl Serialize) -> String {
     let query = serde_urlencoded::to_string(query).expect("a query is made of numbers and strings");
     format!("{path}?{query}")
 }

@@ -5,25 +5,32 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use tokio_stream::StreamExt as _;
+use serde::Serialize;
+use tokio_stream::{Stream, StreamExt as _};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 
 use super::readiness;
-use super::shape::{self, CallsQuery, Line, Refusal};
+use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::state::Admin;
 use crate::cri::{Method, MethodName};
-use crate::metrics;
-use crate::record::{Counts, Filter, Selection};
+use crate::record::shape::time;
+use crate::record::{Counts, EventFilter, Filter, Selection};
+use crate::{exec, metrics};
 
 type Shared = State<Arc<Admin>>;
 type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
+type QueryOfEvents = Result<Query<EventsQuery>, QueryRejection>;
+
+/// What `probe` may ask for: probes, hooks, those that may be several of these, those that were learned, and the rest.
+const PROBES: [&str; 8] =
+    ["liveness", "readiness", "startup", "postStart", "preStop", "ambiguous", "probe", "unknown"];
 
 /// A request that is refused because of how it was asked.
 struct BadRequest(String);
@@ -43,6 +50,9 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/status", get(status))
         .route("/v1/calls", get(calls))
         .route("/v1/calls/follow", get(follow))
+        .route("/v1/calls/{id}/explain", get(explain))
+        .route("/v1/events", get(events))
+        .route("/v1/events/follow", get(follow_events))
 }
 
 async fn nothing_here() -> Response {
@@ -50,7 +60,7 @@ async fn nothing_here() -> Response {
 }
 
 async fn readyz(State(admin): Shared) -> Response {
-    let upstream = readiness::of_upstream(&admin.upstream).await;
+    let upstream = readiness::of_upstream(&admin.from.upstream).await;
     match upstream.error {
         None => "ok\n".into_response(),
         Some(error) => {
@@ -64,35 +74,37 @@ async fn metrics_text(State(admin): Shared) -> impl IntoResponse {
 }
 
 async fn status(State(admin): Shared) -> Json<shape::Status> {
-    let Counts { seen, kept } = admin.calls.counts();
+    let Counts { seen, kept } = admin.from.calls.counts();
     Json(shape::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: "off".to_owned(),
         pid: std::process::id(),
-        started: shape::time(admin.facts.started),
+        started: time(admin.facts.started),
         listen: admin.facts.listen.clone(),
         http: admin.facts.http.map(|address| format!("http://{address}")),
-        upstream: readiness::of_upstream(&admin.upstream).await,
+        upstream: readiness::of_upstream(&admin.from.upstream).await,
         connections: shape::Connections {
-            open: admin.relay.connections_open(),
-            total: admin.relay.connections(),
+            open: admin.from.relay.connections_open(),
+            total: admin.from.relay.connections(),
         },
         calls: shape::CallCounts {
-            in_flight: admin.relay.streams_open(),
+            in_flight: admin.from.relay.streams_open(),
             observed: seen,
             kept,
-            dropped: admin.tap.observations_dropped(),
+            dropped: admin.from.tap.observations_dropped(),
         },
+        pods: shape::pods(&admin.from.world.borrow().clone()),
+        stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
     })
 }
 
 async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, BadRequest> {
     let Query(query) = query?;
-    let calls = admin.calls.select(&filter(&query, &admin)?, selection(&query)?);
+    let calls = admin.from.calls.select(&filter(&query, &admin)?, selection(&query)?);
     // One after the other: the whole array at once would be many times what is kept.
     let mut separator = "";
-    let items = tokio_stream::iter(calls).map(move |call| {
-        let item = serde_json::to_string(&shape::Call::from(&*call))?;
+    let items = tokio_stream::iter(calls).map(move |record| {
+        let item = serde_json::to_string(&shape::Call::from(&*record))?;
         Ok::<_, serde_json::Error>(mem::replace(&mut separator, ",\n").to_owned() + &item)
     });
     let [start, end] = ["[", "]"].map(|bracket| tokio_stream::once(Ok(bracket.to_owned())));
@@ -107,14 +119,48 @@ async fn follow(State(admin): Shared, query: QueryOfCalls) -> Result<Response, B
         return Err(BadRequest("slowest cannot be followed".to_owned()));
     }
     let filter = filter(&query, &admin)?;
-    let (kept, coming) = admin.calls.follow(&filter, selection(&query)?);
+    let (kept, coming) = admin.from.calls.follow(&filter, selection(&query)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
-        Ok(call) => filter.lets_through(&call).then(|| Line::from(&*call)),
+        Ok(record) => filter.lets_through(&record).then(|| Line::from(&*record)),
         Err(BroadcastStreamRecvError::Lagged(missed)) => Some(Line::Missed { missed }),
     });
-    let lines = tokio_stream::iter(kept).map(|call| Line::from(&*call)).chain(coming);
+    let lines = tokio_stream::iter(kept).map(|record| Line::from(&*record)).chain(coming);
+    Ok(lines_of(lines))
+}
+
+/// A call with what can be said of it.
+async fn explain(State(admin): Shared, id: Result<Path<u64>, PathRejection>) -> Result<Response, BadRequest> {
+    let Path(id) = id.map_err(|_| BadRequest("a call is asked for by its number".to_owned()))?;
+    let record = admin.from.calls.get(id).ok_or_else(|| {
+        BadRequest(format!("call {id} is not kept; `probeshim calls` shows those that are"))
+    })?;
+    let sentences = exec::explain(&record);
+    Ok(Json(shape::Explanation { call: (&*record).into(), sentences }).into_response())
+}
+
+async fn events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, BadRequest> {
+    let Query(query) = query?;
+    let events = admin.from.events.select(&EventFilter { since: query.since_ms.map(ago) });
+    let events: Vec<shape::Event> = events.iter().map(|event| (&**event).into()).collect();
+    Ok(Json(events).into_response())
+}
+
+/// What is kept, and then every event as it happens, a line each.
+async fn follow_events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, BadRequest> {
+    let Query(query) = query?;
+    let (kept, coming) = admin.from.events.follow(&EventFilter { since: query.since_ms.map(ago) });
+    let coming = BroadcastStream::new(coming).map(|next| match next {
+        Ok(event) => EventLine::Event((&*event).into()),
+        Err(BroadcastStreamRecvError::Lagged(missed)) => EventLine::Missed { missed },
+    });
+    let lines = tokio_stream::iter(kept).map(|event| EventLine::Event((&*event).into())).chain(coming);
+    Ok(lines_of(lines))
+}
+
+/// Lines of JSON, as they come.
+fn lines_of<T: Serialize + 'static>(lines: impl Stream<Item = T> + Send + 'static) -> Response {
     let lines = lines.map(|line| serde_json::to_string(&line).map(|line| line + "\n"));
-    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 
 fn selection(query: &CallsQuery) -> Result<Selection, BadRequest> {
@@ -128,16 +174,27 @@ fn selection(query: &CallsQuery) -> Result<Selection, BadRequest> {
 
 fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, BadRequest> {
     let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
-    let since = query.since_ms.map(|since| {
-        SystemTime::now().checked_sub(Duration::from_millis(since)).unwrap_or(SystemTime::UNIX_EPOCH)
-    });
-    Ok(Filter { method, since })
+    let probe = query.probe.clone().map(probe).transpose()?;
+    let (pod, container) = (query.pod.clone(), query.container.clone());
+    Ok(Filter { method, since: query.since_ms.map(ago), pod, container, probe })
+}
+
+fn ago(milliseconds: u64) -> SystemTime {
+    SystemTime::now().checked_sub(Duration::from_millis(milliseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// What an ExecSync may have been.
+fn probe(name: String) -> Result<String, BadRequest> {
+    if PROBES.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+        return Ok(name);
+    }
+    Err(BadRequest(format!("probe {name:?} is none; there are {}", PROBES.join(", "))))
 }
 
 /// The method of this name or path: one of the interface, or another that was called.
 fn method(name: &str, admin: &Admin) -> Result<MethodName, BadRequest> {
     let known = Method::named(name).or_else(|| Method::at(name)).map(MethodName::Known);
-    let called = || Some(MethodName::of_path(name)).filter(|method| admin.calls.has(method));
+    let called = || Some(MethodName::of_path(name)).filter(|method| admin.from.calls.has(method));
     known.or_else(called).ok_or_else(|| {
         let names: Vec<&str> = Method::all().map(Method::name).collect();
         BadRequest(format!(

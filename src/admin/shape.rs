@@ -1,12 +1,17 @@
 //! The JSON of the API. Fields may be added, never renamed; times are RFC 3339 in UTC, durations milliseconds.
 
-use std::time::{Duration, SystemTime};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::relay;
-use crate::tap;
+use crate::cri::v1::ContainerState;
+use crate::exec::{Record, StuckExec};
+use crate::record::shape::milliseconds;
+use crate::world::{self, World};
+pub use crate::record::shape::{
+    Call, Container, Cpu, Event, Evidence, Exec, Peer, Phases, Pids, Pod, Pressures, Probe,
+};
 
 /// Which calls to tell of, as a query string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,71 +19,18 @@ use crate::tap;
 pub struct CallsQuery {
     /// The name of a method, or the path of any.
     pub method: Option<String>,
+    /// Only calls about this pod: its name, `NAMESPACE/NAME`, its uid, or the beginning of its sandbox's id.
+    pub pod: Option<String>,
+    /// Only calls about this container: its name, or the beginning of its id.
+    pub container: Option<String>,
+    /// Only ExecSyncs of this probe or hook.
+    pub probe: Option<String>,
     /// Only calls that ended within so many milliseconds.
     pub since_ms: Option<u64>,
     /// Only so many, those that ended last.
     pub last: Option<usize>,
     /// Only so many, those that took longest, the slowest first.
     pub slowest: Option<usize>,
-}
-
-/// A call that has ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the names are those of the documentation")]
-pub struct Call {
-    pub id: u64,
-    pub start: String,
-    pub method: String,
-    pub duration_ms: f64,
-    pub code: String,
-    pub request_bytes: u64,
-    pub response_bytes: u64,
-    pub peer: Option<Peer>,
-    pub pod: Option<Pod>,
-    pub container: Option<Container>,
-    pub exec: Option<Exec>,
-}
-
-/// Who made a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are those of the documentation")]
-pub struct Peer {
-    pub uid: u32,
-    pub pid: Option<i32>,
-    pub program: Option<String>,
-}
-
-/// The pod that a call was about. What is not known is null.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are those of the documentation")]
-pub struct Pod {
-    pub id: Option<String>,
-    pub namespace: Option<String>,
-    pub name: Option<String>,
-    pub uid: Option<String>,
-}
-
-/// The container that a call was about. What is not known is null.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names are those of the documentation")]
-pub struct Container {
-    pub id: Option<String>,
-    pub name: Option<String>,
-    pub attempt: Option<u32>,
-}
-
-/// What an ExecSync executed. Without an answer, or with one that was not decoded, there is no exit code.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "the names are those of the documentation")]
-pub struct Exec {
-    pub command: Vec<String>,
-    pub command_truncated: bool,
-    pub timeout_seconds: i64,
-    pub exit_code: Option<i32>,
-    pub stdout_bytes: Option<usize>,
-    pub stderr_bytes: Option<usize>,
 }
 
 /// A line of those who follow: a call, or how many were missed.
@@ -95,7 +47,7 @@ pub enum Line {
 }
 
 /// How a probeshim stands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// Its version.
@@ -116,6 +68,71 @@ pub struct Status {
     pub connections: Connections,
     /// Calls.
     pub calls: CallCounts,
+    /// The pods of the node, each with its containers.
+    pub pods: Vec<StatusPod>,
+    /// What is stuck.
+    pub stuck: Vec<Stuck>,
+}
+
+/// A pod, as it is on the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusPod {
+    /// Its namespace.
+    pub namespace: Option<String>,
+    /// Its name.
+    pub name: Option<String>,
+    /// Its uid.
+    pub uid: Option<String>,
+    /// Its sandbox.
+    pub id: String,
+    /// `ready` or `stopped`: its sandbox.
+    pub sandbox: String,
+    /// Its first address.
+    pub ip: Option<String>,
+    /// Its containers, in the order in which they were created.
+    pub containers: Vec<StatusContainer>,
+}
+
+/// A container, as it is on the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusContainer {
+    /// Its name.
+    pub name: Option<String>,
+    /// Its id.
+    pub id: String,
+    /// How often it had been created before.
+    pub attempt: Option<u32>,
+    /// `created`, `running`, `exited` or `unknown`.
+    pub state: String,
+    /// Of one that has exited, where it is known.
+    pub exit_code: Option<i32>,
+    /// The runtime's word for it.
+    pub reason: Option<String>,
+}
+
+/// Something that is stuck.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stuck {
+    /// `overdue`, `unanswered` or `left`.
+    pub kind: String,
+    /// The call.
+    pub call: u64,
+    /// For how long.
+    pub age_ms: f64,
+    /// The pod's namespace.
+    pub namespace: Option<String>,
+    /// The pod.
+    pub pod: Option<String>,
+    /// The container.
+    pub container: Option<String>,
+    /// The process, where it is known.
+    pub pid: Option<u32>,
+    /// What it executes.
+    pub command: Vec<String>,
+    /// All that in a sentence.
+    pub message: String,
 }
 
 /// How the runtime stands.
@@ -156,76 +173,108 @@ pub struct CallCounts {
     pub dropped: u64,
 }
 
+/// A call, and what can be said of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The call.
+    pub call: Call,
+    /// Plain sentences.
+    pub sentences: Vec<String>,
+}
+
+/// Which events to tell of, as a query string.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// Only events that happened within so many milliseconds.
+    pub since_ms: Option<u64>,
+}
+
+/// A line of those who follow: an event, or how many were missed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum EventLine {
+    /// Something that happened.
+    Event(Event),
+    /// The follower was too slow, and these are gone.
+    Missed {
+        /// How many events.
+        missed: u64,
+    },
+}
+
 /// Why a request was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub(super) error: String,
 }
 
-/// A time as the API writes it, to the millisecond.
-pub(super) fn time(time: SystemTime) -> String {
-    Timestamp::try_from(time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
+impl From<&Record> for Line {
+    fn from(record: &Record) -> Self {
+        Self::Call(Box::new(record.into()))
+    }
 }
 
-/// A duration as the API writes it, to the microsecond.
-#[expect(clippy::cast_precision_loss, reason = "exact for the first 285 years")]
-fn milliseconds(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1e3
+/// The pods of a world by namespace and name, each with its containers.
+pub(super) fn pods(world: &World) -> Vec<StatusPod> {
+    let mut containers: HashMap<&str, Vec<&Arc<world::Container>>> = HashMap::new();
+    for container in world.containers() {
+        containers.entry(container.sandbox.as_deref().unwrap_or_default()).or_default().push(container);
+    }
+    let mut sandboxes: Vec<_> = world.sandboxes().collect();
+    sandboxes.sort_by_key(|sandbox| {
+        (&sandbox.pod.namespace, &sandbox.pod.name, sandbox.created_at, &sandbox.id)
+    });
+    let pod = |sandbox: &Arc<world::Sandbox>| {
+        let mut containers = containers.remove(&*sandbox.id).unwrap_or_default();
+        containers.sort_by_key(|container| (container.created_at, &container.id));
+        StatusPod {
+            namespace: sandbox.pod.namespace.clone(),
+            name: sandbox.pod.name.clone(),
+            uid: sandbox.pod.uid.clone(),
+            id: sandbox.id.to_string(),
+            sandbox: if sandbox.is_ready { "ready" } else { "stopped" }.to_owned(),
+            ip: sandbox.addresses.first().cloned(),
+            containers: containers.into_iter().map(|container| StatusContainer::from(&**container)).collect(),
+        }
+    };
+    sandboxes.into_iter().map(pod).collect()
 }
 
-impl From<&tap::Call> for Call {
-    fn from(call: &tap::Call) -> Self {
+impl From<&world::Container> for StatusContainer {
+    fn from(container: &world::Container) -> Self {
+        let state = match container.state {
+            ContainerState::ContainerCreated => "created",
+            ContainerState::ContainerRunning => "running",
+            ContainerState::ContainerExited => "exited",
+            ContainerState::ContainerUnknown => "unknown",
+        };
+        let (exit_code, reason) = container.exit.clone().unzip();
         Self {
-            id: call.id,
-            start: time(call.start),
-            method: call.method.to_string(),
-            duration_ms: milliseconds(call.duration),
-            code: call.ending.to_string(),
-            request_bytes: call.request_bytes,
-            response_bytes: call.response_bytes,
-            peer: call.peer.as_deref().map(Peer::from),
-            pod: call.pod.as_deref().map(Pod::from),
-            container: call.container.as_deref().map(Container::from),
-            exec: call.exec.as_deref().map(Exec::from),
+            name: container.name.name.clone(),
+            id: container.id.to_string(),
+            attempt: container.name.attempt,
+            state: state.to_owned(),
+            exit_code,
+            reason: reason.filter(|reason| !reason.is_empty()),
         }
     }
 }
 
-impl From<&tap::Call> for Line {
-    fn from(call: &tap::Call) -> Self {
-        Self::Call(Box::new(call.into()))
-    }
-}
-
-impl From<&relay::Peer> for Peer {
-    fn from(peer: &relay::Peer) -> Self {
-        Self { uid: peer.uid, pid: peer.pid, program: peer.program.clone() }
-    }
-}
-
-impl From<&tap::Pod> for Pod {
-    fn from(pod: &tap::Pod) -> Self {
-        let tap::Pod { id, namespace, name, uid } = pod.clone();
-        Self { id, namespace, name, uid }
-    }
-}
-
-impl From<&tap::Container> for Container {
-    fn from(container: &tap::Container) -> Self {
-        let tap::Container { id, name, attempt } = container.clone();
-        Self { id, name, attempt }
-    }
-}
-
-impl From<&tap::Exec> for Exec {
-    fn from(exec: &tap::Exec) -> Self {
+impl From<&StuckExec> for Stuck {
+    fn from(stuck: &StuckExec) -> Self {
+        let age = stuck.since.elapsed();
+        let pod = stuck.pod.as_deref();
         Self {
-            command: exec.command.clone(),
-            command_truncated: exec.is_cut,
-            timeout_seconds: exec.timeout_seconds,
-            exit_code: exec.result.map(|result| result.exit_code),
-            stdout_bytes: exec.result.map(|result| result.stdout_bytes),
-            stderr_bytes: exec.result.map(|result| result.stderr_bytes),
+            kind: stuck.kind.name().to_owned(),
+            call: stuck.call,
+            age_ms: milliseconds(age),
+            namespace: pod.and_then(|pod| pod.namespace.clone()),
+            pod: pod.and_then(|pod| pod.name.clone()),
+            container: stuck.container.as_deref().and_then(|container| container.name.clone()),
+            pid: stuck.pid,
+            command: stuck.command.clone(),
+            message: stuck.sentence(age),
         }
     }
 }

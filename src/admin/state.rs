@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use prometheus_client::registry::Registry;
+use tokio::sync::watch;
 
-use crate::record::Calls;
+use crate::exec::Stuck;
+use crate::record::{Calls, Events};
 use crate::socket::SocketPath;
+use crate::world::World;
 use crate::{metrics, relay, tap};
 
 /// What does not change while it runs.
@@ -22,29 +25,39 @@ pub struct Facts {
 }
 
 /// What the API reads from.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The runtime's socket.
+    pub upstream: SocketPath,
+    /// The last calls.
+    pub calls: Arc<Calls>,
+    /// The last events.
+    pub events: Arc<Events>,
+    /// What is on the node.
+    pub world: watch::Receiver<Arc<World>>,
+    /// What is stuck.
+    pub stuck: watch::Receiver<Arc<Stuck>>,
+    /// What the relay counts.
+    pub relay: relay::Metrics,
+    /// What the tap counts.
+    pub tap: tap::Metrics,
+}
+
+/// The API, and the registry of metrics.
 #[derive(Debug)]
 pub struct Admin {
     pub(super) facts: Facts,
-    pub(super) upstream: SocketPath,
-    pub(super) calls: Arc<Calls>,
+    pub(super) from: Sources,
     pub(super) metrics: Registry,
-    pub(super) relay: relay::Metrics,
-    pub(super) tap: tap::Metrics,
 }
 
 impl Admin {
     /// An API that tells of these, and keeps the registry of metrics.
     #[must_use]
-    pub fn new(
-        facts: Facts,
-        upstream: SocketPath,
-        calls: Arc<Calls>,
-        relay: relay::Metrics,
-        tap: tap::Metrics,
-    ) -> Self {
+    pub fn new(facts: Facts, from: Sources) -> Self {
         let mut metrics = metrics::registry();
-        relay.register(&mut metrics);
-        tap.register(&mut metrics);
-        Self { facts, upstream, calls, metrics, relay, tap }
+        from.relay.register(&mut metrics);
+        from.tap.register(&mut metrics);
+        Self { facts, from, metrics }
     }
 }

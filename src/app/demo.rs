@@ -12,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 use super::limits::raise_descriptor_limit;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
+use crate::config::ShimSettings;
 use crate::demo::{self, Account, DemoEnd, Where};
+use crate::exec;
+use crate::probe::Specs;
 use crate::procrun::{self, Procrun};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
@@ -68,8 +71,16 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let over = CancellationToken::new();
     let runtime = start_runtime(folder.path(), &upstream, over.clone())?;
     let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let relay = relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) };
-    let mut shim = Shim::open(Some(&listen), &admin, Some(http), relay).await?;
+    let settings = ShimSettings {
+        listen: Some(listen.clone()),
+        admin: admin.clone(),
+        http: Some(http),
+        relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
+        exec: exec::Settings::default(),
+        specs: Specs::default(),
+        watches_runtime: true,
+    };
+    let mut shim = Shim::open(settings).await?;
     let account =
         Account::begin(lasts, &Where { upstream, listen: listen.clone(), admin, http: shim.facts.http });
 

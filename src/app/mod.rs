@@ -2,6 +2,7 @@
 
 mod demo;
 mod limits;
+mod observatory;
 mod run;
 mod runtime;
 mod shim;

@@ -8,20 +8,20 @@ use tracing::{info, warn};
 use super::limits::raise_descriptor_limit;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
-use crate::config::Settings;
+use crate::config::ShimSettings;
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
-pub async fn run(settings: Settings) -> Result<(), RunError> {
+pub async fn run(settings: ShimSettings) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
-    let mut shim =
-        Shim::open(settings.listen.as_ref(), &settings.admin, settings.http, settings.relay.clone()).await?;
-    let (facts, upstream) = (&shim.facts, &settings.relay.upstream);
+    let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
+    let mut shim = Shim::open(settings).await?;
+    let facts = &shim.facts;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %facts.listen,
         %upstream,
-        admin = %settings.admin,
+        %admin,
         http = %facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "probeshim started"
     );

@@ -8,17 +8,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{self, Admin, Facts};
-use crate::record::{self, Calls};
+use super::observatory::{Observatory, Outlets};
+use crate::admin::{self, Admin, Facts, Sources};
+use crate::config::ShimSettings;
+use crate::cri::runtime_service;
+use crate::exec::Watch;
+use crate::record::{self, Calls, Events};
 use crate::relay::{self, Relay, Summary};
 use crate::socket::{
-    self, Access, ActivationError, Claim, ClaimError, Listening, SocketPath, activated, claim,
+    self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim,
 };
 use crate::tap::{self, Tap};
+use crate::world::Watcher;
 
 /// Why probeshim did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +64,7 @@ pub(super) struct Shim {
     relay: Pin<Box<dyn Future<Output = Option<Summary>> + Send>>,
     drain: CancellationToken,
     doors: Option<Doors>,
-    decoding: Option<JoinHandle<()>>,
+    observing: Option<JoinHandle<()>>,
 }
 
 /// The places that clients come to, other than the relay's listener.
@@ -73,18 +79,14 @@ const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
 impl Shim {
     /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
     /// one cannot be opened, none stays open.
-    pub(super) async fn open(
-        listen: Option<&SocketPath>,
-        admin: &SocketPath,
-        http: Option<SocketAddr>,
-        relay: relay::Settings,
-    ) -> Result<Self, RunError> {
+    pub(super) async fn open(settings: ShimSettings) -> Result<Self, RunError> {
+        let ShimSettings { listen, admin, http, relay, exec, specs, watches_runtime } = settings;
         let upstream = relay.upstream.clone();
-        let Listening { listener, claim: listen_claim } = match listen {
+        let Listening { listener, claim: listen_claim } = match &listen {
             Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
             None => activated(&upstream)?,
         };
-        let private = claim(admin, Access::Private).map_err(RunError::Admin)?;
+        let private = claim(&admin, Access::Private).map_err(RunError::Admin)?;
         let public = match http {
             Some(address) => Some(bind(address).await?),
             None => None,
@@ -98,11 +100,30 @@ impl Shim {
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
         let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
         let calls = Arc::new(Calls::new(record::Limits::default()));
-        let admin =
-            Admin::new(facts.clone(), upstream, calls.clone(), relay_metrics.clone(), tap_metrics.clone());
+        let events = Arc::new(Events::default());
+        let (worlds, world) = watch::channel(Arc::default());
+        let (stuck, stuck_now) = watch::channel(Arc::default());
+        let sources = Sources {
+            upstream: upstream.clone(),
+            calls: calls.clone(),
+            events: events.clone(),
+            world,
+            stuck: stuck_now,
+            relay: relay_metrics.clone(),
+            tap: tap_metrics.clone(),
+        };
+        let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
-        let kept = calls.clone();
-        let decoding = tokio::spawn(decoder.run(move |call| kept.push(call)));
+        let mut watch = Watch::start(exec, specs, runtime_service(&upstream))?;
+        let notices = if watches_runtime {
+            Watcher::start(&upstream)
+        } else {
+            watch.events(Some(false), Instant::now());
+            mpsc::channel(1).1
+        };
+        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events };
+        let observatory = Observatory::new(watch, outlets);
+        let observing = tokio::spawn(observatory.run(decoder, notices));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, drain.clone())?;
         Ok(Self {
@@ -112,7 +133,7 @@ impl Shim {
             relay: Box::pin(relay.ended()),
             drain,
             doors: Some(doors),
-            decoding: Some(decoding),
+            observing: Some(observing),
         })
     }
 
@@ -128,8 +149,8 @@ impl Shim {
     /// Waits until the relay has ended, and what it saw last has been shown.
     pub(super) async fn ended(&mut self) -> Result<Summary, RunError> {
         let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
-        if let Some(decoding) = self.decoding.take() {
-            let _ = timeout(LAST_OBSERVATIONS, all_shown(decoding, &self.calls)).await;
+        if let Some(observing) = self.observing.take() {
+            let _ = timeout(LAST_OBSERVATIONS, all_shown(observing, &self.calls)).await;
         }
         Ok(summary)
     }
@@ -137,8 +158,8 @@ impl Shim {
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.
-async fn all_shown(decoding: JoinHandle<()>, calls: &Calls) {
-    let _ = decoding.await;
+async fn all_shown(observing: JoinHandle<()>, calls: &Calls) {
+    let _ = observing.await;
     while !calls.is_shown() {
         yield_now().await;
     }

@@ -1,10 +1,14 @@
 //! What the commands that ask a running probeshim have in common.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
+use serde_json::value::RawValue;
 
 use super::Failure;
 use crate::admin::Client;
 use crate::config::{Surroundings, admin_socket};
+use crate::terminal::human::harmless_json;
 
 /// Where to ask.
 #[derive(Debug, Args)]
@@ -24,6 +28,17 @@ pub(super) enum Output {
     Table,
     /// For programs.
     Json,
+}
+
+/// An array with an item on each line; what this version does not know of an item is printed as it came.
+pub(super) fn array(items: &[&RawValue]) -> String {
+    let lines: Vec<String> = items.iter().map(|item| harmless_json(item.get())).collect();
+    if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
+}
+
+/// A duration as a query has it.
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Where {

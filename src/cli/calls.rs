@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::Failure;
-use super::ask::{Output, Where};
+use super::ask::{Output, Where, array, milliseconds};
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::shape::{Call, CallsQuery, Line};
@@ -29,6 +29,18 @@ pub struct Calls {
     /// Only calls to this method: its name in any case, such as ExecSync, or the path of one outside the CRI that was called
     #[arg(long, value_name = "METHOD")]
     method: Option<String>,
+
+    /// Only calls about this pod: its name, NAMESPACE/NAME, its uid, or the beginning of its sandbox's id
+    #[arg(long, value_name = "POD")]
+    pod: Option<String>,
+
+    /// Only calls about this container: its name, or the beginning of its id
+    #[arg(long, value_name = "CONTAINER")]
+    container: Option<String>,
+
+    /// Only ExecSyncs of this probe or hook: liveness, readiness, startup, postStart, preStop, ambiguous, probe (learned), unknown
+    #[arg(long, value_name = "PROBE")]
+    probe: Option<String>,
 
     /// Only calls that ended within this time, such as 30s or 10m, up to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
@@ -58,7 +70,10 @@ impl Calls {
         let since = self.since.as_deref().map(config::since).transpose()?;
         let query = CallsQuery {
             method: self.method,
-            since_ms: since.map(|since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
+            pod: self.pod,
+            container: self.container,
+            probe: self.probe,
+            since_ms: since.map(milliseconds),
             last: self.last,
             slowest: self.slowest,
         };
@@ -78,25 +93,15 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
-    let mut table = Table::new(columns(), Screen::of_stdout());
-    table.fit(&rows);
-    table.make_room();
-    let mut text = table.header() + "\n";
-    for row in &rows {
-        text += &(table.line(row) + "\n");
-    }
-    print(&text)?;
+    print(&Table::new(columns(), Screen::of_stdout()).text(&rows))?;
     Ok(())
 }
 
-/// Prints the array with a call on each line; what this version does not know of a call is printed as it came.
 async fn json(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
     let answer = client.calls(query).await?;
     let calls: Vec<&RawValue> =
         serde_json::from_slice(&answer).context("the answer is not a list of calls")?;
-    let lines: Vec<String> = calls.iter().map(|call| harmless_json(call.get())).collect();
-    let text = if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) };
-    print(&text)?;
+    print(&array(&calls))?;
     Ok(())
 }
 
@@ -133,7 +138,7 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
     Ok(())
 }
 
-fn columns() -> [Column; 9] {
+fn columns() -> [Column; 11] {
     [
         Column::figures("ID").typically("10000"),
         Column::words("TIME (UTC)").typically("13:09:32.123"),
@@ -143,6 +148,8 @@ fn columns() -> [Column; 9] {
         Column::figures("SENT").typically("1.50 KiB").spare(),
         Column::figures("RECEIVED").spare(),
         Column::words("PEER").typically("kubelet[12345]").spare(),
+        Column::figures("MARGIN").spare(),
+        Column::words("MOSTLY").typically("start 88 %").spare(),
         Column::words("ABOUT").typically("0123456789abc exit 0 timeout 1s"),
     ]
 }
@@ -157,6 +164,8 @@ fn row(call: &Call) -> Vec<Cell> {
         Cell::new(human::size(call.request_bytes)),
         Cell::new(human::size(call.response_bytes)),
         Cell::new(peer(call)),
+        margin(call),
+        Cell::new(mostly(call)),
         Cell::styled(about(call), style_of_exit(call)),
     ]
 }
@@ -173,6 +182,32 @@ fn style_of_exit(call: &Call) -> Style {
         None | Some(0) => Style::new(),
         Some(_) => AnsiColor::Yellow.on_default(),
     }
+}
+
+/// By how much it was faster than its timeout.
+fn margin(call: &Call) -> Cell {
+    match call.exec.as_ref().and_then(|exec| exec.margin_ms) {
+        None => Cell::new(""),
+        Some(late) if late < 0.0 => {
+            Cell::styled(format!("-{}", human::duration(-late)), AnsiColor::Red.on_default())
+        }
+        Some(margin) => Cell::new(human::duration(margin)),
+    }
+}
+
+/// The phase that took most of the time of an ExecSync, or why that is not known.
+fn mostly(call: &Call) -> String {
+    let Some(phases) = call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) else {
+        return String::new();
+    };
+    if phases.state != "complete" {
+        return phases.state.clone();
+    }
+    let known = phases.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
+    let most = known.max_by(|(_, one), (_, other)| one.total_cmp(other));
+    most.map_or_else(String::new, |(name, time)| {
+        format!("{name} {:.0} %", 100.0 * time / call.duration_ms.max(f64::MIN_POSITIVE))
+    })
 }
 
 /// `kubelet[4711]`, as far as it is known.
@@ -196,6 +231,7 @@ fn about(call: &Call) -> String {
         parts.extend(name);
     }
     if let Some(exec) = &call.exec {
+        parts.extend(exec.probe.as_ref().map(|probe| probe.r#type.clone()));
         parts.push(exec.exit_code.map_or_else(|| "exit ?".to_owned(), |code| format!("exit {code}")));
         if exec.timeout_seconds != 0 {
             parts.push(format!("timeout {}s", exec.timeout_seconds));

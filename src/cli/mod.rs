@@ -1,8 +1,11 @@
 //! The command line: one file a subcommand.
 
 mod ask;
+mod bar;
 mod calls;
 mod demo;
+mod events;
+mod explain;
 mod line;
 mod run;
 mod runtime;
@@ -20,6 +23,8 @@ use crate::procrun::guardian;
 
 pub use calls::Calls;
 pub use demo::Demo;
+pub use events::Events;
+pub use explain::Explain;
 pub use run::Run;
 pub use runtime::Runtime;
 pub use status::Status;
@@ -48,6 +53,12 @@ pub enum Command {
     /// up, or its deadline was over), upstream-reset, refused (the runtime never took the call), lost (its connection broke),
     /// abandoned (the client's connection ended under it, or was cut at the end of a drain), no-status.
     Calls(Calls),
+
+    /// Say in plain sentences whose an ExecSync was, where its time went, and what on the node explains it
+    Explain(Explain),
+
+    /// Show what has happened to pods, containers, ExecSyncs and the runtime
+    Events(Events),
 
     /// Show how a running probeshim and the runtime behind it stand
     Status(Status),

@@ -1,5 +1,7 @@
 //! `probeshim run`
 
+use std::path::PathBuf;
+
 use clap::Args;
 
 use crate::config::Flags;
@@ -27,6 +29,24 @@ pub struct Run {
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     http: Option<String>,
 
+    /// Manifests that tell which probes there are, a file or a folder of them, in YAML or JSON: Pod, Deployment, DaemonSet, StatefulSet,
+    /// ReplicaSet, Job, CronJob, List. May be given more than once
+    #[arg(long, value_name = "PATH")]
+    pods: Vec<PathBuf>,
+
+    /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where the
+    /// time of an ExecSync goes [default: on]
+    #[arg(long, value_name = "on|off")]
+    watch_runtime: Option<String>,
+
+    /// How long an ExecSync may take before it is looked at as slow, 0s to 24h [default: 1s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    slow: Option<String>,
+
+    /// Show of commands only the program, never its arguments: in no call, event, log, metric or trace
+    #[arg(long)]
+    redact_commands: bool,
+
     /// How long calls in flight may go on after SIGTERM or SIGINT, 0s to 24h [default: 30s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     drain_timeout: Option<String>,
@@ -38,7 +58,7 @@ pub struct Run {
 
 impl From<Run> for Flags {
     fn from(run: Run) -> Self {
-        let Run { listen, upstream, admin, http, drain_timeout, log } = run;
-        Self { listen, upstream, admin, http, drain_timeout, log }
+        let Run { listen, upstream, admin, http, pods, watch_runtime, slow, redact_commands, drain_timeout, log } = run;
+        Self { listen, upstream, admin, http, pods, watch_runtime, slow, redact_commands, drain_timeout, log }
     }
 }

@@ -110,6 +110,13 @@ impl Table {
         others.sum::<usize>() + last.width.min(ENOUGH)
     }
 
+    /// The whole table of rows that are all there.
+    pub(super) fn text(mut self, rows: &[Vec<Cell>]) -> String {
+        self.fit(rows);
+        self.make_room();
+        std::iter::once(self.header()).chain(rows.iter().map(|row| self.line(row))).map(|line| line + "\n").collect()
+    }
+
     /// The line of titles.
     pub(super) fn header(&self) -> String {
         let titles: Vec<Cell> =

@@ -8,12 +8,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use read::{Reader, demo_length, duration, http_address, log_filter, socket_path};
+use read::{Reader, demo_length, duration, http_address, log_filter, on_or_off, socket_path};
 
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
+use crate::probe::Specs;
 use crate::socket::SocketPath;
-use crate::{relay, socket, telemetry};
+use crate::{exec, relay, socket, telemetry};
 
 /// Where containerd listens unless told otherwise.
 const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
@@ -23,6 +24,9 @@ const HTTP: &str = "127.0.0.1:9754";
 
 /// How long calls in flight may go on after a signal, unless told otherwise.
 const DRAIN_TIMEOUT: &str = "30s";
+
+/// What is slow unless told otherwise.
+const SLOW: &str = "1s";
 
 /// What is logged unless told otherwise.
 const LOG: &str = "info";
@@ -38,6 +42,14 @@ pub struct Flags {
     pub admin: Option<String>,
     /// `--http`
     pub http: Option<String>,
+    /// `--pods`, any number of them
+    pub pods: Vec<PathBuf>,
+    /// `--watch-runtime`
+    pub watch_runtime: Option<String>,
+    /// `--slow`
+    pub slow: Option<String>,
+    /// `--redact-commands`
+    pub redact_commands: bool,
     /// `--drain-timeout`
     pub drain_timeout: Option<String>,
     /// `--log`
@@ -60,6 +72,15 @@ pub struct Surroundings {
 /// What `run` runs on.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The shim's part.
+    pub shim: ShimSettings,
+    /// The log's part.
+    pub log: telemetry::Settings,
+}
+
+/// What the relay and all that watches it run on.
+#[derive(Clone, Debug)]
+pub struct ShimSettings {
     /// Where clients connect; `None` where systemd passes the socket.
     pub listen: Option<SocketPath>,
     /// The admin socket.
@@ -68,8 +89,12 @@ pub struct Settings {
     pub http: Option<SocketAddr>,
     /// The relay's part.
     pub relay: relay::Settings,
-    /// The log's part.
-    pub log: telemetry::Settings,
+    /// The part of what watches ExecSyncs.
+    pub exec: exec::Settings,
+    /// What manifests tell of probes.
+    pub specs: Specs,
+    /// Whether the runtime is asked for what is on the node, and for its events.
+    pub watches_runtime: bool,
 }
 
 /// A value that cannot be used.
@@ -140,6 +165,10 @@ impl Settings {
         let http = reader.read_or("--http", flags.http.as_deref(), HTTP, http_address);
         let drain_timeout =
             reader.read_or("--drain-timeout", flags.drain_timeout.as_deref(), DRAIN_TIMEOUT, duration);
+        let watches_runtime =
+            reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
+        let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
+        let specs = reader.specs(&flags.pods);
         let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
@@ -148,17 +177,27 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, log) {
-            (Some(upstream), Some(admin), Some(http), Some(drain_timeout), Some(log))
-                if reader.problems.is_empty() =>
+        match (upstream, admin, http, drain_timeout, watches_runtime, slow, log) {
+            (
+                Some(upstream),
+                Some(admin),
+                Some(http),
+                Some(drain_timeout),
+                Some(watches_runtime),
+                Some(slow),
+                Some(log),
+            ) if reader.problems.is_empty() =>
             {
-                Ok(Self {
+                let shim = ShimSettings {
                     listen: listen.filter(|_| !around.is_activated),
                     admin,
                     http,
                     relay: relay::Settings { upstream, drain_timeout },
-                    log,
-                })
+                    exec: exec::Settings { slow, redact_commands: flags.redact_commands },
+                    specs,
+                    watches_runtime,
+                };
+                Ok(Self { shim, log })
             }
             _ => Err(Problems(reader.problems)),
         }

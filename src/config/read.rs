@@ -1,11 +1,13 @@
 //! Values as people write them, read one by one; what is wrong is collected.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
 use super::{Problem, Surroundings};
+use crate::probe::Specs;
 use crate::socket::SocketPath;
 use crate::telemetry;
 
@@ -24,6 +26,16 @@ impl Reader {
             Some(socket) => self.read("--admin", socket, socket_path),
             None => self.fill_in("--admin", around.default_socket("admin.sock")),
         }
+    }
+
+    /// What files and folders of manifests tell; everything that is wrong with them is a problem of its own.
+    pub(super) fn specs(&mut self, paths: &[PathBuf]) -> Specs {
+        Specs::read(paths).unwrap_or_else(|errors| {
+            for error in errors {
+                self.complain("--pods", None, error.to_string());
+            }
+            Specs::default()
+        })
     }
 
     pub(super) fn complain(&mut self, field: &'static str, value: Option<&str>, reason: String) {
@@ -86,6 +98,15 @@ pub(super) fn duration(value: &str) -> Result<Duration, String> {
         .ok()
         .filter(|read| *read <= LONGEST)
         .ok_or_else(|| format!("is out of range; {allowed}"))
+}
+
+/// Reads `on` or `off`.
+pub(super) fn on_or_off(value: &str) -> Result<bool, String> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err("is neither on nor off".to_owned()),
+    }
 }
 
 /// Reads how long a demo lasts: long enough to see something.

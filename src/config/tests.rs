@@ -15,13 +15,13 @@ fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
 #[test]
 fn defaults_are_those_of_the_documentation() {
     let root = Settings::new(&Flags::default(), &around(true, Some("/run/user/0"))).unwrap();
-    assert_eq!(root.listen.unwrap().to_string(), "unix:///run/probeshim/probeshim.sock");
-    assert_eq!(root.relay.upstream.to_string(), "unix:///run/containerd/containerd.sock");
-    assert_eq!(root.admin.to_string(), "unix:///run/probeshim/admin.sock");
-    assert_eq!(root.http.unwrap().to_string(), "127.0.0.1:9754");
-    assert_eq!(root.relay.drain_timeout, Duration::from_secs(30));
+    assert_eq!(root.shim.listen.unwrap().to_string(), "unix:///run/probeshim/probeshim.sock");
+    assert_eq!(root.shim.relay.upstream.to_string(), "unix:///run/containerd/containerd.sock");
+    assert_eq!(root.shim.admin.to_string(), "unix:///run/probeshim/admin.sock");
+    assert_eq!(root.shim.http.unwrap().to_string(), "127.0.0.1:9754");
+    assert_eq!(root.shim.relay.drain_timeout, Duration::from_secs(30));
     let user = Settings::new(&Flags::default(), &around(false, Some("/run/user/1000"))).unwrap();
-    assert_eq!(user.listen.unwrap().to_string(), "unix:///run/user/1000/probeshim/probeshim.sock");
+    assert_eq!(user.shim.listen.unwrap().to_string(), "unix:///run/user/1000/probeshim/probeshim.sock");
 }
 
 #[test]
@@ -33,6 +33,7 @@ fn every_problem_is_told_at_once_with_flag_value_and_what_is_allowed() {
         http: Some("0.0.0.0:9754".into()),
         drain_timeout: Some("-3s".into()),
         log: Some("probeshim=loud".into()),
+        ..Flags::default()
     };
     let told = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
     let lines: Vec<&str> = told.lines().collect();
@@ -49,9 +50,9 @@ fn every_problem_is_told_at_once_with_flag_value_and_what_is_allowed() {
 fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
     let activated = Surroundings { is_activated: true, ..around(false, None) };
     let flags = Flags { admin: Some("/run/admin.sock".into()), ..Flags::default() };
-    assert_eq!(Settings::new(&flags, &activated).unwrap().listen, None);
+    assert_eq!(Settings::new(&flags, &activated).unwrap().shim.listen, None);
     let flags = |listen: &str| Flags { listen: Some(listen.into()), ..flags.clone() };
-    assert_eq!(Settings::new(&flags("/run/a.sock"), &activated).unwrap().listen, None);
+    assert_eq!(Settings::new(&flags("/run/a.sock"), &activated).unwrap().shim.listen, None);
     assert!(Settings::new(&flags("tcp://a"), &activated).is_err(), "what is written is checked all the same");
 }
 

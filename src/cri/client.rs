@@ -20,10 +20,18 @@ pub fn image_service(socket: &SocketPath) -> ImageServiceClient<Channel> {
 /// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
 #[must_use]
 pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
-    RuntimeServiceClient::new(channel(socket)).max_decoding_message_size(LONGEST_ANSWER)
+    runtime_service_over(channel(socket))
 }
 
-fn channel(socket: &SocketPath) -> Channel {
+/// The same over a channel that others use as well.
+#[must_use]
+pub fn runtime_service_over(channel: Channel) -> RuntimeServiceClient<Channel> {
+    RuntimeServiceClient::new(channel).max_decoding_message_size(LONGEST_ANSWER)
+}
+
+/// A channel to whatever is served at `socket`, which connects at its first call and again whenever its connection is gone.
+#[must_use]
+pub fn channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();

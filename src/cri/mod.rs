@@ -2,16 +2,20 @@
 //! a client of our own.
 
 mod client;
+mod facts;
 mod framing;
 pub(crate) mod labels;
 mod method;
 mod redact;
 mod status;
+mod subscription;
 
-pub use client::{image_service, runtime_service};
+pub use client::{channel, image_service, runtime_service, runtime_service_over};
+pub use facts::{ContainerFact, SandboxFact};
 pub use framing::{FrameError, unary_message};
 pub use method::{Method, MethodName};
 pub use status::Code;
+pub use subscription::Subscription;
 
 /// The messages and enums of package `runtime.v1`, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, reason = "generated; the words are in proto/")]

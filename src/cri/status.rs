@@ -33,6 +33,9 @@ impl Code {
     /// The call did what it was asked.
     pub const OK: Self = Self(0);
 
+    /// The call was not done in time.
+    pub const DEADLINE_EXCEEDED: Self = Self(4);
+
     /// Its name, if gRPC defines it.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {

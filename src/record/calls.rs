@@ -2,25 +2,22 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
 
 use tokio::sync::broadcast;
 
+use super::filter::{Filter, Selection};
+use super::weight::Weights;
 use crate::cri::MethodName;
-use crate::relay::Peer;
-use crate::tap::{Call, Container, Exec, Pod};
+use crate::exec::Record;
 
 /// Calls that a slow follower may lag behind.
 const LAG: usize = 1024;
-
-/// What an allocation costs beside what is in it, about, in bytes.
-const ALLOCATION: usize = 16;
 
 /// The calls that were seen last. Cheap to read: a reader takes references.
 #[derive(Debug)]
 pub struct Calls {
     kept: Mutex<Kept>,
-    follow: broadcast::Sender<Arc<Call>>,
+    follow: broadcast::Sender<Arc<Record>>,
     limits: Limits,
 }
 
@@ -31,27 +28,6 @@ pub struct Limits {
     pub calls: usize,
     /// Bytes of memory, about.
     pub bytes: usize,
-}
-
-/// Which calls to show.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    /// Those to this method.
-    pub method: Option<MethodName>,
-    /// Those that ended at this time or later.
-    pub since: Option<SystemTime>,
-}
-
-/// How many of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Selection {
-    /// All, as they ended.
-    #[default]
-    All,
-    /// The last of them, as they ended.
-    Last(usize),
-    /// Those that took longest, the slowest first.
-    Slowest(usize),
 }
 
 /// How many calls there were and are.
@@ -65,21 +41,14 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 struct Kept {
-    calls: VecDeque<Entry>,
-    bytes: usize,
+    calls: VecDeque<Arc<Record>>,
+    weights: Weights,
     seen: u64,
-}
-
-/// A call, and the memory that it is taken to hold.
-#[derive(Debug)]
-struct Entry {
-    call: Arc<Call>,
-    weight: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { calls: 10_000, bytes: 2 << 20 }
+        Self { calls: 10_000, bytes: 4 << 20 }
     }
 }
 
@@ -90,25 +59,35 @@ impl Calls {
         Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG), limits }
     }
 
-    /// Keeps a call, and shows it to those who follow.
-    pub fn push(&self, call: Call) {
-        let call = Arc::new(call);
+    /// Keeps a call, and shows it to those who follow. One that takes the place of another is kept where that was.
+    pub fn push(&self, record: Record) -> Arc<Record> {
+        let record = Arc::new(record);
         let mut kept = self.lock();
+        if record.is_amended {
+            kept.replace(&record);
+            return record;
+        }
         kept.seen += 1;
-        let weight = weight(&call) + kept.weight_of_peer(&call);
-        kept.bytes += weight;
-        kept.calls.push_back(Entry { call: call.clone(), weight });
-        while kept.calls.len() > self.limits.calls || kept.bytes > self.limits.bytes {
+        kept.weights.add(&record);
+        kept.insert(record.clone());
+        while kept.calls.len() > self.limits.calls || kept.weights.bytes() > self.limits.bytes {
             let Some(oldest) = kept.calls.pop_front() else { break };
-            kept.bytes -= oldest.weight;
+            kept.weights.remove(&oldest);
         }
         // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
-        let _ = self.follow.send(call);
+        let _ = self.follow.send(record.clone());
+        record
+    }
+
+    /// The call of this number, if it is kept.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Arc<Record>> {
+        self.lock().calls.iter().rev().find(|record| record.call.id == id).cloned()
     }
 
     /// The calls that a filter lets through.
     #[must_use]
-    pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<Call>> {
+    pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<Record>> {
         selection.of(self.lock().matching(filter))
     }
 
@@ -118,7 +97,7 @@ impl Calls {
         &self,
         filter: &Filter,
         selection: Selection,
-    ) -> (Vec<Arc<Call>>, broadcast::Receiver<Arc<Call>>) {
+    ) -> (Vec<Arc<Record>>, broadcast::Receiver<Arc<Record>>) {
         let kept = self.lock();
         let (matching, coming) = (kept.matching(filter), self.follow.subscribe());
         drop(kept);
@@ -134,7 +113,7 @@ impl Calls {
     /// Whether a call to this method is kept.
     #[must_use]
     pub fn has(&self, method: &MethodName) -> bool {
-        self.lock().calls.iter().any(|entry| entry.call.method == *method)
+        self.lock().calls.iter().any(|record| record.call.method == *method)
     }
 
     /// How many calls there were and are.
@@ -151,84 +130,41 @@ impl Calls {
 }
 
 impl Kept {
-    /// What the peer of a new call takes: nothing where the call before it came from the same connection, with which it shares it.
-    fn weight_of_peer(&self, call: &Call) -> usize {
-        let Some(peer) = &call.peer else { return 0 };
-        let last = self.calls.back().and_then(|entry| entry.call.peer.as_ref());
-        if last.is_some_and(|last| Arc::ptr_eq(last, peer)) {
-            return 0;
+    /// Puts a call behind those that ended before it: some are explained sooner than others.
+    fn insert(&mut self, record: Arc<Record>) {
+        let ended = |record: &Record| record.call.start + record.call.duration;
+        let end = ended(&record);
+        let later = self.calls.iter().rev().take_while(|known| ended(known) > end).count();
+        self.calls.insert(self.calls.len() - later, record);
+    }
+
+    fn replace(&mut self, record: &Arc<Record>) {
+        if let Some(known) = self.calls.iter_mut().rev().find(|known| known.call.id == record.call.id) {
+            self.weights.remove(known);
+            self.weights.add(record);
+            *known = record.clone();
         }
-        size_of::<Peer>() + ALLOCATION + peer.program.as_deref().map_or(0, block)
     }
 
-    fn matching(&self, filter: &Filter) -> Vec<Arc<Call>> {
-        let calls = self.calls.iter().map(|entry| &entry.call);
-        calls.filter(|call| filter.lets_through(call)).cloned().collect()
+    fn matching(&self, filter: &Filter) -> Vec<Arc<Record>> {
+        self.calls.iter().filter(|record| filter.lets_through(record)).cloned().collect()
     }
-}
-
-impl Filter {
-    /// Whether a call is one of those to show.
-    #[must_use]
-    pub fn lets_through(&self, call: &Call) -> bool {
-        self.method.as_ref().is_none_or(|method| call.method == *method)
-            && self.since.is_none_or(|since| call.start + call.duration >= since)
-    }
-}
-
-impl Selection {
-    fn of(self, mut calls: Vec<Arc<Call>>) -> Vec<Arc<Call>> {
-        match self {
-            Self::All => {}
-            Self::Last(count) => drop(calls.drain(..calls.len().saturating_sub(count))),
-            Self::Slowest(count) => {
-                calls.sort_by_key(|call| std::cmp::Reverse(call.duration));
-                calls.truncate(count);
-            }
-        }
-        calls
-    }
-}
-
-/// The memory that a call takes, about, in bytes.
-fn weight(call: &Call) -> usize {
-    let text = |text: &Option<String>| text.as_deref().map_or(0, block);
-    let path = match &call.method {
-        MethodName::Known(_) => 0,
-        MethodName::Other(path) => block(path),
-    };
-    let pod = call.pod.as_ref().map_or(0, |pod| {
-        let texts = [&pod.id, &pod.namespace, &pod.name, &pod.uid].map(text);
-        size_of::<Pod>() + ALLOCATION + texts.iter().sum::<usize>()
-    });
-    let container = call.container.as_ref().map_or(0, |container| {
-        size_of::<Container>() + ALLOCATION + text(&container.id) + text(&container.name)
-    });
-    let exec = call.exec.as_ref().map_or(0, |exec| {
-        let words: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
-        size_of::<Exec>() + 2 * ALLOCATION + words
-    });
-    size_of::<Call>() + 2 * ALLOCATION + path + pod + container + exec
-}
-
-/// A text on the heap.
-fn block(text: &str) -> usize {
-    text.len() + ALLOCATION
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::tap::Call;
 
-    fn call(id: u64, path: &str, millis: u64) -> Call {
+    fn call(id: u64, path: &str, millis: u64) -> Record {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(id);
-        Call::sample(id, path, start, Duration::from_millis(millis))
+        Record::plain(Call::sample(id, path, start, Duration::from_millis(millis)), None)
     }
 
-    fn ids(calls: &[Arc<Call>]) -> Vec<u64> {
-        calls.iter().map(|call| call.id).collect()
+    fn ids(calls: &[Arc<Record>]) -> Vec<u64> {
+        calls.iter().map(|record| record.call.id).collect()
     }
 
     #[test]
@@ -241,10 +177,10 @@ mod tests {
         assert_eq!(ids(&calls.select(&all, Selection::All)), [1, 2, 3, 4]);
         assert_eq!(ids(&calls.select(&all, Selection::Last(2))), [3, 4]);
         assert_eq!(ids(&calls.select(&all, Selection::Slowest(3))), [2, 3, 4]);
-        let to_b = Filter { method: Some(MethodName::of_path("/a/B")), since: None };
+        let to_b = Filter { method: Some(MethodName::of_path("/a/B")), ..Filter::default() };
         assert_eq!(ids(&calls.select(&to_b, Selection::Slowest(2))), [3, 4]);
         let since = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(4500));
-        let late = Filter { method: None, since };
+        let late = Filter { since, ..Filter::default() };
         assert_eq!(ids(&calls.select(&late, Selection::All)), [2], "it began before and ended after");
         assert!(calls.has(&MethodName::of_path("/a/C")) && !calls.has(&MethodName::of_path("/a/D")));
     }
@@ -252,7 +188,9 @@ mod tests {
     #[test]
     fn the_oldest_go_when_either_limit_is_reached() {
         let few = Calls::new(Limits { calls: 2, bytes: usize::MAX });
-        let light = Calls::new(Limits { calls: usize::MAX, bytes: 2 * weight(&call(0, "/a/B", 0)) });
+        let mut weights = Weights::default();
+        weights.add(&call(0, "/a/B", 0));
+        let light = Calls::new(Limits { calls: usize::MAX, bytes: 2 * weights.bytes() });
         for calls in [few, light] {
             for id in 1..=5 {
                 calls.push(call(id, "/a/B", 0));
@@ -269,7 +207,22 @@ mod tests {
         let (before, mut coming) = calls.follow(&Filter::default(), Selection::All);
         calls.push(call(2, "/a/B", 0));
         assert_eq!(ids(&before), [1]);
-        assert_eq!(coming.try_recv().unwrap().id, 2);
+        assert_eq!(coming.try_recv().unwrap().call.id, 2);
         assert!(coming.try_recv().is_err());
+    }
+
+    #[test]
+    fn what_is_amended_takes_the_place_of_what_was_there() {
+        let calls = Calls::new(Limits::default());
+        for id in 1..=3 {
+            calls.push(call(id, "/a/B", 0));
+        }
+        let before = calls.lock().weights.bytes();
+        calls.push(Record { is_amended: true, ..call(2, "/a/B", 7) });
+        assert_eq!(ids(&calls.select(&Filter::default(), Selection::All)), [1, 2, 3]);
+        assert_eq!(calls.get(2).unwrap().call.duration, Duration::from_millis(7));
+        assert_eq!(calls.lock().weights.bytes(), before);
+        assert_eq!(calls.counts().seen, 3);
+        assert!(calls.get(4).is_none());
     }
 }

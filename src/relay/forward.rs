@@ -11,7 +11,7 @@ use h2::{Reason, RecvStream};
 use http::{Request, Response, Version};
 
 use super::ending::{Ending, Failure, reason_of_client};
-use super::observe::Direction;
+use super::passing::Passing;
 use super::pipe::{self, Pipe};
 use super::tracker::{CallInFlight, End};
 use crate::cri::Code;
@@ -94,7 +94,7 @@ async fn answer(
     response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
-    received: &mut Direction,
+    received: &mut Passing,
     end: &mut End,
 ) -> Result<Outcome, Outcome> {
     let (head, body) = response_head(response, respond, upload).await?.into_parts();

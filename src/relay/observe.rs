@@ -4,33 +4,65 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::capture::Capture;
+use http::{HeaderMap, HeaderValue};
+use tokio::time::Instant;
+
+use super::capture::{Capture, CaptureBudget};
 use super::ending::Ending;
 use super::peer::Peer;
 use crate::cri::MethodName;
 
 /// Watches calls. It is asked and told on the byte path: it must not wait, and must not work there.
 pub trait Observer: fmt::Debug + Send + Sync {
-    /// What to capture of a call to this method, if its messages matter.
+    /// What to take of a call to this method, if its messages matter.
     fn captures(&self, method: &MethodName) -> Captures;
+
+    /// The request of a call that was to be announced is whole, and on its way to upstream.
+    fn asked(&self, call: Asked) {
+        drop(call);
+    }
+
+    /// A message of a stream that was to be taken apart has passed.
+    fn streamed(&self, head: &Arc<Head>, message: Capture) {
+        let _ = (head, message);
+    }
 
     /// A call has ended.
     fn ended(&self, call: Observed);
 }
 
-/// What is to be captured of a call; nothing by default.
+/// What is to be taken of a call; nothing by default.
 #[derive(Debug, Default)]
 pub struct Captures {
     /// Of what goes up.
-    pub request: Option<Capture>,
+    pub request: Take,
     /// Of what comes down.
-    pub response: Option<Capture>,
+    pub response: Take,
+    /// Whether the call is told of as soon as its request is whole, and not only at its end.
+    pub is_announced: bool,
 }
 
-/// A call that has ended.
+/// What is to be taken of one direction.
+#[derive(Debug, Default)]
+pub enum Take {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// What passes, for as long as the capture has room for it.
+    Beginning(Capture),
+    /// Each message, as it passes.
+    Messages {
+        /// Bytes that are captured of one, with its frame; a longer one is passed over.
+        longest: usize,
+        /// What the captures take their memory from.
+        budget: CaptureBudget,
+    },
+}
+
+/// What is known of a call once its head has come. Its observer is the only one to hold it after the call.
 #[derive(Debug)]
-pub struct Observed {
-    /// Counts the calls of this relay in the order in which they came, from 1.
+pub struct Head {
+    /// Counts the calls of this relay in the order in which they came.
     pub id: u64,
     /// Who made it; `None` where the kernel did not tell.
     pub peer: Option<Arc<Peer>>,
@@ -38,6 +70,39 @@ pub struct Observed {
     pub method: MethodName,
     /// When its head came, by the wall clock.
     pub start: SystemTime,
+    /// When its head came.
+    pub since: Instant,
+    /// The trace that the caller says it belongs to, as it was written.
+    pub trace: Option<Trace>,
+}
+
+/// The headers of W3C's trace context.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// `traceparent`
+    pub parent: HeaderValue,
+    /// `tracestate`
+    pub state: Option<HeaderValue>,
+}
+
+/// A call whose request is whole.
+#[derive(Debug)]
+pub struct Asked {
+    /// Which call.
+    pub head: Arc<Head>,
+    /// What was captured of the request.
+    pub request: Arc<Capture>,
+    /// When the end of the request came.
+    pub whole: Instant,
+    /// When it had been handed to upstream.
+    pub sent: Instant,
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct Observed {
+    /// Which call.
+    pub head: Arc<Head>,
     /// From its head to its end.
     pub duration: Duration,
     /// How it ended.
@@ -54,11 +119,17 @@ pub struct Direction {
     /// Bytes of DATA that were passed on: messages with their gRPC frames.
     pub bytes: u64,
     /// Their beginning, where it was to be captured.
-    pub capture: Option<Capture>,
+    pub capture: Option<Arc<Capture>>,
+    /// When its end came, if it did.
+    pub whole: Option<Instant>,
+    /// When its end had been passed on, if it was.
+    pub passed: Option<Instant>,
 }
 
-impl Direction {
-    pub(super) fn new(capture: Option<Capture>) -> Self {
-        Self { bytes: 0, capture }
+impl Trace {
+    /// What a request's headers say.
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let parent = headers.get("traceparent")?.clone();
+        Some(Self { parent, state: headers.get("tracestate").cloned() })
     }
 }

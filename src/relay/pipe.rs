@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use h2::{Error, Reason, RecvStream, SendStream};
 
-use super::observe::Direction;
+use super::passing::Passing;
 use crate::cri::Code;
 
 /// How a direction ended.
@@ -29,13 +29,13 @@ pub(super) struct Pipe<'a> {
     chunk: Bytes,
     ended: bool,
     code: Option<Code>,
-    passed: &'a mut Direction,
+    passed: &'a mut Passing,
 }
 
 impl<'a> Pipe<'a> {
     /// A pipe between two streams whose heads have been passed on, which notes what passes. If the head was all, the pipe
     /// has ended.
-    pub(super) fn new(from: RecvStream, to: SendStream<Bytes>, passed: &'a mut Direction) -> Self {
+    pub(super) fn new(from: RecvStream, to: SendStream<Bytes>, passed: &'a mut Passing) -> Self {
         let ended = from.is_end_stream();
         Self { from, to, chunk: Bytes::new(), ended, code: None, passed }
     }
@@ -60,6 +60,9 @@ impl<'a> Pipe<'a> {
         while !self.ended {
             if let Some(end) = ready!(self.poll_step(cx)) {
                 self.ended = true;
+                if matches!(end, End::Clean) {
+                    self.passed.passed_whole();
+                }
                 return Poll::Ready(end);
             }
         }
@@ -87,9 +90,7 @@ impl<'a> Pipe<'a> {
             return self.from.is_end_stream().then(|| self.send(chunk, true)).flatten();
         }
         self.to.reserve_capacity(chunk.len());
-        if let Some(capture) = &mut self.passed.capture {
-            capture.add(&chunk);
-        }
+        self.passed.came(&chunk, self.from.is_end_stream());
         self.chunk = chunk;
         None
     }
@@ -105,7 +106,7 @@ impl<'a> Pipe<'a> {
         }
         let part = self.chunk.split_to(room.min(self.chunk.len()));
         let length = part.len();
-        self.passed.bytes += length as u64;
+        self.passed.passed(length);
         let is_last = self.chunk.is_empty() && self.from.is_end_stream();
         let end = self.send(part, is_last);
         // Only now may the sender send as much again. Fails only where the stream is closed, and then it does not matter.

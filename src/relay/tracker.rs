@@ -1,7 +1,6 @@
 //! Connections and calls while they go on: counted while they live, and told of when they are dropped, however they end.
 
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::SystemTime;
@@ -13,7 +12,8 @@ use tracing::debug;
 
 use super::ending::Ending;
 use super::metrics::Metrics;
-use super::observe::{Captures, Direction, Observed, Observer};
+use super::observe::{Captures, Head, Observed, Observer, Take, Trace};
+use super::passing::{Listener, Passing};
 use super::peer::Peer;
 use crate::cri::MethodName;
 use crate::terminal::harmless;
@@ -41,13 +41,10 @@ pub(super) struct ClientConnection {
 #[derive(Debug)]
 pub(super) struct CallInFlight {
     connection: Arc<ClientConnection>,
-    id: u64,
-    method: MethodName,
-    start: SystemTime,
-    since: Instant,
+    head: Arc<Head>,
     pub(super) end: End,
-    pub(super) request: Direction,
-    pub(super) response: Direction,
+    pub(super) request: Passing,
+    pub(super) response: Passing,
 }
 
 /// How and when a call ended. What is noted first counts.
@@ -109,17 +106,20 @@ impl CallInFlight {
         tracker.metrics.streams_open.inc();
         let id = tracker.ids.fetch_add(1, Ordering::Relaxed) + 1;
         let method = MethodName::of_path(request.uri().path());
-        let Captures { request, response } = tracker.observer.captures(&method);
-        Self {
-            connection,
+        let Captures { request: up, response: down, is_announced } = tracker.observer.captures(&method);
+        let head = Arc::new(Head {
             id,
+            peer: connection.peer.clone(),
             method,
             start: SystemTime::now(),
             since: Instant::now(),
-            end: End(None),
-            request: Direction::new(request),
-            response: Direction::new(response),
-        }
+            trace: Trace::of(request.headers()),
+        });
+        let listener = || Listener { head: head.clone(), observer: tracker.observer.clone() };
+        let to_announce = is_announced.then(listener);
+        let to_stream = matches!(down, Take::Messages { .. }).then(listener);
+        let (request, response) = (Passing::new(up, to_announce), Passing::new(down, to_stream));
+        Self { head, connection, end: End(None), request, response }
     }
 }
 
@@ -132,21 +132,25 @@ impl Drop for CallInFlight {
             Ending::Abandoned
         };
         let (status, at) = self.end.0.unwrap_or_else(|| (cut_off, Instant::now()));
-        let (id, connection) = (self.id, self.connection.id);
-        let method = mem::replace(&mut self.method, MethodName::Other(Box::default()));
-        let (duration, reason) = (at.duration_since(self.since), status.reason().map(tracing::field::debug));
-        debug!(id, connection, method = harmless(&method.to_string()), %status, reason, ?duration, "call");
+        let Self { head, connection, .. } = self;
+        let duration = at.duration_since(head.since);
+        debug!(
+            id = head.id,
+            connection = connection.id,
+            method = harmless(&head.method.to_string()),
+            %status,
+            reason = status.reason().map(tracing::field::debug),
+            ?duration,
+            "call"
+        );
         let tracker = &self.connection.tracker;
         tracker.metrics.streams_open.dec();
         tracker.observer.ended(Observed {
-            id,
-            peer: self.connection.peer.clone(),
-            method,
-            start: self.start,
+            head: head.clone(),
             duration,
             ending: status,
-            request: mem::take(&mut self.request),
-            response: mem::take(&mut self.response),
+            request: self.request.take().into_direction(),
+            response: self.response.take().into_direction(),
         });
     }
 }

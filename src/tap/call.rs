@@ -26,9 +26,9 @@ pub struct Call {
     /// Who called, where the kernel told.
     pub peer: Option<Arc<Peer>>,
     /// The pod that it was about, as far as its messages tell.
-    pub pod: Option<Box<Pod>>,
+    pub pod: Option<Arc<Pod>>,
     /// The container that it was about, as far as its messages tell.
-    pub container: Option<Box<Container>>,
+    pub container: Option<Arc<Container>>,
     /// What was executed, for an ExecSync.
     pub exec: Option<Box<Exec>>,
 }
@@ -79,6 +79,14 @@ pub struct ExecResult {
     pub stdout_bytes: usize,
     /// Bytes that it wrote to stderr, as far as the runtime passed them on.
     pub stderr_bytes: usize,
+}
+
+impl Exec {
+    /// The timeout that the caller asked for; `None` for none.
+    #[must_use]
+    pub fn timeout(&self) -> Option<Duration> {
+        u64::try_from(self.timeout_seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,83 @@
-//! The far side of the queue: what the relay saw becomes calls.
+//! The far side of the queue: what the relay saw becomes sightings.
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prost::DecodeError;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
-use super::call::Call;
+use super::Queued;
+use super::call::{Call, Container, Exec};
+use super::fact::Fact;
+use super::messages::Reading;
 use super::metrics::Metrics;
-use super::watched::{self, ReadMessage};
+use super::watched::{self, ReadMessage, Response};
 use crate::cri::{Code, FrameError, unary_message};
-use crate::relay::{Capture, Direction, Ending, NotWhole, Observed};
+use crate::relay::{Asked, Capture, Direction, Ending, Head, NotWhole, Observed};
 
 /// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Calls that are taken from the queue at once.
 const BATCH: usize = 256;
+
+/// What was seen, decoded.
+#[derive(Debug)]
+pub enum Sighting {
+    /// An `ExecSync` is on its way to upstream.
+    Asked(Box<AskedExec>),
+    /// A message of a stream has passed.
+    Streamed(Told),
+    /// A call has ended.
+    Ended(Box<Ended>),
+}
+
+/// An `ExecSync` that is on its way.
+#[derive(Debug)]
+pub struct AskedExec {
+    /// The call, which is dropped once it has ended and its end has been seen, or could not be.
+    pub head: Weak<Head>,
+    /// Its number.
+    pub id: u64,
+    /// When it was sent.
+    pub sent: Sent,
+    /// Where it executes.
+    pub container: Option<Arc<Container>>,
+    /// What it executes.
+    pub exec: Box<Exec>,
+}
+
+/// A call that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// What was known of it when it began.
+    pub head: Arc<Head>,
+    /// When its request was sent, if the whole of it was.
+    pub sent: Option<Sent>,
+    /// The call.
+    pub call: Call,
+    /// What it told.
+    pub told: Told,
+}
+
+/// When a request was whole, and when it was on its way to upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The end of the request had come from the client.
+    pub whole: Instant,
+    /// The end of the request had been handed to upstream.
+    pub sent: Instant,
+}
+
+/// What was told of pods and containers.
+#[derive(Debug)]
+pub struct Told {
+    /// When the call that told it began: what was so before may not be so any more.
+    pub since: Instant,
+    /// What is so.
+    pub facts: Vec<Fact>,
+}
 
 /// Why a message of a watched method was not read.
 #[derive(Debug, thiserror::Error)]
@@ -35,57 +96,119 @@ enum Undecoded {
 /// Takes calls from the queue and decodes them.
 #[derive(Debug)]
 pub struct Decoder {
-    queue: mpsc::Receiver<Observed>,
+    queue: mpsc::Receiver<Queued>,
+    batch: Vec<Queued>,
+    /// Until when what comes is let gather.
+    gather_until: Option<Instant>,
     metrics: Metrics,
 }
 
 impl Decoder {
-    pub(super) fn new(queue: mpsc::Receiver<Observed>, metrics: Metrics) -> Self {
-        Self { queue, metrics }
+    pub(super) fn new(queue: mpsc::Receiver<Queued>, metrics: Metrics) -> Self {
+        Self { queue, batch: Vec::with_capacity(BATCH), gather_until: None, metrics }
     }
 
-    /// Hands every call to `sink`, until the tap is gone and its queue is empty.
-    pub async fn run(mut self, mut sink: impl FnMut(Call)) {
-        let mut batch = Vec::with_capacity(BATCH);
-        while self.queue.recv_many(&mut batch, BATCH).await > 0 {
-            for observed in batch.drain(..) {
-                let call = self.decode(&observed);
-                self.metrics.count(&call);
-                sink(call);
-            }
-            if self.queue.is_empty() && !self.queue.is_closed() {
-                sleep(GATHER).await;
-            }
-        }
-    }
-
-    fn decode(&self, observed: &Observed) -> Call {
-        let mut call = Call::from(observed);
-        let Some(watched) = watched::of(&observed.method) else { return call };
-        self.read(&mut call, &observed.request, watched.request);
-        if let Some(response) = watched.response
-            && observed.ending == Ending::Answered(Some(Code::OK))
+    /// Hands everything that waits to `sink`, in its order, once something does; `false` if the tap is gone and its queue is empty.
+    /// Nothing is lost where it is cancelled.
+    pub async fn next(&mut self, mut sink: impl FnMut(Sighting)) -> bool {
+        if let Some(until) = self.gather_until
+            && !self.queue.is_closed()
         {
-            self.read(&mut call, &observed.response, response);
+            sleep_until(until).await;
         }
-        call
+        self.gather_until = None;
+        let mut batch = std::mem::take(&mut self.batch);
+        let taken = self.queue.recv_many(&mut batch, BATCH).await;
+        for queued in batch.drain(..) {
+            if let Some(sighting) = self.decode(queued) {
+                sink(sighting);
+            }
+        }
+        self.batch = batch;
+        if self.queue.is_empty() {
+            self.gather_until = Some(Instant::now() + GATHER);
+        }
+        taken > 0
+    }
+
+    fn decode(&self, queued: Queued) -> Option<Sighting> {
+        match queued {
+            Queued::Asked(asked) => self.asked(asked),
+            Queued::Streamed(head, message) => self.streamed(&head, &message).map(Sighting::Streamed),
+            Queued::Ended(observed) => Some(Sighting::Ended(Box::new(self.ended(observed)))),
+        }
+    }
+
+    fn asked(&self, asked: Asked) -> Option<Sighting> {
+        let Asked { head, request, whole, sent } = asked;
+        let mut read = Reading::new(Call::begun(&head));
+        // What cannot be read is counted when the call has ended.
+        self::read(&mut read, &request, watched::of(&head.method)?.request?).ok()?;
+        let Call { id, container, exec, .. } = read.call;
+        let sent = Sent { whole, sent };
+        Some(Sighting::Asked(Box::new(AskedExec {
+            head: Arc::downgrade(&head),
+            id,
+            sent,
+            container,
+            exec: exec?,
+        })))
+    }
+
+    fn streamed(&self, head: &Head, message: &Capture) -> Option<Told> {
+        let Some(Response::Stream(read_message)) = watched::of(&head.method)?.response else { return None };
+        let mut read = Reading::new(Call::begun(head));
+        match self::read(&mut read, message, read_message) {
+            Ok(()) => Some(Told { since: head.since, facts: read.facts }),
+            Err(why) => {
+                self.metrics.undecoded(why.label());
+                None
+            }
+        }
+    }
+
+    fn ended(&self, observed: Observed) -> Ended {
+        let Observed { head, duration, ending, request, response } = observed;
+        let mut read = Reading::new(Call {
+            duration,
+            ending,
+            request_bytes: request.bytes,
+            response_bytes: response.bytes,
+            ..Call::begun(&head)
+        });
+        let went_well = ending == Ending::Answered(Some(Code::OK));
+        if let Some(watched) = watched::of(&head.method) {
+            if let Some(read_message) = watched.request {
+                self.read(&mut read, &request, read_message);
+            }
+            if let Some(Response::Unary(read_message)) = watched.response.filter(|_| went_well) {
+                self.read(&mut read, &response, read_message);
+            }
+        }
+        self.metrics.count(&read.call);
+        if !went_well {
+            read.facts.clear();
+        }
+        let sent = request.whole.zip(request.passed).map(|(whole, sent)| Sent { whole, sent });
+        let told = Told { since: head.since, facts: read.facts };
+        Ended { head, sent, call: read.call, told }
     }
 
     /// Reads what was captured into the call, or counts why not.
-    fn read(&self, call: &mut Call, direction: &Direction, read_message: ReadMessage) {
+    fn read(&self, reading: &mut Reading, direction: &Direction, read_message: ReadMessage) {
         let Some(capture) = &direction.capture else { return };
-        match read(call, capture, read_message) {
+        match read(reading, capture, read_message) {
             // A call that ended before its message was whole, or had begun.
             Err(Undecoded::Frame(FrameError::NotOne))
-                if direction.bytes == 0 || !matches!(call.ending, Ending::Answered(_)) => {}
+                if direction.bytes == 0 || !matches!(reading.call.ending, Ending::Answered(_)) => {}
             Err(why) => self.metrics.undecoded(why.label()),
             Ok(()) => {}
         }
     }
 }
 
-fn read(call: &mut Call, capture: &Capture, read_message: ReadMessage) -> Result<(), Undecoded> {
-    Ok(read_message(call, unary_message(capture.whole()?)?)?)
+fn read(read: &mut Reading, capture: &Capture, read_message: ReadMessage) -> Result<(), Undecoded> {
+    Ok(read_message(read, unary_message(capture.whole()?)?)?)
 }
 
 impl Undecoded {
@@ -101,18 +224,18 @@ impl Undecoded {
     }
 }
 
-impl From<&Observed> for Call {
+impl Call {
     /// What is known before any message is read.
-    fn from(observed: &Observed) -> Self {
+    fn begun(head: &Head) -> Self {
         Self {
-            id: observed.id,
-            start: observed.start,
-            duration: observed.duration,
-            method: observed.method.clone(),
-            ending: observed.ending,
-            request_bytes: observed.request.bytes,
-            response_bytes: observed.response.bytes,
-            peer: observed.peer.clone(),
+            id: head.id,
+            start: head.start,
+            duration: Duration::ZERO,
+            method: head.method.clone(),
+            ending: Ending::Abandoned,
+            request_bytes: 0,
+            response_bytes: 0,
+            peer: head.peer.clone(),
             pod: None,
             container: None,
             exec: None,

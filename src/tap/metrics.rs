@@ -6,6 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::Queued;
 use super::call::Call;
 
 /// Upper bounds of the latency histogram, in seconds: from a Version to an image pull.
@@ -20,6 +21,7 @@ pub struct Metrics {
     request_bytes: Family<MethodLabel, Counter>,
     response_bytes: Family<MethodLabel, Counter>,
     dropped: Counter,
+    notices_dropped: Counter,
     undecoded: Family<UndecodedLabel, Counter>,
 }
 
@@ -47,6 +49,7 @@ impl Default for Metrics {
             request_bytes: Family::default(),
             response_bytes: Family::default(),
             dropped: Counter::default(),
+            notices_dropped: Counter::default(),
             undecoded: Family::default(),
         }
     }
@@ -80,6 +83,11 @@ impl Metrics {
             self.dropped.clone(),
         );
         registry.register(
+            "notices_dropped",
+            "Beginnings of calls and messages of streams that were not observed, because the queue was full",
+            self.notices_dropped.clone(),
+        );
+        registry.register(
             "messages_not_decoded",
             "Messages of watched calls that were forwarded but not read",
             self.undecoded.clone(),
@@ -92,8 +100,11 @@ impl Metrics {
         self.dropped.get()
     }
 
-    pub(super) fn dropped(&self) {
-        self.dropped.inc();
+    pub(super) fn dropped(&self, queued: &Queued) {
+        match queued {
+            Queued::Ended(_) => self.dropped.inc(),
+            Queued::Asked(_) | Queued::Streamed(..) => self.notices_dropped.inc(),
+        };
     }
 
     pub(super) fn undecoded(&self, reason: &'static str) {

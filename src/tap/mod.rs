@@ -1,37 +1,55 @@
 //! Captures of calls, taken beside the byte path and decoded off it.
 //!
 //! ```text
-//! relay ──captures──► Tap ──queue (drops when full)──► Decoder ──► Call
+//! relay ──captures──► Tap ──queue (drops when full)──► Decoder ──► Sighting (a Call, Facts)
 //! ```
 
 mod call;
 mod decoder;
+mod fact;
 mod messages;
 mod metrics;
 mod watched;
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
 use crate::cri::MethodName;
-use crate::relay::{Capture, CaptureBudget, Captures, Observed, Observer};
+use crate::relay::{Asked, Capture, CaptureBudget, Captures, Head, Observed, Observer, Take};
 
 pub use call::{Call, Container, Exec, ExecResult, Pod};
-pub use decoder::Decoder;
+pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Told};
+pub use fact::Fact;
 pub use metrics::Metrics;
+
+use watched::Response;
 
 /// What the tap runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Calls that may wait to be decoded; more are dropped and counted.
+    /// Calls, and messages of streams, that may wait to be decoded; more are dropped and counted.
     pub queued_calls: usize,
     /// Bytes that the captures of all calls may take together; one that finds no room is given up and counted.
     pub captured_bytes: usize,
 }
 
+/// What waits to be decoded.
+#[derive(Debug)]
+enum Queued {
+    /// A call that is told of before its end.
+    Asked(Asked),
+    /// A message of a stream.
+    Streamed(Arc<Head>, Capture),
+    /// A call that has ended.
+    Ended(Observed),
+}
+
 /// The side of the tap that faces the relay: it captures and hands over, and never waits.
 #[derive(Debug)]
 pub struct Tap {
-    queue: mpsc::Sender<Observed>,
+    queue: mpsc::Sender<Queued>,
     budget: CaptureBudget,
     metrics: Metrics,
 }
@@ -50,21 +68,38 @@ impl Tap {
         let budget = CaptureBudget::new(settings.captured_bytes);
         (Self { queue, budget, metrics: metrics.clone() }, Decoder::new(observed, metrics))
     }
+
+    fn queue(&self, queued: Queued) {
+        if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) = self.queue.try_send(queued) {
+            self.metrics.dropped(&queued);
+        }
+    }
 }
 
 impl Observer for Tap {
     fn captures(&self, method: &MethodName) -> Captures {
         let Some(watched) = watched::of(method) else { return Captures::default() };
-        let capture = |limit| Capture::new(limit, &self.budget);
-        Captures {
-            request: Some(capture(watched.request_limit)),
-            response: watched.response.map(|_| capture(watched::RESPONSE_LIMIT)),
-        }
+        let capture = |limit| Take::Beginning(Capture::new(limit, &self.budget));
+        let response = match watched.response {
+            None => Take::Nothing,
+            Some(Response::Unary(_)) => capture(watched::RESPONSE_LIMIT),
+            Some(Response::Stream(_)) => {
+                Take::Messages { longest: watched::RESPONSE_LIMIT, budget: self.budget.clone() }
+            }
+        };
+        let request = watched.request.map_or(Take::Nothing, |_| capture(watched.request_limit));
+        Captures { request, response, is_announced: watched.is_announced }
+    }
+
+    fn asked(&self, call: Asked) {
+        self.queue(Queued::Asked(call));
+    }
+
+    fn streamed(&self, head: &Arc<Head>, message: Capture) {
+        self.queue(Queued::Streamed(head.clone(), message));
     }
 
     fn ended(&self, call: Observed) {
-        if self.queue.try_send(call).is_err() {
-            self.metrics.dropped();
-        }
+        self.queue(Queued::Ended(call));
     }
 }

@@ -2,8 +2,7 @@
 
 use prost::DecodeError;
 
-use super::call::Call;
-use super::messages;
+use super::messages::{Reading, exec, life, lists};
 use crate::cri::MethodName;
 
 /// Bytes that are captured of a request. What is longer is counted, not decoded.
@@ -16,42 +15,54 @@ const CONFIG_LIMIT: usize = 4 << 20;
 pub(super) const RESPONSE_LIMIT: usize = 1 << 20;
 
 /// Reads a message into what is known of its call.
-pub(super) type ReadMessage = fn(&mut Call, &[u8]) -> Result<(), DecodeError>;
+pub(super) type ReadMessage = fn(&mut Reading, &[u8]) -> Result<(), DecodeError>;
 
 /// A method whose messages matter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
     pub(super) request_limit: usize,
-    /// What is read from the request.
-    pub(super) request: ReadMessage,
-    /// What is read from the response, if it tells anything that the request did not.
-    pub(super) response: Option<ReadMessage>,
+    /// What is read from the request, where it tells anything.
+    pub(super) request: Option<ReadMessage>,
+    /// What is read from the response, where it tells anything that the request did not.
+    pub(super) response: Option<Response>,
+    /// Whether such a call is told of as soon as it is asked.
+    pub(super) is_announced: bool,
+}
+
+/// What is read from a response.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Response {
+    /// Its one message, once the call went well.
+    Unary(ReadMessage),
+    /// Each message, as it comes.
+    Stream(ReadMessage),
 }
 
 /// What is watched of a method, if anything.
 pub(super) fn of(method: &MethodName) -> Option<Watched> {
     let MethodName::Known(method) = method else { return None };
     let watched = match method.name() {
-        "ExecSync" => {
-            Watched { response: Some(messages::exec_sync_response), ..request(messages::exec_sync_request) }
-        }
-        "ContainerStatus" => request(messages::container_status_request),
-        "PodSandboxStatus" => request(messages::pod_sandbox_status_request),
+        "ExecSync" => Watched { is_announced: true, ..unary(exec::request, exec::response) },
         "RunPodSandbox" => Watched {
             request_limit: CONFIG_LIMIT,
-            request: messages::run_pod_sandbox_request,
-            response: Some(messages::run_pod_sandbox_response),
+            ..unary(life::run_pod_sandbox_request, life::run_pod_sandbox_response)
         },
-        "StopPodSandbox" => request(messages::stop_pod_sandbox_request),
-        "RemovePodSandbox" => request(messages::remove_pod_sandbox_request),
+        "StopPodSandbox" => request(life::stop_pod_sandbox_request),
+        "RemovePodSandbox" => request(life::remove_pod_sandbox_request),
+        "PodSandboxStatus" => unary(life::pod_sandbox_status_request, life::pod_sandbox_status_response),
         "CreateContainer" => Watched {
             request_limit: CONFIG_LIMIT,
-            request: messages::create_container_request,
-            response: Some(messages::create_container_response),
+            ..unary(life::create_container_request, life::create_container_response)
         },
-        "StartContainer" => request(messages::start_container_request),
-        "StopContainer" => request(messages::stop_container_request),
-        "RemoveContainer" => request(messages::remove_container_request),
+        "StartContainer" => request(life::start_container_request),
+        "StopContainer" => request(life::stop_container_request),
+        "RemoveContainer" => request(life::remove_container_request),
+        "ContainerStatus" => unary(life::container_status_request, life::container_status_response),
+        "ListPodSandbox" => unary(lists::request, lists::sandboxes),
+        "ListContainers" => unary(lists::request, lists::containers),
+        "StreamPodSandboxes" => stream(lists::some_sandboxes),
+        "StreamContainers" => stream(lists::some_containers),
+        "GetContainerEvents" => stream(lists::event),
         _ => return None,
     };
     Some(watched)
@@ -59,7 +70,21 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
 
 /// A method of which only the request matters.
 fn request(read: ReadMessage) -> Watched {
-    Watched { request_limit: REQUEST_LIMIT, request: read, response: None }
+    Watched { request_limit: REQUEST_LIMIT, request: Some(read), response: None, is_announced: false }
+}
+
+fn unary(request_of: ReadMessage, response: ReadMessage) -> Watched {
+    Watched { response: Some(Response::Unary(response)), ..request(request_of) }
+}
+
+/// A method of which only what it streams matters.
+fn stream(message: ReadMessage) -> Watched {
+    Watched {
+        request_limit: 0,
+        request: None,
+        response: Some(Response::Stream(message)),
+        is_announced: false,
+    }
 }
 
 #[cfg(test)]
@@ -71,27 +96,31 @@ mod tests {
 
     use super::*;
     use crate::cri::Method;
+    use crate::tap::Call;
 
     fn all() -> Vec<Watched> {
         Method::all().filter_map(|method| of(&MethodName::Known(method))).collect()
     }
 
     #[test]
-    fn ten_methods_of_the_interface_are_watched() {
-        assert_eq!(all().len(), 10);
+    fn fifteen_methods_of_the_interface_are_watched() {
+        assert_eq!(all().len(), 15);
     }
 
     proptest! {
         #[test]
         fn whatever_comes_as_a_message_is_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
-            let mut call = Call::sample(1, "/a.B/C", SystemTime::UNIX_EPOCH, Duration::ZERO);
+            let mut read =
+                Reading::new(Call::sample(1, "/a.B/C", SystemTime::UNIX_EPOCH, Duration::ZERO));
             for watched in all() {
-                let _ = (watched.request)(&mut call, &bytes);
-                if let Some(response) = watched.response {
-                    let _ = response(&mut call, &bytes);
+                if let Some(request) = watched.request {
+                    let _ = request(&mut read, &bytes);
+                }
+                if let Some(Response::Unary(response) | Response::Stream(response)) = watched.response {
+                    let _ = response(&mut read, &bytes);
                 }
             }
-            let words = call.exec.map_or(0, |exec| exec.command.iter().map(String::len).sum());
+            let words = read.call.exec.map_or(0, |exec| exec.command.iter().map(String::len).sum());
             prop_assert!(words <= 4096);
         }
     }

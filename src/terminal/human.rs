@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use jiff::Timestamp;
+use unicode_width::UnicodeWidthStr as _;
 
 use super::is_printable;
 
@@ -57,6 +58,24 @@ pub(crate) fn time(text: &str) -> String {
         Ok(time) => time.strftime("%H:%M:%S%.3f").to_string(),
         Err(_) => text.to_owned(),
     }
+}
+
+/// A text broken into lines of at most so many columns, where it has blanks; those after the first are moved in by two.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let (mut wrapped, mut used) = (String::with_capacity(text.len()), 0);
+    for word in text.split(' ') {
+        let length = word.width();
+        if used > 0 && used + 1 + length > width {
+            wrapped.push_str("\n  ");
+            used = 2;
+        } else if used > 0 {
+            wrapped.push(' ');
+            used += 1;
+        }
+        wrapped.push_str(word);
+        used += length;
+    }
+    wrapped
 }
 
 /// A command as a shell would take it.
@@ -151,6 +170,13 @@ mod tests {
         {
             assert_eq!(age(then, now), shown);
         }
+    }
+
+    #[test]
+    fn long_texts_are_broken_at_blanks() {
+        assert_eq!(wrapped("one two three", 100), "one two three");
+        assert_eq!(wrapped("one two three four", 8), "one two\n  three\n  four");
+        assert_eq!(wrapped("a-word-that-is-too-long x", 8), "a-word-that-is-too-long\n  x");
     }
 
     #[test]

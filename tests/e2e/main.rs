@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
 
 mod clients;
+mod execs;
 mod kubelet;
 mod life;
 mod procrun;

@@ -6,6 +6,7 @@ pub(crate) mod accounts;
 pub(crate) mod containerd;
 pub(crate) mod crictl;
 pub(crate) mod crio;
+pub(crate) mod execs;
 pub(crate) mod http;
 pub(crate) mod image;
 pub(crate) mod kubelet;

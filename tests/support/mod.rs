@@ -19,7 +19,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use probeshim::record::{self, Calls, Filter, Selection};
 use probeshim::relay::{self, Relay, Settings, Summary};
 use probeshim::socket::{Access, Claim, SocketPath, claim};
-use probeshim::tap::{self, Call, Decoder, Tap};
+use probeshim::exec::Record;
+use probeshim::tap::{self, Call, Decoder, Sighting, Tap};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
@@ -106,9 +107,16 @@ impl Shim {
     }
 
     /// Decodes what the tap takes, in a task.
-    pub fn decode(&self, decoder: Decoder) {
+    pub fn decode(&self, mut decoder: Decoder) {
         let calls = self.calls.clone();
-        tokio::spawn(decoder.run(move |call| calls.push(call)));
+        tokio::spawn(async move {
+            let keep = |sighting| {
+                if let Sighting::Ended(ended) = sighting {
+                    calls.push(Record::plain(ended.call, None));
+                }
+            };
+            while decoder.next(keep).await {}
+        });
     }
 
     /// What the tap saw, once it has seen so many calls.
@@ -117,7 +125,7 @@ impl Shim {
             loop {
                 let calls = self.calls.select(&Filter::default(), Selection::All);
                 if calls.len() >= count {
-                    return calls;
+                    return calls.iter().map(|record| record.call.clone()).collect();
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }

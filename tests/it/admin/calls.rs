@@ -40,13 +40,24 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
     assert!(exec["start"].as_str().unwrap().ends_with('Z'));
     assert_eq!(exec["peer"]["pid"], std::process::id());
     assert_eq!(exec["container"], json!({"id": watched.container, "name": null, "attempt": null}));
+    let mut explained = exec["exec"].clone();
+    let measured = ["marginMs", "phases", "evidence"].map(|field| explained[field].take());
     assert_eq!(
-        exec["exec"],
+        explained,
         json!({
             "command": COMMAND, "commandTruncated": false, "timeoutSeconds": 2,
             "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0,
+            "probe": null, "marginMs": null, "phases": null, "evidence": null,
+            "verdict": "failed", "slowBecause": null,
+            "startedMs": null, "exitedMs": null, "exitStatus": null, "killed": null,
         })
     );
+    let [margin, phases, evidence] = measured;
+    let took = exec["durationMs"].as_f64().unwrap();
+    assert!((margin.as_f64().unwrap() - (2000.0 - took)).abs() < 0.01, "{margin} {took}");
+    assert_eq!((&phases["state"], &phases["startMs"]), (&json!("unsupported"), &json!(null)));
+    assert!(phases["otherMs"].as_f64().unwrap() + phases["queueMs"].as_f64().unwrap() - took < 0.01);
+    assert!(evidence["windowMs"].as_f64().unwrap() > 0.0, "{evidence}");
     watched.runtime.end().await;
 }
 

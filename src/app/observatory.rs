@@ -1,0 +1,175 @@
+//! The task off the byte path to which everything comes that is seen, and from which everything goes that is known.
+//!
+//! ```text
+//! decoder ──sightings──┐                  ┌──► world (snapshots)
+//! watcher ──notices────┼──► Observatory ──┼──► record (calls, events)
+//! watch ────answers────┘                  └──► metrics
+//! ```
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tracing::{info, warn};
+
+use crate::containerd::{Stamped, TaskEvent};
+use crate::exec::{Stuck, Watch};
+use crate::record::{Calls, Event, Events};
+use crate::tap::{Decoder, Sighting, Told};
+use crate::world::{Notice, Source, World};
+
+/// How often what is stuck is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Notices that are taken at once.
+const BATCH: usize = 64;
+
+/// Where what is known is kept.
+#[derive(Debug)]
+pub(super) struct Outlets {
+    pub(super) worlds: watch::Sender<Arc<World>>,
+    pub(super) stuck: watch::Sender<Arc<Stuck>>,
+    pub(super) calls: Arc<Calls>,
+    pub(super) events: Arc<Events>,
+}
+
+/// Everything that is known, and the way it came to be known.
+#[derive(Debug)]
+pub(super) struct Observatory {
+    world: Arc<World>,
+    watch: Watch,
+    outlets: Outlets,
+    /// Whether a list of what is there has come: what is in the first one was there before.
+    is_listed: bool,
+}
+
+impl Observatory {
+    pub(super) fn new(watch: Watch, outlets: Outlets) -> Self {
+        Self { world: Arc::default(), watch, outlets, is_listed: false }
+    }
+
+    /// Takes everything that comes, until the tap is gone and what it saw has been taken.
+    pub(super) async fn run(mut self, mut decoder: Decoder, mut notices: mpsc::Receiver<Notice>) {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut sightings, mut told) = (Vec::new(), Vec::with_capacity(BATCH));
+        loop {
+            let due = self.watch.next_tick();
+            tokio::select! {
+                more = decoder.next(|sighting| sightings.push(sighting)) => {
+                    for sighting in sightings.drain(..) {
+                        self.saw(sighting);
+                    }
+                    if !more {
+                        break;
+                    }
+                }
+                count = notices.recv_many(&mut told, BATCH), if !notices.is_closed() || !notices.is_empty() => {
+                    for notice in told.drain(..count) {
+                        self.was_told(notice);
+                    }
+                }
+                heard = self.watch.hear() => self.watch.heard(heard, Instant::now()),
+                _ = looks.tick() => self.look(),
+                () = until(due) => self.watch.tick(Instant::now()),
+            }
+            self.record();
+        }
+        self.watch.give_up(Instant::now());
+        self.record();
+    }
+
+    fn saw(&mut self, sighting: Sighting) {
+        let now = Instant::now();
+        match sighting {
+            Sighting::Asked(asked) => self.watch.asked(&self.world, *asked),
+            Sighting::Streamed(told) => self.fold(Source::Event, told),
+            Sighting::Ended(mut ended) => {
+                let told = std::mem::take(&mut ended.told.facts);
+                self.fold(Source::Call, Told { since: ended.told.since, facts: told });
+                self.watch.ended(&self.world, ended, now);
+            }
+        }
+    }
+
+    fn was_told(&mut self, notice: Notice) {
+        let now = Instant::now();
+        match notice {
+            Notice::There { runtime, tells_execs } => {
+                info!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
+                self.outlets.events.push(Event::of_runtime(Some(&runtime)));
+                self.watch.events(Some(tells_execs), now);
+            }
+            Notice::Gone => {
+                self.outlets.events.push(Event::of_runtime(None));
+                self.watch.events(None, now);
+            }
+            Notice::Told(source, told) => self.fold(source, told),
+            Notice::Task(stamped) => {
+                self.oom(&stamped);
+                self.watch.task(&stamped, now);
+            }
+        }
+    }
+
+    fn oom(&self, stamped: &Stamped) {
+        if let TaskEvent::OutOfMemory { container } = &stamped.event
+            && let Some(container) = self.world.container(container)
+        {
+            self.outlets.events.push(Event::of_oom(container, &self.world));
+        }
+    }
+
+    fn fold(&mut self, source: Source, told: Told) {
+        if told.facts.is_empty() {
+            return;
+        }
+        let changes = self.world.fold(source, told.since, Instant::now(), told.facts);
+        if changes.is_empty() {
+            return;
+        }
+        self.outlets.worlds.send_replace(self.world.clone());
+        self.watch.changed(&changes);
+        let is_news = self.is_listed || source != Source::List;
+        self.is_listed |= source == Source::List;
+        for event in changes.iter().filter(|_| is_news).filter_map(|change| Event::of_change(change, &self.world)) {
+            self.outlets.events.push(event);
+        }
+    }
+
+    /// Looks for what is stuck, and tells what is new of it and what is over.
+    fn look(&mut self) {
+        let now = Instant::now();
+        self.watch.tick(now);
+        let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.watch.stuck());
+        if *before == *stuck {
+            return;
+        }
+        for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
+            let event = Event::of_stuck(new, now - new.since);
+            warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", event.message);
+            self.outlets.events.push(event);
+        }
+        for (_, old) in before.iter().filter(|(key, _)| !stuck.contains_key(key)) {
+            let event = Event::of_unstuck(old, now - old.since);
+            info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", event.message);
+            self.outlets.events.push(event);
+        }
+        self.outlets.stuck.send_replace(Arc::new(stuck.clone()));
+    }
+
+    fn record(&mut self) {
+        for record in self.watch.records() {
+            self.outlets.calls.push(record);
+        }
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => pending().await,
+    }
+}

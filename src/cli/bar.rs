@@ -1,0 +1,47 @@
+//! Bars of characters, for parts of a whole.
+
+use anstyle::{AnsiColor, Style};
+
+/// Eighths of a character, which end a bar.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// The part of a bar of so many characters that begins at `begun` and is `length` long, of `total`; with blanks before it. What is there at
+/// all is shown.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "columns of a terminal")]
+pub(super) fn part(begun: f64, length: f64, total: f64, width: usize) -> String {
+    if length <= 0.0 || total <= 0.0 {
+        return String::new();
+    }
+    let scale = width as f64 / total;
+    let blanks = ((begun * scale) as usize).min(width - 1);
+    let eighths = ((length * scale * 8.0).round() as usize).clamp(1, (width - blanks) * 8);
+    format!("{:blanks$}{}{}", "", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+/// The colour of a phase.
+pub(super) fn style(phase: &str) -> Style {
+    let colour = match phase {
+        "queue" => AnsiColor::Magenta,
+        "prepare" => AnsiColor::Blue,
+        "start" => AnsiColor::Cyan,
+        "run" => AnsiColor::Green,
+        "drain" => AnsiColor::Yellow,
+        _ => return Style::new(),
+    };
+    colour.on_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_stand_where_they_begin_and_are_as_long_as_they_took() {
+        assert_eq!(part(0.0, 50.0, 100.0, 10), "█████");
+        assert_eq!(part(50.0, 50.0, 100.0, 10), "     █████");
+        assert_eq!(part(90.0, 5.0, 100.0, 10), "         ▌");
+        assert_eq!(part(100.0, 0.01, 100.0, 10), "         ▏", "what took any time is seen");
+        assert_eq!(part(0.0, 0.0, 100.0, 10), "");
+        assert_eq!(part(0.0, 0.0, 0.0, 10), "");
+    }
+}

@@ -1,0 +1,124 @@
+//! `probeshim events`
+
+use anstyle::{AnsiColor, Style};
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::value::RawValue;
+
+use super::Failure;
+use super::ask::{Output, Where, array, milliseconds};
+use super::table::{Cell, Column, Table};
+use crate::admin::Client;
+use crate::admin::shape::{Event, EventLine, EventsQuery};
+use crate::config;
+use crate::terminal::human::{self, harmless_json};
+use crate::terminal::screen::{Screen, print};
+
+/// The flags of `events`, as they were written.
+#[derive(Debug, Args)]
+pub struct Events {
+    #[command(flatten)]
+    at: Where,
+
+    /// Only events that happened within this time, such as 30s or 10m, up to 24h
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    since: Option<String>,
+
+    /// Show events as they happen, after those that are kept
+    #[arg(short, long)]
+    follow: bool,
+
+    /// table, or json: an array, with --follow an object a line
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    output: Output,
+}
+
+impl Events {
+    /// Asks and prints.
+    pub async fn run(self) -> Result<(), Failure> {
+        let client = self.at.client()?;
+        let since = self.since.as_deref().map(config::since).transpose()?;
+        let query = EventsQuery { since_ms: since.map(milliseconds) };
+        match (self.follow, self.output) {
+            (true, output) => follow(&client, &query, output).await,
+            (false, Output::Table) => table(&client, &query).await,
+            (false, Output::Json) => {
+                let answer = client.events(&query).await?;
+                let events: Vec<&RawValue> =
+                    serde_json::from_slice(&answer).context("the answer is not a list of events")?;
+                print(&array(&events))?;
+                Ok(())
+            }
+        }
+    }
+}
+
+async fn table(client: &Client, query: &EventsQuery) -> Result<(), Failure> {
+    let events: Vec<Event> = serde_json::from_slice(&client.events(query).await?)
+        .context("the answer is not a list of events")?;
+    if events.is_empty() {
+        print("no events\n")?;
+        return Ok(());
+    }
+    let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
+    print(&Table::new(columns(), Screen::of_stdout()).text(&rows))?;
+    Ok(())
+}
+
+async fn follow(client: &Client, query: &EventsQuery, output: Output) -> Result<(), Failure> {
+    let mut lines = client.follow_events(query).await?;
+    let mut table = Table::new(columns(), Screen::of_stdout());
+    table.expect_rows();
+    table.make_room();
+    let mut is_read = output == Output::Json || print(&(table.header() + "\n"))?;
+    while is_read {
+        let Some(line) = lines.line().await else {
+            return Err(anyhow::anyhow!("the probeshim has ended").into());
+        };
+        let text = match output {
+            Output::Json => harmless_json(&String::from_utf8_lossy(&line)) + "\n",
+            Output::Table => {
+                match serde_json::from_slice(&line).context("the answer has a line that is not an event")? {
+                    EventLine::Event(event) => {
+                        let row = [row(&event)];
+                        table.fit(&row);
+                        table.line(&row[0]) + "\n"
+                    }
+                    EventLine::Missed { missed } => {
+                        format!("({missed} events went by too fast to be looked at)\n")
+                    }
+                }
+            }
+        };
+        is_read = print(&text)?;
+    }
+    Ok(())
+}
+
+fn columns() -> [Column; 6] {
+    [
+        Column::words("TIME (UTC)").typically("13:09:32.123"),
+        Column::words("TYPE").typically("Warning"),
+        Column::words("REASON").typically("ContainerOutOfMemory"),
+        Column::figures("COUNT").spare(),
+        Column::words("OBJECT").typically("namespace/pod container"),
+        Column::words("MESSAGE"),
+    ]
+}
+
+fn row(event: &Event) -> Vec<Cell> {
+    let style = if event.r#type == "Warning" { AnsiColor::Yellow.on_default() } else { Style::new() };
+    let pod = event.pod.as_ref().map(|pod| match &event.namespace {
+        Some(namespace) => format!("{namespace}/{pod}"),
+        None => pod.clone(),
+    });
+    let object: Vec<String> = pod.into_iter().chain(event.container.clone()).collect();
+    vec![
+        Cell::new(human::time(&event.time)),
+        Cell::styled(&event.r#type, style),
+        Cell::styled(&event.reason, style),
+        Cell::new(event.count.to_string()),
+        Cell::new(object.join(" ")),
+        Cell::new(&event.message),
+    ]
+}

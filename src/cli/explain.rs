@@ -1,0 +1,79 @@
+//! `probeshim explain`
+
+use anstyle::Style;
+use anyhow::Context as _;
+use clap::Args;
+use serde_json::value::RawValue;
+
+use super::Failure;
+use super::ask::{Output, Where};
+use super::bar;
+use crate::admin::shape::{Explanation, Phases};
+use crate::terminal::harmless;
+use crate::terminal::human::{self, harmless_json};
+use crate::terminal::screen::{Screen, print};
+
+/// Columns that text is broken at, where the terminal does not say.
+const WIDTH: usize = 100;
+
+/// The flags of `explain`, as they were written.
+#[derive(Debug, Args)]
+pub struct Explain {
+    #[command(flatten)]
+    at: Where,
+
+    /// The number of the call, as `probeshim calls` shows it
+    #[arg(value_name = "CALL")]
+    call: u64,
+
+    /// table: sentences, and a bar of the phases; or json
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    output: Output,
+}
+
+impl Explain {
+    /// Asks and prints.
+    pub async fn run(self) -> Result<(), Failure> {
+        let answer = self.at.client()?.explain(self.call).await?;
+        let not_one = "the answer is not an explanation";
+        let text = match self.output {
+            Output::Json => {
+                let explanation: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
+                harmless_json(explanation.get()) + "\n"
+            }
+            Output::Table => text(&serde_json::from_slice(&answer).context(not_one)?, Screen::of_stdout()),
+        };
+        print(&text)?;
+        Ok(())
+    }
+}
+
+/// The sentences, broken into lines, and below them where the time went.
+fn text(explanation: &Explanation, screen: Screen) -> String {
+    let width = screen.width.unwrap_or(WIDTH).min(WIDTH);
+    let sentences = explanation.sentences.iter().map(|sentence| human::wrapped(&harmless(sentence), width) + "\n");
+    let mut text: String = sentences.collect();
+    if let Some(phases) = explanation.call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) {
+        text += "\n";
+        text += &bar(phases, explanation.call.duration_ms, width, screen);
+    }
+    text
+}
+
+/// A line for each phase that took any time: its name, how long, which part of the whole, and when.
+fn bar(phases: &Phases, total: f64, width: usize, screen: Screen) -> String {
+    let room = width.saturating_sub(30).max(10);
+    let (mut begun, mut text) = (0.0, String::new());
+    for (name, time) in phases.named() {
+        let Some(time) = time else { continue };
+        let bar = bar::part(begun, time, total, room);
+        let style = if screen.colour { bar::style(name) } else { Style::new() };
+        text += &format!(
+            "{name:<8}{:>8} {:>5.1} %  {style}{bar}{style:#}\n",
+            human::duration(time),
+            100.0 * time / total.max(f64::MIN_POSITIVE),
+        );
+        begun += time;
+    }
+    text
+}

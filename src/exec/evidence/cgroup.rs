@@ -1,0 +1,249 @@
+//! A container's control groups, of either version: where they are, and what they tell.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use procfs::process::Process;
+
+use super::counters::{Counters, cpu_stat, quota, stalled, value_of};
+use super::{Pids, Pressures};
+
+/// Where the controllers of a container are. `None` is not there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cgroup {
+    version: Version,
+    cpu: Option<PathBuf>,
+    cpuacct: Option<PathBuf>,
+    memory: Option<PathBuf>,
+    pids: Option<PathBuf>,
+    freezer: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Version {
+    V1,
+    #[default]
+    V2,
+}
+
+/// A hierarchy of control groups, as it is mounted here.
+#[derive(Clone, Debug)]
+pub(super) struct Mount {
+    version: Version,
+    /// Of version 1: which controllers it has.
+    controllers: Vec<String>,
+    /// Which part of the hierarchy is mounted.
+    root: String,
+    point: PathBuf,
+}
+
+/// The control groups of a process, as the kernel lists them: controllers (none for version 2) and a path.
+pub(super) type Membership = (Vec<String>, String);
+
+/// The hierarchies that are mounted here.
+pub(super) fn mounts() -> Vec<Mount> {
+    let mounts = Process::myself().and_then(|own| own.mountinfo());
+    let mounts = mounts.map(|mounts| mounts.0).unwrap_or_default();
+    let cgroups = mounts.into_iter().filter_map(|mount| {
+        let version = match mount.fs_type.as_str() {
+            "cgroup" => Version::V1,
+            "cgroup2" => Version::V2,
+            _ => return None,
+        };
+        let controllers = mount.super_options.into_keys().collect();
+        Some(Mount { version, controllers, root: mount.root, point: mount.mount_point })
+    });
+    cgroups.collect()
+}
+
+impl Cgroup {
+    /// The control groups of a container whose first process this is. `None` where the process is not on this host, or not in control groups
+    /// of the container's own: what its id is part of.
+    pub(super) fn of(pid: i32, container: &str, mounts: &[Mount]) -> Option<Self> {
+        let process = Process::new(pid).ok()?;
+        let memberships = process.cgroups().ok()?.0.into_iter();
+        let memberships = memberships.map(|group| (group.controllers, group.pathname));
+        Self::among(&memberships.collect::<Vec<_>>(), container, mounts)
+    }
+
+    pub(super) fn among(
+        memberships: &[Membership],
+        container: &str,
+        mounts: &[Mount],
+    ) -> Option<Self> {
+        let own = || memberships.iter().filter(|(_, path)| !container.is_empty() && path.contains(container));
+        let v1 = |controller: &str| {
+            let has = |controllers: &[String]| controllers.iter().any(|has| has == controller);
+            let (_, path) = own().find(|(controllers, _)| has(controllers))?;
+            mounts.iter().find(|mount| mount.version == Version::V1 && has(&mount.controllers))?.folder(path)
+        };
+        let v2 = || {
+            let (_, path) = own().find(|(controllers, _)| controllers.iter().all(String::is_empty))?;
+            let folder = mounts.iter().find(|mount| mount.version == Version::V2)?.folder(path)?;
+            // A hybrid host has a hierarchy of version 2 as well, without controllers.
+            folder.join("cpu.stat").exists().then_some(folder)
+        };
+        let found = match v1("cpu") {
+            Some(cpu) => Self {
+                version: Version::V1,
+                cpu: Some(cpu),
+                cpuacct: v1("cpuacct"),
+                memory: v1("memory"),
+                pids: v1("pids"),
+                freezer: v1("freezer"),
+            },
+            None => {
+                let folder = v2()?;
+                let same = || Some(folder.clone());
+                Self { version: Version::V2, cpu: same(), cpuacct: None, memory: same(), pids: same(), freezer: same() }
+            }
+        };
+        Some(found)
+    }
+
+    /// What is counted, as it stands.
+    pub(super) fn counters(&self) -> Counters {
+        let mut cpu = read(self.cpu.as_ref(), "cpu.stat").map(|text| cpu_stat(&text));
+        if let Some(cpu) = &mut cpu {
+            let used = || read(self.cpuacct.as_ref(), "cpuacct.usage")?.trim().parse().ok();
+            cpu.used = cpu.used.or_else(|| used().map(Duration::from_nanos));
+        }
+        let oom_file = match self.version {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        let oom_kills = read(self.memory.as_ref(), oom_file).and_then(|text| value_of(&text, "oom_kill"));
+        let pressure = match self.version {
+            Version::V1 => None,
+            Version::V2 => self.cpu.as_deref().and_then(|folder| pressures(folder, ".pressure")),
+        };
+        Counters { cpu, pressure, oom_kills }
+    }
+
+    /// How many processors the container may use.
+    pub(super) fn quota(&self) -> Option<f64> {
+        match self.version {
+            Version::V1 => {
+                let [of, period] =
+                    ["cpu.cfs_quota_us", "cpu.cfs_period_us"].map(|file| read(self.cpu.as_ref(), file));
+                quota(&of?, &period?)
+            }
+            Version::V2 => {
+                let both = read(self.cpu.as_ref(), "cpu.max")?;
+                let (of, period) = both.split_once(' ')?;
+                quota(of, period)
+            }
+        }
+    }
+
+    pub(super) fn pids(&self) -> Option<Pids> {
+        let number = |file| read(self.pids.as_ref(), file)?.trim().parse().ok();
+        Some(Pids { current: number("pids.current")?, max: number("pids.max") })
+    }
+
+    pub(super) fn is_frozen(&self) -> Option<bool> {
+        match self.version {
+            Version::V1 => {
+                Some(read(self.freezer.as_ref(), "freezer.state")?.trim() != "THAWED")
+            }
+            Version::V2 => value_of(&read(self.freezer.as_ref(), "cgroup.events")?, "frozen").map(|is| is == 1),
+        }
+    }
+
+    /// The processes in it, as they are numbered here.
+    pub(super) fn processes(&self) -> Vec<i32> {
+        let list = read(self.pids.as_ref().or(self.cpu.as_ref()), "cgroup.procs").unwrap_or_default();
+        list.lines().filter_map(|pid| pid.parse().ok()).collect()
+    }
+}
+
+/// How long some have stood still: of a control group (`cpu.pressure`), or of the whole node (`/proc/pressure/cpu`).
+pub(super) fn pressures(folder: &Path, ending: &str) -> Option<Pressures> {
+    let of = |what: &str| stalled(&fs::read_to_string(folder.join(format!("{what}{ending}"))).ok()?);
+    Some(Pressures { cpu: of("cpu")?, io: of("io")?, memory: of("memory")? })
+}
+
+fn read(folder: Option<&PathBuf>, file: &str) -> Option<String> {
+    fs::read_to_string(folder?.join(file)).ok()
+}
+
+impl Mount {
+    /// Where a path of the hierarchy is here.
+    fn folder(&self, path: &str) -> Option<PathBuf> {
+        let inside = if self.root == "/" { path } else { path.strip_prefix(&self.root)? };
+        Some(self.point.join(inside.trim_start_matches('/')))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path, file: &str, text: &str) {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join(file), text).unwrap();
+    }
+
+    fn mount(version: Version, controllers: &[&str], root: &str, point: PathBuf) -> Mount {
+        let controllers = controllers.iter().map(ToString::to_string).collect();
+        Mount { version, controllers, root: root.to_owned(), point }
+    }
+
+    fn membership(controllers: &[&str], path: &str) -> Membership {
+        (controllers.iter().map(ToString::to_string).collect(), path.to_owned())
+    }
+
+    #[test]
+    fn version_1_is_read_from_the_folders_of_its_controllers() {
+        let here = tempfile::tempdir().unwrap();
+        let at = |controller: &str| here.path().join(controller).join("kubepods/c0ffee");
+        write(&at("cpu"), "cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_time 1000000\n");
+        write(&at("cpu"), "cpu.cfs_quota_us", "5000\n");
+        write(&at("cpu"), "cpu.cfs_period_us", "100000\n");
+        write(&at("memory"), "memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n");
+        write(&at("pids"), "pids.current", "3\n");
+        write(&at("pids"), "pids.max", "max\n");
+        write(&at("freezer"), "freezer.state", "FROZEN\n");
+        let controllers = [["cpu"], ["memory"], ["pids"], ["freezer"]];
+        let mounts: Vec<Mount> = controllers
+            .iter()
+            .map(|names| mount(Version::V1, names, "/", here.path().join(names[0])))
+            .chain([mount(Version::V2, &[], "/", here.path().join("unified"))])
+            .collect();
+        let members: Vec<Membership> = controllers
+            .iter()
+            .map(|names| membership(names, "/kubepods/c0ffee"))
+            .chain([membership(&[""], "/kubepods/c0ffee")])
+            .collect();
+        let cgroup = Cgroup::among(&members, "c0ffee", &mounts).unwrap();
+        let counters = cgroup.counters();
+        assert_eq!(counters.cpu.unwrap().throttled_periods, 4);
+        assert_eq!((counters.oom_kills, counters.pressure), (Some(2), None));
+        assert_eq!((cgroup.quota(), cgroup.is_frozen()), (Some(0.05), Some(true)));
+        assert_eq!(cgroup.pids(), Some(Pids { current: 3, max: None }));
+    }
+
+    #[test]
+    fn version_2_is_read_from_one_folder() {
+        let here = tempfile::tempdir().unwrap();
+        let folder = here.path().join("cri-containerd-c0ffee.scope");
+        write(&folder, "cpu.stat", "usage_usec 10\nnr_periods 9\nnr_throttled 4\nthrottled_usec 1000\n");
+        write(&folder, "cpu.max", "max 100000\n");
+        write(&folder, "memory.events", "low 0\noom 1\noom_kill 2\n");
+        write(&folder, "cgroup.events", "populated 1\nfrozen 0\n");
+        write(&folder, "cgroup.procs", "12\n13\n");
+        for what in ["cpu", "io", "memory"] {
+            write(&folder, &format!("{what}.pressure"), "some avg10=0.00 total=1000\n");
+        }
+        // Part of the hierarchy is mounted, as in a container.
+        let mounts = [mount(Version::V2, &[], "/kubepods", here.path().to_owned())];
+        let members = [membership(&[], "/kubepods/cri-containerd-c0ffee.scope")];
+        let cgroup = Cgroup::among(&members, "c0ffee", &mounts).unwrap();
+        let counters = cgroup.counters();
+        assert_eq!(counters.pressure.unwrap().io, Duration::from_millis(1));
+        assert_eq!((counters.oom_kills, cgroup.quota()), (Some(2), None));
+        assert_eq!((cgroup.is_frozen(), cgroup.processes()), (Some(false), vec![12, 13]));
+        assert_eq!(Cgroup::among(&members, "another", &mounts), None, "not the container's own");
+    }
+}

@@ -1,0 +1,104 @@
+//! Counters of the kernel that tell something only by how much they have grown.
+
+use std::time::Duration;
+
+use super::{Cpu, Pressures};
+
+/// The counters of a container at one time. `None` is not counted there.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Counters {
+    pub(super) cpu: Option<CpuCounters>,
+    pub(super) pressure: Option<Pressures>,
+    pub(super) oom_kills: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CpuCounters {
+    pub(super) used: Option<Duration>,
+    pub(super) periods: u64,
+    pub(super) throttled_periods: u64,
+    pub(super) throttled: Duration,
+}
+
+impl CpuCounters {
+    /// By how much they have grown.
+    pub(super) fn since(self, before: Self, quota: Option<f64>) -> Cpu {
+        Cpu {
+            quota,
+            used: self.used.zip(before.used).map(|(now, before)| now.saturating_sub(before)),
+            periods: self.periods.saturating_sub(before.periods),
+            throttled_periods: self.throttled_periods.saturating_sub(before.throttled_periods),
+            throttled: self.throttled.saturating_sub(before.throttled),
+        }
+    }
+}
+
+impl Pressures {
+    /// By how much they have grown.
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            cpu: self.cpu.saturating_sub(before.cpu),
+            io: self.io.saturating_sub(before.io),
+            memory: self.memory.saturating_sub(before.memory),
+        }
+    }
+}
+
+/// Reads `cpu.stat` of either version of cgroups.
+pub(super) fn cpu_stat(text: &str) -> CpuCounters {
+    let value = |key| value_of(text, key);
+    let microseconds = |key| value(key).map(Duration::from_micros);
+    CpuCounters {
+        used: microseconds("usage_usec"),
+        periods: value("nr_periods").unwrap_or(0),
+        throttled_periods: value("nr_throttled").unwrap_or(0),
+        throttled: microseconds("throttled_usec")
+            .or_else(|| value("throttled_time").map(Duration::from_nanos))
+            .unwrap_or_default(),
+    }
+}
+
+/// The number after a word, in a file with a pair on each line.
+pub(super) fn value_of(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// How long some processes have stood still, as a file of the kernel's pressure stall information tells.
+pub(super) fn stalled(text: &str) -> Option<Duration> {
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    let total = some.split(' ').find_map(|part| part.strip_prefix("total="))?;
+    total.trim().parse().ok().map(Duration::from_micros)
+}
+
+/// How many processors a quota is, from the two numbers of it in microseconds; `None` for no quota.
+#[expect(clippy::cast_precision_loss, reason = "microseconds of a second")]
+pub(super) fn quota(quota: &str, period: &str) -> Option<f64> {
+    let quota = quota.trim().parse::<i64>().ok().filter(|quota| *quota > 0)?;
+    let period = period.trim().parse::<i64>().ok().filter(|period| *period > 0)?;
+    Some(quota as f64 / period as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_of_cpu_stat_are_read() {
+        let v2 = "usage_usec 5000\nuser_usec 1\nsystem_usec 2\nnr_periods 7\nnr_throttled 3\nthrottled_usec 250000\n";
+        let v1 = "nr_periods 7\nnr_throttled 3\nthrottled_time 250000000\n";
+        let throttled = Duration::from_millis(250);
+        let expected = CpuCounters { used: None, periods: 7, throttled_periods: 3, throttled };
+        assert_eq!(cpu_stat(v1), expected);
+        assert_eq!(cpu_stat(v2), CpuCounters { used: Some(Duration::from_millis(5)), ..expected });
+    }
+
+    #[test]
+    fn quotas_and_stalls_are_read() {
+        assert_eq!(quota("5000", "100000\n"), Some(0.05));
+        assert_eq!(quota("max", "100000"), None);
+        assert_eq!(quota("-1\n", "100000\n"), None);
+        let pressure = "some avg10=0.00 avg60=0.00 avg300=2.18 total=2729338\nfull avg10=0.00 total=1\n";
+        assert_eq!(stalled(pressure), Some(Duration::from_micros(2_729_338)));
+        assert_eq!(stalled(""), None);
+    }
+}

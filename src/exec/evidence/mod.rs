@@ -1,0 +1,69 @@
+//! What went on in a container, and on the node, while a call lasted.
+
+mod cgroup;
+mod counters;
+mod processes;
+mod sampler;
+
+use std::time::Duration;
+
+pub use processes::Process;
+pub(super) use sampler::{Answer, Ask, Sampler};
+
+/// What was measured from the beginning of a call, or a little later, to its end. `None` is not measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// How long it was measured.
+    pub window: Duration,
+    /// `ExecSync`s in flight when the call ended, itself included: in the container, and on the node.
+    pub in_flight: (usize, usize),
+    /// The container's processor time.
+    pub cpu: Option<Cpu>,
+    /// How long processes of the container stood still for want of something. cgroup v2 only.
+    pub container_pressure: Option<Pressures>,
+    /// The same of the whole node.
+    pub node_pressure: Option<Pressures>,
+    /// Processes and threads of the container.
+    pub pids: Option<Pids>,
+    /// Whether the container is frozen.
+    pub is_frozen: Option<bool>,
+    /// Processes of the container that the kernel killed for want of memory.
+    pub oom_kills: Option<u64>,
+    /// The node's load over the last minute, and how many processors it has.
+    pub load: Option<(f64, usize)>,
+}
+
+/// Processor time of a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cpu {
+    /// How many processors it may use; `None` for all.
+    pub quota: Option<f64>,
+    /// What it used.
+    pub used: Option<Duration>,
+    /// Periods of the quota that began.
+    pub periods: u64,
+    /// In how many of them it was throttled.
+    pub throttled_periods: u64,
+    /// How long it was throttled, summed over processors.
+    pub throttled: Duration,
+}
+
+/// How long some processes stood still, of those that had something to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pressures {
+    /// For want of a processor.
+    pub cpu: Duration,
+    /// For want of storage.
+    pub io: Duration,
+    /// For want of memory.
+    pub memory: Duration,
+}
+
+/// How many processes and threads there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pids {
+    /// Now.
+    pub current: u64,
+    /// At most; `None` for any number.
+    pub max: Option<u64>,
+}

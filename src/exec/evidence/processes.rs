@@ -1,0 +1,42 @@
+//! Processes of a container: their words, and what a command left behind.
+
+use std::collections::HashSet;
+
+use procfs::process::Process as Proc;
+
+/// Words of a process that are looked at, in bytes. A command that is longer is not told by its words.
+const LONGEST: usize = 64 << 10;
+
+/// A process in a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// As it is numbered on the host.
+    pub pid: u32,
+    /// The first process of its session: what an exec started, for all that this left.
+    pub session: u32,
+    /// Its words.
+    pub command: Vec<String>,
+}
+
+/// The words of a process; `None` where it is gone, or has none any more.
+pub(super) fn command_of(pid: u32) -> Option<Vec<String>> {
+    let words = Proc::new(i32::try_from(pid).ok()?).ok()?.cmdline().ok()?;
+    let length: usize = words.iter().map(String::len).sum();
+    (!words.is_empty() && length <= LONGEST).then_some(words)
+}
+
+/// Those of some processes that belong to one of these sessions and have not ended. The OCI runtimes give each command that they execute a
+/// session of its own, and what the command starts stays in it, unless it takes care not to.
+pub(super) fn of_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<Process> {
+    let look = |pid: &i32| {
+        let process = Proc::new(*pid).ok()?;
+        let stat = process.stat().ok()?;
+        let session = u32::try_from(stat.session).ok().filter(|session| sessions.contains(session))?;
+        let is_zombie = stat.state == 'Z';
+        let command = process.cmdline().ok().filter(|words| !words.is_empty());
+        // What has no words, as a process that is ending, has a name.
+        let command = command.unwrap_or_else(|| vec![stat.comm]);
+        (!is_zombie).then_some(Process { pid: pid.unsigned_abs(), session, command })
+    };
+    pids.iter().filter_map(look).collect()
+}

@@ -1,0 +1,206 @@
+//! Reads what the kernel tells, on a thread of its own: a process that is stuck in the kernel can hold up whoever reads about it.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+
+use super::cgroup::{Cgroup, Mount, mounts, pressures};
+use super::counters::Counters;
+use super::processes::{command_of, of_sessions};
+use super::{Evidence, Pressures, Process};
+
+/// Questions that may wait; more are not asked.
+const WAITING: usize = 1_024;
+
+/// How old a baseline may be to serve another call as well.
+const FRESH: Duration = Duration::from_millis(100);
+
+/// Calls whose baseline is kept.
+const BASELINES: usize = 8_192;
+
+/// What is asked of the sampler.
+#[derive(Debug)]
+pub(in crate::exec) enum Ask {
+    /// This is the first process of a container.
+    Located { container: Arc<str>, pid: i32 },
+    /// A container is gone, or has no process any more.
+    Gone { container: Arc<str> },
+    /// A call begins in a container.
+    Baseline { call: u64, container: Arc<str> },
+    /// It has ended, and nothing more is to be known.
+    Forget { call: u64 },
+    /// It has ended: what went on meanwhile?
+    Evidence { call: u64, container: Arc<str>, in_flight: (usize, usize) },
+    /// What are the words of a process?
+    Command { container: Arc<str>, exec: Box<str>, pid: u32 },
+    /// Which processes are left of these sessions?
+    Left { container: Arc<str>, sessions: HashSet<u32> },
+}
+
+/// What the sampler answers.
+#[derive(Debug)]
+pub(in crate::exec) enum Answer {
+    /// What went on.
+    Evidence { call: u64, evidence: Box<Evidence> },
+    /// The words of a process.
+    Command { container: Arc<str>, exec: Box<str>, words: Vec<String> },
+    /// What is left.
+    Left { container: Arc<str>, processes: Vec<Process> },
+}
+
+/// The sampler's thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(in crate::exec) struct Sampler(SyncSender<Ask>);
+
+/// What the thread keeps.
+struct State {
+    mounts: Vec<Mount>,
+    containers: HashMap<Arc<str>, Container>,
+    baselines: HashMap<u64, Rc<Baseline>>,
+    node: Option<(Instant, Option<Pressures>)>,
+    answers: UnboundedSender<Answer>,
+}
+
+#[derive(Default)]
+struct Container {
+    cgroup: Option<Cgroup>,
+    last: Option<Rc<Baseline>>,
+}
+
+/// What was counted when a call began.
+struct Baseline {
+    at: Instant,
+    counters: Option<Counters>,
+    node: Option<Pressures>,
+}
+
+impl Sampler {
+    /// Starts the thread. It answers as long as somebody listens.
+    pub(in crate::exec) fn start(answers: UnboundedSender<Answer>) -> io::Result<Self> {
+        let (asks, asked) = sync_channel(WAITING);
+        thread::Builder::new().name("sampler".to_owned()).spawn(move || {
+            let state = State {
+                mounts: mounts(),
+                containers: HashMap::new(),
+                baselines: HashMap::new(),
+                node: None,
+                answers,
+            };
+            state.run(&asked);
+        })?;
+        Ok(Self(asks))
+    }
+
+    /// Asks; `false` where too much waits already.
+    pub(in crate::exec) fn ask(&self, ask: Ask) -> bool {
+        self.0.try_send(ask).is_ok()
+    }
+}
+
+impl State {
+    fn run(mut self, asked: &Receiver<Ask>) {
+        while let Ok(ask) = asked.recv() {
+            if let Some(answer) = self.answer(ask)
+                && self.answers.send(answer).is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    fn answer(&mut self, ask: Ask) -> Option<Answer> {
+        match ask {
+            Ask::Located { container, pid } => {
+                let cgroup = Cgroup::of(pid, &container, &self.mounts);
+                self.containers.insert(container, Container { cgroup, last: None });
+            }
+            Ask::Gone { container } => drop(self.containers.remove(&container)),
+            Ask::Baseline { call, container } => {
+                let baseline = self.baseline(&container);
+                if self.baselines.len() < BASELINES {
+                    self.baselines.insert(call, baseline);
+                }
+            }
+            Ask::Forget { call } => drop(self.baselines.remove(&call)),
+            Ask::Evidence { call, container, in_flight } => {
+                let evidence = Box::new(self.evidence(call, &container, in_flight));
+                return Some(Answer::Evidence { call, evidence });
+            }
+            Ask::Command { container, exec, pid } => {
+                let words = command_of(pid)?;
+                return Some(Answer::Command { container, exec, words });
+            }
+            Ask::Left { container, sessions } => {
+                let cgroup = self.containers.get(&container).and_then(|known| known.cgroup.as_ref())?;
+                let processes = of_sessions(&cgroup.processes(), &sessions);
+                return Some(Answer::Left { container, processes });
+            }
+        }
+        None
+    }
+
+    fn baseline(&mut self, container: &Arc<str>) -> Rc<Baseline> {
+        let now = Instant::now();
+        let node = self.node_pressure(now);
+        let Some(known) = self.containers.get_mut(container) else {
+            return Rc::new(Baseline { at: now, counters: None, node });
+        };
+        if let Some(last) = known.last.as_ref().filter(|last| now - last.at < FRESH) {
+            return last.clone();
+        }
+        let counters = known.cgroup.as_ref().map(Cgroup::counters);
+        let baseline = Rc::new(Baseline { at: now, counters, node });
+        known.last = Some(baseline.clone());
+        baseline
+    }
+
+    fn node_pressure(&mut self, now: Instant) -> Option<Pressures> {
+        if let Some((_, pressure)) = self.node.filter(|(at, _)| now - *at < FRESH) {
+            return pressure;
+        }
+        let pressure = pressures(Path::new("/proc/pressure"), "");
+        self.node = Some((now, pressure));
+        pressure
+    }
+
+    fn evidence(&mut self, call: u64, container: &Arc<str>, in_flight: (usize, usize)) -> Evidence {
+        let now = Instant::now();
+        let baseline = self.baselines.remove(&call);
+        let node = pressures(Path::new("/proc/pressure"), "");
+        let cgroup = self.containers.get(container).and_then(|known| known.cgroup.as_ref());
+        let counters = cgroup.map(Cgroup::counters).unwrap_or_default();
+        let before = baseline.as_ref().and_then(|baseline| baseline.counters).unwrap_or_default();
+        let node_before = baseline.as_ref().and_then(|baseline| baseline.node);
+        let cpu = counters.cpu.zip(before.cpu);
+        Evidence {
+            window: baseline.map(|baseline| now - baseline.at).unwrap_or_default(),
+            in_flight,
+            cpu: cpu.map(|(now, before)| now.since(before, cgroup.and_then(Cgroup::quota))),
+            container_pressure: counters.pressure.zip(before.pressure).map(|(now, before)| now.since(before)),
+            node_pressure: node.zip(node_before).map(|(now, before)| now.since(before)),
+            pids: cgroup.and_then(Cgroup::pids),
+            is_frozen: cgroup.and_then(Cgroup::is_frozen),
+            oom_kills: counters
+                .oom_kills
+                .zip(before.oom_kills)
+                .map(|(now, before)| now.saturating_sub(before)),
+            load: load(),
+        }
+    }
+}
+
+/// The node's load over the last minute, and how many processors it has.
+fn load() -> Option<(f64, usize)> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let last_minute = text.split(' ').next()?.parse().ok()?;
+    Some((last_minute, thread::available_parallelism().map_or(1, Into::into)))
+}

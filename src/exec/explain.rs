@@ -1,0 +1,293 @@
+//! An ExecSync in words. Each sentence names the numbers that it rests on.
+
+use std::time::Duration;
+
+use super::evidence::{Evidence, Pressures};
+use super::identity::Identity;
+use super::phases::{Missing, Parts, Phases};
+use super::insight::{Fate, Insight, Record, Slow, Verdict};
+use crate::cri::Code;
+use crate::relay::{Ending, Peer};
+use crate::tap::{Call, Exec};
+use crate::terminal::human;
+
+/// The part of the time that was measured from which standing still is worth a sentence.
+const NOTABLE_STALL: f64 = 0.1;
+
+/// The part of the processes allowed from which their number is worth a sentence.
+const NEARLY_ALL: f64 = 0.9;
+
+/// The load for each processor from which it is worth a sentence.
+const NOTABLE_LOAD: f64 = 1.5;
+
+/// The exit code by which CRI-O says that a command timed out.
+const CRIO_TIMEOUT: i32 = -1;
+
+/// What can be told of a call, a sentence each.
+#[must_use]
+pub fn explain(record: &Record) -> Vec<String> {
+    let call = &*record.call;
+    let mut told = vec![what(call)];
+    let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.insight.as_deref()) else {
+        told.push(format!("It took {} and ended with {}.", duration(call.duration), call.ending));
+        return told;
+    };
+    told.push(whose(&insight.identity));
+    told.push(outcome(call, exec, insight));
+    told.extend(insight.fate.map(fate));
+    told.push(time(&insight.phases, call.duration));
+    told.extend(evidence(insight));
+    told
+}
+
+fn what(call: &Call) -> String {
+    let by = call.peer.as_deref().map(peer).unwrap_or_default();
+    let place = place(call);
+    match call.exec.as_deref() {
+        Some(exec) => {
+            let more = if exec.is_cut { " …" } else { "" };
+            format!("Call {} executed {}{more}{place}{by}.", call.id, human::command(&exec.command))
+        }
+        None => format!("Call {} was {}{place}{by}.", call.id, call.method),
+    }
+}
+
+fn peer(peer: &Peer) -> String {
+    let program = peer.program.as_deref().unwrap_or("a program that cannot be named");
+    match peer.pid {
+        Some(pid) => format!(", asked by {program} (pid {pid}, uid {})", peer.uid),
+        None => format!(", asked by {program} (uid {})", peer.uid),
+    }
+}
+
+fn place(call: &Call) -> String {
+    let container = call.container.as_deref();
+    let name = container.and_then(|container| container.name.as_deref().or(container.id.as_deref()));
+    let pod = call.pod.as_deref();
+    let pod = pod.and_then(|pod| match (&pod.namespace, &pod.name) {
+        (Some(namespace), Some(name)) => Some(format!("{namespace}/{name}")),
+        _ => pod.id.clone(),
+    });
+    match (name, pod) {
+        (Some(name), Some(pod)) => format!(" in container {name} of pod {pod}"),
+        (Some(name), None) => format!(" in container {name}"),
+        (None, Some(pod)) => format!(" about pod {pod}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn whose(identity: &Identity) -> String {
+    match identity {
+        Identity::Known { uses, source, period } => {
+            let names: Vec<&str> = uses.iter().map(|used| used.name()).collect();
+            let source = source.name();
+            match (&names[..], period) {
+                ([name], Some(period)) => {
+                    format!("It is the {name} probe, every {} (source: {source}).", duration(*period))
+                }
+                ([name], None) => format!("It is the {name} hook (source: {source})."),
+                (names, _) => format!(
+                    "It is one of {}, which have the same command and timeout (source: {source}).",
+                    names.join(" and ")
+                ),
+            }
+        }
+        Identity::Learned { period, confidence } => format!(
+            "It comes every {}, as a probe does; no spec tells which (learned, confidence {confidence}).",
+            duration(*period)
+        ),
+        Identity::Unknown => "Nothing tells which probe or hook it is, if it is one.".to_owned(),
+    }
+}
+
+fn outcome(call: &Call, exec: &Exec, insight: &Insight) -> String {
+    let took = duration(call.duration);
+    let margin = match (exec.timeout(), insight.margin_us) {
+        (Some(timeout), Some(margin @ 0..)) => {
+            format!(", {} within its timeout of {}", duration(micros(margin)), duration(timeout))
+        }
+        (Some(timeout), Some(margin)) => {
+            format!(", {} after its timeout of {} was over", duration(micros(margin)), duration(timeout))
+        }
+        _ => " without a timeout".to_owned(),
+    };
+    match (call.ending, exec.result.map(|result| result.exit_code)) {
+        (_, Some(CRIO_TIMEOUT)) => {
+            format!("It took {took}{margin}; the exit code -1 is how CRI-O says that it timed out.")
+        }
+        (_, Some(code)) => format!("It took {took}{margin}, and the command exited with code {code}."),
+        (Ending::Answered(Some(Code::DEADLINE_EXCEEDED)), None) => {
+            format!("The runtime answered DEADLINE_EXCEEDED after {took}{margin}.")
+        }
+        (Ending::ClientReset(_), None) => {
+            format!("The caller gave up after {took}{margin}; the runtime had not answered.")
+        }
+        (ending, None) => format!("It took {took}{margin}, and ended with {ending}."),
+    }
+}
+
+fn fate(fate: Fate) -> String {
+    let Some(started) = fate.started.map(duration) else {
+        return "The command was never heard to start.".to_owned();
+    };
+    match (fate.exited.map(duration), fate.status) {
+        (Some(exited), Some(137)) => {
+            format!("The command started after {started} and was killed after {exited} (SIGKILL).")
+        }
+        (Some(exited), Some(status)) => {
+            format!("The command started after {started} and exited by itself after {exited}, with code {status}.")
+        }
+        _ => format!("The command started after {started}; that it ended has not been heard of."),
+    }
+}
+
+/// Where the time went.
+fn time(phases: &Phases, total: Duration) -> String {
+    let parts = phases.parts();
+    match phases {
+        Phases::Complete(_) => most(parts, total),
+        Phases::Ambiguous { candidates, .. } => format!(
+            "{} commands were executed in the container at that time that may have been this call's, and nothing tells which was: \
+             where its time went is not known.",
+            candidates.len()
+        ),
+        Phases::Missing { what: Missing::Everything, .. } => {
+            "containerd published nothing about this call that was heard of: where its time went is not known.".to_owned()
+        }
+        Phases::Missing { what: Missing::Interrupted, .. } => {
+            "containerd's events were interrupted while it lasted: where its time went is not known.".to_owned()
+        }
+        Phases::Missing { what: Missing::Started, .. } => format!(
+            "That the command was started has not been heard of: {} of its time cannot be attributed.",
+            duration(parts.other)
+        ),
+        Phases::Missing { what: Missing::Exited, .. } => format!(
+            "That the command exited has not been heard of: {} of its time cannot be attributed.",
+            duration(parts.other)
+        ),
+        Phases::Unsupported(_) => {
+            "The runtime does not tell of what it executes: only the whole time is known.".to_owned()
+        }
+    }
+}
+
+/// The phase that took most of the time, and what it is about.
+fn most(parts: &Parts, total: Duration) -> String {
+    let known = parts.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
+    let (name, time) = known.max_by_key(|(_, time)| *time).unwrap_or(("other", total));
+    let about = match name {
+        "queue" => "the call was held here before it was sent to the runtime",
+        "prepare" => {
+            "the runtime prepared the execution; it reads the container's description and makes pipes, so a slow disk or a busy \
+             runtime shows here"
+        }
+        "start" => "the OCI runtime joined the container and started the command",
+        "run" => "the command itself ran",
+        "drain" => {
+            "the command had exited, and the runtime waited for the end of its output: something that it started keeps \
+             stdout or stderr open, or cleaning up was slow"
+        }
+        _ => "nothing tells what it was spent on",
+    };
+    format!("Most of its time, {} ({}), is {name}: {about}.", duration(time), percent(time, total))
+}
+
+fn evidence(insight: &Insight) -> Vec<String> {
+    let why = match insight.verdict {
+        Verdict::Fine => {
+            return vec!["It was quick and went well, so nothing else was measured.".to_owned()];
+        }
+        Verdict::Failed => "it failed",
+        Verdict::Slow(Slow::HalfOfTimeout) => "it took more than half of its timeout",
+        Verdict::Slow(Slow::Threshold) => "it took longer than what is set as slow",
+        Verdict::Slow(Slow::ThreeMedians) => "it took more than three times as long as such a call usually does",
+    };
+    let Some(evidence) = insight.evidence.as_deref() else {
+        return vec![format!("Because {why}, evidence was asked for, but none could be measured.")];
+    };
+    let found = findings(evidence);
+    if found.is_empty() {
+        let measured = if evidence.cpu.is_some() {
+            "Nothing that was measured in the container or on the node"
+        } else {
+            "The container could not be looked into, and nothing that was measured on the node"
+        };
+        return vec![format!("{measured} stands out ({why}).")];
+    }
+    found
+}
+
+/// What stands out of what was measured.
+fn findings(evidence: &Evidence) -> Vec<String> {
+    let mut found = Vec::new();
+    let window = duration(evidence.window);
+    if evidence.is_frozen == Some(true) {
+        found.push("The container is frozen: nothing in it can run.".to_owned());
+    }
+    if let Some(cpu) = evidence.cpu.filter(|cpu| cpu.throttled_periods > 0) {
+        let quota = cpu.quota.map_or_else(String::new, |quota| format!(" by its quota of {quota} processors"));
+        found.push(format!(
+            "The container was throttled{quota} in {} of {} periods, for {} of {window}.",
+            cpu.throttled_periods,
+            cpu.periods,
+            duration(cpu.throttled)
+        ));
+    }
+    if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
+        found.push(format!("The kernel killed {kills} of the container's processes because its memory was used up."));
+    }
+    if let Some((current, max)) = evidence.pids.and_then(|pids| Some((pids.current, pids.max?)))
+        && ratio(current, max) >= NEARLY_ALL
+    {
+        found.push(format!("The container has {current} of at most {max} processes and threads."));
+    }
+    let (whose, pressure) = match evidence.container_pressure {
+        Some(pressure) => ("the container", Some(pressure)),
+        None => ("the node", evidence.node_pressure),
+    };
+    found.extend(pressure.iter().flat_map(|pressure| stalls(pressure, whose, evidence.window)));
+    if let Some((load, processors)) = evidence.load
+        && load >= NOTABLE_LOAD * f64::from(u32::try_from(processors).unwrap_or(u32::MAX))
+    {
+        found.push(format!("The node's load was {load} over the last minute, with {processors} processors."));
+    }
+    if let (container @ 2.., node) | (container, node @ 10..) = evidence.in_flight {
+        found.push(format!(
+            "When it ended, {container} ExecSyncs were in flight in the container and {node} on the node, itself included."
+        ));
+    }
+    found
+}
+
+fn stalls(pressure: &Pressures, whose: &str, window: Duration) -> Vec<String> {
+    let all = [("processor time", pressure.cpu), ("storage", pressure.io), ("memory", pressure.memory)];
+    let notable = all.into_iter().filter(|(_, stalled)| {
+        !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL
+    });
+    let sentence = |(what, stalled)| {
+        format!(
+            "Processes of {whose} stood still for want of {what} for {} of {} ({}).",
+            duration(stalled),
+            duration(window),
+            percent(stalled, window)
+        )
+    };
+    notable.map(sentence).collect()
+}
+
+fn duration(duration: Duration) -> String {
+    human::duration(duration.as_secs_f64() * 1e3)
+}
+
+fn micros(margin: i64) -> Duration {
+    Duration::from_micros(margin.unsigned_abs())
+}
+
+fn percent(part: Duration, whole: Duration) -> String {
+    format!("{:.0} %", 100.0 * part.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "processes")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}

@@ -1,0 +1,171 @@
+//! What is learned of calls that come again and again: how long they take, and their period.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::identity::Identity;
+
+/// Calls that are remembered of one habit.
+const REMEMBERED: usize = 12;
+
+/// Intervals before which nothing is learned from them.
+const FEWEST: usize = 3;
+
+/// Habits that are remembered; the one that was seen longest ago goes first.
+const HABITS: usize = 4_096;
+
+/// By how much of its period, and by how much at least, an attempt of the kubelet's may be early or late.
+const JITTER: (f64, f64) = (0.1, 0.15);
+
+/// The habits of all containers.
+#[derive(Debug, Default)]
+pub(super) struct Habits {
+    habits: HashMap<Key, Habit>,
+}
+
+/// A command with its timeout in a container.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    /// The pod's uid and the container's name, so that it outlives a restart; where they are not known, the container's id.
+    place: Arc<str>,
+    call: u64,
+}
+
+#[derive(Debug, Default)]
+struct Habit {
+    starts: VecDeque<Instant>,
+    durations: VecDeque<Duration>,
+}
+
+impl Key {
+    pub(super) fn new(place: Arc<str>, command: &[String], timeout_seconds: i64) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (command, timeout_seconds).hash(&mut hasher);
+        Self { place, call: hasher.finish() }
+    }
+}
+
+impl Habits {
+    /// A call has begun. Tells what its beginnings look like, this one included.
+    pub(super) fn begun(&mut self, key: &Key, at: Instant) -> Identity {
+        if !self.habits.contains_key(key) {
+            self.make_room();
+        }
+        let habit = self.habits.entry(key.clone()).or_default();
+        remember(&mut habit.starts, at);
+        habit.identity()
+    }
+
+    /// A call has ended well after so long.
+    pub(super) fn took(&mut self, key: &Key, duration: Duration) {
+        if let Some(habit) = self.habits.get_mut(key) {
+            remember(&mut habit.durations, duration);
+        }
+    }
+
+    /// How long such a call takes usually: the median, once there are a few.
+    pub(super) fn median(&self, key: &Key) -> Option<Duration> {
+        let mut durations: Vec<Duration> = self.habits.get(key)?.durations.iter().copied().collect();
+        durations.sort_unstable();
+        (durations.len() > FEWEST).then(|| durations[durations.len() / 2])
+    }
+
+    fn make_room(&mut self) {
+        if self.habits.len() < HABITS {
+            return;
+        }
+        let oldest = self.habits.iter().min_by_key(|(_, habit)| habit.starts.back().copied());
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            self.habits.remove(&key);
+        }
+    }
+}
+
+impl Habit {
+    /// The kubelet's attempts come every whole number of seconds. Two probes with the same command come in turns, and so does every
+    /// second attempt then.
+    fn identity(&self) -> Identity {
+        (1..=2).find_map(|turns| self.period(turns)).unwrap_or_default()
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a dozen")]
+    fn period(&self, turns: usize) -> Option<Identity> {
+        let later = self.starts.iter().skip(turns);
+        let mut intervals: Vec<f64> =
+            self.starts.iter().zip(later).map(|(one, next)| (*next - *one).as_secs_f64()).collect();
+        if intervals.len() < FEWEST {
+            return None;
+        }
+        intervals.sort_by(f64::total_cmp);
+        let seconds = intervals[intervals.len() / 2].round();
+        let is_regular = |interval: &&f64| (**interval - seconds).abs() <= (seconds * JITTER.0).max(JITTER.1);
+        let regular = intervals.iter().filter(is_regular).count() as f64 / intervals.len() as f64;
+        // The more of them have been seen, the surer; never quite.
+        let confidence = regular * (1.0 - 0.5_f64.powi(i32::try_from(intervals.len()).unwrap_or(i32::MAX) - 1));
+        (seconds >= 1.0 && regular >= 0.7).then(|| Identity::Learned {
+            period: Duration::from_secs_f64(seconds),
+            confidence: (confidence * 100.0).round() / 100.0,
+        })
+    }
+}
+
+fn remember<T>(last: &mut VecDeque<T>, value: T) {
+    if last.len() == REMEMBERED {
+        last.pop_front();
+    }
+    last.push_back(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is learned from calls that begin at these times, in milliseconds.
+    fn learned(starts: &[u64]) -> Option<(u64, f64)> {
+        let (mut habits, base) = (Habits::default(), Instant::now());
+        let key = Key::new("c0ffee".into(), &["true".to_owned()], 1);
+        let begun = |at: &u64| habits.begun(&key, base + Duration::from_millis(*at));
+        match starts.iter().map(begun).last()? {
+            Identity::Learned { period, confidence } => Some((period.as_secs(), confidence)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_period_is_learned_from_what_comes_regularly() {
+        assert_eq!(learned(&[0, 10_000, 20_010]), None, "too few");
+        assert_eq!(learned(&[0, 10_000, 20_010, 30_000]), Some((10, 0.75)));
+        assert_eq!(learned(&[0, 1_000, 2_100, 2_990, 4_000, 5_000]), Some((1, 0.94)));
+        assert_eq!(learned(&[0, 10_000, 20_000, 20_900, 30_000, 40_000, 50_000]), Some((10, 0.81)));
+        assert_eq!(learned(&[0, 700, 9_000, 9_300, 31_000]), None, "somebody types");
+        assert_eq!(learned(&[0, 20, 40, 60, 80, 100]), None, "a benchmark");
+        assert_eq!(learned(&[0, 3_000, 10_000, 13_000, 20_000, 23_010]), Some((10, 0.88)), "two in turns");
+    }
+
+    #[test]
+    fn how_long_it_takes_is_known_once_there_are_a_few() {
+        let mut habits = Habits::default();
+        let key = Key::new("c0ffee".into(), &["true".to_owned()], 1);
+        habits.begun(&key, Instant::now());
+        for (millis, median) in [(30, None), (31, None), (900, None), (32, Some(32)), (33, Some(32))] {
+            habits.took(&key, Duration::from_millis(millis));
+            assert_eq!(habits.median(&key), median.map(Duration::from_millis));
+        }
+    }
+
+    #[test]
+    fn habits_have_a_bound() {
+        let (mut habits, now) = (Habits::default(), Instant::now());
+        for place in 0..HABITS + 10 {
+            let key = Key::new(place.to_string().into(), &[], 0);
+            habits.begun(&key, now + Duration::from_millis(place as u64));
+        }
+        assert_eq!(habits.habits.len(), HABITS);
+        assert!(habits.median(&Key::new("0".into(), &[], 0)).is_none());
+        assert!(!habits.habits.contains_key(&Key::new("9".into(), &[], 0)), "the oldest are gone");
+    }
+}

@@ -1,0 +1,66 @@
+//! Whose an ExecSync was: which probe's or hook's.
+
+use std::time::Duration;
+
+use crate::probe::{ExecUse, Source, Use};
+
+/// Whose an ExecSync was.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Identity {
+    /// A probe's or hook's whose command and timeout these are.
+    Known {
+        /// Which; more than one where they have the same command and timeout. Never empty.
+        uses: Vec<Use>,
+        /// Who says so of the first of them.
+        source: Source,
+        /// From one attempt to the next, of the first of them; `None` for a hook.
+        period: Option<Duration>,
+    },
+    /// Somebody's who comes again and again, as a probe does.
+    Learned {
+        /// From one attempt to the next, in whole seconds, as probes have it.
+        period: Duration,
+        /// How sure that is, from 0 to 1.
+        confidence: f64,
+    },
+    /// Nothing tells.
+    #[default]
+    Unknown,
+}
+
+impl Identity {
+    /// Looks for the command and timeout of a call among those that a container's specs tell of.
+    #[must_use]
+    pub fn among(uses: &[ExecUse], command: &[String], timeout_seconds: i64) -> Self {
+        let is_it = |used: &&ExecUse| used.command == command && used.timeout_seconds == timeout_seconds;
+        let mut found = uses.iter().filter(is_it);
+        let Some(first) = found.next() else { return Self::Unknown };
+        let uses = std::iter::once(first.used).chain(found.map(|used| used.used)).collect();
+        Self::Known { uses, source: first.source, period: first.period }
+    }
+
+    /// A word for what it was: `liveness`, `preStop`, …, `ambiguous` where specs tell of several alike, `probe` where it was learned;
+    /// `None` where nothing tells.
+    #[must_use]
+    pub fn label(&self) -> Option<&'static str> {
+        match self {
+            Self::Known { uses, .. } => match uses[..] {
+                [only] => Some(only.name()),
+                _ => Some("ambiguous"),
+            },
+            Self::Learned { .. } => Some("probe"),
+            Self::Unknown => None,
+        }
+    }
+
+    /// How sure it is, from 0 to 1.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "there are five uses")]
+    pub fn confidence(&self) -> f64 {
+        match self {
+            Self::Known { uses, .. } => 1.0 / uses.len() as f64,
+            Self::Learned { confidence, .. } => *confidence,
+            Self::Unknown => 0.0,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A call, and for an ExecSync what explains it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::evidence::Evidence;
+use super::identity::Identity;
+use super::phases::Phases;
+use crate::relay::Trace;
+use crate::tap::Call;
+
+/// A call that has ended, as it is kept, shown, counted and exported.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The call.
+    pub call: Arc<Call>,
+    /// What explains it, for an ExecSync.
+    pub insight: Option<Arc<Insight>>,
+    /// The trace that its caller says it belongs to.
+    pub trace: Option<Trace>,
+    /// Whether it takes the place of what was recorded of the same call before: its command has ended since.
+    pub is_amended: bool,
+}
+
+/// What explains an ExecSync.
+#[derive(Clone, Debug)]
+pub struct Insight {
+    /// Whose it was.
+    pub identity: Identity,
+    /// Where the time went.
+    pub phases: Phases,
+    /// By how much it was faster than its timeout, in microseconds; negative where it was slower. `None` without a timeout.
+    pub margin_us: Option<i64>,
+    /// Of a call that did not tell how its command ended: what events tell.
+    pub fate: Option<Fate>,
+    /// Whether it took its time, or failed, so that evidence was asked for.
+    pub verdict: Verdict,
+    /// What went on in the container and on the node meanwhile; only of calls that were slow or failed.
+    pub evidence: Option<Arc<Evidence>>,
+}
+
+/// What became of a command whose call failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fate {
+    /// When it started, after the beginning of the call.
+    pub started: Option<Duration>,
+    /// When it ended, after the beginning of the call. It may have ended after the call.
+    pub exited: Option<Duration>,
+    /// How it ended: its exit code, or 128 and a signal.
+    pub status: Option<u32>,
+    /// Whether it is known to be running still.
+    pub is_left: bool,
+}
+
+/// Whether a call was worth a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was quick and went well.
+    Fine,
+    /// It was slow, by one of the measures.
+    Slow(Slow),
+    /// It failed, or its command did.
+    Failed,
+}
+
+/// By which measure a call was slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slow {
+    /// It took more than half of its timeout.
+    HalfOfTimeout,
+    /// It took longer than what is set for all.
+    Threshold,
+    /// It took more than three times as long as such a call usually does.
+    ThreeMedians,
+}
+
+impl Fate {
+    /// Whether it was killed.
+    #[must_use]
+    pub fn is_killed(&self) -> Option<bool> {
+        self.status.map(|status| status == 128 + 9)
+    }
+}
+
+impl Record {
+    /// A call of which nothing more is to be told.
+    #[must_use]
+    pub fn plain(call: Call, trace: Option<Trace>) -> Self {
+        Self { call: Arc::new(call), insight: None, trace, is_amended: false }
+    }
+}

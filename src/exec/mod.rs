@@ -1,0 +1,31 @@
+//! ExecSyncs, explained: whose each was, where its time went, and what on the node explains it.
+//!
+//! ```text
+//! sightings ──► tracker ◄── events of what is executed      (matching, life ──► phases)
+//!                 │  ▲
+//!             asks│  │answers                                identity, habit
+//!                 ▼  │
+//!               sampler (evidence, on a thread of its own)
+//! ```
+
+mod evidence;
+mod explain;
+mod habit;
+mod identity;
+mod insight;
+mod life;
+mod locate;
+mod matching;
+mod phases;
+mod stuck;
+mod tracker;
+mod watch;
+
+pub use evidence::{Cpu, Evidence, Pids, Pressures, Process};
+pub use explain::explain;
+pub use identity::Identity;
+pub use phases::{Missing, Parts, Phases};
+pub use insight::{Fate, Insight, Record, Slow, Verdict};
+pub use stuck::{Kind, Stuck, StuckExec};
+pub use tracker::Settings;
+pub use watch::{Heard, Watch};

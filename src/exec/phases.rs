@@ -1,0 +1,168 @@
+//! Where the time of an ExecSync went.
+
+use std::time::Duration;
+
+use super::life::{Beginning, Life};
+
+/// Where the time went, as far as it is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phases {
+    /// All of it is known.
+    Complete(Parts),
+    /// One of these executions in the same container was it; which one, nothing tells.
+    Ambiguous {
+        /// Queue and other.
+        parts: Parts,
+        /// What containerd calls them.
+        candidates: Vec<Box<str>>,
+    },
+    /// Something that events would tell has not been heard of.
+    Missing {
+        /// What is known.
+        parts: Parts,
+        /// What is not.
+        what: Missing,
+    },
+    /// The runtime does not tell of what it executes.
+    Unsupported(Parts),
+}
+
+/// What was not heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// No event about this call came.
+    Everything,
+    /// The runtime's events were interrupted while the call lasted.
+    Interrupted,
+    /// That the command was started.
+    Started,
+    /// That the command exited.
+    Exited,
+}
+
+/// The phases, one after the other; together they are the call. `None` is not known, and is then in `other`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// The request was complete, and held here.
+    pub queue: Duration,
+    /// The runtime prepared the execution: its description, its pipes.
+    pub prepare: Option<Duration>,
+    /// The OCI runtime started the command.
+    pub start: Option<Duration>,
+    /// The command ran.
+    pub run: Option<Duration>,
+    /// The command had exited, and its output was waited for.
+    pub drain: Option<Duration>,
+    /// What cannot be attributed.
+    pub other: Duration,
+}
+
+/// When what happened in a call, after its beginning.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) beginning: Beginning,
+    /// The request was whole.
+    pub(super) whole: Duration,
+    /// The request had been sent.
+    pub(super) sent: Duration,
+    /// The call had ended.
+    pub(super) end: Duration,
+}
+
+impl Span {
+    /// What is known without any event.
+    pub(super) fn parts(&self) -> Parts {
+        Parts { queue: self.sent.saturating_sub(self.whole), ..Parts::default() }.filled(self.end)
+    }
+
+    /// What the life of its command tells of a call. `has_failed`: the runtime answered with an error that is not a timeout.
+    pub(super) fn phases(&self, life: &Life, has_failed: bool) -> Phases {
+        let after = |moment: Option<_>| moment.map(|moment: super::life::Moment| moment.after(self.beginning));
+        // Each moment lies between the one before it and the end: exec-started is taken a little late, and exited_at with another clock.
+        let [added, started, exited] = [life.added, life.started, life.exited].map(after);
+        let added = added.map(|added| added.clamp(self.sent, self.end));
+        let from = added.unwrap_or(self.sent);
+        let exited = exited.map(|exited| exited.clamp(from, self.end));
+        let started = started.map(|started| started.clamp(from, exited.unwrap_or(self.end)));
+        let mut parts = self.parts();
+        parts.prepare = added.map(|added| added - self.sent);
+        parts.start = added.zip(started).map(|(added, started)| started - added);
+        parts.run = started.zip(exited).map(|(started, exited)| exited - started);
+        parts.drain = exited.filter(|_| started.is_some()).map(|exited| self.end - exited);
+        let what = match (added, started, exited) {
+            (Some(_), Some(_), Some(_)) => None,
+            // It could not be started, and that is how the time was spent.
+            (Some(added), None, _) if has_failed => {
+                parts.start = Some(self.end - added);
+                None
+            }
+            (_, None, _) => Some(Missing::Started),
+            (_, Some(_), None) => Some(Missing::Exited),
+            (None, ..) => Some(Missing::Everything),
+        };
+        let parts = parts.filled(self.end);
+        match what {
+            None => Phases::Complete(parts),
+            Some(what) => Phases::Missing { parts, what },
+        }
+    }
+}
+
+impl Parts {
+    /// The same, with what is not known of a call of this length in `other`.
+    fn filled(self, total: Duration) -> Self {
+        let known = [Some(self.queue), self.prepare, self.start, self.run, self.drain];
+        let known: Duration = known.into_iter().flatten().sum();
+        Self { other: total.saturating_sub(known), ..self }
+    }
+
+    /// Each phase by its name, in their order, as far as it is known.
+    #[must_use]
+    pub fn named(&self) -> [(&'static str, Option<Duration>); 6] {
+        [
+            ("queue", Some(self.queue)),
+            ("prepare", self.prepare),
+            ("start", self.start),
+            ("run", self.run),
+            ("drain", self.drain),
+            ("other", Some(self.other)),
+        ]
+    }
+}
+
+impl Missing {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Everything => "everything",
+            Self::Interrupted => "interrupted",
+            Self::Started => "started",
+            Self::Exited => "exited",
+        }
+    }
+}
+
+impl Phases {
+    /// What is known of the time.
+    #[must_use]
+    pub fn parts(&self) -> &Parts {
+        match self {
+            Self::Complete(parts)
+            | Self::Ambiguous { parts, .. }
+            | Self::Missing { parts, .. }
+            | Self::Unsupported(parts) => parts,
+        }
+    }
+
+    /// How much is known, in a word.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "complete",
+            Self::Ambiguous { .. } => "ambiguous",
+            Self::Missing { .. } => "missing",
+            Self::Unsupported(_) => "unsupported",
+        }
+    }
+}

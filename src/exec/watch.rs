@@ -1,0 +1,255 @@
+//! The tracker with all that it is told by and asks.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tonic::transport::Channel;
+
+use super::evidence::{Answer, Ask, Sampler};
+use super::identity::Identity;
+use super::locate::pid_of;
+use super::insight::Record;
+use super::stuck::{Stuck, Watchdog};
+use super::tracker::{Place, Settings, Tracker};
+use crate::containerd::Stamped;
+use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
+use crate::probe::{ExecUse, Specs};
+use crate::tap::{AskedExec, Ended, Exec};
+use crate::world::{Change, World};
+
+/// How long after a container was not found on this host it is looked for again.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Watches every `ExecSync` of the node, and explains each.
+#[derive(Debug)]
+pub struct Watch {
+    tracker: Tracker,
+    watchdog: Watchdog,
+    specs: Specs,
+    /// What specs say of the containers in which something was executed.
+    uses: HashMap<Arc<str>, Arc<[ExecUse]>>,
+    /// Those of them that were looked for on this host; with a time where they were not found.
+    located: HashMap<Arc<str>, Option<Instant>>,
+    sampler: Sampler,
+    client: RuntimeServiceClient<Channel>,
+    found: mpsc::UnboundedSender<Found>,
+    finds: mpsc::UnboundedReceiver<Found>,
+    answers: mpsc::UnboundedReceiver<Answer>,
+}
+
+/// A container's first process; `None` where the runtime did not tell.
+#[derive(Debug)]
+struct Found {
+    container: Arc<str>,
+    pid: Option<i32>,
+}
+
+/// Something that the watch had asked for; hand it to [`Watch::heard`].
+#[derive(Debug)]
+pub struct Heard(Either);
+
+#[derive(Debug)]
+enum Either {
+    Found(Found),
+    Answer(Answer),
+}
+
+impl Watch {
+    /// Begins to watch. `client` is for questions of our own about containers.
+    pub fn start(
+        settings: Settings,
+        specs: Specs,
+        client: RuntimeServiceClient<Channel>,
+    ) -> io::Result<Self> {
+        let (answer, answers) = mpsc::unbounded_channel();
+        let (found, finds) = mpsc::unbounded_channel();
+        Ok(Self {
+            tracker: Tracker::new(settings),
+            watchdog: Watchdog::default(),
+            specs,
+            uses: HashMap::new(),
+            located: HashMap::new(),
+            sampler: Sampler::start(answer)?,
+            client,
+            found,
+            finds,
+            answers,
+        })
+    }
+
+    /// An `ExecSync` is on its way.
+    pub fn asked(&mut self, world: &World, asked: AskedExec) {
+        let Some(named) = asked.container.as_ref().and_then(|container| container.id.as_deref()) else {
+            return;
+        };
+        let container = whole_id(world, named);
+        self.locate(world, &container, asked.sent.sent);
+        let place = self.place(world, &container, &asked.exec);
+        self.tracker.asked(&container, asked, place);
+        self.ask();
+    }
+
+    /// A call has ended.
+    pub fn ended(&mut self, world: &World, mut ended: Box<Ended>, now: Instant) {
+        let call = &mut ended.call;
+        let named = call.container.as_ref().and_then(|container| container.id.as_deref());
+        let container = named.and_then(|id| world.container(id));
+        let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_deref());
+        let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| world.sandbox(id));
+        if let (Some(exec), Some(named)) = (&call.exec, named) {
+            let container = whole_id(world, named);
+            let place = self.place(world, &container, exec);
+            self.tracker.ended(&container, ended, place, now);
+            self.ask();
+            return;
+        }
+        call.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(call.pod.take());
+        call.container = container.map(|container| container.name.clone()).or(call.container.take());
+        let trace = ended.head.trace.clone();
+        self.tracker.records.push(Record::plain(ended.call, trace));
+    }
+
+    /// Something has become of what is executed.
+    pub fn task(&mut self, stamped: &Stamped, now: Instant) {
+        self.tracker.task(stamped, now);
+        self.ask();
+    }
+
+    /// The runtime tells of what it executes, or does not; `None` if nothing is known of it any more.
+    pub fn events(&mut self, tells_execs: Option<bool>, now: Instant) {
+        self.tracker.events(tells_execs, now);
+        self.ask();
+    }
+
+    /// Something has become of containers.
+    pub fn changed(&mut self, changes: &[Change]) {
+        for change in changes {
+            if let Change::ContainerExited(container) | Change::ContainerGone(container) = change
+                && self.located.remove(&container.id).is_some()
+            {
+                self.uses.remove(&container.id);
+                self.watchdog.gone(&container.id);
+                self.sampler.ask(Ask::Gone { container: container.id.clone() });
+            }
+        }
+    }
+
+    /// Waits for something that was asked for. Nothing is lost where it is cancelled.
+    pub async fn hear(&mut self) -> Heard {
+        tokio::select! {
+            Some(found) = self.finds.recv() => Heard(Either::Found(found)),
+            Some(answer) = self.answers.recv() => Heard(Either::Answer(answer)),
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Takes what was asked for.
+    pub fn heard(&mut self, Heard(heard): Heard, now: Instant) {
+        match heard {
+            Either::Found(Found { container, pid: Some(pid) }) => {
+                self.sampler.ask(Ask::Located { container, pid });
+            }
+            Either::Found(Found { container, pid: None }) => {
+                if let Some(located) = self.located.get_mut(&container) {
+                    *located = Some(now + LOOK_AGAIN);
+                }
+            }
+            Either::Answer(Answer::Evidence { call, evidence }) => {
+                self.tracker.evidence(call, *evidence, now);
+            }
+            Either::Answer(Answer::Command { container, exec, words }) => {
+                self.tracker.command(&container, &exec, words);
+            }
+            Either::Answer(Answer::Left { container, processes }) => {
+                self.watchdog.left(&container, processes, now);
+            }
+        }
+        self.ask();
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant) {
+        self.tracker.tick(now);
+        self.watchdog.tick(&self.tracker, now);
+        for ask in self.watchdog.asks.drain(..) {
+            self.sampler.ask(ask);
+        }
+        self.ask();
+    }
+
+    /// Records everything that has ended as it is known now: nothing more will be heard of.
+    pub fn give_up(&mut self, now: Instant) {
+        self.tracker.give_up(now);
+    }
+
+    /// When something is due that cannot wait for the next second.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Instant> {
+        self.tracker.next_tick()
+    }
+
+    /// What has been explained since it was last asked.
+    pub fn records(&mut self) -> Vec<Record> {
+        for session in self.tracker.sessions.drain(..) {
+            self.watchdog.watch(session);
+        }
+        std::mem::take(&mut self.tracker.records)
+    }
+
+    /// What is stuck.
+    #[must_use]
+    pub fn stuck(&self) -> &Stuck {
+        self.watchdog.stuck()
+    }
+
+    fn ask(&mut self) {
+        for ask in self.tracker.asks.drain(..) {
+            self.sampler.ask(ask);
+        }
+    }
+
+    /// Where a call executes, and what specs say of it.
+    fn place(&mut self, world: &World, container: &Arc<str>, exec: &Exec) -> Place {
+        let Some(known) = world.container(container) else { return Place::default() };
+        let sandbox = known.sandbox.as_deref().and_then(|id| world.sandbox(id));
+        let identity = sandbox.map_or(Identity::Unknown, |sandbox| {
+            let specs = &self.specs;
+            let uses =
+                self.uses.entry(container.clone()).or_insert_with(|| specs.of(sandbox, known).into());
+            if exec.is_cut {
+                Identity::Unknown
+            } else {
+                Identity::among(uses, &exec.command, exec.timeout_seconds)
+            }
+        });
+        let pod = sandbox.map(|sandbox| sandbox.pod.clone());
+        Place { container: Some(known.name.clone()), pod, identity }
+    }
+
+    /// Finds out where a container runs, once; where that did not work, a while later again.
+    fn locate(&mut self, world: &World, container: &Arc<str>, now: Instant) {
+        let is_due = match self.located.get(container) {
+            None => world.container(container).is_some(),
+            Some(again) => again.is_some_and(|again| now >= again),
+        };
+        if !is_due {
+            return;
+        }
+        self.located.insert(container.clone(), None);
+        let (client, found, container) = (self.client.clone(), self.found.clone(), container.clone());
+        tokio::spawn(async move {
+            let pid = pid_of(client, &container).await;
+            // Nobody listens once the program ends.
+            let _ = found.send(Found { container, pid });
+        });
+    }
+}
+
+/// The whole id of a container, of which calls may give the beginning.
+fn whole_id(world: &World, named: &str) -> Arc<str> {
+    world.container(named).map_or_else(|| named.into(), |container| container.id.clone())
+}

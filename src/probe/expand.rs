@@ -1,0 +1,53 @@
+//! `$(VAR)` in the command of a probe, as the kubelet expands it.
+
+use std::collections::HashMap;
+
+/// Expands every word: `$(NAME)` of a known variable is its value, `$$` is `$`, and all else stays as it is.
+pub(super) fn expand(words: &[String], env: &HashMap<String, String>) -> Vec<String> {
+    words.iter().map(|word| expand_word(word, env)).collect()
+}
+
+fn expand_word(word: &str, env: &HashMap<String, String>) -> String {
+    let (mut expanded, mut rest) = (String::with_capacity(word.len()), word);
+    while let Some((before, after)) = rest.split_once('$') {
+        expanded.push_str(before);
+        rest = after;
+        if let Some(after) = after.strip_prefix('$') {
+            expanded.push('$');
+            rest = after;
+        } else if let Some((name, after)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+            match env.get(name) {
+                Some(value) => expanded.push_str(value),
+                None => expanded.extend(["$(", name, ")"]),
+            }
+            rest = after;
+        } else {
+            expanded.push('$');
+        }
+    }
+    expanded + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_the_kubelet() {
+        let env = [("A", "1"), ("B", "$(A)"), ("EMPTY", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        for (word, expanded) in [
+            ("x$(A)y$(A)", "x1y1"),
+            ("$(B)", "$(A)"),
+            ("<$(EMPTY)>", "<>"),
+            ("$(UNKNOWN)", "$(UNKNOWN)"),
+            ("$$(A)", "$(A)"),
+            ("$$$(A)", "$1"),
+            ("$(A", "$(A"),
+            ("$A $", "$A $"),
+            ("$()", "$()"),
+            ("", ""),
+        ] {
+            assert_eq!(expand_word(word, &env), expanded, "{word}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A document of Kubernetes → the pods that it makes, and what is executed in their containers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::expand::expand;
+use super::node::{Node, Problem};
+use super::owner::{Kind, Owner};
+use super::spec::{ExecUse, Source, Use};
+
+/// What the kubelet takes for a probe that says nothing else, in seconds.
+const TIMEOUT: i32 = 1;
+
+/// The same, from one attempt to the next.
+const PERIOD: i32 = 10;
+
+/// The pods that a document makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manifest {
+    /// Which pods they are.
+    pub(super) owner: Owner,
+    /// What is executed in their containers, by the container's name.
+    pub(super) containers: BTreeMap<String, Vec<ExecUse>>,
+}
+
+/// Reads a document. One that makes no pods makes nothing; a list makes what its items make.
+pub(super) fn read(document: &Value, source: Source, problems: &mut Vec<Problem>) -> Vec<Manifest> {
+    read_node(&Node::root("", document), source, problems)
+}
+
+fn read_node(node: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> Vec<Manifest> {
+    if node.object(problems).is_none() {
+        return Vec::new();
+    }
+    let Some(kind) = node.field("kind") else {
+        node.complain("must have a kind, such as Pod or Deployment", problems);
+        return Vec::new();
+    };
+    let Some(kind) = kind.text(problems) else { return Vec::new() };
+    if kind == "List" || kind == "PodList" {
+        let items = node.field("items").map(|items| items.list(problems)).unwrap_or_default();
+        return items.iter().flat_map(|item| read_node(item, source, problems)).collect();
+    }
+    let Some(kind) = Kind::named(&kind) else { return Vec::new() };
+    let pod = match kind {
+        Kind::Pod => Some(node.clone()),
+        Kind::CronJob => node.at(&["spec", "jobTemplate", "spec", "template"]),
+        _ => node.at(&["spec", "template"]),
+    };
+    let Some(pod) = pod else {
+        node.complain("must have a pod template in its spec", problems);
+        return Vec::new();
+    };
+    let Some(name) = node.at(&["metadata", "name"]).and_then(|name| name.text(problems)) else {
+        node.complain("must have a name in its metadata", problems);
+        return Vec::new();
+    };
+    let text = |path: &[&str], problems: &mut Vec<Problem>| node.at(path).and_then(|node| node.text(problems));
+    let owner = Owner {
+        kind,
+        name,
+        namespace: text(&["metadata", "namespace"], problems).unwrap_or_else(|| "default".to_owned()),
+        uid: text(&["metadata", "uid"], problems).filter(|_| kind == Kind::Pod),
+        labels: labels(&pod, problems),
+    };
+    vec![Manifest { owner, containers: containers(&pod, source, problems) }]
+}
+
+fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    let Some(labels) = pod.at(&["metadata", "labels"]) else { return BTreeMap::new() };
+    let Some(object) = labels.object(problems) else { return BTreeMap::new() };
+    let read = |key: &String| Some((key.clone(), labels.field(key)?.text(problems)?));
+    object.keys().filter_map(read).collect()
+}
+
+/// What is executed in the containers of a pod, init containers included: sidecars are among them.
+fn containers(
+    pod: &Node<'_>,
+    source: Source,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, Vec<ExecUse>> {
+    let mut read = BTreeMap::new();
+    for list in ["initContainers", "containers"] {
+        let Some(list) = pod.at(&["spec", list]) else { continue };
+        for container in list.list(problems) {
+            if container.object(problems).is_none() {
+                continue;
+            }
+            match container.field("name").map(|name| name.text(problems)) {
+                Some(Some(name)) => {
+                    read.insert(name, container_uses(&container, source, problems));
+                }
+                Some(None) => {}
+                None => container.complain("must have a name", problems),
+            }
+        }
+    }
+    read
+}
+
+fn container_uses(container: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> Vec<ExecUse> {
+    let env = env(container, problems);
+    let mut uses = Vec::new();
+    for (used, field) in Use::PROBES {
+        let probe = container.field(field);
+        uses.extend(probe.and_then(|probe| self::probe(used, &probe, &env, source, problems)));
+    }
+    for (used, field) in Use::HOOKS {
+        let hook = container.at(&["lifecycle", field]);
+        uses.extend(hook.and_then(|hook| self::hook(used, &hook, source, problems)));
+    }
+    uses
+}
+
+/// The variables that the kubelet expands in the commands of probes: those with a value in the spec. One that takes its value from
+/// elsewhere is there, and empty.
+fn env(container: &Node<'_>, problems: &mut Vec<Problem>) -> HashMap<String, String> {
+    let list = container.field("env").map(|env| env.list(problems)).unwrap_or_default();
+    let mut env = HashMap::new();
+    for variable in list {
+        let name = variable.field("name").and_then(|name| name.text(problems));
+        let value = variable.field("value").and_then(|value| value.text(problems));
+        env.extend(name.map(|name| (name, value.unwrap_or_default())));
+    }
+    env
+}
+
+/// A probe, if it executes something.
+pub(super) fn probe(
+    used: Use,
+    probe: &Node<'_>,
+    env: &HashMap<String, String>,
+    source: Source,
+    problems: &mut Vec<Problem>,
+) -> Option<ExecUse> {
+    probe.object(problems)?;
+    let mut seconds = |field, default| {
+        probe.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems))
+    };
+    let timeout_seconds = i64::from(seconds("timeoutSeconds", TIMEOUT));
+    let period = Duration::from_secs(seconds("periodSeconds", PERIOD).unsigned_abs().into());
+    let command = command(probe, problems)?;
+    Some(ExecUse { used, command: expand(&command, env), timeout_seconds, period: Some(period), source })
+}
+
+/// A hook, if it executes something. The kubelet expands nothing in it, and sets no timeout.
+pub(super) fn hook(
+    used: Use,
+    hook: &Node<'_>,
+    source: Source,
+    problems: &mut Vec<Problem>,
+) -> Option<ExecUse> {
+    hook.object(problems)?;
+    let command = command(hook, problems)?;
+    Some(ExecUse { used, command, timeout_seconds: 0, period: None, source })
+}
+
+fn command(handler: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+    let exec = handler.field("exec")?;
+    exec.object(problems)?;
+    let command = exec.field("command").map(|command| command.texts(problems)).unwrap_or_default();
+    if command.is_empty() {
+        exec.complain("must have a command", problems);
+        return None;
+    }
+    Some(command)
+}

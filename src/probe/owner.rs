@@ -1,0 +1,141 @@
+//! Which pods a manifest makes, as they are seen on a node.
+
+use std::collections::BTreeMap;
+
+use crate::world::Sandbox;
+
+/// The longest beginning of a name to which the API server adds five characters of its own.
+const LONGEST_BASE: usize = 58;
+
+/// What makes pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Pod,
+    Deployment,
+    DaemonSet,
+    StatefulSet,
+    ReplicaSet,
+    Job,
+    CronJob,
+}
+
+/// A pod, or what makes pods from a template.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) kind: Kind,
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// Of a pod, where it is written.
+    pub(super) uid: Option<String>,
+    /// The labels of its pods.
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+impl Kind {
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "Pod" => Self::Pod,
+            "Deployment" => Self::Deployment,
+            "DaemonSet" => Self::DaemonSet,
+            "StatefulSet" => Self::StatefulSet,
+            "ReplicaSet" => Self::ReplicaSet,
+            "Job" => Self::Job,
+            "CronJob" => Self::CronJob,
+            _ => return None,
+        })
+    }
+}
+
+impl Owner {
+    /// Whether a sandbox is that of one of its pods.
+    pub(super) fn has(&self, sandbox: &Sandbox) -> bool {
+        let pod = &*sandbox.pod;
+        let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) else { return false };
+        *namespace == self.namespace
+            && match self.kind {
+                Kind::Pod => self.is_pod(name, pod.uid.as_deref(), sandbox),
+                _ => self.has_labels(sandbox) && self.has_named(name),
+            }
+    }
+
+    /// A static pod has the node's name after its own, and a uid that the kubelet made.
+    fn is_pod(&self, name: &str, uid: Option<&str>, sandbox: &Sandbox) -> bool {
+        let config_source = sandbox.annotations.get("kubernetes.io/config.source");
+        if config_source.is_some_and(|from| from == "file" || from == "http") {
+            let node = name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-'));
+            return node.is_some_and(|node| !node.is_empty());
+        }
+        *name == self.name && self.uid.as_deref().is_none_or(|own| Some(own) == uid)
+    }
+
+    fn has_labels(&self, sandbox: &Sandbox) -> bool {
+        self.labels.iter().all(|(key, value)| sandbox.labels.get(key) == Some(value))
+    }
+
+    /// Whether a pod's name is one that its controller makes of its own.
+    fn has_named(&self, name: &str) -> bool {
+        let is_random = |part: &str| part.len() == 5 && is_word(part);
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let generated = |base: &str| name.strip_prefix(&base[..base.len().min(LONGEST_BASE)]).is_some_and(is_random);
+        let own = format!("{}-", self.name);
+        match self.kind {
+            Kind::Pod => *name == self.name,
+            Kind::StatefulSet => name.strip_prefix(&own).is_some_and(is_number),
+            Kind::ReplicaSet | Kind::DaemonSet => generated(&own),
+            // An indexed job has the index before what is random.
+            Kind::Job => {
+                generated(&own)
+                    || name.strip_prefix(&own).and_then(|rest| rest.split_once('-')).is_some_and(
+                        |(index, random)| is_number(index) && is_random(random),
+                    )
+            }
+            // The part in the middle is the hash of the template, or the minute at which the job was made.
+            Kind::Deployment | Kind::CronJob => name.strip_prefix(&own).is_some_and(|rest| match rest.split_once('-') {
+                Some((middle, random)) => is_word(middle) && is_random(random),
+                // The name was too long for all of it.
+                None => name.len() == LONGEST_BASE + 5,
+            }),
+        }
+    }
+}
+
+fn is_word(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_pods_tell_who_made_them() {
+        for (kind, name, is_one) in [
+            (Kind::Deployment, "web-5d4f8c7b9-x2x4z", true),
+            (Kind::Deployment, "web-x2x4z", false),
+            (Kind::Deployment, "web-api-5d4f8c7b9-x2x4z", false),
+            (Kind::ReplicaSet, "web-x2x4z", true),
+            (Kind::ReplicaSet, "web-5d4f8c7b9-x2x4z", false),
+            (Kind::DaemonSet, "web-x2x4z", true),
+            (Kind::DaemonSet, "web-X2x4z", false),
+            (Kind::StatefulSet, "web-0", true),
+            (Kind::StatefulSet, "web-12", true),
+            (Kind::StatefulSet, "web-x2x4z", false),
+            (Kind::Job, "web-x2x4z", true),
+            (Kind::Job, "web-3-x2x4z", true),
+            (Kind::CronJob, "web-29391840-x2x4z", true),
+            (Kind::CronJob, "web", false),
+        ] {
+            let owner =
+                Owner { kind, namespace: String::new(), name: "web".into(), uid: None, labels: BTreeMap::new() };
+            assert_eq!(owner.has_named(name), is_one, "{kind:?} {name}");
+        }
+        let long = Owner {
+            kind: Kind::DaemonSet,
+            namespace: String::new(),
+            name: "n".repeat(60),
+            uid: None,
+            labels: BTreeMap::new(),
+        };
+        assert!(long.has_named(&format!("{}x2x4z", "n".repeat(58))));
+    }
+}

@@ -1,0 +1,117 @@
+//! Which calls to show, and how many of them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::cri::MethodName;
+use crate::exec::Record;
+use crate::tap::{Container, Pod};
+
+/// Which calls to show.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Those to this method.
+    pub method: Option<MethodName>,
+    /// Those that ended at this time or later.
+    pub since: Option<SystemTime>,
+    /// Those about this pod: its name, `NAMESPACE/NAME`, its uid, or the beginning of its sandbox's id.
+    pub pod: Option<String>,
+    /// Those about this container: its name, or the beginning of its id.
+    pub container: Option<String>,
+    /// `ExecSync`s of this probe or hook: `liveness`, `preStop`, …, `probe` for learned ones, or `unknown`.
+    pub probe: Option<String>,
+}
+
+/// How many of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Selection {
+    /// All, as they ended.
+    #[default]
+    All,
+    /// The last of them, as they ended.
+    Last(usize),
+    /// Those that took longest, the slowest first.
+    Slowest(usize),
+}
+
+impl Filter {
+    /// Whether a call is one of those to show.
+    #[must_use]
+    pub fn lets_through(&self, record: &Record) -> bool {
+        let call = &record.call;
+        self.method.as_ref().is_none_or(|method| call.method == *method)
+            && self.since.is_none_or(|since| call.start + call.duration >= since)
+            && self.pod.as_ref().is_none_or(|asked| call.pod.as_deref().is_some_and(|pod| is_pod(pod, asked)))
+            && self.container.as_ref().is_none_or(|asked| {
+                call.container.as_deref().is_some_and(|container| is_container(container, asked))
+            })
+            && self.probe.as_ref().is_none_or(|asked| is_probe(record, asked))
+    }
+}
+
+fn is_pod(pod: &Pod, asked: &str) -> bool {
+    let is_named = |name: &Option<String>| name.as_deref() == Some(asked);
+    let whole_name = || Some(format!("{}/{}", pod.namespace.as_ref()?, pod.name.as_ref()?));
+    is_named(&pod.name) || is_named(&pod.uid) || is_named(&whole_name()) || begins(pod.id.as_deref(), asked)
+}
+
+fn is_container(container: &Container, asked: &str) -> bool {
+    container.name.as_deref() == Some(asked) || begins(container.id.as_deref(), asked)
+}
+
+/// Whether what was asked for is an id, or as much of one as nobody takes for a name.
+fn begins(id: Option<&str>, asked: &str) -> bool {
+    asked.len() >= 4 && id.is_some_and(|id| id.starts_with(asked))
+}
+
+fn is_probe(record: &Record, asked: &str) -> bool {
+    let label = record.insight.as_ref().map(|insight| insight.identity.label().unwrap_or("unknown"));
+    label.is_some_and(|label| label.eq_ignore_ascii_case(asked))
+}
+
+impl Selection {
+    pub(super) fn of(self, mut calls: Vec<Arc<Record>>) -> Vec<Arc<Record>> {
+        match self {
+            Self::All => {}
+            Self::Last(count) => drop(calls.drain(..calls.len().saturating_sub(count))),
+            Self::Slowest(count) => {
+                calls.sort_by_key(|record| std::cmp::Reverse(record.call.duration));
+                calls.truncate(count);
+            }
+        }
+        calls
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tap::Call;
+
+    #[test]
+    fn pods_and_containers_go_by_name_or_id() {
+        let text = |text: &str| Some(text.to_owned());
+        let pod = Pod { id: text("5a4db0x"), namespace: text("shop"), name: text("web-0"), uid: text("u-1") };
+        let container = Container { id: text("c0ffee00"), name: text("web"), attempt: None };
+        let call = Call {
+            pod: Some(pod.into()),
+            container: Some(container.into()),
+            ..Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO)
+        };
+        let record = Record::plain(call, None);
+        for (pod, lets_through) in
+            [("web-0", true), ("shop/web-0", true), ("u-1", true), ("5a4d", true), ("5a", false), ("web", false)]
+        {
+            let filter = Filter { pod: text(pod), ..Filter::default() };
+            assert_eq!(filter.lets_through(&record), lets_through, "{pod}");
+        }
+        for (container, lets_through) in [("web", true), ("c0ffee", true), ("coffee", false), ("we", false)] {
+            let filter = Filter { container: text(container), ..Filter::default() };
+            assert_eq!(filter.lets_through(&record), lets_through, "{container}");
+        }
+        let probe = Filter { probe: text("liveness"), ..Filter::default() };
+        assert!(!probe.lets_through(&record));
+    }
+}

@@ -1,0 +1,154 @@
+//! What has become of pods, containers, calls and the runtime, as events.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::events::{Event, Severity};
+use crate::exec::{Kind, StuckExec};
+use crate::terminal::human;
+use crate::world::{Change, Container, Runtime, Sandbox, World};
+
+impl Event {
+    /// What has changed in the world; `None` for what is no news to anybody.
+    #[must_use]
+    pub fn of_change(change: &Change, world: &World) -> Option<Self> {
+        match change {
+            Change::SandboxRuns(sandbox) => {
+                let addresses = match sandbox.addresses.as_slice() {
+                    [] => String::new(),
+                    addresses => format!(" with {}", addresses.join(", ")),
+                };
+                Some(Self::of_sandbox("SandboxStarted", sandbox, format!("The sandbox runs{addresses}")))
+            }
+            Change::SandboxStopped(sandbox) => {
+                Some(Self::of_sandbox("SandboxStopped", sandbox, "The sandbox has stopped".to_owned()))
+            }
+            Change::SandboxGone(sandbox) => {
+                Some(Self::of_sandbox("SandboxRemoved", sandbox, "The sandbox has been removed".to_owned()))
+            }
+            Change::ContainerCreated(container) => {
+                let image = &container.image;
+                let message = format!("Created with image {image:?}, attempt {}", attempt(container));
+                Some(Self::of_container("ContainerCreated", container, world, message))
+            }
+            Change::ContainerStarted(container) => {
+                Some(Self::of_container("ContainerStarted", container, world, "Runs".to_owned()))
+            }
+            Change::ContainerExited(container) => {
+                let message = match &container.exit {
+                    Some((code, reason)) if !reason.is_empty() => {
+                        format!("Exited with code {code} ({reason})")
+                    }
+                    Some((code, _)) => format!("Exited with code {code}"),
+                    None => "Exited".to_owned(),
+                };
+                Some(Self::of_container("ContainerExited", container, world, message))
+            }
+            Change::ContainerGone(container) => {
+                Some(Self::of_container("ContainerRemoved", container, world, "Removed".to_owned()))
+            }
+            Change::Updated => None,
+        }
+    }
+
+    /// The kernel killed a process of a container for want of memory.
+    #[must_use]
+    pub fn of_oom(container: &Arc<Container>, world: &World) -> Self {
+        let message = "The kernel killed a process of the container: its memory was used up".to_owned();
+        Self {
+            severity: Severity::Warning,
+            ..Self::of_container("ContainerOutOfMemory", container, world, message)
+        }
+    }
+
+    /// The runtime is watched, or is not any more.
+    #[must_use]
+    pub fn of_runtime(runtime: Option<&Runtime>) -> Self {
+        match runtime {
+            Some(Runtime { name, version }) => {
+                Self::new(Severity::Normal, "RuntimeWatched", format!("{name} {version} answers"))
+            }
+            None => Self::new(
+                Severity::Warning,
+                "RuntimeGone",
+                "The runtime does not answer, or its events have ended; it is asked again every second".to_owned(),
+            ),
+        }
+    }
+
+    /// Something has been stuck for so long.
+    #[must_use]
+    pub fn of_stuck(stuck: &StuckExec, age: Duration) -> Self {
+        let reason = match stuck.kind {
+            Kind::Overdue => "ExecSyncOverdue",
+            Kind::Unanswered => "ExecSyncUnanswered",
+            Kind::Left => "ExecProcessLeft",
+        };
+        let message = stuck.sentence(age);
+        Self { ..Self::about(stuck, Severity::Warning, reason, message) }
+    }
+
+    /// Something was stuck for so long, and is not any more.
+    #[must_use]
+    pub fn of_unstuck(stuck: &StuckExec, age: Duration) -> Self {
+        let (reason, what) = match stuck.kind {
+            Kind::Overdue => ("ExecSyncEnded", "ended"),
+            Kind::Unanswered => ("ExecSyncAnswered", "was answered"),
+            Kind::Left => ("ExecProcessGone", "is gone"),
+        };
+        let subject = match (stuck.kind, stuck.pid) {
+            (Kind::Left, Some(pid)) => format!("Process {pid} of call {}", stuck.call),
+            _ => format!("Call {}", stuck.call),
+        };
+        let age = human::duration(age.as_secs_f64() * 1e3);
+        Self::about(stuck, Severity::Normal, reason, format!("{subject} {what} after {age}"))
+    }
+
+    fn about(stuck: &StuckExec, severity: Severity, reason: &'static str, message: String) -> Self {
+        Self {
+            pod: stuck.pod.clone(),
+            container: stuck.container.clone(),
+            ..Self::new(severity, reason, message)
+        }
+    }
+
+    fn of_sandbox(reason: &'static str, sandbox: &Sandbox, message: String) -> Self {
+        Self { pod: Some(sandbox.pod.clone()), ..Self::new(Severity::Normal, reason, message) }
+    }
+
+    fn of_container(reason: &'static str, container: &Container, world: &World, message: String) -> Self {
+        let sandbox = container.sandbox.as_deref().and_then(|id| world.sandbox(id));
+        Self {
+            pod: sandbox.map(|sandbox| sandbox.pod.clone()),
+            container: Some(container.name.clone()),
+            ..Self::new(Severity::Normal, reason, message)
+        }
+    }
+
+    fn new(severity: Severity, reason: &'static str, message: String) -> Self {
+        Self { time: SystemTime::now(), severity, reason, pod: None, container: None, message, count: 1 }
+    }
+}
+
+impl StuckExec {
+    /// What is wrong, in a sentence.
+    #[must_use]
+    pub fn sentence(&self, age: Duration) -> String {
+        let (call, age) = (self.call, human::duration(age.as_secs_f64() * 1e3));
+        let command = human::command(&self.command);
+        let pid = self.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        match self.kind {
+            Kind::Overdue => {
+                format!("Call {call} has not been answered, {age} after its timeout was over: {command}")
+            }
+            Kind::Unanswered => {
+                format!("Call {call} has not been answered, {age} after its command exited{pid}: {command}")
+            }
+            Kind::Left => format!("A process{pid} is left {age} after call {call} ended: {command}"),
+        }
+    }
+}
+
+fn attempt(container: &Container) -> u32 {
+    container.name.attempt.unwrap_or(0)
+}

@@ -1,0 +1,173 @@
+//! A call.
+
+use serde::{Deserialize, Serialize};
+
+use super::insight::{Evidence, Phases, Probe};
+use super::{milliseconds, time};
+use crate::exec::{Insight, Record, Slow, Verdict};
+use crate::{relay, tap};
+
+/// A call that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Call {
+    pub id: u64,
+    pub start: String,
+    pub method: String,
+    pub duration_ms: f64,
+    pub code: String,
+    pub request_bytes: u64,
+    pub response_bytes: u64,
+    pub peer: Option<Peer>,
+    pub pod: Option<Pod>,
+    pub container: Option<Container>,
+    pub exec: Option<Exec>,
+}
+
+/// Who made a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Peer {
+    pub uid: u32,
+    pub pid: Option<i32>,
+    pub program: Option<String>,
+}
+
+/// The pod that a call was about. What is not known is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Pod {
+    pub id: Option<String>,
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+    pub uid: Option<String>,
+}
+
+/// The container that a call was about. What is not known is null.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Container {
+    pub id: Option<String>,
+    pub name: Option<String>,
+    pub attempt: Option<u32>,
+}
+
+/// What an ExecSync executed. Without an answer, or with one that was not decoded, there is no exit code.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Exec {
+    pub command: Vec<String>,
+    pub command_truncated: bool,
+    pub timeout_seconds: i64,
+    pub exit_code: Option<i32>,
+    pub stdout_bytes: Option<usize>,
+    pub stderr_bytes: Option<usize>,
+    /// Whose it was; null where nothing tells.
+    pub probe: Option<Probe>,
+    /// By how much it was faster than its timeout; negative where it was slower.
+    pub margin_ms: Option<f64>,
+    pub phases: Option<Phases>,
+    /// `fine`, `slow` or `failed`.
+    pub verdict: Option<String>,
+    /// Of a slow call: `half-of-timeout`, `threshold` or `three-medians`.
+    pub slow_because: Option<String>,
+    /// When the command started, after the beginning of a call that does not tell how it ended.
+    pub started_ms: Option<f64>,
+    /// When it ended, which may have been after the call.
+    pub exited_ms: Option<f64>,
+    /// How it ended: its exit code, or 128 and a signal.
+    pub exit_status: Option<u32>,
+    /// Whether it was killed.
+    pub killed: Option<bool>,
+    pub evidence: Option<Evidence>,
+}
+
+impl From<&Record> for Call {
+    fn from(record: &Record) -> Self {
+        let call = &record.call;
+        let insight = record.insight.as_deref();
+        Self {
+            id: call.id,
+            start: time(call.start),
+            method: call.method.to_string(),
+            duration_ms: milliseconds(call.duration),
+            code: call.ending.to_string(),
+            request_bytes: call.request_bytes,
+            response_bytes: call.response_bytes,
+            peer: call.peer.as_deref().map(Peer::from),
+            pod: call.pod.as_deref().map(Pod::from),
+            container: call.container.as_deref().map(Container::from),
+            exec: call.exec.as_deref().map(|exec| Exec::new(exec, insight)),
+        }
+    }
+}
+
+impl From<&relay::Peer> for Peer {
+    fn from(peer: &relay::Peer) -> Self {
+        Self { uid: peer.uid, pid: peer.pid, program: peer.program.clone() }
+    }
+}
+
+impl From<&tap::Pod> for Pod {
+    fn from(pod: &tap::Pod) -> Self {
+        let tap::Pod { id, namespace, name, uid } = pod.clone();
+        Self { id, namespace, name, uid }
+    }
+}
+
+impl From<&tap::Container> for Container {
+    fn from(container: &tap::Container) -> Self {
+        let tap::Container { id, name, attempt } = container.clone();
+        Self { id, name, attempt }
+    }
+}
+
+impl Exec {
+    #[expect(clippy::cast_precision_loss, reason = "microseconds of a call")]
+    fn new(exec: &tap::Exec, insight: Option<&Insight>) -> Self {
+        let fate = insight.and_then(|insight| insight.fate);
+        Self {
+            command: exec.command.clone(),
+            command_truncated: exec.is_cut,
+            timeout_seconds: exec.timeout_seconds,
+            exit_code: exec.result.map(|result| result.exit_code),
+            stdout_bytes: exec.result.map(|result| result.stdout_bytes),
+            stderr_bytes: exec.result.map(|result| result.stderr_bytes),
+            probe: insight.and_then(|insight| Probe::of(&insight.identity)),
+            margin_ms: insight.and_then(|insight| insight.margin_us).map(|margin| margin as f64 / 1e3),
+            phases: insight.map(|insight| Phases::from(&insight.phases)),
+            verdict: insight.map(|insight| insight.verdict.name().to_owned()),
+            slow_because: insight.and_then(|insight| match insight.verdict {
+                Verdict::Slow(why) => Some(why.name().to_owned()),
+                Verdict::Fine | Verdict::Failed => None,
+            }),
+            started_ms: fate.and_then(|fate| fate.started).map(milliseconds),
+            exited_ms: fate.and_then(|fate| fate.exited).map(milliseconds),
+            exit_status: fate.and_then(|fate| fate.status),
+            killed: fate.and_then(|fate| fate.is_killed()),
+            evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
+        }
+    }
+}
+
+impl Verdict {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Slow(_) => "slow",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Slow {
+    fn name(self) -> &'static str {
+        match self {
+            Self::HalfOfTimeout => "half-of-timeout",
+            Self::Threshold => "threshold",
+            Self::ThreeMedians => "three-medians",
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The JSON of what is recorded, in the API and on disk. Fields may be added, never renamed; times are RFC 3339 in UTC, durations
+//! milliseconds.
+
+mod call;
+mod event;
+mod insight;
+mod read;
+
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+pub use call::{Call, Container, Exec, Peer, Pod};
+pub use event::Event;
+pub use insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
+
+/// A time as it is written, to the millisecond.
+#[must_use]
+pub fn time(time: SystemTime) -> String {
+    Timestamp::try_from(time).map_or_else(|_| "unknown".to_owned(), |time| format!("{time:.3}"))
+}
+
+/// A duration as it is written, to the microsecond.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "exact for the first 285 years")]
+pub fn milliseconds(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1e3
+}

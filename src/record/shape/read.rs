@@ -1,0 +1,1 @@
+//! From JSON back to what is recorded.

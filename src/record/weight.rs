@@ -1,0 +1,91 @@
+//! How much memory records take, about.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::cri::MethodName;
+use crate::exec::{Evidence, Insight, Record};
+use crate::relay::Peer;
+use crate::tap::{Call, Container, Exec, Pod};
+
+/// What an allocation costs beside what is in it, about, in bytes.
+const ALLOCATION: usize = 16;
+
+/// The memory that some records take together. What several of them share counts once.
+#[derive(Debug, Default)]
+pub(super) struct Weights {
+    bytes: usize,
+    /// How many records hold what is at an address.
+    shared: HashMap<usize, u32>,
+}
+
+impl Weights {
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A record is kept.
+    pub(super) fn add(&mut self, record: &Record) {
+        self.bytes += own(record);
+        for (address, weight) in shared(record) {
+            let holders = self.shared.entry(address).or_default();
+            *holders += 1;
+            if *holders == 1 {
+                self.bytes += weight;
+            }
+        }
+    }
+
+    /// A record that was kept is let go.
+    pub(super) fn remove(&mut self, record: &Record) {
+        self.bytes -= own(record);
+        for (address, weight) in shared(record) {
+            let Some(holders) = self.shared.get_mut(&address) else { continue };
+            *holders -= 1;
+            if *holders == 0 {
+                self.shared.remove(&address);
+                self.bytes -= weight;
+            }
+        }
+    }
+}
+
+/// What a record has for itself.
+fn own(record: &Record) -> usize {
+    let path = match &record.call.method {
+        MethodName::Known(_) => 0,
+        MethodName::Other(path) => block(path),
+    };
+    let exec = record.call.exec.as_ref().map_or(0, |exec| {
+        let words: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
+        size_of::<Exec>() + 2 * ALLOCATION + words
+    });
+    let insight = record.insight.as_ref().map_or(0, |insight| {
+        let evidence = insight.evidence.as_ref().map_or(0, |_| size_of::<Evidence>() + ALLOCATION);
+        size_of::<Insight>() + ALLOCATION + evidence
+    });
+    size_of::<Record>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + insight
+}
+
+/// What a record shares with others, perhaps: where it is, and its weight.
+fn shared(record: &Record) -> impl Iterator<Item = (usize, usize)> {
+    let call = &record.call;
+    let text = |text: &Option<String>| text.as_deref().map_or(0, block);
+    let pod = call.pod.as_ref().map(|pod| {
+        let texts = [&pod.id, &pod.namespace, &pod.name, &pod.uid].map(text);
+        (Arc::as_ptr(pod).addr(), size_of::<Pod>() + ALLOCATION + texts.iter().sum::<usize>())
+    });
+    let container = call.container.as_ref().map(|container| {
+        let texts = text(&container.id) + text(&container.name);
+        (Arc::as_ptr(container).addr(), size_of::<Container>() + ALLOCATION + texts)
+    });
+    let peer = call.peer.as_ref().map(|peer| {
+        (Arc::as_ptr(peer).addr(), size_of::<Peer>() + ALLOCATION + text(&peer.program))
+    });
+    [pod, container, peer].into_iter().flatten()
+}
+
+/// A text on the heap.
+fn block(text: &str) -> usize {
+    text.len() + ALLOCATION
+}

@@ -1,0 +1,83 @@
+//! The messages of a stream, cut out of what passes.
+
+use super::capture::{Capture, CaptureBudget};
+
+/// Bytes of the flag and the length before each message.
+const PREFIX: usize = 5;
+
+/// Cuts a stream of gRPC frames into captures of one frame each.
+#[derive(Debug)]
+pub(super) struct Messages {
+    longest: usize,
+    budget: CaptureBudget,
+    prefix: [u8; PREFIX],
+    /// Bytes of the prefix that have come.
+    begun: usize,
+    /// Bytes that the message still lacks, once its prefix has come.
+    lacking: usize,
+    capture: Capture,
+}
+
+impl Messages {
+    /// A stream of which nothing has come. Of a message that is longer than so many bytes, its frame included, nothing is kept.
+    pub(super) fn new(longest: usize, budget: CaptureBudget) -> Self {
+        let capture = Capture::new(longest, &budget);
+        Self { longest, budget, prefix: [0; PREFIX], begun: 0, lacking: 0, capture }
+    }
+
+    /// Takes what passes, and hands out each message that is complete.
+    pub(super) fn add(&mut self, mut data: &[u8], mut message: impl FnMut(Capture)) {
+        while !data.is_empty() {
+            if self.begun < PREFIX {
+                let part = data.split_off(..data.len().min(PREFIX - self.begun)).unwrap_or_default();
+                self.prefix[self.begun..][..part.len()].copy_from_slice(part);
+                self.begun += part.len();
+                self.capture.add(part);
+                if self.begun == PREFIX {
+                    let [_, length @ ..] = self.prefix;
+                    self.lacking = u32::from_be_bytes(length) as usize;
+                }
+            } else {
+                let part = data.split_off(..data.len().min(self.lacking)).unwrap_or_default();
+                self.lacking -= part.len();
+                self.capture.add(part);
+            }
+            if self.begun == PREFIX && self.lacking == 0 {
+                self.begun = 0;
+                message(std::mem::replace(&mut self.capture, Capture::new(self.longest, &self.budget)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::relay::NotWhole;
+
+    proptest! {
+        #[test]
+        fn messages_are_the_same_however_they_come(
+            lengths in proptest::collection::vec(0_usize..40, 0..8),
+            cuts in proptest::collection::vec(1_usize..30, 1..20),
+        ) {
+            let frames: Vec<Vec<u8>> = lengths.iter().map(|length| {
+                let prefix = [0, 0, 0, 0, u8::try_from(*length).unwrap()];
+                [&prefix[..], &vec![7; *length]].concat()
+            }).collect();
+            let whole = frames.concat();
+            let mut messages = Messages::new(30, CaptureBudget::new(1000));
+            let (mut seen, mut rest, mut cuts) = (Vec::new(), &whole[..], cuts.iter().cycle());
+            while !rest.is_empty() {
+                let part = rest.split_off(..rest.len().min(*cuts.next().unwrap())).unwrap();
+                messages.add(part, |message| seen.push(message.whole().map(<[u8]>::to_vec)));
+            }
+            let expected: Vec<_> = frames.into_iter()
+                .map(|frame| if frame.len() > 30 { Err(NotWhole::TooLong) } else { Ok(frame) })
+                .collect();
+            prop_assert_eq!(seen, expected);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What a call told of the sandboxes and containers of the node.
+
+use crate::cri::{ContainerFact, SandboxFact, v1};
+
+/// Something that is so, as far as the runtime answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// A sandbox is there.
+    Sandbox(SandboxFact),
+    /// A container is there.
+    Container(ContainerFact),
+    /// A sandbox has been removed, and its containers with it.
+    SandboxGone(String),
+    /// A container has been removed.
+    ContainerGone(String),
+    /// These sandboxes are there, and no others.
+    Sandboxes(Vec<SandboxFact>),
+    /// These containers are there, and no others.
+    Containers(Vec<ContainerFact>),
+}
+
+impl Fact {
+    /// What an event of the CRI tells: the pod with all its containers, and which of them is gone.
+    #[must_use]
+    pub fn of_event(event: v1::ContainerEventResponse) -> Vec<Self> {
+        let is_deleted = event.container_event_type() == v1::ContainerEventType::ContainerDeletedEvent;
+        let sandbox = event.pod_sandbox_status.map(SandboxFact::from);
+        let sandbox_id = sandbox.as_ref().map(|sandbox| sandbox.id.clone());
+        let containers = event.containers_statuses.into_iter().map(|status| {
+            Self::Container(ContainerFact { sandbox: sandbox_id.clone(), ..status.into() })
+        });
+        let mut facts: Vec<Self> = containers.collect();
+        facts.extend(sandbox.map(Self::Sandbox));
+        if is_deleted {
+            // The runtime tells of the end of a sandbox as of a container's.
+            facts.extend([Self::ContainerGone(event.container_id.clone()), Self::SandboxGone(event.container_id)]);
+        }
+        facts
+    }
+}

@@ -1,0 +1,122 @@
+//! ExecSync: what is executed where, and how it ended; of the output its size.
+
+use bytes::{Buf, BufMut};
+use prost::encoding::{self, DecodeContext, WireType};
+use prost::{DecodeError, Message};
+
+use super::{Reading, cut, name};
+use crate::cri::v1;
+use crate::tap::call::{Exec, ExecResult};
+
+/// Bytes that are kept of the words of a command. Commands are scripts at times, and clients can send what they like.
+const LONGEST_COMMAND: usize = 4096;
+
+/// `ExecSyncRequest`, whose words are kept only as long as there is room: half a million of them fit into a mebibyte.
+#[derive(Debug, Default)]
+struct ExecSync {
+    container_id: String,
+    command: Command,
+    timeout: i64,
+}
+
+/// The words of a command, as many as are kept.
+#[derive(Debug, Default)]
+struct Command {
+    words: Vec<String>,
+    bytes: usize,
+    is_cut: bool,
+}
+
+pub(in crate::tap) fn request(read: &mut Reading, message: &[u8]) -> Result<(), DecodeError> {
+    let ExecSync { container_id, command: Command { words, is_cut, .. }, timeout } =
+        ExecSync::decode(message)?;
+    read.container().id = Some(name(container_id));
+    let exec = Exec { command: words, is_cut, timeout_seconds: timeout, result: None };
+    read.call.exec = Some(Box::new(exec));
+    Ok(())
+}
+
+pub(in crate::tap) fn response(read: &mut Reading, message: &[u8]) -> Result<(), DecodeError> {
+    let response = v1::ExecSyncResponse::decode(message)?;
+    if let Some(exec) = &mut read.call.exec {
+        exec.result = Some(ExecResult {
+            exit_code: response.exit_code,
+            stdout_bytes: response.stdout.len(),
+            stderr_bytes: response.stderr.len(),
+        });
+    }
+    Ok(())
+}
+
+impl Message for ExecSync {
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        match tag {
+            1 => encoding::string::merge(wire_type, &mut self.container_id, buf, context),
+            2 if self.command.is_cut => encoding::skip_field(wire_type, tag, buf, context),
+            2 => {
+                let mut word = String::new();
+                encoding::string::merge(wire_type, &mut word, buf, context)?;
+                self.command.add(word);
+                Ok(())
+            }
+            3 => encoding::int64::merge(wire_type, &mut self.timeout, buf, context),
+            _ => encoding::skip_field(wire_type, tag, buf, context),
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    // It is only ever read.
+    fn encode_raw(&self, _: &mut impl BufMut) {}
+
+    fn encoded_len(&self) -> usize {
+        0
+    }
+}
+
+impl Command {
+    /// Keeps a word, or as much of it as there is room for.
+    fn add(&mut self, word: String) {
+        let (room, length) = (LONGEST_COMMAND.saturating_sub(self.bytes), word.len());
+        if room == 0 {
+            self.is_cut = true;
+            return;
+        }
+        let word = cut(word, room);
+        self.is_cut = word.len() < length;
+        // Each word counts one more, for the blank before it, so that their number is bounded as well.
+        self.bytes += word.len() + 1;
+        self.words.push(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> ExecSync {
+        let cmd = words.iter().map(ToString::to_string).collect();
+        let request = v1::ExecSyncRequest { container_id: "c0ffee".into(), cmd, timeout: 7 };
+        let read = ExecSync::decode(&*request.encode_to_vec()).unwrap();
+        assert_eq!((read.container_id.as_str(), read.timeout), ("c0ffee", 7));
+        read
+    }
+
+    #[test]
+    fn of_a_long_command_the_beginning_is_kept() {
+        let Command { words, is_cut, .. } = read(&["sh", "-c", ""]).command;
+        assert_eq!((words, is_cut), (["sh", "-c", ""].map(str::to_owned).into(), false));
+        let Command { words, is_cut, .. } = read(&["sh", &"ö".repeat(5000), "more"]).command;
+        assert!(is_cut && words.len() == 2 && words[1].len() == 4092, "{}", words[1].len());
+        let Command { words, is_cut, .. } = read(&vec!["x"; 300_000]).command;
+        assert!(is_cut && words.len() == 2048, "{}", words.len());
+    }
+}

@@ -1,0 +1,108 @@
+//! Lists, and streams of what would be in lists or has changed.
+
+use prost::bytes::Buf;
+use prost::encoding::{DecodeContext, WireType, decode_key, message, skip_field};
+use prost::{DecodeError, Message};
+
+use super::Reading;
+use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::tap::fact::Fact;
+
+/// Any request for a list: `filter` is the first field of all of them.
+#[derive(Message)]
+struct List {
+    #[prost(message, optional, tag = "1")]
+    filter: Option<Anything>,
+}
+
+/// A message of which no field is read.
+#[derive(Message)]
+struct Anything {}
+
+type Read = Result<(), DecodeError>;
+
+pub(in crate::tap) fn request(read: &mut Reading, message: &[u8]) -> Read {
+    read.is_filtered = List::decode(message)?.filter.is_some();
+    Ok(())
+}
+
+pub(in crate::tap) fn sandboxes(read: &mut Reading, message: &[u8]) -> Read {
+    let sandboxes: Vec<SandboxFact> = items::<v1::PodSandbox, _>(message)?;
+    if read.is_filtered {
+        read.facts.extend(sandboxes.into_iter().map(Fact::Sandbox));
+    } else {
+        read.facts.push(Fact::Sandboxes(sandboxes));
+    }
+    Ok(())
+}
+
+pub(in crate::tap) fn containers(read: &mut Reading, message: &[u8]) -> Read {
+    let containers: Vec<ContainerFact> = items::<v1::Container, _>(message)?;
+    if read.is_filtered {
+        read.facts.extend(containers.into_iter().map(Fact::Container));
+    } else {
+        read.facts.push(Fact::Containers(containers));
+    }
+    Ok(())
+}
+
+/// A part of a list, which says nothing of what is not in it.
+pub(in crate::tap) fn some_sandboxes(read: &mut Reading, message: &[u8]) -> Read {
+    read.is_filtered = true;
+    sandboxes(read, message)
+}
+
+/// The same.
+pub(in crate::tap) fn some_containers(read: &mut Reading, message: &[u8]) -> Read {
+    read.is_filtered = true;
+    containers(read, message)
+}
+
+/// What has become of a container, with the status of its pod and of all containers in it.
+pub(in crate::tap) fn event(read: &mut Reading, message: &[u8]) -> Read {
+    read.facts.extend(Fact::of_event(v1::ContainerEventResponse::decode(message)?));
+    Ok(())
+}
+
+/// Reads a list, whose items are its first field, one by one: the facts are smaller than the items, and those of one list may be many.
+fn items<Item, Fact>(mut message: &[u8]) -> Result<Vec<Fact>, DecodeError>
+where
+    Item: Message + Default + Into<Fact>,
+{
+    let (mut facts, context) = (Vec::new(), DecodeContext::default());
+    while message.has_remaining() {
+        let (tag, wire_type) = decode_key(&mut message)?;
+        if tag == 1 && wire_type == WireType::LengthDelimited {
+            let mut item = Item::default();
+            message::merge(wire_type, &mut item, &mut message, context.clone())?;
+            facts.push(item.into());
+        } else {
+            skip_field(wire_type, tag, &mut message, context.clone())?;
+        }
+    }
+    Ok(facts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::tap::Call;
+
+    fn read(filter: Option<v1::ContainerFilter>) -> Vec<Fact> {
+        let container = |id: &str| v1::Container { id: id.into(), ..Default::default() };
+        let response = v1::ListContainersResponse { containers: ["a", "b"].map(container).into() };
+        let mut read = Reading::new(Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO));
+        request(&mut read, &v1::ListContainersRequest { filter }.encode_to_vec()).unwrap();
+        containers(&mut read, &response.encode_to_vec()).unwrap();
+        read.facts
+    }
+
+    #[test]
+    fn only_a_list_without_a_filter_tells_what_is_not_there() {
+        assert!(matches!(&read(None)[..], [Fact::Containers(all)] if all.len() == 2));
+        let some = read(Some(v1::ContainerFilter::default()));
+        assert!(matches!(&some[..], [Fact::Container(a), Fact::Container(_)] if a.id == "a"));
+    }
+}

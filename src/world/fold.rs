@@ -1,0 +1,198 @@
+//! What is told → the world as it is now, and what has changed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::entry::{Container, Sandbox, Source};
+use super::{LIMIT, World};
+use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::tap::Fact;
+
+/// Something that has become of a sandbox or container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A sandbox runs that was not known.
+    SandboxRuns(Arc<Sandbox>),
+    /// A sandbox has stopped.
+    SandboxStopped(Arc<Sandbox>),
+    /// A sandbox has been removed.
+    SandboxGone(Arc<Sandbox>),
+    /// A container has been created, or is seen for the first time.
+    ContainerCreated(Arc<Container>),
+    /// A container runs.
+    ContainerStarted(Arc<Container>),
+    /// A container has exited.
+    ContainerExited(Arc<Container>),
+    /// A container has been removed.
+    ContainerGone(Arc<Container>),
+    /// More is known of something than before.
+    Updated,
+}
+
+impl World {
+    /// Takes what is so: told by `source` when asked at `since`, and known here at `now`. A world that is shared is copied first, and only if
+    /// something is new.
+    pub fn fold(
+        self: &mut Arc<Self>,
+        source: Source,
+        since: Instant,
+        now: Instant,
+        facts: Vec<Fact>,
+    ) -> Vec<Change> {
+        let mut fold = Fold { world: self, source, since, now, changes: Vec::new() };
+        for fact in facts {
+            fold.take(fact);
+        }
+        fold.changes
+    }
+}
+
+struct Fold<'a> {
+    world: &'a mut Arc<World>,
+    source: Source,
+    since: Instant,
+    now: Instant,
+    changes: Vec<Change>,
+}
+
+impl Fold<'_> {
+    fn take(&mut self, fact: Fact) {
+        match fact {
+            Fact::Sandbox(sandbox) => self.sandbox(&sandbox),
+            Fact::Container(container) => self.container(&container),
+            Fact::SandboxGone(id) => self.sandbox_gone(&id),
+            Fact::ContainerGone(id) => self.container_gone(&id),
+            Fact::Sandboxes(all) => {
+                for sandbox in &all {
+                    self.sandbox(sandbox);
+                }
+                self.only_sandboxes(&all.iter().map(|sandbox| sandbox.id.as_str()).collect());
+            }
+            Fact::Containers(all) => {
+                for container in &all {
+                    self.container(container);
+                }
+                self.only_containers(&all.iter().map(|container| container.id.as_str()).collect());
+            }
+        }
+    }
+
+    fn sandbox(&mut self, fact: &SandboxFact) {
+        let id = fact.id.as_str();
+        if id.is_empty() || self.world.gone_sandboxes.since(id).is_some_and(|gone| gone >= self.since) {
+            return;
+        }
+        let known = self.world.sandboxes.get(id).cloned();
+        if known.is_none() && fact.metadata.is_none() {
+            return;
+        }
+        if known.is_none() && self.world.sandboxes.len() >= LIMIT {
+            Arc::make_mut(self.world).refused += 1;
+            return;
+        }
+        let before = known.clone().unwrap_or_else(|| Arc::new(Sandbox::new(id, self.source, self.now)));
+        let next = match (before.with(fact, self.source), known) {
+            (None, Some(_)) => return,
+            (None, None) => before.clone(),
+            (Some(next), _) => Arc::new(next),
+        };
+        let is_new = !self.world.sandboxes.contains_key(id);
+        let world = Arc::make_mut(self.world);
+        world.gone_sandboxes.forget(id);
+        world.sandboxes.insert(next.id.clone(), next.clone());
+        self.changes.push(match (is_new, before.is_ready, next.is_ready) {
+            (true, _, true) => Change::SandboxRuns(next),
+            (false, true, false) => Change::SandboxStopped(next),
+            _ => Change::Updated,
+        });
+    }
+
+    fn container(&mut self, fact: &ContainerFact) {
+        let id = fact.id.as_str();
+        if id.is_empty() || self.world.gone_containers.since(id).is_some_and(|gone| gone >= self.since) {
+            return;
+        }
+        let known = self.world.containers.get(id).cloned();
+        if known.is_none() && fact.metadata.is_none() {
+            // Something happened to what is not known yet, or is the process that holds a sandbox.
+            if fact.state == Some(v1::ContainerState::ContainerExited)
+                && self.world.sandboxes.contains_key(id)
+            {
+                let stopped =
+                    SandboxFact { id: fact.id.clone(), is_ready: Some(false), ..SandboxFact::default() };
+                self.sandbox(&stopped);
+            }
+            return;
+        }
+        if known.is_none() && self.world.containers.len() >= LIMIT {
+            Arc::make_mut(self.world).refused += 1;
+            return;
+        }
+        let before = known.clone().unwrap_or_else(|| Arc::new(Container::new(id, self.source, self.now)));
+        let next = match (before.with(fact, self.source), &known) {
+            (None, Some(_)) => return,
+            (None, None) => before.clone(),
+            (Some(next), _) => Arc::new(next),
+        };
+        let world = Arc::make_mut(self.world);
+        world.gone_containers.forget(id);
+        world.containers.insert(next.id.clone(), next.clone());
+        if known.is_none() {
+            self.changes.push(Change::ContainerCreated(next.clone()));
+        }
+        self.changes.push(match (before.state == next.state, next.state) {
+            (false, v1::ContainerState::ContainerRunning) => Change::ContainerStarted(next),
+            (false, v1::ContainerState::ContainerExited) => Change::ContainerExited(next),
+            _ => Change::Updated,
+        });
+    }
+
+    fn sandbox_gone(&mut self, id: &str) {
+        let of_it = |container: &&Arc<Container>| container.sandbox.as_deref() == Some(id);
+        let containers: Vec<Arc<str>> =
+            self.world.containers.values().filter(of_it).map(|container| container.id.clone()).collect();
+        for container in containers {
+            self.container_gone(&container);
+        }
+        if self.world.sandboxes.contains_key(id) {
+            let world = Arc::make_mut(self.world);
+            if let Some(sandbox) = world.sandboxes.remove(id) {
+                world.gone_sandboxes.add(&sandbox.id, self.now, sandbox.clone());
+                self.changes.push(Change::SandboxGone(sandbox));
+            }
+        }
+    }
+
+    fn container_gone(&mut self, id: &str) {
+        if self.world.containers.contains_key(id) {
+            let world = Arc::make_mut(self.world);
+            if let Some(container) = world.containers.remove(id) {
+                world.gone_containers.add(&container.id, self.now, container.clone());
+                self.changes.push(Change::ContainerGone(container));
+            }
+        }
+    }
+
+    /// There are these, when they were asked for: what was known before that and is not among them is gone.
+    fn only_sandboxes(&mut self, there: &HashSet<&str>) {
+        let known = self.world.sandboxes.values();
+        let is_gone = |sandbox: &&Arc<Sandbox>| sandbox.seen < self.since && !there.contains(&*sandbox.id);
+        let gone: Vec<Arc<str>> = known.filter(is_gone).map(|sandbox| sandbox.id.clone()).collect();
+        for id in gone {
+            self.sandbox_gone(&id);
+        }
+    }
+
+    /// The same of containers.
+    fn only_containers(&mut self, there: &HashSet<&str>) {
+        let known = self.world.containers.values();
+        let is_gone =
+            |container: &&Arc<Container>| container.seen < self.since && !there.contains(&*container.id);
+        let gone: Vec<Arc<str>> = known.filter(is_gone).map(|container| container.id.clone()).collect();
+        for id in gone {
+            self.container_gone(&id);
+        }
+    }
+}

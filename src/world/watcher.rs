@@ -1,0 +1,202 @@
+//! What the runtime itself is asked: a list at the start and every ten seconds, and its events for as long as they last.
+
+use std::future::pending;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+use tracing::{debug, info, warn};
+
+use super::entry::Source;
+use super::runtime::Runtime;
+use crate::containerd::{Stamped, TaskEvent, TaskEvents};
+use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
+use crate::cri::{ContainerFact, Subscription, channel, runtime_service_over, v1};
+use crate::socket::SocketPath;
+use crate::tap::{Fact, Told};
+use crate::terminal::harmless;
+
+/// From one list to the next.
+const RELIST: Duration = Duration::from_secs(10);
+
+/// How long the runtime may take to answer one of our questions.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait before a runtime that is gone is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Notices that may wait to be taken; the runtime's stream waits then, which it is made for.
+const WAITING: usize = 1_024;
+
+/// Something that the runtime told us.
+#[derive(Debug)]
+pub enum Notice {
+    /// It answers, and this is what it is. Whether it tells of the processes that it executes is known from now on.
+    There {
+        /// Which runtime.
+        runtime: Runtime,
+        /// Whether its events tell of what it executes.
+        tells_execs: bool,
+    },
+    /// It, or its stream of events, has gone: of what happens until it is there again, no event will tell.
+    Gone,
+    /// What is so.
+    Told(Source, Told),
+    /// What has become of a process.
+    Task(Stamped),
+}
+
+/// Asks the runtime, for as long as somebody takes what it tells.
+#[derive(Debug)]
+pub struct Watcher {
+    client: RuntimeServiceClient<Channel>,
+    channel: Channel,
+    notices: mpsc::Sender<Notice>,
+}
+
+/// Nobody takes what is told any more.
+struct Unheard;
+
+impl Watcher {
+    /// Asks the runtime at `upstream` from now on, until the receiver is dropped.
+    #[must_use]
+    pub fn start(upstream: &SocketPath) -> mpsc::Receiver<Notice> {
+        let (notices, told) = mpsc::channel(WAITING);
+        let channel = channel(upstream);
+        let watcher = Self { client: runtime_service_over(channel.clone()), channel, notices };
+        tokio::spawn(watcher.run());
+        told
+    }
+
+    async fn run(mut self) {
+        let mut was_there = true;
+        loop {
+            let notices = self.notices.clone();
+            let watched = tokio::select! {
+                watched = self.watch() => watched,
+                () = notices.closed() => return,
+            };
+            match watched {
+                Err(error) if was_there => info!(%error, "the runtime tells nothing now"),
+                Err(error) => debug!(%error, "the runtime tells nothing yet"),
+                Ok(Unheard) => return,
+            }
+            was_there = false;
+            if self.tell(Notice::Gone).await.is_err() {
+                return;
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Watches for as long as the runtime's events last; without events, for as long as it answers.
+    async fn watch(&mut self) -> Result<Unheard, Status> {
+        let request = v1::VersionRequest { version: "v1".to_owned() };
+        let runtime = Runtime::from(in_time(self.client.version(request)).await?.into_inner());
+        let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.channel.clone()));
+        let mut containers = self.containers(&runtime);
+        let tells_execs = tasks.is_some();
+        debug!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
+        if self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await.is_err() {
+            return Ok(Unheard);
+        }
+        let mut ticks = interval(RELIST);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let heard = tokio::select! {
+                _ = ticks.tick() => {
+                    containers = containers.or_else(|| self.containers(&runtime));
+                    let told = self.list().await?;
+                    self.tell(Notice::Told(Source::List, told)).await
+                }
+                event = next(&mut tasks) => match event {
+                    Ok(event) => match fact_of(&event.event) {
+                        Some(fact) => self.tell(Notice::Told(Source::Event, now(vec![fact]))).await,
+                        None => self.tell(Notice::Task(event)).await,
+                    },
+                    Err(status) if status.code() == Code::Unimplemented => {
+                        warn!(
+                            status = harmless(status.message()),
+                            "containerd does not tell of what it executes: phases are not to be had"
+                        );
+                        tasks = None;
+                        self.tell(Notice::There { runtime: runtime.clone(), tells_execs: false }).await
+                    }
+                    Err(status) => return Err(status),
+                },
+                event = next(&mut containers) => match event {
+                    Ok(event) => self.tell(Notice::Told(Source::Event, now(Fact::of_event(event)))).await,
+                    Err(status) => {
+                        debug!(%status, "the runtime's container events have ended");
+                        containers = None;
+                        Ok(())
+                    }
+                },
+            };
+            if heard.is_err() {
+                return Ok(Unheard);
+            }
+        }
+    }
+
+    /// The events of the CRI, which only hasten what the next list would tell.
+    fn containers(&self, runtime: &Runtime) -> Option<Subscription<v1::ContainerEventResponse>> {
+        let mut client = self.client.clone();
+        let call = async move { client.get_container_events(v1::GetEventsRequest {}).await };
+        runtime.tells_every_subscriber().then(|| Subscription::new(call))
+    }
+
+    async fn list(&mut self) -> Result<Told, Status> {
+        let since = Instant::now();
+        // Containers first: none of them can be in a sandbox that is not yet in the other list.
+        let containers = in_time(self.client.list_containers(v1::ListContainersRequest { filter: None }));
+        let containers: Vec<ContainerFact> =
+            containers.await?.into_inner().containers.into_iter().map(Into::into).collect();
+        let sandboxes = in_time(self.client.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }));
+        let sandboxes = sandboxes.await?.into_inner().items.into_iter().map(Into::into).collect();
+        Ok(Told { since, facts: vec![Fact::Sandboxes(sandboxes), Fact::Containers(containers)] })
+    }
+
+    async fn tell(&self, notice: Notice) -> Result<(), Unheard> {
+        self.notices.send(notice).await.map_err(|_| Unheard)
+    }
+}
+
+fn now(facts: Vec<Fact>) -> Told {
+    Told { since: Instant::now(), facts }
+}
+
+/// What an event of containerd's tells of a container, if it is about its own process.
+fn fact_of(event: &TaskEvent) -> Option<Fact> {
+    let (container, state, exit) = match event {
+        TaskEvent::Started { container, .. } => (container, v1::ContainerState::ContainerRunning, None),
+        TaskEvent::Exited { container, status } => {
+            let exit = Some((status.cast_signed(), String::new()));
+            (container, v1::ContainerState::ContainerExited, exit)
+        }
+        _ => return None,
+    };
+    Some(Fact::Container(ContainerFact {
+        id: container.clone(),
+        state: Some(state),
+        exit,
+        ..ContainerFact::default()
+    }))
+}
+
+/// The next event; never, where there are none. A stream that ends is an error.
+async fn next<S, T>(events: &mut Option<S>) -> Result<T, Status>
+where
+    S: Stream<Item = Result<T, Status>> + Unpin,
+{
+    let Some(events) = events else { return pending().await };
+    events.next().await.unwrap_or_else(|| Err(Status::unavailable("the stream of events has ended")))
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let answered = timeout(PATIENCE, answer).await;
+    answered.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {PATIENCE:?}"))))
+}
