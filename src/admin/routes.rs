@@ -60,7 +60,7 @@ async fn nothing_here() -> Response {
 }
 
 async fn readyz(State(admin): Shared) -> Response {
-    let upstream = readiness::of_upstream(&admin.from.upstream).await;
+    let upstream = readiness::of_upstream(&admin.from.own, &admin.from.upstream).await;
     match upstream.error {
         None => "ok\n".into_response(),
         Some(error) => {
@@ -82,7 +82,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         started: time(admin.facts.started),
         listen: admin.facts.listen.clone(),
         http: admin.facts.http.map(|address| format!("http://{address}")),
-        upstream: readiness::of_upstream(&admin.from.upstream).await,
+        upstream: readiness::of_upstream(&admin.from.own, &admin.from.upstream).await,
         connections: shape::Connections {
             open: admin.from.relay.connections_open(),
             total: admin.from.relay.connections(),

@@ -7,11 +7,12 @@ use std::time::SystemTime;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use crate::cri::Own;
 use crate::exec::Stuck;
-use crate::record::{Calls, Events};
+use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
 use crate::world::World;
-use crate::{metrics, relay, tap};
+use crate::{exec, metrics, relay, tap};
 
 /// What does not change while it runs.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Facts {
 pub struct Sources {
     /// The runtime's socket.
     pub upstream: SocketPath,
+    /// The calls that are our own.
+    pub own: Own,
     /// The last calls.
     pub calls: Arc<Calls>,
     /// The last events.
@@ -41,6 +44,10 @@ pub struct Sources {
     pub relay: relay::Metrics,
     /// What the tap counts.
     pub tap: tap::Metrics,
+    /// What is counted of ExecSyncs.
+    pub exec: exec::Metrics,
+    /// What is recorded on disk, if anything is.
+    pub journal: Option<Journal>,
 }
 
 /// The API, and the registry of metrics.
@@ -58,6 +65,11 @@ impl Admin {
         let mut metrics = metrics::registry();
         from.relay.register(&mut metrics);
         from.tap.register(&mut metrics);
+        from.own.register(&mut metrics);
+        from.exec.register(&mut metrics);
+        if let Some(journal) = &from.journal {
+            journal.register(&mut metrics);
+        }
         Self { facts, from, metrics }
     }
 }

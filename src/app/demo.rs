@@ -78,6 +78,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: exec::Settings::default(),
         specs: Specs::default(),
+        journal: None,
         watches_runtime: true,
     };
     let mut shim = Shim::open(settings).await?;

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Stuck, Watch};
-use crate::record::{Calls, Event, Events};
+use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{Decoder, Sighting, Told};
 use crate::world::{Notice, Source, World};
 
@@ -33,6 +33,7 @@ pub(super) struct Outlets {
     pub(super) stuck: watch::Sender<Arc<Stuck>>,
     pub(super) calls: Arc<Calls>,
     pub(super) events: Arc<Events>,
+    pub(super) journal: Option<Journal>,
 }
 
 /// Everything that is known, and the way it came to be known.
@@ -131,7 +132,7 @@ impl Observatory {
             return;
         }
         self.outlets.worlds.send_replace(self.world.clone());
-        self.watch.changed(&changes);
+        self.watch.changed(&self.world, &changes);
         let is_news = self.is_listed || source != Source::List;
         self.is_listed |= source == Source::List;
         for event in changes.iter().filter(|_| is_news).filter_map(|change| Event::of_change(change, &self.world)) {
@@ -144,7 +145,7 @@ impl Observatory {
         let now = Instant::now();
         self.watch.tick(now);
         let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.watch.stuck());
-        if *before == *stuck {
+        if *before == stuck {
             return;
         }
         for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
@@ -157,12 +158,15 @@ impl Observatory {
             info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", event.message);
             self.outlets.events.push(event);
         }
-        self.outlets.stuck.send_replace(Arc::new(stuck.clone()));
+        self.outlets.stuck.send_replace(Arc::new(stuck));
     }
 
     fn record(&mut self) {
         for record in self.watch.records() {
-            self.outlets.calls.push(record);
+            let record = self.outlets.calls.push(record);
+            if let Some(journal) = &self.outlets.journal {
+                journal.write(record);
+            }
         }
     }
 }

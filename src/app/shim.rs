@@ -5,20 +5,21 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, SystemTime};
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::observatory::{Observatory, Outlets};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
-use crate::cri::runtime_service;
-use crate::exec::Watch;
-use crate::record::{self, Calls, Events};
+use crate::cri::Own;
+use crate::exec::{self, Watch};
+use crate::record::{self, Calls, Events, Journal};
 use crate::relay::{self, Relay, Summary};
 use crate::socket::{
     self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim,
@@ -65,6 +66,7 @@ pub(super) struct Shim {
     drain: CancellationToken,
     doors: Option<Doors>,
     observing: Option<JoinHandle<()>>,
+    recording: Option<thread::JoinHandle<()>>,
 }
 
 /// The places that clients come to, other than the relay's listener.
@@ -80,7 +82,7 @@ impl Shim {
     /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
     /// one cannot be opened, none stays open.
     pub(super) async fn open(settings: ShimSettings) -> Result<Self, RunError> {
-        let ShimSettings { listen, admin, http, relay, exec, specs, watches_runtime } = settings;
+        let ShimSettings { listen, admin, http, relay, exec: watched, specs, journal, watches_runtime } = settings;
         let upstream = relay.upstream.clone();
         let Listening { listener, claim: listen_claim } = match &listen {
             Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
@@ -100,32 +102,38 @@ impl Shim {
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
         let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
         let calls = Arc::new(Calls::new(record::Limits::default()));
+        let first_call = calls.recall(journal.as_ref());
+        let (journal, recording) = journal.map(Journal::start).transpose()?.unzip();
         let events = Arc::new(Events::default());
+        let (own, exec_metrics) = (Own::new(&upstream), exec::Metrics::default());
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let sources = Sources {
             upstream: upstream.clone(),
+            own: own.clone(),
             calls: calls.clone(),
             events: events.clone(),
             world,
             stuck: stuck_now,
             relay: relay_metrics.clone(),
             tap: tap_metrics.clone(),
+            exec: exec_metrics.clone(),
+            journal: journal.clone(),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
-        let mut watch = Watch::start(exec, specs, runtime_service(&upstream))?;
+        let mut watch = Watch::start(watched, specs, own.client(), exec_metrics)?;
         let notices = if watches_runtime {
-            Watcher::start(&upstream)
+            Watcher::start(own)
         } else {
             watch.events(Some(false), Instant::now());
             mpsc::channel(1).1
         };
-        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events };
+        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal };
         let observatory = Observatory::new(watch, outlets);
         let observing = tokio::spawn(observatory.run(decoder, notices));
         let drain = CancellationToken::new();
-        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, drain.clone())?;
+        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, first_call, drain.clone())?;
         Ok(Self {
             facts,
             calls,
@@ -134,6 +142,7 @@ impl Shim {
             drain,
             doors: Some(doors),
             observing: Some(observing),
+            recording,
         })
     }
 
@@ -152,6 +161,10 @@ impl Shim {
         if let Some(observing) = self.observing.take() {
             let _ = timeout(LAST_OBSERVATIONS, all_shown(observing, &self.calls)).await;
         }
+        if let Some(recording) = self.recording.take() {
+            // The disk may be slow, and another may hold the folder.
+            let _ = timeout(LAST_OBSERVATIONS, finished(&recording)).await;
+        }
         Ok(summary)
     }
 }
@@ -162,6 +175,12 @@ async fn all_shown(observing: JoinHandle<()>, calls: &Calls) {
     let _ = observing.await;
     while !calls.is_shown() {
         yield_now().await;
+    }
+}
+
+async fn finished(thread: &thread::JoinHandle<()>) {
+    while !thread.is_finished() {
+        sleep(Duration::from_millis(5)).await;
     }
 }
 

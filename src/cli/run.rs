@@ -34,6 +34,14 @@ pub struct Run {
     #[arg(long, value_name = "PATH")]
     pods: Vec<PathBuf>,
 
+    /// Where calls are recorded on disk [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// How much of the disk they may take, 1MiB to 1TiB, or off [default: 64MiB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    record: Option<String>,
+
     /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where the
     /// time of an ExecSync goes [default: on]
     #[arg(long, value_name = "on|off")]
@@ -58,7 +66,7 @@ pub struct Run {
 
 impl From<Run> for Flags {
     fn from(run: Run) -> Self {
-        let Run { listen, upstream, admin, http, pods, watch_runtime, slow, redact_commands, drain_timeout, log } = run;
-        Self { listen, upstream, admin, http, pods, watch_runtime, slow, redact_commands, drain_timeout, log }
+        let Run { listen, upstream, admin, http, pods, state, record, watch_runtime, slow, redact_commands, drain_timeout, log } = run;
+        Self { listen, upstream, admin, http, pods, state, record, watch_runtime, slow, redact_commands, drain_timeout, log }
     }
 }

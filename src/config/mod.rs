@@ -13,6 +13,7 @@ use read::{Reader, demo_length, duration, http_address, log_filter, on_or_off, s
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
 use crate::probe::Specs;
+use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::{exec, relay, socket, telemetry};
 
@@ -24,6 +25,9 @@ const HTTP: &str = "127.0.0.1:9754";
 
 /// How long calls in flight may go on after a signal, unless told otherwise.
 const DRAIN_TIMEOUT: &str = "30s";
+
+/// What records on disk may take unless told otherwise.
+const RECORD: &str = "64MiB";
 
 /// What is slow unless told otherwise.
 const SLOW: &str = "1s";
@@ -46,6 +50,10 @@ pub struct Flags {
     pub pods: Vec<PathBuf>,
     /// `--watch-runtime`
     pub watch_runtime: Option<String>,
+    /// `--state`
+    pub state: Option<PathBuf>,
+    /// `--record`
+    pub record: Option<String>,
     /// `--slow`
     pub slow: Option<String>,
     /// `--redact-commands`
@@ -93,6 +101,8 @@ pub struct ShimSettings {
     pub exec: exec::Settings,
     /// What manifests tell of probes.
     pub specs: Specs,
+    /// The part of what is recorded on disk, if anything is.
+    pub journal: Option<journal::Settings>,
     /// Whether the runtime is asked for what is on the node, and for its events.
     pub watches_runtime: bool,
 }
@@ -167,6 +177,7 @@ impl Settings {
             reader.read_or("--drain-timeout", flags.drain_timeout.as_deref(), DRAIN_TIMEOUT, duration);
         let watches_runtime =
             reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
+        let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
         let specs = reader.specs(&flags.pods);
         let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
@@ -177,13 +188,14 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, slow, log) {
+        match (upstream, admin, http, drain_timeout, watches_runtime, journal, slow, log) {
             (
                 Some(upstream),
                 Some(admin),
                 Some(http),
                 Some(drain_timeout),
                 Some(watches_runtime),
+                Some(journal),
                 Some(slow),
                 Some(log),
             ) if reader.problems.is_empty() =>
@@ -195,6 +207,7 @@ impl Settings {
                     relay: relay::Settings { upstream, drain_timeout },
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
+                    journal,
                     watches_runtime,
                 };
                 Ok(Self { shim, log })

@@ -1,13 +1,14 @@
 //! Values as people write them, read one by one; what is wrong is collected.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{Problem, Surroundings};
+use super::{Problem, RECORD, Surroundings};
 use crate::probe::Specs;
+use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry;
 
@@ -36,6 +37,25 @@ impl Reader {
             }
             Specs::default()
         })
+    }
+
+    /// What is recorded on disk; `None` inside for nothing.
+    pub(super) fn journal(
+        &mut self,
+        state: Option<&Path>,
+        record: Option<&str>,
+        around: &Surroundings,
+    ) -> Option<Option<journal::Settings>> {
+        let limit = self.read_or("--record", record, RECORD, size)?;
+        let Some(limit) = limit else { return Some(None) };
+        let folder = state.map(Path::to_owned).or_else(|| around.state_dir());
+        if folder.is_none() && record.is_none() {
+            // Nobody asked for it, and there is no place for it.
+            return Some(None);
+        }
+        let needed = || "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned();
+        let folder = self.fill_in("--state", folder.ok_or_else(needed))?.join("calls");
+        Some(Some(journal::Settings { folder, limit }))
     }
 
     pub(super) fn complain(&mut self, field: &'static str, value: Option<&str>, reason: String) {
@@ -98,6 +118,25 @@ pub(super) fn duration(value: &str) -> Result<Duration, String> {
         .ok()
         .filter(|read| *read <= LONGEST)
         .ok_or_else(|| format!("is out of range; {allowed}"))
+}
+
+/// Reads a size such as `64MiB`, or `off` for none.
+fn size(value: &str) -> Result<Option<u64>, String> {
+    let allowed = "write off, or a size from 1MiB to 1TiB, such as 64MiB or 1GiB";
+    if value == "off" {
+        return Ok(None);
+    }
+    let split = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let (number, unit) = value.split_at(split);
+    let unit = match unit {
+        "MiB" => Some(1_u64 << 20),
+        "GiB" => Some(1 << 30),
+        "TiB" => Some(1 << 40),
+        _ => None,
+    };
+    let read = number.parse::<u64>().ok().zip(unit).ok_or_else(|| format!("is not a size; {allowed}"))?;
+    let bytes = read.0.checked_mul(read.1).filter(|bytes| (1 << 20..=1 << 40).contains(bytes));
+    bytes.map(Some).ok_or_else(|| format!("is out of range; {allowed}"))
 }
 
 /// Reads `on` or `off`.

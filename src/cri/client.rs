@@ -9,7 +9,7 @@ use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
 /// The longest answer that is taken, as by the kubelet.
-const LONGEST_ANSWER: usize = 16 << 20;
+pub(super) const LONGEST_ANSWER: usize = 16 << 20;
 
 /// A client of the images of the runtime at `socket`, which connects as [`runtime_service`] does.
 #[must_use]
@@ -20,18 +20,11 @@ pub fn image_service(socket: &SocketPath) -> ImageServiceClient<Channel> {
 /// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
 #[must_use]
 pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
-    runtime_service_over(channel(socket))
-}
-
-/// The same over a channel that others use as well.
-#[must_use]
-pub fn runtime_service_over(channel: Channel) -> RuntimeServiceClient<Channel> {
-    RuntimeServiceClient::new(channel).max_decoding_message_size(LONGEST_ANSWER)
+    RuntimeServiceClient::new(channel(socket)).max_decoding_message_size(LONGEST_ANSWER)
 }
 
 /// A channel to whatever is served at `socket`, which connects at its first call and again whenever its connection is gone.
-#[must_use]
-pub fn channel(socket: &SocketPath) -> Channel {
+pub(super) fn channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();

@@ -6,14 +6,16 @@ mod facts;
 mod framing;
 pub(crate) mod labels;
 mod method;
+mod own;
 mod redact;
 mod status;
 mod subscription;
 
-pub use client::{channel, image_service, runtime_service, runtime_service_over};
+pub use client::{image_service, runtime_service};
 pub use facts::{ContainerFact, SandboxFact};
 pub use framing::{FrameError, unary_message};
 pub use method::{Method, MethodName};
+pub use own::{Counted, Own, OwnClient};
 pub use status::Code;
 pub use subscription::Subscription;
 

@@ -42,6 +42,14 @@ impl Code {
         NAMES.get(self.0 as usize).copied()
     }
 
+    /// The code that is shown by this text.
+    #[must_use]
+    pub fn named(text: &str) -> Option<Self> {
+        let number = || text.strip_prefix("CODE(")?.strip_suffix(')')?.parse().ok();
+        let known = NAMES.iter().position(|name| *name == text).and_then(|code| u32::try_from(code).ok());
+        known.or_else(number).map(Self)
+    }
+
     /// The code in `grpc-status`, if there is one and it is a number.
     #[must_use]
     pub fn from_headers(headers: &HeaderMap) -> Option<Self> {
@@ -75,6 +83,10 @@ mod tests {
         assert_eq!(read("16").as_deref(), Some("UNAUTHENTICATED"));
         assert_eq!(read("99").as_deref(), Some("CODE(99)"));
         assert_eq!(read("four"), None);
+        for code in [Code(0), Code(16), Code(99)] {
+            assert_eq!(Code::named(&code.to_string()), Some(code));
+        }
+        assert_eq!(Code::named("FOUR"), None);
         assert_eq!(Code::from_headers(&HeaderMap::new()), None);
     }
 }

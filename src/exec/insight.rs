@@ -48,8 +48,6 @@ pub struct Fate {
     pub exited: Option<Duration>,
     /// How it ended: its exit code, or 128 and a signal.
     pub status: Option<u32>,
-    /// Whether it is known to be running still.
-    pub is_left: bool,
 }
 
 /// Whether a call was worth a look.
@@ -74,6 +72,30 @@ pub enum Slow {
     ThreeMedians,
 }
 
+impl Verdict {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Slow(_) => "slow",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Slow {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HalfOfTimeout => "half-of-timeout",
+            Self::Threshold => "threshold",
+            Self::ThreeMedians => "three-medians",
+        }
+    }
+}
+
 impl Fate {
     /// Whether it was killed.
     #[must_use]
@@ -83,6 +105,16 @@ impl Fate {
 }
 
 impl Record {
+    /// The same, with nothing of its command but the program.
+    pub(super) fn redacted(mut self) -> Self {
+        if let Some(exec) = &self.call.exec {
+            let mut call = (*self.call).clone();
+            call.exec = Some(Box::new(exec.redacted()));
+            self.call = Arc::new(call);
+        }
+        self
+    }
+
     /// A call of which nothing more is to be told.
     #[must_use]
     pub fn plain(call: Call, trace: Option<Trace>) -> Self {

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use tokio::time::timeout;
-use tonic::transport::Channel;
 
+use crate::cri::OwnClient;
 use crate::cri::v1::ContainerStatusRequest;
-use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 
 /// How long the runtime may take to tell.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -19,7 +18,7 @@ struct Info {
 }
 
 /// Asks for the first process of a container. containerd and CRI-O tell it.
-pub(super) async fn pid_of(mut client: RuntimeServiceClient<Channel>, container: &str) -> Option<i32> {
+pub(super) async fn pid_of(mut client: OwnClient, container: &str) -> Option<i32> {
     let request = ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
     let answer = timeout(PATIENCE, client.container_status(request)).await.ok()?.ok()?.into_inner();
     let info: Info = serde_json::from_str(answer.info.get("info")?).ok()?;

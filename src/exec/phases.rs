@@ -131,6 +131,14 @@ impl Parts {
 }
 
 impl Missing {
+    const ALL: [Self; 4] = [Self::Everything, Self::Interrupted, Self::Started, Self::Exited];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|what| what.name() == name)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {

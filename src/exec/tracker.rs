@@ -148,6 +148,12 @@ impl Tracker {
         (here, self.scenes.values().map(Scene::unanswered).sum())
     }
 
+    /// Calls that have been asked and not answered: on the node, and in the container that has most of them.
+    pub(super) fn in_flight_now(&self) -> (usize, usize) {
+        let counts = self.scenes.values().map(Scene::unanswered);
+        counts.fold((0, 0), |(all, most), count| (all + count, most.max(count)))
+    }
+
     /// A call is on its way. `container` is the whole id of where it executes.
     pub(super) fn asked(&mut self, container: &Arc<str>, asked: AskedExec, place: Place) {
         let Some(head) = asked.head.upgrade() else { return };
@@ -575,7 +581,6 @@ impl Fate {
             started: after(life.started),
             exited: after(life.exited),
             status: life.status,
-            is_left: life.started.is_some() && life.exited.is_none(),
         })
     }
 }

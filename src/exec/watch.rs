@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tonic::transport::Channel;
 
 use super::evidence::{Answer, Ask, Sampler};
 use super::identity::Identity;
 use super::locate::pid_of;
+use super::metrics::Metrics;
 use super::insight::Record;
 use super::stuck::{Stuck, Watchdog};
 use super::tracker::{Place, Settings, Tracker};
 use crate::containerd::Stamped;
-use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
+use crate::cri::OwnClient;
 use crate::probe::{ExecUse, Specs};
 use crate::tap::{AskedExec, Ended, Exec};
 use crate::world::{Change, World};
@@ -29,13 +29,16 @@ const LOOK_AGAIN: Duration = Duration::from_secs(60);
 pub struct Watch {
     tracker: Tracker,
     watchdog: Watchdog,
+    /// Whether of commands only the program is told.
+    redacts: bool,
+    metrics: Metrics,
     specs: Specs,
     /// What specs say of the containers in which something was executed.
     uses: HashMap<Arc<str>, Arc<[ExecUse]>>,
     /// Those of them that were looked for on this host; with a time where they were not found.
     located: HashMap<Arc<str>, Option<Instant>>,
     sampler: Sampler,
-    client: RuntimeServiceClient<Channel>,
+    client: OwnClient,
     found: mpsc::UnboundedSender<Found>,
     finds: mpsc::UnboundedReceiver<Found>,
     answers: mpsc::UnboundedReceiver<Answer>,
@@ -63,13 +66,16 @@ impl Watch {
     pub fn start(
         settings: Settings,
         specs: Specs,
-        client: RuntimeServiceClient<Channel>,
+        client: OwnClient,
+        metrics: Metrics,
     ) -> io::Result<Self> {
         let (answer, answers) = mpsc::unbounded_channel();
         let (found, finds) = mpsc::unbounded_channel();
         Ok(Self {
             tracker: Tracker::new(settings),
             watchdog: Watchdog::default(),
+            redacts: settings.redact_commands,
+            metrics,
             specs,
             uses: HashMap::new(),
             located: HashMap::new(),
@@ -125,9 +131,15 @@ impl Watch {
         self.ask();
     }
 
-    /// Something has become of containers.
-    pub fn changed(&mut self, changes: &[Change]) {
+    /// Something has become of the node.
+    pub fn changed(&mut self, world: &World, changes: &[Change]) {
+        self.metrics.world(world);
         for change in changes {
+            if let Change::SandboxGone(sandbox) = change
+                && let (Some(namespace), Some(name)) = (&sandbox.pod.namespace, &sandbox.pod.name)
+            {
+                self.metrics.pod_gone(namespace, name);
+            }
             if let Change::ContainerExited(container) | Change::ContainerGone(container) = change
                 && self.located.remove(&container.id).is_some()
             {
@@ -175,9 +187,7 @@ impl Watch {
     pub fn tick(&mut self, now: Instant) {
         self.tracker.tick(now);
         self.watchdog.tick(&self.tracker, now);
-        for ask in self.watchdog.asks.drain(..) {
-            self.sampler.ask(ask);
-        }
+        self.metrics.stuck(self.watchdog.stuck());
         self.ask();
     }
 
@@ -197,19 +207,34 @@ impl Watch {
         for session in self.tracker.sessions.drain(..) {
             self.watchdog.watch(session);
         }
-        std::mem::take(&mut self.tracker.records)
+        let mut records = std::mem::take(&mut self.tracker.records);
+        for record in &records {
+            self.metrics.recorded(record);
+        }
+        if self.redacts {
+            records = records.into_iter().map(Record::redacted).collect();
+        }
+        records
     }
 
     /// What is stuck.
     #[must_use]
-    pub fn stuck(&self) -> &Stuck {
-        self.watchdog.stuck()
+    pub fn stuck(&self) -> Stuck {
+        let mut stuck = self.watchdog.stuck().clone();
+        if self.redacts {
+            stuck.values_mut().for_each(|stuck| stuck.command.truncate(1));
+        }
+        stuck
     }
 
     fn ask(&mut self) {
-        for ask in self.tracker.asks.drain(..) {
-            self.sampler.ask(ask);
+        for ask in self.tracker.asks.drain(..).chain(self.watchdog.asks.drain(..)) {
+            if !self.sampler.ask(ask) {
+                self.metrics.not_sampled();
+            }
         }
+        let (all, busiest) = self.tracker.in_flight_now();
+        self.metrics.in_flight(all, busiest);
     }
 
     /// Where a call executes, and what specs say of it.

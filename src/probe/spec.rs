@@ -56,6 +56,13 @@ impl Use {
     /// The hooks, and the names of their fields in a lifecycle.
     pub(super) const HOOKS: [(Self, &str); 2] = [(Self::PostStart, "postStart"), (Self::PreStop, "preStop")];
 
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let all = Self::PROBES.into_iter().chain(Self::HOOKS).map(|(used, _)| used);
+        all.into_iter().find(|used| used.name() == name)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -70,6 +77,14 @@ impl Use {
 }
 
 impl Source {
+    const ALL: [Self; 4] = [Self::Annotation, Self::Manifest, Self::LastApplied, Self::Kubelet];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|source| source.name() == name)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast;
 
 use super::filter::{Filter, Selection};
+use super::journal;
 use super::weight::Weights;
 use crate::cri::MethodName;
 use crate::exec::Record;
@@ -59,6 +60,19 @@ impl Calls {
         Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG), limits }
     }
 
+    /// Keeps what was recorded on disk before, and returns the number from which new calls are counted: the next thousand, because the
+    /// probeshim before this one may still be recording its last.
+    pub fn recall(&self, journal: Option<&journal::Settings>) -> u64 {
+        let Some(settings) = journal else { return 1 };
+        let records = journal::read_last(&settings.folder, self.limits.calls);
+        let last = records.iter().map(|record| record.call.id).max();
+        let mut kept = self.lock();
+        for record in records {
+            kept.keep(Arc::new(record), self.limits);
+        }
+        last.map_or(1, |last| (last / 1000 + 1) * 1000 + 1)
+    }
+
     /// Keeps a call, and shows it to those who follow. One that takes the place of another is kept where that was.
     pub fn push(&self, record: Record) -> Arc<Record> {
         let record = Arc::new(record);
@@ -68,12 +82,7 @@ impl Calls {
             return record;
         }
         kept.seen += 1;
-        kept.weights.add(&record);
-        kept.insert(record.clone());
-        while kept.calls.len() > self.limits.calls || kept.weights.bytes() > self.limits.bytes {
-            let Some(oldest) = kept.calls.pop_front() else { break };
-            kept.weights.remove(&oldest);
-        }
+        kept.keep(record.clone(), self.limits);
         // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
         let _ = self.follow.send(record.clone());
         record
@@ -138,6 +147,16 @@ impl Kept {
         self.calls.insert(self.calls.len() - later, record);
     }
 
+    /// Puts a call where it belongs, and lets the oldest go where there are too many.
+    fn keep(&mut self, record: Arc<Record>, limits: Limits) {
+        self.weights.add(&record);
+        self.insert(record);
+        while self.calls.len() > limits.calls || self.weights.bytes() > limits.bytes {
+            let Some(oldest) = self.calls.pop_front() else { break };
+            self.weights.remove(&oldest);
+        }
+    }
+
     fn replace(&mut self, record: &Arc<Record>) {
         if let Some(known) = self.calls.iter_mut().rev().find(|known| known.call.id == record.call.id) {
             self.weights.remove(known);
@@ -174,8 +193,8 @@ mod tests {
             calls.push(call(id, path, millis));
         }
         let all = Filter::default();
-        assert_eq!(ids(&calls.select(&all, Selection::All)), [1, 2, 3, 4]);
-        assert_eq!(ids(&calls.select(&all, Selection::Last(2))), [3, 4]);
+        assert_eq!(ids(&calls.select(&all, Selection::All)), [1, 3, 4, 2], "as they ended");
+        assert_eq!(ids(&calls.select(&all, Selection::Last(2))), [4, 2]);
         assert_eq!(ids(&calls.select(&all, Selection::Slowest(3))), [2, 3, 4]);
         let to_b = Filter { method: Some(MethodName::of_path("/a/B")), ..Filter::default() };
         assert_eq!(ids(&calls.select(&to_b, Selection::Slowest(2))), [3, 4]);

@@ -4,9 +4,11 @@ mod calls;
 mod events;
 mod filter;
 mod happened;
+pub mod journal;
 pub mod shape;
 mod weight;
 
 pub use calls::{Calls, Counts, Limits};
 pub use events::{Event, EventFilter, Events, Severity};
 pub use filter::{Filter, Selection};
+pub use journal::Journal;

@@ -110,6 +110,20 @@ impl Ending {
         }
     }
 
+    /// The ending that is shown by this text. The reason of a reset is not in it, and taken to be CANCEL.
+    #[must_use]
+    pub fn named(text: &str) -> Option<Self> {
+        Some(match text {
+            "no-status" => Self::Answered(None),
+            "client-reset" => Self::ClientReset(Reason::CANCEL),
+            "upstream-reset" => Self::UpstreamReset(Reason::CANCEL),
+            "refused" => Self::Refused,
+            "lost" => Self::Lost,
+            "abandoned" => Self::Abandoned,
+            code => Self::Answered(Some(Code::named(code)?)),
+        })
+    }
+
     /// The reason of the reset that ended it.
     pub(super) fn reason(self) -> Option<Reason> {
         match self {

@@ -23,7 +23,7 @@ use crate::terminal::harmless;
 pub(super) struct Tracker {
     observer: Arc<dyn Observer>,
     metrics: Metrics,
-    ids: Arc<AtomicU64>,
+    next: Arc<AtomicU64>,
 }
 
 /// A client connection, as the calls on it know it. Counts as open until it is dropped.
@@ -58,8 +58,8 @@ impl End {
 }
 
 impl Tracker {
-    pub(super) fn new(observer: Arc<dyn Observer>, metrics: Metrics) -> Self {
-        Self { observer, metrics, ids: Arc::default() }
+    pub(super) fn new(observer: Arc<dyn Observer>, metrics: Metrics, first_call: u64) -> Self {
+        Self { observer, metrics, next: Arc::new(AtomicU64::new(first_call)) }
     }
 
     /// A connection has been accepted.
@@ -104,7 +104,7 @@ impl CallInFlight {
     pub(super) fn start(connection: Arc<ClientConnection>, request: &Request<RecvStream>) -> Self {
         let tracker = &connection.tracker;
         tracker.metrics.streams_open.inc();
-        let id = tracker.ids.fetch_add(1, Ordering::Relaxed) + 1;
+        let id = tracker.next.fetch_add(1, Ordering::Relaxed);
         let method = MethodName::of_path(request.uri().path());
         let Captures { request: up, response: down, is_announced } = tracker.observer.captures(&method);
         let head = Arc::new(Head {

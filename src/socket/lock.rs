@@ -11,7 +11,7 @@ use super::file_id::FileId;
 
 /// A lock that is held until dropped; its file goes with it.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(crate) struct Lock {
     file: File,
     path: PathBuf,
 }
@@ -38,8 +38,8 @@ pub enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock for the socket at `socket`, in `<socket>.lock`, mode 0600.
-    pub(super) fn take(socket: &Path) -> Result<Self, LockError> {
+    /// Takes the lock for the socket at `socket`, or for what else has that name, in `<socket>.lock`, mode 0600.
+    pub(crate) fn take(socket: &Path) -> Result<Self, LockError> {
         let path = with_suffix(socket, ".lock");
         let failed = |source| LockError::Io { path: path.clone(), source };
         loop {

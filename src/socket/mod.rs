@@ -13,6 +13,7 @@ pub use accept::accept;
 pub use activation::{ActivationError, activated, is_activated};
 pub use address::{AddressError, SocketPath};
 pub use claim::{Access, Claim, ClaimError, claim};
+pub(crate) use lock::Lock;
 pub use lock::LockError;
 
 /// A unix socket that listens, and the file that belongs to it.

@@ -7,7 +7,7 @@ use crate::cri::MethodName;
 use crate::relay::{Ending, Peer};
 
 /// A call that has ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     /// Counts the calls since the start, in the order in which they came, from 1.
     pub id: u64,
@@ -82,6 +82,13 @@ pub struct ExecResult {
 }
 
 impl Exec {
+    /// The same, with nothing of the command but the program.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let is_cut = self.is_cut || self.command.len() > 1;
+        Self { command: self.command.iter().take(1).cloned().collect(), is_cut, ..self.clone() }
+    }
+
     /// The timeout that the caller asked for; `None` for none.
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {

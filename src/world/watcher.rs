@@ -6,16 +6,13 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_stream::{Stream, StreamExt as _};
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tracing::{debug, info, warn};
 
 use super::entry::Source;
 use super::runtime::Runtime;
 use crate::containerd::{Stamped, TaskEvent, TaskEvents};
-use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
-use crate::cri::{ContainerFact, Subscription, channel, runtime_service_over, v1};
-use crate::socket::SocketPath;
+use crate::cri::{ContainerFact, Own, OwnClient, Subscription, v1};
 use crate::tap::{Fact, Told};
 use crate::terminal::harmless;
 
@@ -52,8 +49,8 @@ pub enum Notice {
 /// Asks the runtime, for as long as somebody takes what it tells.
 #[derive(Debug)]
 pub struct Watcher {
-    client: RuntimeServiceClient<Channel>,
-    channel: Channel,
+    own: Own,
+    client: OwnClient,
     notices: mpsc::Sender<Notice>,
 }
 
@@ -61,12 +58,11 @@ pub struct Watcher {
 struct Unheard;
 
 impl Watcher {
-    /// Asks the runtime at `upstream` from now on, until the receiver is dropped.
+    /// Asks the runtime from now on, until the receiver is dropped.
     #[must_use]
-    pub fn start(upstream: &SocketPath) -> mpsc::Receiver<Notice> {
+    pub fn start(own: Own) -> mpsc::Receiver<Notice> {
         let (notices, told) = mpsc::channel(WAITING);
-        let channel = channel(upstream);
-        let watcher = Self { client: runtime_service_over(channel.clone()), channel, notices };
+        let watcher = Self { client: own.client(), own, notices };
         tokio::spawn(watcher.run());
         told
     }
@@ -96,7 +92,7 @@ impl Watcher {
     async fn watch(&mut self) -> Result<Unheard, Status> {
         let request = v1::VersionRequest { version: "v1".to_owned() };
         let runtime = Runtime::from(in_time(self.client.version(request)).await?.into_inner());
-        let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.channel.clone()));
+        let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
         let tells_execs = tasks.is_some();
         debug!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");

@@ -90,7 +90,7 @@ impl Place {
         command.arg("--upstream").arg(self.at("runtime.sock"));
         command.arg("--admin").arg(self.at("admin.sock"));
         // Most runtimes here are played by the test, which plays nothing but what it says.
-        command.args(["--watch-runtime", "off"]);
+        command.args(["--watch-runtime", "off"]).arg("--state").arg(self.at("state"));
         command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         command
     }

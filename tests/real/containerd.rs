@@ -77,10 +77,15 @@ impl Containerd {
         self.launch();
     }
 
-    fn ctr(&self, arguments: &[&str]) {
+    /// ctr in the namespace of Kubernetes.
+    pub(crate) fn ctr_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.command("ctr");
         command.args(["-n", "k8s.io"]).args(arguments).env("CONTAINERD_ADDRESS", self.socket());
-        let output = command.output().unwrap();
+        command
+    }
+
+    fn ctr(&self, arguments: &[&str]) {
+        let output = self.ctr_command(arguments).output().unwrap();
         assert!(output.status.success(), "ctr {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     }
 

@@ -2,10 +2,14 @@
 
 use serde_json::Value;
 
+use super::containerd::Containerd;
 use super::crictl::Crictl;
 use super::life::{Pod, Runtime};
 use super::server::wait_for;
 use super::shim::Probeshim;
+
+/// How far the phases of a call may be from adding up to it, in milliseconds.
+const EXACT: f64 = 5.0;
 
 /// A runtime, probeshim before it, and a pod.
 pub(crate) struct Execs {
@@ -14,10 +18,68 @@ pub(crate) struct Execs {
     pub(crate) shim: Probeshim,
 }
 
+/// Executes what is fast, what takes its time, and what fails, and finds each explained by where its time went.
+pub(crate) fn are_explained(containerd: &Containerd) -> Result<(), String> {
+    let execs = Execs::start(containerd)?;
+
+    let fast = execs.exec(&["true"], 5);
+    mostly(&fast, "start", 0.5);
+    assert_eq!((&fast["exec"]["verdict"], &fast["exec"]["exitCode"]), (&"fine".into(), &0.into()));
+    assert_eq!((&fast["pod"]["name"], &fast["container"]["name"]), (&"execs".into(), &"main".into()));
+
+    let sleeps = execs.exec(&["sleep", "2"], 3);
+    mostly(&sleeps, "run", 0.9);
+    assert_eq!(sleeps["exec"]["slowBecause"], "half-of-timeout");
+    let evidence = &sleeps["exec"]["evidence"];
+    assert!(evidence["windowMs"].as_f64().unwrap() > 1900.0, "{evidence}");
+    assert!(evidence["pids"]["current"].as_u64() >= Some(2) && evidence["frozen"] == false, "{evidence}");
+
+    let held = execs.exec(&["sh", "-c", "sleep 2 & exit 7"], 0);
+    mostly(&held, "drain", 0.9);
+    assert_eq!(held["exec"]["exitCode"], 7);
+
+    let late = execs.exec(&["sleep", "20"], 1);
+    mostly(&late, "run", 0.9);
+    let exec = &late["exec"];
+    assert_eq!((&late["code"], &exec["killed"], &exec["exitStatus"]), (&"DEADLINE_EXCEEDED".into(), &true.into(), &137.into()));
+    assert!(exec["startedMs"].as_f64().unwrap() > 0.0 && exec["exitedMs"].as_f64().unwrap() > 1000.0, "{late}");
+    assert!(exec["marginMs"].as_f64().unwrap() < 0.0, "{late}");
+
+    let nothing = execs.exec(&["no-such-program"], 0);
+    mostly(&nothing, "start", 0.5);
+
+    execs.explains(&fast, &["Most of its time", "is start", "It was quick and went well"]);
+    execs.explains(&sleeps, &["is run: the command itself ran", "within its timeout of 3.00s"]);
+    execs.explains(&held, &["is drain", "keeps stdout or stderr open"]);
+    execs.explains(&late, &["DEADLINE_EXCEEDED", "after its timeout of 1.00s was over", "was killed after"]);
+    execs.explains(&nothing, &["was never heard to start", "is start"]);
+
+    execs.tells_three_apart();
+    execs.leaves_strangers_alone(containerd);
+    execs.end();
+    Ok(())
+}
+
+/// Whether a call is explained completely, and most of its time is this phase.
+pub(crate) fn mostly(call: &Value, phase: &str, part: f64) {
+    let (total, phases) = (call["durationMs"].as_f64().unwrap(), &call["exec"]["phases"]);
+    assert_eq!(phases["state"], "complete", "{call:#}");
+    let names = ["queue", "prepare", "start", "run", "drain", "other"];
+    let time = |name: &str| phases[format!("{name}Ms")].as_f64().unwrap_or(0.0);
+    let sum: f64 = names.iter().map(|name| time(name)).sum();
+    assert!((sum - total).abs() < EXACT, "{sum} of {total}: {call:#}");
+    assert!(time(phase) >= part * total, "{phase} is not {part} of {total}: {call:#}");
+}
+
 impl Execs {
     /// Starts probeshim and the pod; says what is missing where that is not possible.
     pub(crate) fn start(runtime: &impl Runtime) -> Result<Self, String> {
-        let shim = Probeshim::start(runtime.folder(), &runtime.socket());
+        Self::start_with(runtime, &[])
+    }
+
+    /// The same, with more flags for probeshim.
+    pub(crate) fn start_with(runtime: &impl Runtime, more: &[&str]) -> Result<Self, String> {
+        let shim = Probeshim::start_with(runtime.folder(), &runtime.socket(), more);
         let crictl = Crictl::new("crictl-1.36", shim.socket(), runtime.folder())?;
         let pod = Pod::new(&crictl, runtime.folder(), "execs");
         Ok(Self { crictl, pod, shim })
@@ -26,16 +88,73 @@ impl Execs {
     /// Executes something, and returns what is recorded of it.
     pub(crate) fn exec(&self, command: &[&str], timeout: u32) -> Value {
         let before = self.all().len();
+        self.crictl.run(&self.arguments(command, timeout).iter().map(String::as_str).collect::<Vec<_>>());
+        wait_for("the call is recorded", || self.all().get(before).cloned())
+    }
+
+    /// Executes several things at once, and returns what is recorded of them, in the order of their ends.
+    pub(crate) fn exec_all(&self, commands: &[&[&str]]) -> Vec<Value> {
+        let before = self.all().len();
+        let running: Vec<_> = commands
+            .iter()
+            .map(|command| {
+                let arguments = self.arguments(command, 0);
+                self.crictl.spawn(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
+            })
+            .collect();
+        for running in running {
+            running.output();
+        }
+        let all = before + commands.len();
+        wait_for("the calls are recorded", || Some(self.all().split_off(before)).filter(|_| self.all().len() >= all))
+    }
+
+    fn arguments(&self, command: &[&str], timeout: u32) -> Vec<String> {
         let timeout = timeout.to_string();
         let arguments = [&["exec", "-s", "--timeout", &timeout, &self.pod.container][..], command].concat();
-        self.crictl.run(&arguments);
-        wait_for("the call is recorded", || self.all().get(before).cloned())
+        arguments.into_iter().map(str::to_owned).collect()
     }
 
     /// What is recorded of everything that was executed.
     pub(crate) fn all(&self) -> Vec<Value> {
         let calls = self.shim.ask(&["calls", "-o", "json", "--method", "ExecSync"]);
         serde_json::from_str(&calls).unwrap()
+    }
+
+    /// What is said of a call has all of these words in it.
+    pub(crate) fn explains(&self, call: &Value, words: &[&str]) {
+        let said = self.shim.ask(&["explain", &call["id"].to_string()]).replace("\n  ", " ");
+        for words in words {
+            assert!(said.contains(words), "{words:?} is not in:\n{said}");
+        }
+    }
+
+    /// Three at once are told apart by how they exit, or not at all.
+    fn tells_three_apart(&self) {
+        let exits: [&[&str]; 3] =
+            [&["sh", "-c", "sleep 1; exit 1"], &["sh", "-c", "sleep 1; exit 2"], &["sh", "-c", "sleep 1; exit 3"]];
+        for call in self.exec_all(&exits) {
+            mostly(&call, "run", 0.8);
+        }
+        let alike: [&[&str]; 3] = [&["sleep", "1"]; 3];
+        for call in self.exec_all(&alike) {
+            let phases = &call["exec"]["phases"];
+            assert!(["ambiguous", "complete"].iter().any(|state| phases["state"] == *state), "{call:#}");
+            if phases["state"] == "ambiguous" {
+                assert!(phases["candidates"].as_array().unwrap().len() >= 2 && phases["runMs"].is_null(), "{call:#}");
+                self.explains(&call, &["nothing tells which was"]);
+            }
+        }
+    }
+
+    /// What others execute is not taken for a call's.
+    fn leaves_strangers_alone(&self, containerd: &Containerd) {
+        let mut stranger = containerd.ctr_command(&["tasks", "exec", "--exec-id", "stranger", &self.pod.container, "sleep", "3"]);
+        let mut stranger = stranger.spawn().unwrap();
+        let call = self.exec(&["sleep", "1"], 0);
+        mostly(&call, "run", 0.8);
+        stranger.wait().unwrap();
+        assert!(!self.shim.ask(&["calls", "-o", "json"]).contains("stranger"));
     }
 
     pub(crate) fn end(self) {

@@ -16,6 +16,9 @@ pub(crate) struct Probeshim {
     admin: PathBuf,
     upstream: PathBuf,
     log: PathBuf,
+    state: PathBuf,
+    /// Flags beside the usual ones.
+    more: Vec<String>,
 }
 
 impl Probeshim {
@@ -24,14 +27,25 @@ impl Probeshim {
         Self::listening(&folder.join("probeshim.sock"), folder, upstream)
     }
 
+    /// The same, with more flags.
+    pub(crate) fn start_with(folder: &Path, upstream: &Path, more: &[&str]) -> Self {
+        Self::launched(&folder.join("probeshim.sock"), folder, upstream, more)
+    }
+
     /// The same, with a socket elsewhere.
     pub(crate) fn listening(socket: &Path, folder: &Path, upstream: &Path) -> Self {
+        Self::launched(socket, folder, upstream, &[])
+    }
+
+    fn launched(socket: &Path, folder: &Path, upstream: &Path, more: &[&str]) -> Self {
         let mut shim = Self {
             server: None,
             socket: socket.to_owned(),
             admin: folder.join("admin.sock"),
             upstream: upstream.to_owned(),
             log: folder.join("probeshim.log"),
+            state: folder.join("state"),
+            more: more.iter().map(ToString::to_string).collect(),
         };
         shim.launch();
         shim
@@ -41,6 +55,7 @@ impl Probeshim {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command.arg("run").arg("--listen").arg(&self.socket).arg("--upstream").arg(&self.upstream);
         command.arg("--admin").arg(&self.admin).args(["--http", "off", "--log", "debug"]);
+        command.arg("--state").arg(&self.state).args(&self.more);
         let server = self.server.insert(Server::start("probeshim", &mut command, &self.log));
         server.wait_until(|_| UnixStream::connect(&self.socket).is_ok());
     }

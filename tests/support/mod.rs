@@ -66,7 +66,7 @@ pub fn tapped(drain_timeout: Duration, tap: tap::Settings) -> (Shim, Decoder) {
     let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
     let (tap, decoder) = Tap::new(tap, tap_metrics.clone());
     let relay =
-        Relay::start(listening.listener, settings, Arc::new(tap), relay_metrics.clone(), drain.clone())
+        Relay::start(listening.listener, settings, Arc::new(tap), relay_metrics.clone(),  1, drain.clone())
             .unwrap();
     let calls = Arc::new(Calls::new(record::Limits::default()));
     let shim =

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::insight::{Evidence, Phases, Probe};
 use super::{milliseconds, time};
-use crate::exec::{Insight, Record, Slow, Verdict};
+use crate::exec::{Insight, Record, Verdict};
 use crate::{relay, tap};
 
 /// A call that has ended.
@@ -148,26 +148,6 @@ impl Exec {
             exit_status: fate.and_then(|fate| fate.status),
             killed: fate.and_then(|fate| fate.is_killed()),
             evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
-        }
-    }
-}
-
-impl Verdict {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Fine => "fine",
-            Self::Slow(_) => "slow",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-impl Slow {
-    fn name(self) -> &'static str {
-        match self {
-            Self::HalfOfTimeout => "half-of-timeout",
-            Self::Threshold => "threshold",
-            Self::ThreeMedians => "three-medians",
         }
     }
 }

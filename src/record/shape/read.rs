@@ -1,1 +1,196 @@
 //! From JSON back to what is recorded.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
+use super::{Call, Exec};
+use crate::cri::{Method, MethodName};
+use crate::exec::{self, Fate, Identity, Insight, Missing, Parts, Record, Slow, Verdict};
+use crate::probe::{Source, Use};
+use crate::relay::{Ending, Peer};
+use crate::tap;
+
+/// What was read is not a record, or not one of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this is not the record of a call")]
+pub struct NotARecord;
+
+impl TryFrom<Call> for Record {
+    type Error = NotARecord;
+
+    fn try_from(call: Call) -> Result<Self, NotARecord> {
+        let duration = duration(call.duration_ms)?;
+        let insight = call.exec.as_ref().map(insight).transpose()?.flatten();
+        let read = tap::Call {
+            id: call.id,
+            start: call.start.parse::<Timestamp>().map(SystemTime::from).map_err(|_| NotARecord)?,
+            duration,
+            method: Method::named(&call.method)
+                .map_or_else(|| MethodName::of_path(&call.method), MethodName::Known),
+            ending: Ending::named(&call.code).ok_or(NotARecord)?,
+            request_bytes: call.request_bytes,
+            response_bytes: call.response_bytes,
+            peer: call
+                .peer
+                .map(|peer| Arc::new(Peer { uid: peer.uid, pid: peer.pid, program: peer.program })),
+            pod: call.pod.map(|pod| {
+                let super::Pod { id, namespace, name, uid } = pod;
+                Arc::new(tap::Pod { id, namespace, name, uid })
+            }),
+            container: call.container.map(|container| {
+                let super::Container { id, name, attempt } = container;
+                Arc::new(tap::Container { id, name, attempt })
+            }),
+            exec: call.exec.map(|exec| Box::new(exec.into())),
+        };
+        Ok(Self { insight: insight.map(Arc::new), ..Self::plain(read, None) })
+    }
+}
+
+impl From<Exec> for tap::Exec {
+    fn from(exec: Exec) -> Self {
+        let result = exec.exit_code.map(|exit_code| tap::ExecResult {
+            exit_code,
+            stdout_bytes: exec.stdout_bytes.unwrap_or(0),
+            stderr_bytes: exec.stderr_bytes.unwrap_or(0),
+        });
+        let Exec { command, command_truncated: is_cut, timeout_seconds, .. } = exec;
+        Self { command, is_cut, timeout_seconds, result }
+    }
+}
+
+fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
+    let (Some(phases), Some(verdict)) = (&exec.phases, &exec.verdict) else { return Ok(None) };
+    let verdict = match (verdict.as_str(), exec.slow_because.as_deref()) {
+        ("fine", _) => Verdict::Fine,
+        ("failed", _) => Verdict::Failed,
+        ("slow", Some("half-of-timeout")) => Verdict::Slow(Slow::HalfOfTimeout),
+        ("slow", Some("threshold")) => Verdict::Slow(Slow::Threshold),
+        ("slow", Some("three-medians")) => Verdict::Slow(Slow::ThreeMedians),
+        _ => return Err(NotARecord),
+    };
+    let has_fate = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
+    let fate = Fate {
+        started: exec.started_ms.map(duration).transpose()?,
+        exited: exec.exited_ms.map(duration).transpose()?,
+        status: exec.exit_status,
+    };
+    Ok(Some(Insight {
+        identity: exec.probe.as_ref().map(identity).transpose()?.unwrap_or_default(),
+        phases: read_phases(phases)?,
+        #[expect(clippy::cast_possible_truncation, reason = "microseconds of a call")]
+        margin_us: exec.margin_ms.map(|margin| (margin * 1e3) as i64),
+        fate: has_fate.then_some(fate),
+        verdict,
+        evidence: exec.evidence.as_ref().map(evidence).transpose()?.map(Arc::new),
+    }))
+}
+
+fn identity(probe: &Probe) -> Result<Identity, NotARecord> {
+    let period = probe.period_ms.map(duration).transpose()?;
+    if probe.source == "learned" {
+        let period = period.ok_or(NotARecord)?;
+        return Ok(Identity::Learned { period, confidence: probe.confidence });
+    }
+    let names = if probe.candidates.is_empty() { std::slice::from_ref(&probe.r#type) } else { &probe.candidates };
+    let uses: Option<Vec<Use>> = names.iter().map(|name| Use::named(name)).collect();
+    let source = Source::named(&probe.source).ok_or(NotARecord)?;
+    Ok(Identity::Known { uses: uses.ok_or(NotARecord)?, source, period })
+}
+
+fn read_phases(phases: &Phases) -> Result<exec::Phases, NotARecord> {
+    let known = |time: Option<f64>| time.map(duration).transpose();
+    let parts = Parts {
+        queue: duration(phases.queue_ms)?,
+        prepare: known(phases.prepare_ms)?,
+        start: known(phases.start_ms)?,
+        run: known(phases.run_ms)?,
+        drain: known(phases.drain_ms)?,
+        other: duration(phases.other_ms)?,
+    };
+    Ok(match phases.state.as_str() {
+        "complete" => exec::Phases::Complete(parts),
+        "unsupported" => exec::Phases::Unsupported(parts),
+        "ambiguous" => {
+            let candidates = phases.candidates.iter().map(|exec| exec.as_str().into()).collect();
+            exec::Phases::Ambiguous { parts, candidates }
+        }
+        "missing" => {
+            let what = phases.missing.as_deref().and_then(Missing::named).ok_or(NotARecord)?;
+            exec::Phases::Missing { parts, what }
+        }
+        _ => return Err(NotARecord),
+    })
+}
+
+fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
+    let pressures = |pressures: &Option<Pressures>| {
+        let read = |pressures: &Pressures| {
+            let Pressures { cpu_ms, io_ms, memory_ms } = *pressures;
+            Ok(exec::Pressures {
+                cpu: duration(cpu_ms)?,
+                io: duration(io_ms)?,
+                memory: duration(memory_ms)?,
+            })
+        };
+        pressures.as_ref().map(read).transpose()
+    };
+    let cpu = |cpu: &Cpu| {
+        Ok(exec::Cpu {
+            quota: cpu.quota,
+            used: cpu.used_ms.map(duration).transpose()?,
+            periods: cpu.periods,
+            throttled_periods: cpu.throttled_periods,
+            throttled: duration(cpu.throttled_ms)?,
+        })
+    };
+    Ok(exec::Evidence {
+        window: duration(evidence.window_ms)?,
+        in_flight: (evidence.in_flight_container, evidence.in_flight_node),
+        cpu: evidence.cpu.as_ref().map(cpu).transpose()?,
+        container_pressure: pressures(&evidence.container_pressure)?,
+        node_pressure: pressures(&evidence.node_pressure)?,
+        pids: evidence.pids.as_ref().map(|Pids { current, max }| exec::Pids { current: *current, max: *max }),
+        is_frozen: evidence.frozen,
+        oom_kills: evidence.oom_kills,
+        load: evidence.load1.zip(evidence.processors),
+    })
+}
+
+/// A duration, as exactly as it was written.
+fn duration(milliseconds: f64) -> Result<Duration, NotARecord> {
+    let seconds = Duration::try_from_secs_f64(milliseconds / 1e3).map_err(|_| NotARecord)?;
+    // To the microsecond, whatever the division made of it.
+    let micros = u64::try_from((seconds + Duration::from_nanos(500)).as_micros()).map_err(|_| NotARecord)?;
+    Ok(Duration::from_micros(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_is_read() {
+        for text in include_str!("samples.jsonl").lines() {
+            let call: Call = serde_json::from_str(text).unwrap();
+            let record = Record::try_from(call.clone()).unwrap();
+            assert_eq!(Call::from(&record), call, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_none() {
+        let text = include_str!("samples.jsonl").lines().next().unwrap();
+        let call: Call = serde_json::from_str(text).unwrap();
+        for wrong in [
+            Call { code: "FINE".into(), ..call.clone() },
+            Call { start: "yesterday".into(), ..call.clone() },
+            Call { duration_ms: -1.0, ..call },
+        ] {
+            assert_eq!(Record::try_from(wrong.clone()).unwrap_err(), NotARecord, "{wrong:?}");
+        }
+    }
+}
