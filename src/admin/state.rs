@@ -11,6 +11,7 @@ use crate::cri::Own;
 use crate::exec::Stuck;
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
+use crate::telemetry::traces::Traces;
 use crate::world::World;
 use crate::{exec, metrics, relay, tap};
 
@@ -48,6 +49,8 @@ pub struct Sources {
     pub exec: exec::Metrics,
     /// What is recorded on disk, if anything is.
     pub journal: Option<Journal>,
+    /// What is exported as traces, if anything is.
+    pub traces: Option<Traces>,
 }
 
 /// The API, and the registry of metrics.
@@ -69,6 +72,9 @@ impl Admin {
         from.exec.register(&mut metrics);
         if let Some(journal) = &from.journal {
             journal.register(&mut metrics);
+        }
+        if let Some(traces) = &from.traces {
+            traces.register(&mut metrics);
         }
         Self { facts, from, metrics }
     }

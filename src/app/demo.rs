@@ -79,6 +79,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         exec: exec::Settings::default(),
         specs: Specs::default(),
         journal: None,
+        traces: None,
         watches_runtime: true,
     };
     let mut shim = Shim::open(settings).await?;

@@ -17,7 +17,8 @@ use tracing::{info, warn};
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Stuck, Watch};
 use crate::record::{Calls, Event, Events, Journal};
-use crate::tap::{Decoder, Sighting, Told};
+use crate::tap::{Decoder, Sighting, Told, is_about_one};
+use crate::telemetry::traces::Traces;
 use crate::world::{Notice, Source, World};
 
 /// How often what is stuck is looked for.
@@ -34,6 +35,7 @@ pub(super) struct Outlets {
     pub(super) calls: Arc<Calls>,
     pub(super) events: Arc<Events>,
     pub(super) journal: Option<Journal>,
+    pub(super) traces: Option<Traces>,
 }
 
 /// Everything that is known, and the way it came to be known.
@@ -164,6 +166,12 @@ impl Observatory {
     fn record(&mut self) {
         for record in self.watch.records() {
             let record = self.outlets.calls.push(record);
+            if let Some(traces) = &self.outlets.traces
+                && is_about_one(&record.call.method)
+                && !record.is_amended
+            {
+                traces.export(record.span());
+            }
             if let Some(journal) = &self.outlets.journal {
                 journal.write(record);
             }

@@ -25,6 +25,7 @@ use crate::socket::{
     self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim,
 };
 use crate::tap::{self, Tap};
+use crate::telemetry::traces::{Traces, TracesError};
 use crate::world::Watcher;
 
 /// Why probeshim did not run, or ended early.
@@ -52,6 +53,9 @@ pub enum RunError {
     /// The system refused something that every process needs.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
+    /// Traces cannot be exported.
+    #[error("--otlp: {0}")]
+    Traces(#[from] TracesError),
     /// A fault of ours ended the relay.
     #[error("the relay ended by itself")]
     RelayEnded,
@@ -67,6 +71,7 @@ pub(super) struct Shim {
     doors: Option<Doors>,
     observing: Option<JoinHandle<()>>,
     recording: Option<thread::JoinHandle<()>>,
+    tracing: Option<JoinHandle<()>>,
 }
 
 /// The places that clients come to, other than the relay's listener.
@@ -82,7 +87,7 @@ impl Shim {
     /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
     /// one cannot be opened, none stays open.
     pub(super) async fn open(settings: ShimSettings) -> Result<Self, RunError> {
-        let ShimSettings { listen, admin, http, relay, exec: watched, specs, journal, watches_runtime } = settings;
+        let ShimSettings { listen, admin, http, relay, exec: watched, specs, journal, traces, watches_runtime } = settings;
         let upstream = relay.upstream.clone();
         let Listening { listener, claim: listen_claim } = match &listen {
             Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
@@ -104,6 +109,7 @@ impl Shim {
         let calls = Arc::new(Calls::new(record::Limits::default()));
         let first_call = calls.recall(journal.as_ref());
         let (journal, recording) = journal.map(Journal::start).transpose()?.unzip();
+        let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
         let events = Arc::new(Events::default());
         let (own, exec_metrics) = (Own::new(&upstream), exec::Metrics::default());
         let (worlds, world) = watch::channel(Arc::default());
@@ -119,6 +125,7 @@ impl Shim {
             tap: tap_metrics.clone(),
             exec: exec_metrics.clone(),
             journal: journal.clone(),
+            traces: traces.clone(),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
@@ -129,7 +136,7 @@ impl Shim {
             watch.events(Some(false), Instant::now());
             mpsc::channel(1).1
         };
-        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal };
+        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces };
         let observatory = Observatory::new(watch, outlets);
         let observing = tokio::spawn(observatory.run(decoder, notices));
         let drain = CancellationToken::new();
@@ -143,6 +150,7 @@ impl Shim {
             doors: Some(doors),
             observing: Some(observing),
             recording,
+            tracing,
         })
     }
 
@@ -160,6 +168,9 @@ impl Shim {
         let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
         if let Some(observing) = self.observing.take() {
             let _ = timeout(LAST_OBSERVATIONS, all_shown(observing, &self.calls)).await;
+        }
+        if let Some(tracing) = self.tracing.take() {
+            let _ = timeout(LAST_OBSERVATIONS, tracing).await;
         }
         if let Some(recording) = self.recording.take() {
             // The disk may be slow, and another may hold the folder.

@@ -42,6 +42,11 @@ pub struct Run {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     record: Option<String>,
 
+    /// Where a span for each call about a pod or container is sent: http://HOST:PORT of a collector (gRPC where the port is 4317, else
+    /// HTTP), on for what the OTEL_ variables say, or off [default: on where OTEL_EXPORTER_OTLP_ENDPOINT is set, else off]
+    #[arg(long, value_name = "URL", allow_hyphen_values = true)]
+    otlp: Option<String>,
+
     /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where the
     /// time of an ExecSync goes [default: on]
     #[arg(long, value_name = "on|off")]
@@ -66,7 +71,7 @@ pub struct Run {
 
 impl From<Run> for Flags {
     fn from(run: Run) -> Self {
-        let Run { listen, upstream, admin, http, pods, state, record, watch_runtime, slow, redact_commands, drain_timeout, log } = run;
-        Self { listen, upstream, admin, http, pods, state, record, watch_runtime, slow, redact_commands, drain_timeout, log }
+        let Run { listen, upstream, admin, http, pods, state, record, otlp, watch_runtime, slow, redact_commands, drain_timeout, log } = run;
+        Self { listen, upstream, admin, http, pods, state, record, otlp, watch_runtime, slow, redact_commands, drain_timeout, log }
     }
 }

@@ -15,6 +15,7 @@ pub use runtime::{RuntimeFlags, RuntimeSettings};
 use crate::probe::Specs;
 use crate::record::journal;
 use crate::socket::SocketPath;
+use crate::telemetry::traces;
 use crate::{exec, relay, socket, telemetry};
 
 /// Where containerd listens unless told otherwise.
@@ -54,6 +55,8 @@ pub struct Flags {
     pub state: Option<PathBuf>,
     /// `--record`
     pub record: Option<String>,
+    /// `--otlp`
+    pub otlp: Option<String>,
     /// `--slow`
     pub slow: Option<String>,
     /// `--redact-commands`
@@ -69,6 +72,8 @@ pub struct Flags {
 pub struct Surroundings {
     /// Whether it runs as root.
     pub is_root: bool,
+    /// Whether OpenTelemetry's variables tell where traces go.
+    pub has_collector: bool,
     /// Whether systemd passes a socket to it.
     pub is_activated: bool,
     /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
@@ -103,6 +108,8 @@ pub struct ShimSettings {
     pub specs: Specs,
     /// The part of what is recorded on disk, if anything is.
     pub journal: Option<journal::Settings>,
+    /// The part of what is exported as traces, if anything is.
+    pub traces: Option<traces::Settings>,
     /// Whether the runtime is asked for what is on the node, and for its events.
     pub watches_runtime: bool,
 }
@@ -130,6 +137,7 @@ impl Surroundings {
         let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
             is_root: rustix::process::geteuid().is_root(),
+            has_collector: traces::ENDPOINT_VARIABLES.iter().any(|name| std::env::var_os(name).is_some()),
             is_activated: socket::is_activated(),
             runtime_dir: folder("XDG_RUNTIME_DIR"),
             state_home: folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state"))),
@@ -178,6 +186,7 @@ impl Settings {
         let watches_runtime =
             reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
         let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
+        let traces = reader.traces(flags.otlp.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
         let specs = reader.specs(&flags.pods);
         let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
@@ -188,7 +197,7 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, journal, slow, log) {
+        match (upstream, admin, http, drain_timeout, watches_runtime, journal, traces, slow, log) {
             (
                 Some(upstream),
                 Some(admin),
@@ -196,6 +205,7 @@ impl Settings {
                 Some(drain_timeout),
                 Some(watches_runtime),
                 Some(journal),
+                Some(traces),
                 Some(slow),
                 Some(log),
             ) if reader.problems.is_empty() =>
@@ -208,6 +218,7 @@ impl Settings {
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
                     journal,
+                    traces,
                     watches_runtime,
                 };
                 Ok(Self { shim, log })

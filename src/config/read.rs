@@ -11,6 +11,7 @@ use crate::probe::Specs;
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry;
+use crate::telemetry::traces::{self, Endpoint};
 
 /// The longest duration that a flag takes.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -56,6 +57,23 @@ impl Reader {
         let needed = || "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned();
         let folder = self.fill_in("--state", folder.ok_or_else(needed))?.join("calls");
         Some(Some(journal::Settings { folder, limit }))
+    }
+
+    /// Where traces go; `None` inside for nowhere.
+    pub(super) fn traces(
+        &mut self,
+        otlp: Option<&str>,
+        around: &Surroundings,
+    ) -> Option<Option<traces::Settings>> {
+        match otlp {
+            Some("off") => Some(None),
+            None => Some(around.has_collector.then_some(traces::Settings { endpoint: None })),
+            Some("on") => Some(Some(traces::Settings { endpoint: None })),
+            Some(endpoint) => {
+                let endpoint = self.read("--otlp", endpoint, Endpoint::parse)?;
+                Some(Some(traces::Settings { endpoint: Some(endpoint) }))
+            }
+        }
     }
 
     pub(super) fn complain(&mut self, field: &'static str, value: Option<&str>, reason: String) {

@@ -6,6 +6,7 @@ use super::*;
 fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
     Surroundings {
         is_root,
+        has_collector: false,
         is_activated: false,
         runtime_dir: runtime_dir.map(PathBuf::from),
         state_home: None,

@@ -18,6 +18,7 @@ mod locate;
 mod matching;
 mod metrics;
 mod phases;
+mod span;
 mod stuck;
 mod tracker;
 mod watch;

@@ -24,6 +24,8 @@ pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Told};
 pub use fact::Fact;
 pub use metrics::Metrics;
 
+pub use watched::is_about_one;
+
 use watched::Response;
 
 /// What the tap runs on.

@@ -38,6 +38,14 @@ pub(super) enum Response {
     Stream(ReadMessage),
 }
 
+/// Whether calls to a method are told of one by one: what is about one pod or container, and not a list or a stream.
+#[must_use]
+pub fn is_about_one(method: &MethodName) -> bool {
+    let MethodName::Known(known) = method else { return false };
+    let is_list = ["List", "Stream", "GetContainerEvents"].iter().any(|begins| known.name().starts_with(begins));
+    !is_list && of(method).is_some()
+}
+
 /// What is watched of a method, if anything.
 pub(super) fn of(method: &MethodName) -> Option<Watched> {
     let MethodName::Known(method) = method else { return None };

@@ -8,6 +8,7 @@ mod execs;
 mod kubelet;
 mod life;
 mod procrun;
+mod traces;
 #[path = "../real/mod.rs"]
 mod real;
 #[path = "../support/mod.rs"]

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub(crate) mod accounts;
+pub(crate) mod collector;
 pub(crate) mod containerd;
 pub(crate) mod crictl;
 pub(crate) mod crio;

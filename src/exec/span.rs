@@ -1,0 +1,84 @@
+//! A call as a span, with its phases as parts.
+
+use super::insight::{Insight, Record};
+use super::phases::Phases;
+use crate::cri::Code;
+use crate::relay::Ending;
+use crate::tap::Call;
+use crate::telemetry::traces::{Span, Value};
+
+impl Record {
+    /// The call as a span; its parts are the phases that follow each other without a gap from the beginning.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        let call = &*self.call;
+        let header = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
+        let parent = self.trace.as_ref();
+        let parent = parent.and_then(|trace| Some((header(&trace.parent)?, trace.state.as_ref().and_then(header))));
+        let insight = self.insight.as_deref();
+        Span {
+            name: format!("runtime.v1.RuntimeService/{}", call.method),
+            start: call.start,
+            end: call.start + call.duration,
+            parent,
+            attributes: attributes(call, insight),
+            error: (call.ending != Ending::Answered(Some(Code::OK))).then(|| call.ending.to_string()),
+            parts: insight.map(|insight| parts(call, &insight.phases)).unwrap_or_default(),
+        }
+    }
+}
+
+fn attributes(call: &Call, insight: Option<&Insight>) -> Vec<(&'static str, Value)> {
+    let mut known = vec![
+        ("rpc.system", Value::Text("grpc".to_owned())),
+        ("rpc.service", Value::Text("runtime.v1.RuntimeService".to_owned())),
+        ("rpc.method", Value::Text(call.method.to_string())),
+    ];
+    if let Ending::Answered(Some(Code(code))) = call.ending {
+        known.push(("rpc.grpc.status_code", Value::Int(code.into())));
+    }
+    let mut text = |key, value: Option<&String>| {
+        known.extend(value.map(|value| (key, Value::Text(value.clone()))));
+    };
+    if let Some(pod) = call.pod.as_deref() {
+        text("k8s.namespace.name", pod.namespace.as_ref());
+        text("k8s.pod.name", pod.name.as_ref());
+        text("k8s.pod.uid", pod.uid.as_ref());
+    }
+    if let Some(container) = call.container.as_deref() {
+        text("k8s.container.name", container.name.as_ref());
+        text("container.id", container.id.as_ref());
+    }
+    known.push(("probeshim.call", Value::Int(i64::try_from(call.id).unwrap_or(i64::MAX))));
+    if let Some(exec) = call.exec.as_deref() {
+        known.push(("process.command_args", Value::Texts(exec.command.clone())));
+        known.push(("probeshim.timeout_seconds", Value::Int(exec.timeout_seconds)));
+        known.extend(exec.result.map(|result| ("process.exit.code", Value::Int(result.exit_code.into()))));
+    }
+    if let Some(insight) = insight {
+        let probe = insight.identity.label();
+        known.extend(probe.map(|probe| ("probeshim.probe", Value::Text(probe.to_owned()))));
+        known.push(("probeshim.phases", Value::Text(insight.phases.state().to_owned())));
+        #[expect(clippy::cast_precision_loss, reason = "microseconds of a call")]
+        let margin = insight.margin_us.map(|margin| margin as f64 / 1e3);
+        known.extend(margin.map(|margin| ("probeshim.margin_ms", Value::Float(margin))));
+    }
+    known
+}
+
+fn parts(
+    call: &Call,
+    phases: &Phases,
+) -> Vec<(&'static str, std::time::SystemTime, std::time::SystemTime)> {
+    let Phases::Complete(parts) = phases else { return Vec::new() };
+    // Of what is known completely, only the time before the request was whole is in no phase.
+    let mut at = call.start + parts.other;
+    let mut told = Vec::new();
+    for (name, time) in parts.named() {
+        if let Some(time) = time.filter(|_| name != "other") {
+            told.push((name, at, at + time));
+            at += time;
+        }
+    }
+    told
+}

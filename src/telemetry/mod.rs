@@ -1,0 +1,6 @@
+//! What the program tells of itself while it runs: logs, and traces over OTLP. Neither is ever a reason for it to wait.
+
+mod log;
+pub mod traces;
+
+pub use log::{FilterError, Guard, LEVELS, Settings, start};

@@ -1,0 +1,293 @@
+//! Spans over OTLP, in batches, by a task of its own. What it has no time for is dropped and counted.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::{
+    SpanContext, SpanId, SpanKind, Status, TraceContextExt as _, TraceFlags, TraceId, TraceState,
+};
+use opentelemetry::{Array, Context, InstrumentationScope, KeyValue, StringValue, Value as Attribute};
+use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+/// Spans that may wait to be sent, each with its children.
+const WAITING: usize = 2_048;
+
+/// Spans that are sent at once, each with its children.
+const BATCH: usize = 256;
+
+/// How long spans are let gather.
+const GATHER: Duration = Duration::from_secs(1);
+
+/// The port of a collector for gRPC. To others, spans go over HTTP unless the environment says otherwise.
+const GRPC_PORT: u16 = 4317;
+
+/// The variables that tell where to send spans, the first that is set counts.
+pub const ENDPOINT_VARIABLES: [&str; 2] =
+    ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// The variables that tell how, in the same way.
+const PROTOCOL_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
+
+/// Where spans are sent; what is not told here the environment tells, with OpenTelemetry's own variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// `http://HOST:PORT`; `None` for what the environment tells.
+    pub endpoint: Option<Endpoint>,
+}
+
+/// The address of a collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    url: String,
+    port: u16,
+    has_path: bool,
+}
+
+/// The spans cannot be sent.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot export traces: {0}")]
+pub struct TracesError(#[from] ExporterBuildError);
+
+/// The way to the task that sends. Copies share it.
+#[derive(Clone, Debug)]
+pub struct Traces {
+    spans: mpsc::Sender<Span>,
+    dropped: Counter,
+}
+
+/// Something that took its time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Span {
+    /// What.
+    pub name: String,
+    /// From when.
+    pub start: SystemTime,
+    /// Until when.
+    pub end: SystemTime,
+    /// The `traceparent` and `tracestate` of whoever caused it.
+    pub parent: Option<(String, Option<String>)>,
+    /// What is known of it.
+    pub attributes: Vec<(&'static str, Value)>,
+    /// Why it failed, if it did.
+    pub error: Option<String>,
+    /// What it was made of: a name, and from when to when.
+    pub parts: Vec<(&'static str, SystemTime, SystemTime)>,
+}
+
+/// The value of an attribute.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// A text.
+    Text(String),
+    /// Several.
+    Texts(Vec<String>),
+    /// A whole number.
+    Int(i64),
+    /// Another number.
+    Float(f64),
+}
+
+impl Endpoint {
+    /// Reads `http://HOST:PORT`, with a path if need be.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let allowed = "write on, off, or the address of a collector, such as http://127.0.0.1:4317";
+        let url: http::Uri = text.parse().map_err(|_| format!("is not an address; {allowed}"))?;
+        if url.scheme_str() != Some("http") {
+            return Err(format!("has not the scheme http://, and no other is spoken; {allowed}"));
+        }
+        let port = url.port_u16().ok_or_else(|| format!("has no port; {allowed}"))?;
+        Ok(Self { url: text.trim_end_matches('/').to_owned(), port, has_path: url.path().len() > 1 })
+    }
+}
+
+impl Traces {
+    /// Starts the task, which has sent everything and ended once all copies are dropped.
+    pub fn start(settings: &Settings) -> Result<(Self, JoinHandle<()>), TracesError> {
+        let mut exporter = exporter(settings)?;
+        exporter.set_resource(&Resource::builder().with_service_name(service_name()).build());
+        let (spans, waiting) = mpsc::channel(WAITING);
+        let task = tokio::spawn(send(exporter, waiting));
+        Ok((Self { spans, dropped: Counter::default() }, task))
+    }
+
+    /// Adds what is counted of it to a registry.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "spans_dropped",
+            "Spans that were not exported, because too many waited",
+            self.dropped.clone(),
+        );
+    }
+
+    /// Has a span sent, unless the trace that it belongs to is not sampled.
+    pub fn export(&self, span: Span) {
+        if self.spans.try_send(span).is_err() {
+            self.dropped.inc();
+        }
+    }
+}
+
+fn exporter(settings: &Settings) -> Result<SpanExporter, ExporterBuildError> {
+    let Some(endpoint) = &settings.endpoint else { return SpanExporter::builder().build() };
+    let told = PROTOCOL_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
+    let is_grpc = told.map_or(endpoint.port == GRPC_PORT, |protocol| protocol == "grpc");
+    if is_grpc {
+        return SpanExporter::builder().with_tonic().with_endpoint(&endpoint.url).build();
+    }
+    let path = if endpoint.has_path { "" } else { "/v1/traces" };
+    let builder = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary);
+    builder.with_endpoint(format!("{}{path}", endpoint.url)).build()
+}
+
+/// What the environment calls this service, or else its own name.
+fn service_name() -> String {
+    let told = std::env::var("OTEL_SERVICE_NAME").ok().filter(|name| !name.is_empty());
+    told.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned())
+}
+
+async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
+    let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
+        .with_version(env!("CARGO_PKG_VERSION"))
+        .build();
+    let (mut batch, mut is_failing) = (Vec::with_capacity(BATCH), false);
+    while waiting.recv_many(&mut batch, BATCH).await > 0 {
+        let data: Vec<SpanData> = batch.drain(..).flat_map(|span| span.into_data(&scope)).collect();
+        if !data.is_empty() {
+            let sent = exporter.export(data).await;
+            match &sent {
+                Ok(()) if is_failing => info!("traces are exported again"),
+                Err(error) if !is_failing => warn!(%error, "traces cannot be exported"),
+                _ => {}
+            }
+            is_failing = sent.is_err();
+        }
+        if !waiting.is_closed() {
+            sleep(GATHER).await;
+        }
+    }
+}
+
+impl Span {
+    /// The span and its parts, as they are sent; nothing, where its trace is not sampled.
+    fn into_data(self, scope: &InstrumentationScope) -> Vec<SpanData> {
+        let parent = self.parent.as_ref().map(|(parent, state)| context_of(parent, state.as_deref()));
+        let parent = parent.filter(SpanContext::is_valid);
+        if parent.as_ref().is_some_and(|parent| !parent.is_sampled()) {
+            return Vec::new();
+        }
+        let trace = parent.as_ref().map_or_else(|| TraceId::from(fastrand::u128(1..)), SpanContext::trace_id);
+        let state = parent.as_ref().map_or_else(TraceState::default, |parent| parent.trace_state().clone());
+        let context =
+            || SpanContext::new(trace, SpanId::from(fastrand::u64(1..)), TraceFlags::SAMPLED, false, state.clone());
+        let data = |context: SpanContext, parent_span_id, name, start_time, end_time| SpanData {
+            span_context: context,
+            parent_span_id,
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name,
+            start_time,
+            end_time,
+            attributes: Vec::new(),
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: scope.clone(),
+        };
+        let own = context();
+        let id = own.span_id();
+        let parent_id = parent.as_ref().map_or(SpanId::INVALID, SpanContext::span_id);
+        let mut all = vec![SpanData {
+            parent_span_is_remote: parent.is_some(),
+            attributes: self.attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect(),
+            status: self.error.map_or(Status::Unset, |error| Status::error(error)),
+            ..data(own, parent_id, Cow::Owned(self.name), self.start, self.end)
+        }];
+        let parts = self.parts.into_iter();
+        all.extend(parts.map(|(name, start, end)| data(context(), id, Cow::Borrowed(name), start, end)));
+        all
+    }
+}
+
+/// The context that headers tell of; an invalid one where they tell nothing that can be read.
+fn context_of(parent: &str, state: Option<&str>) -> SpanContext {
+    let mut headers = HashMap::from([("traceparent".to_owned(), parent.to_owned())]);
+    headers.extend(state.map(|state| ("tracestate".to_owned(), state.to_owned())));
+    let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &headers);
+    context.span().span_context().clone()
+}
+
+impl From<Value> for Attribute {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::Text(text) => text.into(),
+            Value::Texts(texts) => {
+                Self::Array(Array::String(texts.into_iter().map(StringValue::from).collect()))
+            }
+            Value::Int(number) => number.into(),
+            Value::Float(number) => number.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(parent: Option<&str>) -> Vec<SpanData> {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let span = Span {
+            name: "ExecSync".to_owned(),
+            start: at(1),
+            end: at(3),
+            parent: parent.map(|parent| (parent.to_owned(), Some("vendor=1".to_owned()))),
+            attributes: vec![("container.id", Value::Text("c0ffee".to_owned()))],
+            error: None,
+            parts: vec![("start", at(1), at(2)), ("run", at(2), at(3))],
+        };
+        span.into_data(&InstrumentationScope::builder("test").build())
+    }
+
+    #[test]
+    fn a_span_joins_the_trace_of_its_caller() {
+        let all = span(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"));
+        let [call, start, run] = &all[..] else { panic!("{all:?}") };
+        assert_eq!(call.span_context.trace_id().to_string(), "0af7651916cd43dd8448eb211c80319c");
+        assert_eq!(call.parent_span_id.to_string(), "b7ad6b7169203331");
+        assert_eq!(call.span_context.trace_state().get("vendor"), Some("1"));
+        for part in [start, run] {
+            assert_eq!(part.parent_span_id, call.span_context.span_id());
+            assert_eq!(part.span_context.trace_id(), call.span_context.trace_id());
+        }
+    }
+
+    #[test]
+    fn a_span_without_a_trace_begins_one_and_what_is_not_sampled_is_not_sent() {
+        for parent in [None, Some("nonsense"), Some("00-00000000000000000000000000000000-b7ad6b7169203331-01")] {
+            let all = span(parent);
+            assert_eq!((all.len(), all[0].parent_span_id), (3, SpanId::INVALID), "{parent:?}");
+            assert_ne!(all[0].span_context.trace_id(), TraceId::INVALID);
+        }
+        assert!(span(Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00")).is_empty());
+    }
+
+    #[test]
+    fn only_addresses_of_collectors_are_taken() {
+        assert_eq!(Endpoint::parse("http://127.0.0.1:4317").unwrap().port, 4317);
+        assert!(Endpoint::parse("http://collector:4318/custom/v1/traces").unwrap().has_path);
+        for wrong in ["127.0.0.1:4317", "https://127.0.0.1:4317", "http://127.0.0.1", "grpc://a:1", ""] {
+            assert!(Endpoint::parse(wrong).unwrap_err().contains("http://127.0.0.1:4317"), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Spans at a real collector, and secrets that are in none of what probeshim tells.
+
+use probeshim::cri::runtime_service;
+use probeshim::cri::v1::ExecSyncRequest;
+use probeshim::socket::SocketPath;
+use tonic::Request;
+
+use crate::real::collector::Collector;
+use crate::real::containerd::{Containerd, Version};
+use crate::real::execs::Execs;
+use crate::real::life::Runtime as _;
+use crate::real::server::wait_for;
+use crate::support::skip::need;
+
+const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+const PARENT: &str = "b7ad6b7169203331";
+
+/// Executes something as a part of a trace.
+fn exec_in_trace(execs: &Execs, command: &[&str]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = runtime_service(&SocketPath::new(execs.shim.socket()).unwrap());
+        let cmd = command.iter().map(ToString::to_string).collect();
+        let mut request =
+            Request::new(ExecSyncRequest { container_id: execs.pod.container.clone(), cmd, timeout: 5 });
+        let parent = format!("00-{TRACE}-{PARENT}-01");
+        request.metadata_mut().insert("traceparent", parent.parse().unwrap());
+        client.exec_sync(request).await.unwrap();
+    });
+}
+
+/// The span of the traced call, and those of its phases.
+fn spans_of_trace(collector: &Collector) -> Vec<String> {
+    wait_for("the spans of a call and its phases", || {
+        let spans = collector.spans();
+        let of_trace: Vec<String> = spans.into_iter().filter(|span| span.contains(TRACE)).collect();
+        (of_trace.len() >= 6).then_some(of_trace)
+    })
+}
+
+#[test]
+fn a_call_is_a_span_with_its_phases_in_the_trace_of_its_caller() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let collector = need!(Collector::start(containerd.folder()));
+    let execs =
+        need!(Execs::start_with(&containerd, &["--otlp", &format!("http://{}", collector.http)]));
+    exec_in_trace(&execs, &["true"]);
+    let spans = spans_of_trace(&collector);
+    let call = spans.iter().find(|span| span.contains("runtime.v1.RuntimeService/ExecSync")).unwrap();
+    for told in [PARENT, "k8s.pod.name: Str(execs)", "k8s.container.name: Str(main)", "probeshim.phases: Str(complete)"] {
+        assert!(call.contains(told), "{told} is not in {call}");
+    }
+    for phase in ["queue", "prepare", "start", "run", "drain"] {
+        let is_phase = |span: &&String| span.lines().any(|line| line.trim_start().starts_with("Name") && line.ends_with(&format!(": {phase}")));
+        assert!(spans.iter().any(|span| is_phase(&span)), "no {phase} in {spans:#?}");
+    }
+    // Calls outside of any trace begin one of their own; lists are no spans.
+    execs.exec(&["true"], 0);
+    wait_for("the span of an untraced call", || {
+        let all = collector.spans();
+        all.iter().any(|span| span.contains("/ExecSync") && !span.contains(TRACE)).then_some(())
+    });
+    execs.crictl.ok(&["ps"]);
+    assert!(!collector.log().contains("ListContainers"));
+    execs.end();
+}
