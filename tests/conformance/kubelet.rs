@@ -20,7 +20,7 @@ fn lives_the_same_life() {
     let errors = node.transport_errors();
     assert!(errors.is_empty(), "{errors:#?}");
     let shim = node.shim.as_ref().unwrap();
-    accounts::agree(|| accounts::by_code(&shim.calls()), || node.containerd.accounts().unwrap());
+    accounts::agree(|| accounts::by_code(&shim.counted()), || node.containerd.accounts().unwrap());
 }
 
 #[test]

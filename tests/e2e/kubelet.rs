@@ -24,7 +24,7 @@ fn runs_pods_kills_what_its_probe_finds_dead_and_survives_restarts() {
     let errors = node.transport_errors();
     assert!(errors.is_empty(), "{errors:#?}");
     let shim = node.shim.as_ref().unwrap();
-    accounts::agree(|| accounts::by_code(&shim.calls()), || node.containerd.accounts().unwrap());
+    accounts::agree(|| accounts::by_code(&shim.counted()), || node.containerd.accounts().unwrap());
     for part in [Part::Probeshim, Part::Containerd, Part::Kubelet] {
         let before = node.running();
         node.restart(part);

@@ -3,13 +3,15 @@
 use probeshim::cri::runtime_service;
 use probeshim::cri::v1::ExecSyncRequest;
 use probeshim::socket::SocketPath;
+use serde_json::json;
 use tonic::Request;
 
 use crate::real::collector::Collector;
 use crate::real::containerd::{Containerd, Version};
 use crate::real::execs::Execs;
-use crate::real::life::Runtime as _;
+use crate::real::life::{Pod, Runtime as _};
 use crate::real::server::wait_for;
+use crate::real::shim::Probeshim;
 use crate::support::skip::need;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
@@ -62,5 +64,45 @@ fn a_call_is_a_span_with_its_phases_in_the_trace_of_its_caller() {
     });
     execs.crictl.ok(&["ps"]);
     assert!(!collector.log().contains("ListContainers"));
+    execs.end();
+}
+
+#[test]
+fn no_secret_is_in_anything_that_is_told() {
+    const PLANTED: [&str; 4] = ["planted-env", "planted-credential", "planted-output", "planted-argument"];
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let collector = need!(Collector::start(containerd.folder()));
+    let (endpoint, folder) = (format!("http://{}", collector.grpc), containerd.folder());
+    let env = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()), ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")];
+    let shim = Probeshim::start_in(folder, &containerd.socket(), &["--redact-commands"], &env);
+    let execs = need!(Execs::with(&containerd, shim));
+    let envs = json!({"metadata": {"name": "secret"}, "envs": [{"key": "TOKEN", "value": PLANTED[0]}]});
+    let pod = Pod::with(&execs.crictl, folder, "secrets", &envs);
+    execs.crictl.run(&["pull", "--creds", &format!("user:{}", PLANTED[1]), "127.0.0.1:1/nobody/is:here"]);
+    execs.crictl.ok(&["inspect", &pod.container]);
+    let print = format!("echo {} {}; echo $TOKEN >&2; exit 0", PLANTED[2], PLANTED[3]);
+    let call = execs.exec(&["sh", "-c", &print], 5);
+    assert_eq!((&call["exec"]["command"], &call["exec"]["commandTruncated"]), (&json!(["sh"]), &json!(true)));
+    // One that leaves a process behind, and one that times out.
+    execs.exec(&["sh", "-c", &format!("sleep 20 >/dev/null 2>&1 & : {}", PLANTED[3])], 5);
+    execs.exec(&["sh", "-c", &format!("sleep 7; : {}", PLANTED[3])], 1);
+    wait_for("what is left is told of", || execs.shim.ask(&["events"]).contains("ExecProcessLeft").then_some(()));
+    wait_for("the spans", || (collector.spans().len() >= 10).then_some(()));
+
+    let asked = ["calls", "events", "status"].map(|what| execs.shim.ask(&[what]) + &execs.shim.ask(&[what, "-o", "json"]));
+    let explained: String =
+        execs.all().iter().map(|call| execs.shim.ask(&["explain", &call["id"].to_string()])).collect();
+    let told = [
+        &asked[..],
+        &[explained, execs.shim.log(), execs.shim.metrics(), execs.shim.recorded(), collector.log()],
+    ]
+    .concat();
+    for (place, text) in told.iter().enumerate() {
+        assert!(text.len() > 100, "{place}: there is nothing to look at: {text}");
+        for planted in PLANTED {
+            assert!(!text.contains(planted), "{planted} is in {place}: {text}");
+        }
+    }
+    pod.remove(&execs.crictl);
     execs.end();
 }

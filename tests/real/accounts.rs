@@ -86,13 +86,13 @@ fn plain(code: &str) -> String {
 }
 
 /// A line of a family of counters.
-struct Series<'a> {
+pub(crate) struct Series<'a> {
     text: &'a str,
-    value: u64,
+    pub(crate) value: u64,
 }
 
 /// The lines of a family, in the text that Prometheus reads.
-fn series<'a>(text: &'a str, family: &'a str) -> impl Iterator<Item = Series<'a>> {
+pub(crate) fn series<'a>(text: &'a str, family: &'a str) -> impl Iterator<Item = Series<'a>> {
     let lines = text.lines().filter_map(move |line| line.strip_prefix(family)?.strip_prefix('{'));
     lines.filter_map(|line| {
         let (text, value) = line.rsplit_once("} ")?;
@@ -102,7 +102,7 @@ fn series<'a>(text: &'a str, family: &'a str) -> impl Iterator<Item = Series<'a>
 
 impl Series<'_> {
     /// The value of a label.
-    fn get(&self, label: &str) -> String {
+    pub(crate) fn get(&self, label: &str) -> String {
         let value = self.text.split_once(&format!("{label}=\"")).and_then(|(_, rest)| rest.split_once('"'));
         value.unwrap_or_else(|| panic!("no {label} in {}", self.text)).0.to_owned()
     }

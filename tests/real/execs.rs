@@ -79,7 +79,11 @@ impl Execs {
 
     /// The same, with more flags for probeshim.
     pub(crate) fn start_with(runtime: &impl Runtime, more: &[&str]) -> Result<Self, String> {
-        let shim = Probeshim::start_with(runtime.folder(), &runtime.socket(), more);
+        Self::with(runtime, Probeshim::start_with(runtime.folder(), &runtime.socket(), more))
+    }
+
+    /// The same, with a probeshim that is there.
+    pub(crate) fn with(runtime: &impl Runtime, shim: Probeshim) -> Result<Self, String> {
         let crictl = Crictl::new("crictl-1.36", shim.socket(), runtime.folder())?;
         let pod = Pod::new(&crictl, runtime.folder(), "execs");
         Ok(Self { crictl, pod, shim })

@@ -1,11 +1,13 @@
 //! The real binary in front of a runtime.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use super::accounts;
 use super::server::Server;
 
 /// `probeshim run`.
@@ -19,6 +21,8 @@ pub(crate) struct Probeshim {
     state: PathBuf,
     /// Flags beside the usual ones.
     more: Vec<String>,
+    /// Variables of its environment.
+    env: Vec<(String, String)>,
 }
 
 impl Probeshim {
@@ -29,15 +33,26 @@ impl Probeshim {
 
     /// The same, with more flags.
     pub(crate) fn start_with(folder: &Path, upstream: &Path, more: &[&str]) -> Self {
-        Self::launched(&folder.join("probeshim.sock"), folder, upstream, more)
+        Self::launched(&folder.join("probeshim.sock"), folder, upstream, more, &[])
+    }
+
+    /// The same, with variables in its environment.
+    pub(crate) fn start_in(folder: &Path, upstream: &Path, more: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::launched(&folder.join("probeshim.sock"), folder, upstream, more, env)
     }
 
     /// The same, with a socket elsewhere.
     pub(crate) fn listening(socket: &Path, folder: &Path, upstream: &Path) -> Self {
-        Self::launched(socket, folder, upstream, &[])
+        Self::launched(socket, folder, upstream, &[], &[])
     }
 
-    fn launched(socket: &Path, folder: &Path, upstream: &Path, more: &[&str]) -> Self {
+    fn launched(
+        socket: &Path,
+        folder: &Path,
+        upstream: &Path,
+        more: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
         let mut shim = Self {
             server: None,
             socket: socket.to_owned(),
@@ -46,6 +61,7 @@ impl Probeshim {
             log: folder.join("probeshim.log"),
             state: folder.join("state"),
             more: more.iter().map(ToString::to_string).collect(),
+            env: env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
         };
         shim.launch();
         shim
@@ -55,7 +71,7 @@ impl Probeshim {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command.arg("run").arg("--listen").arg(&self.socket).arg("--upstream").arg(&self.upstream);
         command.arg("--admin").arg(&self.admin).args(["--http", "off", "--log", "debug"]);
-        command.arg("--state").arg(&self.state).args(&self.more);
+        command.arg("--state").arg(&self.state).args(&self.more).envs(self.env.iter().cloned());
         let server = self.server.insert(Server::start("probeshim", &mut command, &self.log));
         server.wait_until(|_| UnixStream::connect(&self.socket).is_ok());
     }
@@ -76,12 +92,43 @@ impl Probeshim {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Its metrics, as the admin socket serves them.
+    pub(crate) fn metrics(&self) -> String {
+        let mut stream = UnixStream::connect(&self.admin).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Everything that it has recorded on disk.
+    pub(crate) fn recorded(&self) -> String {
+        let segments = std::fs::read_dir(self.state.join("calls")).into_iter().flatten().flatten();
+        segments.map(|segment| std::fs::read_to_string(segment.path()).unwrap()).collect()
+    }
+
     /// The calls that it has seen, all of which it has kept: the first is still there. (A status would ask the runtime for its version, which
     /// counts that.)
     pub(crate) fn calls(&self) -> Vec<Value> {
         let calls: Vec<Value> = serde_json::from_str(&self.ask(&["calls", "-o", "json"])).unwrap();
         assert!(calls.is_empty() || calls.iter().any(|call| call["id"] == 1), "the oldest are gone");
         calls
+    }
+
+    /// The calls that it has made itself, but for streams, which go on: a method and a code each.
+    pub(crate) fn own_calls(&self) -> Vec<Value> {
+        let metrics = self.metrics();
+        let own = accounts::series(&metrics, "probeshim_own_calls_total");
+        let calls = own.flat_map(|labels| {
+            let call = json!({"method": labels.get("method"), "code": labels.get("code")});
+            std::iter::repeat_n(call, usize::try_from(labels.value).unwrap())
+        });
+        calls.filter(|call| call["method"] != "GetContainerEvents" && call["method"] != "other").collect()
+    }
+
+    /// The calls that the runtime should have counted since probeshim started, but for those that went another way.
+    pub(crate) fn counted(&self) -> Vec<Value> {
+        self.calls().into_iter().chain(self.own_calls()).collect()
     }
 
     /// Asks it to end, and returns its log.
