@@ -31,7 +31,7 @@ pub(crate) fn run(listen: &Path, upstream: &Path) {
     let settings = Settings { upstream, drain_timeout: Duration::ZERO };
     let drain = CancellationToken::new();
     let relay =
-        Relay::start(listening.listener, settings, Arc::new(Nobody), Metrics::default(),  1, drain).unwrap();
+        Relay::start(listening.listener, settings, Arc::new(Nobody), Metrics::default(), 1, drain).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(relay.ended());
 }

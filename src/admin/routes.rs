@@ -12,9 +12,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde::Serialize;
-use tokio_stream::{Stream, StreamExt as _};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
+use tokio_stream::{Stream, StreamExt as _};
 
 use super::readiness;
 use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::cri::v1::ContainerState;
 use crate::exec::{Record, StuckExec};
 use crate::record::shape::milliseconds;
-use crate::world::{self, World};
 pub use crate::record::shape::{
     Call, Container, Cpu, Event, Evidence, Exec, Peer, Phases, Pids, Pod, Pressures, Probe,
 };
+use crate::world::{self, World};
 
 /// Which calls to tell of, as a query string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -222,9 +222,8 @@ pub(super) fn pods(world: &World) -> Vec<StatusPod> {
         containers.entry(container.sandbox.as_deref().unwrap_or_default()).or_default().push(container);
     }
     let mut sandboxes: Vec<_> = world.sandboxes().collect();
-    sandboxes.sort_by_key(|sandbox| {
-        (&sandbox.pod.namespace, &sandbox.pod.name, sandbox.created_at, &sandbox.id)
-    });
+    sandboxes
+        .sort_by_key(|sandbox| (&sandbox.pod.namespace, &sandbox.pod.name, sandbox.created_at, &sandbox.id));
     let pod = |sandbox: &Arc<world::Sandbox>| {
         let mut containers = containers.remove(&*sandbox.id).unwrap_or_default();
         containers.sort_by_key(|container| (container.created_at, &container.id));

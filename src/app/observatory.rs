@@ -137,7 +137,9 @@ impl Observatory {
         self.watch.changed(&self.world, &changes);
         let is_news = self.is_listed || source != Source::List;
         self.is_listed |= source == Source::List;
-        for event in changes.iter().filter(|_| is_news).filter_map(|change| Event::of_change(change, &self.world)) {
+        for event in
+            changes.iter().filter(|_| is_news).filter_map(|change| Event::of_change(change, &self.world))
+        {
             self.outlets.events.push(event);
         }
     }

@@ -21,9 +21,7 @@ use crate::cri::Own;
 use crate::exec::{self, Watch};
 use crate::record::{self, Calls, Events, Journal};
 use crate::relay::{self, Relay, Summary};
-use crate::socket::{
-    self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim,
-};
+use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
 use crate::tap::{self, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
 use crate::world::Watcher;
@@ -87,7 +85,17 @@ impl Shim {
     /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
     /// one cannot be opened, none stays open.
     pub(super) async fn open(settings: ShimSettings) -> Result<Self, RunError> {
-        let ShimSettings { listen, admin, http, relay, exec: watched, specs, journal, traces, watches_runtime } = settings;
+        let ShimSettings {
+            listen,
+            admin,
+            http,
+            relay,
+            exec: watched,
+            specs,
+            journal,
+            traces,
+            watches_runtime,
+        } = settings;
         let upstream = relay.upstream.clone();
         let Listening { listener, claim: listen_claim } = match &listen {
             Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,

@@ -51,7 +51,8 @@ impl Explain {
 /// The sentences, broken into lines, and below them where the time went.
 fn text(explanation: &Explanation, screen: Screen) -> String {
     let width = screen.width.unwrap_or(WIDTH).min(WIDTH);
-    let sentences = explanation.sentences.iter().map(|sentence| human::wrapped(&harmless(sentence), width) + "\n");
+    let sentences =
+        explanation.sentences.iter().map(|sentence| human::wrapped(&harmless(sentence), width) + "\n");
     let mut text: String = sentences.collect();
     if let Some(phases) = explanation.call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) {
         text += "\n";

@@ -71,7 +71,35 @@ pub struct Run {
 
 impl From<Run> for Flags {
     fn from(run: Run) -> Self {
-        let Run { listen, upstream, admin, http, pods, state, record, otlp, watch_runtime, slow, redact_commands, drain_timeout, log } = run;
-        Self { listen, upstream, admin, http, pods, state, record, otlp, watch_runtime, slow, redact_commands, drain_timeout, log }
+        let Run {
+            listen,
+            upstream,
+            admin,
+            http,
+            pods,
+            state,
+            record,
+            otlp,
+            watch_runtime,
+            slow,
+            redact_commands,
+            drain_timeout,
+            log,
+        } = run;
+        Self {
+            listen,
+            upstream,
+            admin,
+            http,
+            pods,
+            state,
+            record,
+            otlp,
+            watch_runtime,
+            slow,
+            redact_commands,
+            drain_timeout,
+            log,
+        }
     }
 }

@@ -114,7 +114,10 @@ impl Table {
     pub(super) fn text(mut self, rows: &[Vec<Cell>]) -> String {
         self.fit(rows);
         self.make_room();
-        std::iter::once(self.header()).chain(rows.iter().map(|row| self.line(row))).map(|line| line + "\n").collect()
+        std::iter::once(self.header())
+            .chain(rows.iter().map(|row| self.line(row)))
+            .map(|line| line + "\n")
+            .collect()
     }
 
     /// The line of titles.

@@ -208,8 +208,7 @@ impl Settings {
                 Some(traces),
                 Some(slow),
                 Some(log),
-            ) if reader.problems.is_empty() =>
-            {
+            ) if reader.problems.is_empty() => {
                 let shim = ShimSettings {
                     listen: listen.filter(|_| !around.is_activated),
                     admin,

@@ -20,9 +20,7 @@ pub enum Subscription<T> {
 
 impl<T> Subscription<T> {
     /// The messages of a call that is about to be made. Nothing is sent before the first message is asked for.
-    pub fn new(
-        call: impl Future<Output = Result<Response<Streaming<T>>, Status>> + Send + 'static,
-    ) -> Self {
+    pub fn new(call: impl Future<Output = Result<Response<Streaming<T>>, Status>> + Send + 'static) -> Self {
         Self::Asked(Box::pin(call))
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::evidence::{Evidence, Pressures};
 use super::identity::Identity;
-use super::phases::{Missing, Parts, Phases};
 use super::insight::{Fate, Insight, Record, Slow, Verdict};
+use super::phases::{Missing, Parts, Phases};
 use crate::cri::Code;
 use crate::relay::{Ending, Peer};
 use crate::tap::{Call, Exec};
@@ -135,7 +135,9 @@ fn fate(fate: Fate) -> String {
             format!("The command started after {started} and was killed after {exited} (SIGKILL).")
         }
         (Some(exited), Some(status)) => {
-            format!("The command started after {started} and exited by itself after {exited}, with code {status}.")
+            format!(
+                "The command started after {started} and exited by itself after {exited}, with code {status}."
+            )
         }
         _ => format!("The command started after {started}; that it ended has not been heard of."),
     }
@@ -200,7 +202,9 @@ fn evidence(insight: &Insight) -> Vec<String> {
         Verdict::Failed => "it failed",
         Verdict::Slow(Slow::HalfOfTimeout) => "it took more than half of its timeout",
         Verdict::Slow(Slow::Threshold) => "it took longer than what is set as slow",
-        Verdict::Slow(Slow::ThreeMedians) => "it took more than three times as long as such a call usually does",
+        Verdict::Slow(Slow::ThreeMedians) => {
+            "it took more than three times as long as such a call usually does"
+        }
     };
     let Some(evidence) = insight.evidence.as_deref() else {
         return vec![format!("Because {why}, evidence was asked for, but none could be measured.")];
@@ -225,7 +229,8 @@ fn findings(evidence: &Evidence) -> Vec<String> {
         found.push("The container is frozen: nothing in it can run.".to_owned());
     }
     if let Some(cpu) = evidence.cpu.filter(|cpu| cpu.throttled_periods > 0) {
-        let quota = cpu.quota.map_or_else(String::new, |quota| format!(" by its quota of {quota} processors"));
+        let quota =
+            cpu.quota.map_or_else(String::new, |quota| format!(" by its quota of {quota} processors"));
         found.push(format!(
             "The container was throttled{quota} in {} of {} periods, for {} of {window}.",
             cpu.throttled_periods,
@@ -234,7 +239,9 @@ fn findings(evidence: &Evidence) -> Vec<String> {
         ));
     }
     if let Some(kills) = evidence.oom_kills.filter(|kills| *kills > 0) {
-        found.push(format!("The kernel killed {kills} of the container's processes because its memory was used up."));
+        found.push(format!(
+            "The kernel killed {kills} of the container's processes because its memory was used up."
+        ));
     }
     if let Some((current, max)) = evidence.pids.and_then(|pids| Some((pids.current, pids.max?)))
         && ratio(current, max) >= NEARLY_ALL

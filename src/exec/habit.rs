@@ -105,7 +105,8 @@ impl Habit {
         let is_regular = |interval: &&f64| (**interval - seconds).abs() <= (seconds * JITTER.0).max(JITTER.1);
         let regular = intervals.iter().filter(is_regular).count() as f64 / intervals.len() as f64;
         // The more of them have been seen, the surer; never quite.
-        let confidence = regular * (1.0 - 0.5_f64.powi(i32::try_from(intervals.len()).unwrap_or(i32::MAX) - 1));
+        let confidence =
+            regular * (1.0 - 0.5_f64.powi(i32::try_from(intervals.len()).unwrap_or(i32::MAX) - 1));
         (seconds >= 1.0 && regular >= 0.7).then(|| Identity::Learned {
             period: Duration::from_secs_f64(seconds),
             confidence: (confidence * 100.0).round() / 100.0,

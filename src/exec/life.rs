@@ -100,7 +100,8 @@ mod tests {
 
     #[test]
     fn what_the_wall_clock_cannot_have_seen_is_timed_by_when_it_was_heard_of() {
-        let call = Beginning { start: SystemTime::UNIX_EPOCH + Duration::from_secs(1000), since: Instant::now() };
+        let call =
+            Beginning { start: SystemTime::UNIX_EPOCH + Duration::from_secs(1000), since: Instant::now() };
         let ms = Duration::from_millis;
         for (at, heard, expected) in [
             (1_000_030, 31, 30),

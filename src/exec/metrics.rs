@@ -16,7 +16,8 @@ use super::stuck::{Kind, Stuck};
 use crate::world::World;
 
 /// Upper bounds of the phases, in seconds: from a `true` in a synthetic container to a child that holds the output.
-const PHASES: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+const PHASES: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
 /// Upper bounds of the margin, in seconds; below 0 the answer came after the timeout.
 const MARGINS: [f64; 12] = [-30.0, -5.0, -1.0, 0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -77,7 +77,8 @@ impl Span {
 
     /// What the life of its command tells of a call. `has_failed`: the runtime answered with an error that is not a timeout.
     pub(super) fn phases(&self, life: &Life, has_failed: bool) -> Phases {
-        let after = |moment: Option<_>| moment.map(|moment: super::life::Moment| moment.after(self.beginning));
+        let after =
+            |moment: Option<_>| moment.map(|moment: super::life::Moment| moment.after(self.beginning));
         // Each moment lies between the one before it and the end: exec-started is taken a little late, and exited_at with another clock.
         let [added, started, exited] = [life.added, life.started, life.exited].map(after);
         let added = added.map(|added| added.clamp(self.sent, self.end));

@@ -14,7 +14,8 @@ impl Record {
         let call = &*self.call;
         let header = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
         let parent = self.trace.as_ref();
-        let parent = parent.and_then(|trace| Some((header(&trace.parent)?, trace.state.as_ref().and_then(header))));
+        let parent =
+            parent.and_then(|trace| Some((header(&trace.parent)?, trace.state.as_ref().and_then(header))));
         let insight = self.insight.as_deref();
         Span {
             name: format!("runtime.v1.RuntimeService/{}", call.method),
@@ -66,10 +67,7 @@ fn attributes(call: &Call, insight: Option<&Insight>) -> Vec<(&'static str, Valu
     known
 }
 
-fn parts(
-    call: &Call,
-    phases: &Phases,
-) -> Vec<(&'static str, std::time::SystemTime, std::time::SystemTime)> {
+fn parts(call: &Call, phases: &Phases) -> Vec<(&'static str, std::time::SystemTime, std::time::SystemTime)> {
     let Phases::Complete(parts) = phases else { return Vec::new() };
     // Of what is known completely, only the time before the request was whole is in no phase.
     let mut at = call.start + parts.other;

@@ -108,10 +108,7 @@ impl Watchdog {
             stuck.extend(overdue.map(|call| ((Kind::Overdue, call.call), call)));
             for (call, life, exited) in scene.exited_unanswered() {
                 if now - exited >= MARGIN {
-                    let found = StuckExec {
-                        pid: life.pid,
-                        ..StuckExec::of(Kind::Unanswered, call, exited)
-                    };
+                    let found = StuckExec { pid: life.pid, ..StuckExec::of(Kind::Unanswered, call, exited) };
                     stuck.insert((Kind::Unanswered, call.id), found);
                 }
             }
@@ -123,7 +120,8 @@ impl Watchdog {
             }
             looking.next = now + LOOK;
             let is_due = |session: &&Session| now - session.ended >= MARGIN;
-            let sessions: HashSet<u32> = looking.sessions.iter().filter(is_due).map(|session| session.pid).collect();
+            let sessions: HashSet<u32> =
+                looking.sessions.iter().filter(is_due).map(|session| session.pid).collect();
             if !sessions.is_empty() {
                 self.asks.push(Ask::Left { container: container.clone(), sessions });
             }
@@ -136,9 +134,10 @@ impl Watchdog {
         let before = |process: &(Kind, u64)| process.0 == Kind::Left;
         let known: Vec<_> = self.stuck.iter().filter(|(key, _)| before(key)).map(|(key, _)| *key).collect();
         for key in known {
-            let is_here = self.stuck.get(&key).is_some_and(|stuck| {
-                looking.sessions.iter().any(|session| session.call.id == stuck.call)
-            });
+            let is_here = self
+                .stuck
+                .get(&key)
+                .is_some_and(|stuck| looking.sessions.iter().any(|session| session.call.id == stuck.call));
             if is_here {
                 self.stuck.remove(&key);
             }
@@ -167,7 +166,8 @@ impl Watchdog {
     /// A container has no processes any more.
     pub(super) fn gone(&mut self, container: &str) {
         let Some(looking) = self.places.remove(container) else { return };
-        let is_here = |stuck: &StuckExec| looking.sessions.iter().any(|session| session.call.id == stuck.call);
+        let is_here =
+            |stuck: &StuckExec| looking.sessions.iter().any(|session| session.call.id == stuck.call);
         self.stuck.retain(|(kind, _), stuck| *kind != Kind::Left || !is_here(stuck));
     }
 }

@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::evidence::{Ask, Evidence};
 use super::habit::{Habits, Key};
 use super::identity::Identity;
+use super::insight::{Fate, Insight, Record, Slow, Verdict};
 use super::life::{Beginning, Life, Moment};
 use super::matching::{self, Claim, Match};
 use super::phases::{Missing, Phases, Span};
-use super::insight::{Fate, Insight, Record, Slow, Verdict};
 use crate::containerd::{Stamped, TaskEvent};
 use crate::cri::Code;
 use crate::relay::{Ending, Head};
@@ -214,14 +214,8 @@ impl Tracker {
             self.habits.took(&call.key, ended.call.duration);
         }
         let end = end_of(&ended.call);
-        call.end = Some(Concluding {
-            ended,
-            end,
-            verdict,
-            until: now + PATIENCE,
-            evidence: None,
-            awaits_evidence,
-        });
+        call.end =
+            Some(Concluding { ended, end, verdict, until: now + PATIENCE, evidence: None, awaits_evidence });
         self.conclude(container, now);
     }
 
@@ -577,11 +571,7 @@ impl Fate {
         }
         let life = life?;
         let after = |moment: Option<Moment>| moment.map(|moment| moment.after(beginning));
-        Some(Self {
-            started: after(life.started),
-            exited: after(life.exited),
-            status: life.status,
-        })
+        Some(Self { started: after(life.started), exited: after(life.exited), status: life.status })
     }
 }
 

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::evidence::{Answer, Ask, Sampler};
 use super::identity::Identity;
+use super::insight::Record;
 use super::locate::pid_of;
 use super::metrics::Metrics;
-use super::insight::Record;
 use super::stuck::{Stuck, Watchdog};
 use super::tracker::{Place, Settings, Tracker};
 use crate::containerd::Stamped;
@@ -63,12 +63,7 @@ enum Either {
 
 impl Watch {
     /// Begins to watch. `client` is for questions of our own about containers.
-    pub fn start(
-        settings: Settings,
-        specs: Specs,
-        client: OwnClient,
-        metrics: Metrics,
-    ) -> io::Result<Self> {
+    pub fn start(settings: Settings, specs: Specs, client: OwnClient, metrics: Metrics) -> io::Result<Self> {
         let (answer, answers) = mpsc::unbounded_channel();
         let (found, finds) = mpsc::unbounded_channel();
         Ok(Self {
@@ -243,8 +238,7 @@ impl Watch {
         let sandbox = known.sandbox.as_deref().and_then(|id| world.sandbox(id));
         let identity = sandbox.map_or(Identity::Unknown, |sandbox| {
             let specs = &self.specs;
-            let uses =
-                self.uses.entry(container.clone()).or_insert_with(|| specs.of(sandbox, known).into());
+            let uses = self.uses.entry(container.clone()).or_insert_with(|| specs.of(sandbox, known).into());
             if exec.is_cut {
                 Identity::Unknown
             } else {

@@ -34,7 +34,8 @@ mod tests {
 
     #[test]
     fn as_the_kubelet() {
-        let env = [("A", "1"), ("B", "$(A)"), ("EMPTY", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+        let env =
+            [("A", "1"), ("B", "$(A)"), ("EMPTY", "")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         for (word, expanded) in [
             ("x$(A)y$(A)", "x1y1"),
             ("$(B)", "$(A)"),

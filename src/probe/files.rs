@@ -61,7 +61,8 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in fs::read_dir(path)? {
         let file = entry?.path();
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let is_manifest = file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known));
+        let is_manifest =
+            file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known));
         if is_manifest && !name.starts_with('.') && fs::metadata(&file)?.is_file() {
             files.push(file);
         }

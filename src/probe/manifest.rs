@@ -57,7 +57,8 @@ fn read_node(node: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> Ve
         node.complain("must have a name in its metadata", problems);
         return Vec::new();
     };
-    let text = |path: &[&str], problems: &mut Vec<Problem>| node.at(path).and_then(|node| node.text(problems));
+    let text =
+        |path: &[&str], problems: &mut Vec<Problem>| node.at(path).and_then(|node| node.text(problems));
     let owner = Owner {
         kind,
         name,
@@ -76,11 +77,7 @@ fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, Strin
 }
 
 /// What is executed in the containers of a pod, init containers included: sidecars are among them.
-fn containers(
-    pod: &Node<'_>,
-    source: Source,
-    problems: &mut Vec<Problem>,
-) -> BTreeMap<String, Vec<ExecUse>> {
+fn containers(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> BTreeMap<String, Vec<ExecUse>> {
     let mut read = BTreeMap::new();
     for list in ["initContainers", "containers"] {
         let Some(list) = pod.at(&["spec", list]) else { continue };
@@ -136,9 +133,8 @@ pub(super) fn probe(
     problems: &mut Vec<Problem>,
 ) -> Option<ExecUse> {
     probe.object(problems)?;
-    let mut seconds = |field, default| {
-        probe.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems))
-    };
+    let mut seconds =
+        |field, default| probe.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems));
     let timeout_seconds = i64::from(seconds("timeoutSeconds", TIMEOUT));
     let period = Duration::from_secs(seconds("periodSeconds", PERIOD).unsigned_abs().into());
     let command = command(probe, problems)?;

@@ -90,6 +90,10 @@ fn shown(value: &Value) -> String {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, value, reason } = self;
-        if path.is_empty() { write!(f, "it {reason}, not {value}") } else { write!(f, "{path} is {value}; it {reason}") }
+        if path.is_empty() {
+            write!(f, "it {reason}, not {value}")
+        } else {
+            write!(f, "{path} is {value}; it {reason}")
+        }
     }
 }

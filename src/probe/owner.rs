@@ -76,7 +76,8 @@ impl Owner {
     fn has_named(&self, name: &str) -> bool {
         let is_random = |part: &str| part.len() == 5 && is_word(part);
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        let generated = |base: &str| name.strip_prefix(&base[..base.len().min(LONGEST_BASE)]).is_some_and(is_random);
+        let generated =
+            |base: &str| name.strip_prefix(&base[..base.len().min(LONGEST_BASE)]).is_some_and(is_random);
         let own = format!("{}-", self.name);
         match self.kind {
             Kind::Pod => *name == self.name,
@@ -85,16 +86,19 @@ impl Owner {
             // An indexed job has the index before what is random.
             Kind::Job => {
                 generated(&own)
-                    || name.strip_prefix(&own).and_then(|rest| rest.split_once('-')).is_some_and(
-                        |(index, random)| is_number(index) && is_random(random),
-                    )
+                    || name
+                        .strip_prefix(&own)
+                        .and_then(|rest| rest.split_once('-'))
+                        .is_some_and(|(index, random)| is_number(index) && is_random(random))
             }
             // The part in the middle is the hash of the template, or the minute at which the job was made.
-            Kind::Deployment | Kind::CronJob => name.strip_prefix(&own).is_some_and(|rest| match rest.split_once('-') {
-                Some((middle, random)) => is_word(middle) && is_random(random),
-                // The name was too long for all of it.
-                None => name.len() == LONGEST_BASE + 5,
-            }),
+            Kind::Deployment | Kind::CronJob => {
+                name.strip_prefix(&own).is_some_and(|rest| match rest.split_once('-') {
+                    Some((middle, random)) => is_word(middle) && is_random(random),
+                    // The name was too long for all of it.
+                    None => name.len() == LONGEST_BASE + 5,
+                })
+            }
         }
     }
 }
@@ -125,8 +129,13 @@ mod tests {
             (Kind::CronJob, "web-29391840-x2x4z", true),
             (Kind::CronJob, "web", false),
         ] {
-            let owner =
-                Owner { kind, namespace: String::new(), name: "web".into(), uid: None, labels: BTreeMap::new() };
+            let owner = Owner {
+                kind,
+                namespace: String::new(),
+                name: "web".into(),
+                uid: None,
+                labels: BTreeMap::new(),
+            };
             assert_eq!(owner.has_named(name), is_one, "{kind:?} {name}");
         }
         let long = Owner {

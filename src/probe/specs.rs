@@ -28,8 +28,7 @@ impl Specs {
     /// everything that is wrong with them.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
         let mut errors = Vec::new();
-        let manifests =
-            paths.iter().flat_map(|path| files::read(path.as_ref(), &mut errors)).collect();
+        let manifests = paths.iter().flat_map(|path| files::read(path.as_ref(), &mut errors)).collect();
         if errors.is_empty() { Ok(Self { manifests }) } else { Err(errors) }
     }
 

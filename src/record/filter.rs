@@ -101,9 +101,14 @@ mod tests {
             ..Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO)
         };
         let record = Record::plain(call, None);
-        for (pod, lets_through) in
-            [("web-0", true), ("shop/web-0", true), ("u-1", true), ("5a4d", true), ("5a", false), ("web", false)]
-        {
+        for (pod, lets_through) in [
+            ("web-0", true),
+            ("shop/web-0", true),
+            ("u-1", true),
+            ("5a4d", true),
+            ("5a", false),
+            ("web", false),
+        ] {
             let filter = Filter { pod: text(pod), ..Filter::default() };
             assert_eq!(filter.lets_through(&record), lets_through, "{pod}");
         }

@@ -71,7 +71,8 @@ impl Event {
             None => Self::new(
                 Severity::Warning,
                 "RuntimeGone",
-                "The runtime does not answer, or its events have ended; it is asked again every second".to_owned(),
+                "The runtime does not answer, or its events have ended; it is asked again every second"
+                    .to_owned(),
             ),
         }
     }

@@ -239,7 +239,8 @@ fn segments(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("calls-")?.strip_suffix(".jsonl")?.parse().ok());
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix("calls-")?.strip_suffix(".jsonl")?.parse().ok());
         if let Some(number) = number {
             found.push((number, entry.metadata()?.len()));
         }

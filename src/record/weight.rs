@@ -79,9 +79,10 @@ fn shared(record: &Record) -> impl Iterator<Item = (usize, usize)> {
         let texts = text(&container.id) + text(&container.name);
         (Arc::as_ptr(container).addr(), size_of::<Container>() + ALLOCATION + texts)
     });
-    let peer = call.peer.as_ref().map(|peer| {
-        (Arc::as_ptr(peer).addr(), size_of::<Peer>() + ALLOCATION + text(&peer.program))
-    });
+    let peer = call
+        .peer
+        .as_ref()
+        .map(|peer| (Arc::as_ptr(peer).addr(), size_of::<Peer>() + ALLOCATION + text(&peer.program)));
     [pod, container, peer].into_iter().flatten()
 }
 

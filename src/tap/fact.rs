@@ -26,14 +26,18 @@ impl Fact {
         let is_deleted = event.container_event_type() == v1::ContainerEventType::ContainerDeletedEvent;
         let sandbox = event.pod_sandbox_status.map(SandboxFact::from);
         let sandbox_id = sandbox.as_ref().map(|sandbox| sandbox.id.clone());
-        let containers = event.containers_statuses.into_iter().map(|status| {
-            Self::Container(ContainerFact { sandbox: sandbox_id.clone(), ..status.into() })
-        });
+        let containers = event
+            .containers_statuses
+            .into_iter()
+            .map(|status| Self::Container(ContainerFact { sandbox: sandbox_id.clone(), ..status.into() }));
         let mut facts: Vec<Self> = containers.collect();
         facts.extend(sandbox.map(Self::Sandbox));
         if is_deleted {
             // The runtime tells of the end of a sandbox as of a container's.
-            facts.extend([Self::ContainerGone(event.container_id.clone()), Self::SandboxGone(event.container_id)]);
+            facts.extend([
+                Self::ContainerGone(event.container_id.clone()),
+                Self::SandboxGone(event.container_id),
+            ]);
         }
         facts
     }

@@ -42,7 +42,8 @@ pub(super) enum Response {
 #[must_use]
 pub fn is_about_one(method: &MethodName) -> bool {
     let MethodName::Known(known) = method else { return false };
-    let is_list = ["List", "Stream", "GetContainerEvents"].iter().any(|begins| known.name().starts_with(begins));
+    let is_list =
+        ["List", "Stream", "GetContainerEvents"].iter().any(|begins| known.name().starts_with(begins));
     !is_list && of(method).is_some()
 }
 

@@ -157,9 +157,8 @@ fn service_name() -> String {
 }
 
 async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
-    let scope = InstrumentationScope::builder(env!("CARGO_PKG_NAME"))
-        .with_version(env!("CARGO_PKG_VERSION"))
-        .build();
+    let scope =
+        InstrumentationScope::builder(env!("CARGO_PKG_NAME")).with_version(env!("CARGO_PKG_VERSION")).build();
     let (mut batch, mut is_failing) = (Vec::with_capacity(BATCH), false);
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
         let data: Vec<SpanData> = batch.drain(..).flat_map(|span| span.into_data(&scope)).collect();
@@ -188,8 +187,15 @@ impl Span {
         }
         let trace = parent.as_ref().map_or_else(|| TraceId::from(fastrand::u128(1..)), SpanContext::trace_id);
         let state = parent.as_ref().map_or_else(TraceState::default, |parent| parent.trace_state().clone());
-        let context =
-            || SpanContext::new(trace, SpanId::from(fastrand::u64(1..)), TraceFlags::SAMPLED, false, state.clone());
+        let context = || {
+            SpanContext::new(
+                trace,
+                SpanId::from(fastrand::u64(1..)),
+                TraceFlags::SAMPLED,
+                false,
+                state.clone(),
+            )
+        };
         let data = |context: SpanContext, parent_span_id, name, start_time, end_time| SpanData {
             span_context: context,
             parent_span_id,
@@ -274,7 +280,9 @@ mod tests {
 
     #[test]
     fn a_span_without_a_trace_begins_one_and_what_is_not_sampled_is_not_sent() {
-        for parent in [None, Some("nonsense"), Some("00-00000000000000000000000000000000-b7ad6b7169203331-01")] {
+        for parent in
+            [None, Some("nonsense"), Some("00-00000000000000000000000000000000-b7ad6b7169203331-01")]
+        {
             let all = span(parent);
             assert_eq!((all.len(), all[0].parent_span_id), (3, SpanId::INVALID), "{parent:?}");
             assert_ne!(all[0].span_context.trace_id(), TraceId::INVALID);

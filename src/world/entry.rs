@@ -170,7 +170,8 @@ impl Container {
                 attempt: Some(metadata.attempt),
             });
         }
-        if let Some(sandbox) = fact.sandbox.as_deref().filter(|sandbox| Some(*sandbox) != self.sandbox.as_deref())
+        if let Some(sandbox) =
+            fact.sandbox.as_deref().filter(|sandbox| Some(*sandbox) != self.sandbox.as_deref())
         {
             next.get().sandbox = Some(sandbox.into());
         }

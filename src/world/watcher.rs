@@ -95,7 +95,6 @@ impl Watcher {
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
         let tells_execs = tasks.is_some();
-        debug!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
         if self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await.is_err() {
             return Ok(Unheard);
         }

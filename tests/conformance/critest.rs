@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::real::accounts;
 use crate::real::containerd::{Containerd, Version};
 use crate::real::image::{Image, Store, WAIT};
-use crate::real::life::Runtime as _;
+use crate::real::life::{self, Runtime as _};
 use crate::real::machine::{program, tool};
 use crate::real::registry::Registry;
 use crate::real::shim::Probeshim;
@@ -64,7 +64,7 @@ fn passes_and_fails_the_same_cases() {
 
     let direct = cases(&critest, folder, &containerd.socket());
     let shim = Probeshim::start(folder, &containerd.socket());
-    let before = containerd.accounts().unwrap();
+    let (before, seen) = life::before(&containerd, &shim);
     let relayed = cases(&critest, folder, shim.socket());
     let passed = direct.values().filter(|state| *state == "passed").count();
     eprintln!("critest: {passed} of {} cases pass on the runtime itself", direct.len());
@@ -73,8 +73,8 @@ fn passes_and_fails_the_same_cases() {
     assert_eq!(direct.len(), relayed.len());
     assert!(passed >= ENOUGH, "{direct:#?}");
     accounts::agree(
-        || accounts::by_code(&shim.calls()),
-        || accounts::difference(&containerd.accounts().unwrap(), &before),
+        || accounts::difference(&accounts::by_code(&shim.counted()), &seen),
+        || accounts::difference(&containerd.accounts().unwrap(), before.as_ref().unwrap()),
     );
 }
 

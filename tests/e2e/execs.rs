@@ -1,7 +1,11 @@
 //! Where the time of an ExecSync goes, on real containerd: what probeshim says of calls whose answer is known.
 
+use serde_json::{Value, json};
+
 use crate::real::containerd::{Containerd, Version};
-use crate::real::execs;
+use crate::real::execs::{self, Execs, mostly};
+use crate::real::life::{Pod, Runtime as _};
+use crate::real::server::wait_for;
 use crate::support::skip::need;
 
 #[test]
@@ -12,4 +16,134 @@ fn are_explained_by_containerd_2_2() {
 #[test]
 fn are_explained_by_containerd_1_6() {
     need!(execs::are_explained(&need!(Containerd::start(Version::V1_6))));
+}
+
+#[test]
+fn of_a_throttled_container_are_explained_by_the_throttling() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let execs = need!(Execs::start(&containerd));
+    let resources = json!({"linux": {"resources": {"cpu_quota": 5000, "cpu_period": 100_000}}});
+    let pod = Pod::with(&execs.crictl, containerd.folder(), "throttled", &resources);
+    let count = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done";
+    let call = execs.exec_in(&pod, &["sh", "-c", count], 0);
+    let cpu = &call["exec"]["evidence"]["cpu"];
+    assert_eq!(cpu["quota"], 0.05, "{call:#}");
+    assert!(cpu["throttledPeriods"].as_u64() >= Some(1), "{call:#}");
+    execs.explains(&call, &["throttled by its quota of 0.05 processors"]);
+    pod.remove(&execs.crictl);
+    execs.end();
+}
+
+#[test]
+fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let manifest = json!({
+        "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
+        "spec": {"containers": [{
+            "name": "main", "env": [{"name": "FILE", "value": "/tmp/x"}],
+            "livenessProbe": {"exec": {"command": ["test", "!", "-f", "$(FILE)"]}, "timeoutSeconds": 3},
+            "readinessProbe": {"exec": {"command": ["true"]}, "timeoutSeconds": 2, "periodSeconds": 5},
+            "startupProbe": {"exec": {"command": ["true"]}, "timeoutSeconds": 2},
+            "lifecycle": {"postStart": {"exec": {"command": ["echo", "$(FILE)"]}}},
+        }]},
+    });
+    let pods = containerd.folder().join("pod.json");
+    std::fs::write(&pods, manifest.to_string()).unwrap();
+    let execs = need!(Execs::start_with(&containerd, &["--pods", pods.to_str().unwrap()]));
+    let probe = |command: &[&str], timeout| execs.exec(command, timeout)["exec"]["probe"].clone();
+    assert_eq!(
+        probe(&["test", "!", "-f", "/tmp/x"], 3),
+        json!({"type": "liveness", "source": "manifest", "confidence": 1.0, "periodMs": 10000.0})
+    );
+    assert_eq!(probe(&["test", "!", "-f", "/tmp/x"], 4), json!(null), "another timeout, another caller");
+    let both = probe(&["true"], 2);
+    assert_eq!((&both["type"], &both["candidates"]), (&json!("ambiguous"), &json!(["readiness", "startup"])));
+    assert_eq!(probe(&["echo", "$(FILE)"], 0)["type"], "postStart");
+
+    let hook = json!({"exec": {"command": ["echo", "bye"]}}).to_string();
+    let annotated = json!({"annotations": {"io.kubernetes.container.preStopHandler": hook}});
+    let pod = Pod::with(&execs.crictl, containerd.folder(), "annotated", &annotated);
+    let call = execs.exec_in(&pod, &["echo", "bye"], 0);
+    assert_eq!(
+        (&call["exec"]["probe"]["type"], &call["exec"]["probe"]["source"]),
+        (&json!("preStop"), &json!("kubelet-annotation"))
+    );
+    execs.explains(&call, &["It is the preStop hook"]);
+
+    // Whoever comes every second is known by that, sooner or later.
+    let mut ticks = 0..30;
+    let learned = wait_for("a habit is learned", || {
+        let begun = std::time::SystemTime::now();
+        ticks.next().expect("nothing is learned");
+        let probe = execs.exec_in(&pod, &["true"], 1)["exec"]["probe"].clone();
+        wait_for("a second is over", || (begun.elapsed().unwrap().as_millis() >= 950).then_some(()));
+        (!probe.is_null()).then_some(probe)
+    });
+    assert_eq!(
+        (&learned["type"], &learned["source"], &learned["periodMs"]),
+        (&json!("probe"), &json!("learned"), &json!(1000.0))
+    );
+    assert!(learned["confidence"].as_f64().unwrap() > 0.5, "{learned}");
+    pod.remove(&execs.crictl);
+    execs.end();
+}
+
+#[test]
+fn that_are_stuck_are_told_of_while_they_last() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let execs = need!(Execs::start(&containerd));
+    // The command exits, and what it left keeps the output open: containerd does not answer, timeout or not.
+    let holder = execs.spawn(&["sh", "-c", "sleep 14 & exit 0"], 1);
+    let stuck = |kind: &str| {
+        let status: Value = serde_json::from_str(&execs.shim.ask(&["status", "-o", "json"])).unwrap();
+        status["stuck"].as_array().unwrap().iter().find(|stuck| stuck["kind"] == kind).cloned()
+    };
+    for kind in ["unanswered", "overdue"] {
+        let told = wait_for(kind, || stuck(kind));
+        assert_eq!((&told["pod"], &told["container"]), (&json!("execs"), &json!("main")), "{told}");
+        assert!(told["message"].as_str().unwrap().contains("sleep 14"), "{told}");
+        assert!(execs.shim.metrics().contains(&format!("probeshim_exec_stuck{{kind=\"{kind}\"}} 1")));
+    }
+    holder.output();
+    wait_for("nothing is stuck", || {
+        (stuck("overdue").is_none() && stuck("unanswered").is_none()).then_some(())
+    });
+    let events = execs.shim.ask(&["events"]);
+    for reason in ["ExecSyncOverdue", "ExecSyncUnanswered", "ExecSyncEnded", "ExecSyncAnswered"] {
+        assert!(events.contains(reason), "no {reason} in {events}");
+    }
+    // What is left of a call that is over.
+    let left = execs.exec(&["sh", "-c", "sleep 16 >/dev/null 2>&1 & exit 0"], 5);
+    let told = wait_for("left", || stuck("left"));
+    assert_eq!((&told["call"], &told["command"]), (&left["id"], &json!(["sleep", "16"])));
+    let comm = std::fs::read_to_string(format!("/proc/{}/comm", told["pid"])).unwrap();
+    assert_eq!(comm, "sleep\n");
+    wait_for("nothing is left", || stuck("left").is_none().then_some(()));
+    execs.end();
+}
+
+#[test]
+fn that_outlive_containerd_lose_their_phases_and_no_others() {
+    let mut containerd = need!(Containerd::start(Version::V2_2));
+    let execs = need!(Execs::start(&containerd));
+    let running = execs.spawn(&["sleep", "60"], 0);
+    wait_for("it runs", || {
+        let metrics = execs.shim.metrics();
+        metrics.contains("probeshim_exec_in_flight 1").then_some(())
+    });
+    containerd.crash_and_restart();
+    running.output();
+    let lost = wait_for("the lost call is recorded", || execs.all().pop());
+    assert_eq!(
+        (&lost["code"], &lost["exec"]["phases"]["state"]),
+        (&json!("lost"), &json!("missing")),
+        "{lost:#}"
+    );
+    wait_for("the runtime is watched again", || {
+        let events: Value = serde_json::from_str(&execs.shim.ask(&["events", "-o", "json"])).unwrap();
+        let watched = events.as_array().unwrap().iter().find(|event| event["reason"] == "RuntimeWatched");
+        (watched?["count"] == 2).then_some(())
+    });
+    mostly(&execs.exec(&["true"], 0), "start", 0.5);
+    execs.end();
 }

@@ -8,8 +8,8 @@ mod execs;
 mod kubelet;
 mod life;
 mod procrun;
-mod traces;
 #[path = "../real/mod.rs"]
 mod real;
 #[path = "../support/mod.rs"]
 mod support;
+mod traces;

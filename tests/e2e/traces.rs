@@ -44,16 +44,23 @@ fn spans_of_trace(collector: &Collector) -> Vec<String> {
 fn a_call_is_a_span_with_its_phases_in_the_trace_of_its_caller() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let collector = need!(Collector::start(containerd.folder()));
-    let execs =
-        need!(Execs::start_with(&containerd, &["--otlp", &format!("http://{}", collector.http)]));
+    let execs = need!(Execs::start_with(&containerd, &["--otlp", &format!("http://{}", collector.http)]));
     exec_in_trace(&execs, &["true"]);
     let spans = spans_of_trace(&collector);
     let call = spans.iter().find(|span| span.contains("runtime.v1.RuntimeService/ExecSync")).unwrap();
-    for told in [PARENT, "k8s.pod.name: Str(execs)", "k8s.container.name: Str(main)", "probeshim.phases: Str(complete)"] {
+    for told in [
+        PARENT,
+        "k8s.pod.name: Str(execs)",
+        "k8s.container.name: Str(main)",
+        "probeshim.phases: Str(complete)",
+    ] {
         assert!(call.contains(told), "{told} is not in {call}");
     }
     for phase in ["queue", "prepare", "start", "run", "drain"] {
-        let is_phase = |span: &&String| span.lines().any(|line| line.trim_start().starts_with("Name") && line.ends_with(&format!(": {phase}")));
+        let is_phase = |span: &&String| {
+            span.lines()
+                .any(|line| line.trim_start().starts_with("Name") && line.ends_with(&format!(": {phase}")))
+        };
         assert!(spans.iter().any(|span| is_phase(&span)), "no {phase} in {spans:#?}");
     }
     // Calls outside of any trace begin one of their own; lists are no spans.
@@ -86,10 +93,13 @@ fn no_secret_is_in_anything_that_is_told() {
     // One that leaves a process behind, and one that times out.
     execs.exec(&["sh", "-c", &format!("sleep 20 >/dev/null 2>&1 & : {}", PLANTED[3])], 5);
     execs.exec(&["sh", "-c", &format!("sleep 7; : {}", PLANTED[3])], 1);
-    wait_for("what is left is told of", || execs.shim.ask(&["events"]).contains("ExecProcessLeft").then_some(()));
+    wait_for("what is left is told of", || {
+        execs.shim.ask(&["events"]).contains("ExecProcessLeft").then_some(())
+    });
     wait_for("the spans", || (collector.spans().len() >= 10).then_some(()));
 
-    let asked = ["calls", "events", "status"].map(|what| execs.shim.ask(&[what]) + &execs.shim.ask(&[what, "-o", "json"]));
+    let asked = ["calls", "events", "status"]
+        .map(|what| execs.shim.ask(&[what]) + &execs.shim.ask(&[what, "-o", "json"]));
     let explained: String =
         execs.all().iter().map(|call| execs.shim.ask(&["explain", &call["id"].to_string()])).collect();
     let told = [

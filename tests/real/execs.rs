@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::containerd::Containerd;
-use super::crictl::Crictl;
+use super::crictl::{Crictl, Running};
 use super::life::{Pod, Runtime};
 use super::server::wait_for;
 use super::shim::Probeshim;
@@ -41,8 +41,14 @@ pub(crate) fn are_explained(containerd: &Containerd) -> Result<(), String> {
     let late = execs.exec(&["sleep", "20"], 1);
     mostly(&late, "run", 0.9);
     let exec = &late["exec"];
-    assert_eq!((&late["code"], &exec["killed"], &exec["exitStatus"]), (&"DEADLINE_EXCEEDED".into(), &true.into(), &137.into()));
-    assert!(exec["startedMs"].as_f64().unwrap() > 0.0 && exec["exitedMs"].as_f64().unwrap() > 1000.0, "{late}");
+    assert_eq!(
+        (&late["code"], &exec["killed"], &exec["exitStatus"]),
+        (&"DEADLINE_EXCEEDED".into(), &true.into(), &137.into())
+    );
+    assert!(
+        exec["startedMs"].as_f64().unwrap() > 0.0 && exec["exitedMs"].as_f64().unwrap() > 1000.0,
+        "{late}"
+    );
     assert!(exec["marginMs"].as_f64().unwrap() < 0.0, "{late}");
 
     let nothing = execs.exec(&["no-such-program"], 0);
@@ -91,32 +97,37 @@ impl Execs {
 
     /// Executes something, and returns what is recorded of it.
     pub(crate) fn exec(&self, command: &[&str], timeout: u32) -> Value {
+        self.exec_in(&self.pod, command, timeout)
+    }
+
+    /// The same in another pod.
+    pub(crate) fn exec_in(&self, pod: &Pod, command: &[&str], timeout: u32) -> Value {
         let before = self.all().len();
-        self.crictl.run(&self.arguments(command, timeout).iter().map(String::as_str).collect::<Vec<_>>());
+        self.start_exec(pod, command, timeout).output();
         wait_for("the call is recorded", || self.all().get(before).cloned())
     }
 
+    /// Begins to execute something.
+    pub(crate) fn spawn(&self, command: &[&str], timeout: u32) -> Running {
+        self.start_exec(&self.pod, command, timeout)
+    }
+
+    fn start_exec(&self, pod: &Pod, command: &[&str], timeout: u32) -> Running {
+        let timeout = timeout.to_string();
+        self.crictl.spawn(&[&["exec", "-s", "--timeout", &timeout, &pod.container][..], command].concat())
+    }
+
     /// Executes several things at once, and returns what is recorded of them, in the order of their ends.
-    pub(crate) fn exec_all(&self, commands: &[&[&str]]) -> Vec<Value> {
+    fn exec_all(&self, commands: &[&[&str]]) -> Vec<Value> {
         let before = self.all().len();
-        let running: Vec<_> = commands
-            .iter()
-            .map(|command| {
-                let arguments = self.arguments(command, 0);
-                self.crictl.spawn(&arguments.iter().map(String::as_str).collect::<Vec<_>>())
-            })
-            .collect();
+        let running: Vec<Running> = commands.iter().map(|command| self.spawn(command, 0)).collect();
         for running in running {
             running.output();
         }
-        let all = before + commands.len();
-        wait_for("the calls are recorded", || Some(self.all().split_off(before)).filter(|_| self.all().len() >= all))
-    }
-
-    fn arguments(&self, command: &[&str], timeout: u32) -> Vec<String> {
-        let timeout = timeout.to_string();
-        let arguments = [&["exec", "-s", "--timeout", &timeout, &self.pod.container][..], command].concat();
-        arguments.into_iter().map(str::to_owned).collect()
+        wait_for("the calls are recorded", || {
+            let all = self.all();
+            (all.len() >= before + commands.len()).then(|| all[before..].to_vec())
+        })
     }
 
     /// What is recorded of everything that was executed.
@@ -135,8 +146,11 @@ impl Execs {
 
     /// Three at once are told apart by how they exit, or not at all.
     fn tells_three_apart(&self) {
-        let exits: [&[&str]; 3] =
-            [&["sh", "-c", "sleep 1; exit 1"], &["sh", "-c", "sleep 1; exit 2"], &["sh", "-c", "sleep 1; exit 3"]];
+        let exits: [&[&str]; 3] = [
+            &["sh", "-c", "sleep 1; exit 1"],
+            &["sh", "-c", "sleep 1; exit 2"],
+            &["sh", "-c", "sleep 1; exit 3"],
+        ];
         for call in self.exec_all(&exits) {
             mostly(&call, "run", 0.8);
         }
@@ -145,7 +159,10 @@ impl Execs {
             let phases = &call["exec"]["phases"];
             assert!(["ambiguous", "complete"].iter().any(|state| phases["state"] == *state), "{call:#}");
             if phases["state"] == "ambiguous" {
-                assert!(phases["candidates"].as_array().unwrap().len() >= 2 && phases["runMs"].is_null(), "{call:#}");
+                assert!(
+                    phases["candidates"].as_array().unwrap().len() >= 2 && phases["runMs"].is_null(),
+                    "{call:#}"
+                );
                 self.explains(&call, &["nothing tells which was"]);
             }
         }
@@ -153,7 +170,15 @@ impl Execs {
 
     /// What others execute is not taken for a call's.
     fn leaves_strangers_alone(&self, containerd: &Containerd) {
-        let mut stranger = containerd.ctr_command(&["tasks", "exec", "--exec-id", "stranger", &self.pod.container, "sleep", "3"]);
+        let mut stranger = containerd.ctr_command(&[
+            "tasks",
+            "exec",
+            "--exec-id",
+            "stranger",
+            &self.pod.container,
+            "sleep",
+            "3",
+        ]);
         let mut stranger = stranger.spawn().unwrap();
         let call = self.exec(&["sleep", "1"], 0);
         mostly(&call, "run", 0.8);

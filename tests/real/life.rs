@@ -109,7 +109,7 @@ pub(crate) fn compare<R: Runtime>(runtime: &R, shim: Probeshim) -> Result<(), St
 }
 
 /// What both sides had counted at one time: when probeshim made no call of its own meanwhile.
-fn before<R: Runtime>(runtime: &R, shim: &Probeshim) -> (Option<Accounts>, Accounts) {
+pub(crate) fn before<R: Runtime>(runtime: &R, shim: &Probeshim) -> (Option<Accounts>, Accounts) {
     wait_for("a moment without a call", || {
         let seen = R::accounts_of(&shim.counted());
         let counted = runtime.accounts();

@@ -46,13 +46,7 @@ impl Probeshim {
         Self::launched(socket, folder, upstream, &[], &[])
     }
 
-    fn launched(
-        socket: &Path,
-        folder: &Path,
-        upstream: &Path,
-        more: &[&str],
-        env: &[(&str, &str)],
-    ) -> Self {
+    fn launched(socket: &Path, folder: &Path, upstream: &Path, more: &[&str], env: &[(&str, &str)]) -> Self {
         let mut shim = Self {
             server: None,
             socket: socket.to_owned(),

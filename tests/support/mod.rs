@@ -16,10 +16,10 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use probeshim::exec::Record;
 use probeshim::record::{self, Calls, Filter, Selection};
 use probeshim::relay::{self, Relay, Settings, Summary};
 use probeshim::socket::{Access, Claim, SocketPath, claim};
-use probeshim::exec::Record;
 use probeshim::tap::{self, Call, Decoder, Sighting, Tap};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -66,7 +66,7 @@ pub fn tapped(drain_timeout: Duration, tap: tap::Settings) -> (Shim, Decoder) {
     let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
     let (tap, decoder) = Tap::new(tap, tap_metrics.clone());
     let relay =
-        Relay::start(listening.listener, settings, Arc::new(tap), relay_metrics.clone(),  1, drain.clone())
+        Relay::start(listening.listener, settings, Arc::new(tap), relay_metrics.clone(), 1, drain.clone())
             .unwrap();
     let calls = Arc::new(Calls::new(record::Limits::default()));
     let shim =

@@ -67,11 +67,7 @@ impl Cgroup {
         Self::among(&memberships.collect::<Vec<_>>(), container, mounts)
     }
 
-    pub(super) fn among(
-        memberships: &[Membership],
-        container: &str,
-        mounts: &[Mount],
-    ) -> Option<Self> {
+    pub(super) fn among(memberships: &[Membership], container: &str, mounts: &[Mount]) -> Option<Self> {
         let own = || memberships.iter().filter(|(_, path)| !container.is_empty() && path.contains(container));
         let v1 = |controller: &str| {
             let has = |controllers: &[String]| controllers.iter().any(|has| has == controller);
@@ -96,7 +92,14 @@ impl Cgroup {
             None => {
                 let folder = v2()?;
                 let same = || Some(folder.clone());
-                Self { version: Version::V2, cpu: same(), cpuacct: None, memory: same(), pids: same(), freezer: same() }
+                Self {
+                    version: Version::V2,
+                    cpu: same(),
+                    cpuacct: None,
+                    memory: same(),
+                    pids: same(),
+                    freezer: same(),
+                }
             }
         };
         Some(found)
@@ -144,10 +147,10 @@ impl Cgroup {
 
     pub(super) fn is_frozen(&self) -> Option<bool> {
         match self.version {
-            Version::V1 => {
-                Some(read(self.freezer.as_ref(), "freezer.state")?.trim() != "THAWED")
+            Version::V1 => Some(read(self.freezer.as_ref(), "freezer.state")?.trim() != "THAWED"),
+            Version::V2 => {
+                value_of(&read(self.freezer.as_ref(), "cgroup.events")?, "frozen").map(|is| is == 1)
             }
-            Version::V2 => value_of(&read(self.freezer.as_ref(), "cgroup.events")?, "frozen").map(|is| is == 1),
         }
     }
 

@@ -65,7 +65,7 @@ pub(in crate::exec) struct Sampler(SyncSender<Ask>);
 struct State {
     mounts: Vec<Mount>,
     containers: HashMap<Arc<str>, Container>,
-    baselines: HashMap<u64, Rc<Baseline>>,
+    baselines: HashMap<u64, (Arc<str>, Rc<Baseline>)>,
     node: Option<(Instant, Option<Pressures>)>,
     answers: UnboundedSender<Answer>,
 }
@@ -121,13 +121,14 @@ impl State {
         match ask {
             Ask::Located { container, pid } => {
                 let cgroup = Cgroup::of(pid, &container, &self.mounts);
-                self.containers.insert(container, Container { cgroup, last: None });
+                self.containers.insert(container.clone(), Container { cgroup, last: None });
+                self.begin_late(&container);
             }
             Ask::Gone { container } => drop(self.containers.remove(&container)),
             Ask::Baseline { call, container } => {
                 let baseline = self.baseline(&container);
                 if self.baselines.len() < BASELINES {
-                    self.baselines.insert(call, baseline);
+                    self.baselines.insert(call, (container, baseline));
                 }
             }
             Ask::Forget { call } => drop(self.baselines.remove(&call)),
@@ -163,6 +164,19 @@ impl State {
         baseline
     }
 
+    /// Gives calls that had begun before their container was found a baseline of now.
+    fn begin_late(&mut self, container: &Arc<str>) {
+        let late = self
+            .baselines
+            .iter()
+            .filter(|(_, (place, baseline))| place == container && baseline.counters.is_none());
+        let late: Vec<u64> = late.map(|(call, _)| *call).collect();
+        for call in late {
+            let baseline = self.baseline(container);
+            self.baselines.insert(call, (container.clone(), baseline));
+        }
+    }
+
     fn node_pressure(&mut self, now: Instant) -> Option<Pressures> {
         if let Some((_, pressure)) = self.node.filter(|(at, _)| now - *at < FRESH) {
             return pressure;
@@ -174,7 +188,7 @@ impl State {
 
     fn evidence(&mut self, call: u64, container: &Arc<str>, in_flight: (usize, usize)) -> Evidence {
         let now = Instant::now();
-        let baseline = self.baselines.remove(&call);
+        let baseline = self.baselines.remove(&call).map(|(_, baseline)| baseline);
         let node = pressures(Path::new("/proc/pressure"), "");
         let cgroup = self.containers.get(container).and_then(|known| known.cgroup.as_ref());
         let counters = cgroup.map(Cgroup::counters).unwrap_or_default();

@@ -95,7 +95,8 @@ fn identity(probe: &Probe) -> Result<Identity, NotARecord> {
         let period = period.ok_or(NotARecord)?;
         return Ok(Identity::Learned { period, confidence: probe.confidence });
     }
-    let names = if probe.candidates.is_empty() { std::slice::from_ref(&probe.r#type) } else { &probe.candidates };
+    let names =
+        if probe.candidates.is_empty() { std::slice::from_ref(&probe.r#type) } else { &probe.candidates };
     let uses: Option<Vec<Use>> = names.iter().map(|name| Use::named(name)).collect();
     let source = Source::named(&probe.source).ok_or(NotARecord)?;
     Ok(Identity::Known { uses: uses.ok_or(NotARecord)?, source, period })
@@ -130,11 +131,7 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
     let pressures = |pressures: &Option<Pressures>| {
         let read = |pressures: &Pressures| {
             let Pressures { cpu_ms, io_ms, memory_ms } = *pressures;
-            Ok(exec::Pressures {
-                cpu: duration(cpu_ms)?,
-                io: duration(io_ms)?,
-                memory: duration(memory_ms)?,
-            })
+            Ok(exec::Pressures { cpu: duration(cpu_ms)?, io: duration(io_ms)?, memory: duration(memory_ms)? })
         };
         pressures.as_ref().map(read).transpose()
     };
