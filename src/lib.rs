@@ -32,6 +32,8 @@ pub mod exec;
 
 pub mod procrun;
 
+pub mod bench;
+
 pub mod record;
 
 pub mod config;

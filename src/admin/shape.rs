@@ -68,6 +68,8 @@ pub struct Status {
     pub connections: Connections,
     /// Calls.
     pub calls: CallCounts,
+    /// Where calls are recorded on disk; `off`, or `off, because …`.
+    pub record: String,
     /// The pods of the node, each with its containers.
     pub pods: Vec<StatusPod>,
     /// What is stuck.

@@ -2,6 +2,7 @@
 
 mod ask;
 mod bar;
+mod bench;
 mod calls;
 mod demo;
 mod events;
@@ -21,6 +22,7 @@ use crate::admin::ClientError;
 use crate::config::Problems;
 use crate::procrun::guardian;
 
+pub use bench::Bench;
 pub use calls::Calls;
 pub use demo::Demo;
 pub use events::Events;
@@ -62,6 +64,9 @@ pub enum Command {
 
     /// Show how a running probeshim and the runtime behind it stand
     Status(Status),
+
+    /// Measure what goes through a running probeshim
+    Bench(Bench),
 
     /// Serve the CRI with containers that are plain processes of this host, until SIGTERM or SIGINT
     ///

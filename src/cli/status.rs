@@ -48,7 +48,74 @@ fn table(status: &shape::Status, screen: Screen) -> String {
     let rows = rows(status);
     let mut table = Table::new(["", ""].map(Column::words), screen);
     table.fit(&rows);
-    rows.iter().map(|row| table.line(row) + "\n").collect()
+    let mut text: String = rows.iter().map(|row| table.line(row) + "\n").collect();
+    if !status.pods.is_empty() {
+        text.push('\n');
+        let rows: Vec<Vec<Cell>> = status.pods.iter().flat_map(pod_rows).collect();
+        text += &Table::new(pod_columns(), screen).text(&rows);
+    }
+    if !status.stuck.is_empty() {
+        text.push('\n');
+        let rows: Vec<Vec<Cell>> = status.stuck.iter().map(stuck_row).collect();
+        text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::words), screen).text(&rows);
+    }
+    text
+}
+
+fn pod_columns() -> [Column; 6] {
+    [
+        Column::words("POD"),
+        Column::words("SANDBOX"),
+        Column::words("IP").spare(),
+        Column::words("CONTAINER"),
+        Column::figures("ATTEMPT").spare(),
+        Column::words("STATE"),
+    ]
+}
+
+/// A row for each container of a pod; for a pod without any, one as well.
+fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
+    let name = match (&pod.namespace, &pod.name) {
+        (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
+        _ => pod.id.clone(),
+    };
+    let style = |is_well: bool| if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
+    let of_pod = || {
+        vec![
+            Cell::new(&name),
+            Cell::styled(&pod.sandbox, style(pod.sandbox == "ready")),
+            Cell::new(pod.ip.as_deref().unwrap_or_default()),
+        ]
+    };
+    if pod.containers.is_empty() {
+        return vec![of_pod()];
+    }
+    let row = |container: &shape::StatusContainer| {
+        let state = match (&container.exit_code, &container.reason) {
+            (Some(code), Some(reason)) => format!("{} {code} ({reason})", container.state),
+            (Some(code), None) => format!("{} {code}", container.state),
+            _ => container.state.clone(),
+        };
+        let mut row = of_pod();
+        row.extend([
+            Cell::new(container.name.as_deref().unwrap_or(&container.id)),
+            Cell::new(container.attempt.map(|attempt| attempt.to_string()).unwrap_or_default()),
+            Cell::styled(state, style(container.state == "running")),
+        ]);
+        row
+    };
+    pod.containers.iter().map(row).collect()
+}
+
+fn stuck_row(stuck: &shape::Stuck) -> Vec<Cell> {
+    let pod = stuck.namespace.iter().chain(&stuck.pod).cloned().collect::<Vec<_>>().join("/");
+    let object: Vec<String> =
+        Some(pod).filter(|pod| !pod.is_empty()).into_iter().chain(stuck.container.clone()).collect();
+    vec![
+        Cell::styled(&stuck.kind, AnsiColor::Yellow.on_default()),
+        Cell::new(object.join(" ")),
+        Cell::new(&stuck.message),
+    ]
 }
 
 fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
@@ -62,6 +129,8 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
         _ => "unknown".to_owned(),
     };
     let dropped = if status.calls.dropped > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
+    let is_off = status.record.starts_with("off, because");
+    let recorded = if is_off { AnsiColor::Yellow.on_default() } else { Style::new() };
     let up = human::age(&status.started, Timestamp::now());
     [
         ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
@@ -76,6 +145,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
             format!("{} open, {} since the start", status.connections.open, status.connections.total),
             Style::new(),
         ),
+        ("recorded", status.record.clone(), recorded),
         (
             "calls",
             format!(

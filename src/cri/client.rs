@@ -24,7 +24,7 @@ pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
 }
 
 /// A channel to whatever is served at `socket`, which connects at its first call and again whenever its connection is gone.
-pub(super) fn channel(socket: &SocketPath) -> Channel {
+pub(crate) fn channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();

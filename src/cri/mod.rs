@@ -11,6 +11,7 @@ mod redact;
 mod status;
 mod subscription;
 
+pub(crate) use client::channel;
 pub use client::{image_service, runtime_service};
 pub use facts::{ContainerFact, SandboxFact};
 pub use framing::{FrameError, unary_message};

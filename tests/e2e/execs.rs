@@ -147,3 +147,43 @@ fn that_outlive_containerd_lose_their_phases_and_no_others() {
     mostly(&execs.exec(&["true"], 0), "start", 0.5);
     execs.end();
 }
+
+#[test]
+fn are_measured_directly_and_through_the_relay() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let execs = need!(Execs::start(&containerd));
+    let bench = |more: &[&str]| -> Value {
+        let container = &execs.pod.container[..13];
+        let flags = ["bench", "exec", "-o", "json", "--container", container, "-n", "6"];
+        let report = execs.shim.ask_with(&[&flags[..], more].concat(), &["--", "sleep", "0.1"]);
+        serde_json::from_str(&report).unwrap()
+    };
+    let before = execs.all().len();
+    let one_by_one = bench(&[]);
+    assert_eq!(execs.all().len(), before + 6, "half of the calls go through the relay");
+    let together = bench(&["-c", "3"]);
+    for report in [&one_by_one, &together] {
+        assert_eq!(report["container"], execs.pod.container.as_str());
+        let ways: Vec<&str> =
+            report["ways"].as_array().unwrap().iter().map(|way| way["way"].as_str().unwrap()).collect();
+        assert_eq!(ways, ["direct", "relay"]);
+        for way in report["ways"].as_array().unwrap() {
+            let phase = |name: &str| {
+                way["phases"].as_array().unwrap().iter().find(|phase| phase["phase"] == name).unwrap()
+            };
+            let (total, run) = (phase("total"), phase("run"));
+            assert_eq!(
+                (&total["count"], &run["count"], &way["failed"]),
+                (&json!(6), &json!(6), &json!(0)),
+                "{way:#}"
+            );
+            assert!(
+                run["p50Ms"].as_f64().unwrap() >= 90.0 && total["p50Ms"].as_f64() > run["p50Ms"].as_f64(),
+                "{way:#}"
+            );
+            assert!(way["cpuMsPerCall"].as_f64().unwrap() > 0.0, "{way:#}");
+        }
+    }
+    assert_eq!(one_by_one["ways"][1]["explained"], 6, "{one_by_one:#}");
+    execs.end();
+}

@@ -80,8 +80,13 @@ impl Probeshim {
 
     /// What `probeshim calls` or another command prints.
     pub(crate) fn ask(&self, arguments: &[&str]) -> String {
+        self.ask_with(arguments, &[])
+    }
+
+    /// The same, with arguments that stand behind all flags.
+    pub(crate) fn ask_with(&self, arguments: &[&str], last: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
-        let output = command.args(arguments).arg("--admin").arg(&self.admin).output().unwrap();
+        let output = command.args(arguments).arg("--admin").arg(&self.admin).args(last).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     }

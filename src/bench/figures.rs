@@ -1,0 +1,159 @@
+//! What was measured, and its percentiles.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::exec::{Execution, Phases};
+
+/// What was measured both ways.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The container's whole id.
+    pub container: String,
+    /// What was executed.
+    pub command: Vec<String>,
+    /// Calls each way.
+    pub calls: usize,
+    /// Calls in flight at a time.
+    pub concurrency: usize,
+    /// `direct`, and `relay`.
+    pub ways: Vec<Way>,
+}
+
+/// One way to the runtime.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Way {
+    /// `direct` or `relay`.
+    pub way: String,
+    /// Calls that failed.
+    pub failed: usize,
+    /// Calls a second.
+    pub calls_per_second: f64,
+    /// Processor time that everything on the node took meanwhile, for each call.
+    pub cpu_ms_per_call: f64,
+    /// Calls of which it is known completely where their time went.
+    pub explained: usize,
+    /// `total`, and each phase of which anything is known, in their order.
+    pub phases: Vec<Figures>,
+}
+
+/// How long something took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    /// `total`, or a phase.
+    pub phase: String,
+    /// How many were measured.
+    pub count: usize,
+    /// Half of them took no longer.
+    pub p50_ms: f64,
+    /// Nine of ten.
+    pub p90_ms: f64,
+    /// Ninety-nine of a hundred.
+    pub p99_ms: f64,
+    /// None.
+    pub max_ms: f64,
+}
+
+/// What is taken down while it is measured.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    total: Vec<Duration>,
+    named: Vec<(&'static str, Vec<Duration>)>,
+    executions: Vec<Execution>,
+    failed: usize,
+    explained: usize,
+    lasted: Duration,
+    busy: Duration,
+}
+
+impl Samples {
+    pub(super) fn took(&mut self, duration: Duration, went_well: bool) {
+        self.total.push(duration);
+        self.failed += usize::from(!went_well);
+    }
+
+    pub(super) fn lasted(&mut self, lasted: Duration, busy: Duration) {
+        self.lasted += lasted;
+        self.busy += busy;
+    }
+
+    pub(super) fn executions(&mut self, executions: Vec<Execution>) {
+        self.executions.extend(executions);
+    }
+
+    /// Where the time of a call went, if that is known completely.
+    pub(super) fn phases(&mut self, phases: &Phases) {
+        let Phases::Complete(parts) = phases else { return };
+        self.explained += 1;
+        for (name, time) in parts.named() {
+            let place = self.named.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                self.named.push((name, Vec::new()));
+                self.named.len() - 1
+            });
+            self.named[place].1.extend(time);
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of calls")]
+    pub(super) fn into_way(mut self, way: &str) -> Way {
+        let calls = self.total.len().max(1) as f64;
+        // All calls executed the same: where nothing tells which execution was whose, how long they took to start and to run is known all the
+        // same.
+        if self.explained < self.total.len() && !self.executions.is_empty() {
+            self.named.retain(|(name, _)| !["start", "run"].contains(name));
+            let of = |part: fn(&Execution) -> Duration| self.executions.iter().map(part).collect();
+            let (start, run) = (of(|execution| execution.start), of(|execution| execution.run));
+            let place = self.named.iter().position(|(name, _)| *name == "drain").unwrap_or(self.named.len());
+            self.named.splice(place..place, [("start", start), ("run", run)]);
+        }
+        let named = std::iter::once(("total", self.total)).chain(self.named);
+        Way {
+            way: way.to_owned(),
+            failed: self.failed,
+            calls_per_second: calls / self.lasted.as_secs_f64().max(f64::MIN_POSITIVE),
+            cpu_ms_per_call: self.busy.as_secs_f64() * 1e3 / calls,
+            explained: self.explained,
+            phases: named.filter_map(|(name, times)| Figures::of(name, times)).collect(),
+        }
+    }
+}
+
+impl Figures {
+    fn of(phase: &str, mut times: Vec<Duration>) -> Option<Self> {
+        times.sort_unstable();
+        let at = |percent: usize| {
+            let rank = (times.len() * percent).div_ceil(100).max(1);
+            times.get(rank - 1).map(|time| time.as_secs_f64() * 1e3)
+        };
+        Some(Self {
+            phase: phase.to_owned(),
+            count: times.len(),
+            p50_ms: at(50)?,
+            p90_ms: at(90)?,
+            p99_ms: at(99)?,
+            max_ms: at(100)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let times = (1..=200).rev().map(Duration::from_millis).collect();
+        let figures = Figures::of("total", times).unwrap();
+        assert_eq!(
+            [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms],
+            [100.0, 180.0, 198.0, 200.0]
+        );
+        let one = Figures::of("total", vec![Duration::from_millis(7)]).unwrap();
+        assert_eq!([one.p50_ms, one.p99_ms, one.max_ms], [7.0; 3]);
+        assert_eq!(Figures::of("run", Vec::new()), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! `probeshim bench`
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+
+use super::Failure;
+use super::ask::{Output, Where};
+use super::table::{Cell, Column, Table};
+use crate::admin::shape::Status;
+use crate::bench::{self, Plan, Report, Way};
+use crate::socket::SocketPath;
+use crate::terminal::human;
+use crate::terminal::screen::{Screen, print};
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub struct Bench {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Measure ExecSync of a container, directly and through a running probeshim in turn: percentiles by phase, and processor time
+    ///
+    /// The command is executed in the container as often as you say, twice over: mind what it does.
+    Exec(Exec),
+}
+
+/// The flags of `bench exec`, as they were written.
+#[derive(Debug, Args)]
+struct Exec {
+    #[command(flatten)]
+    at: Where,
+
+    /// The container, by its id or the beginning of it
+    #[arg(long, value_name = "ID")]
+    container: String,
+
+    /// Calls each way, 1 to 100000
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    calls: u32,
+
+    /// Calls in flight at a time, 1 to 1000
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    concurrency: u32,
+
+    /// After how many seconds the runtime kills the command; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    timeout: u32,
+
+    /// table or json
+    #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
+    output: Output,
+
+    /// What to execute, and its arguments
+    #[arg(required = true, last = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+impl Bench {
+    /// Measures and prints.
+    pub async fn run(self) -> Result<(), Failure> {
+        let What::Exec(exec) = self.what;
+        exec.run().await
+    }
+}
+
+impl Exec {
+    async fn run(self) -> Result<(), Failure> {
+        let status = self.at.client()?.status().await?;
+        let status: Status = serde_json::from_slice(&status).context("the answer is not a status")?;
+        let socket = |what: &str, uri: &str| {
+            SocketPath::parse(uri)
+                .map_err(|error| Failure::of(format!("the probeshim's {what} {uri:?} {error}")))
+        };
+        let plan = Plan {
+            direct: socket("upstream", &status.upstream.socket)?,
+            relayed: socket("socket", &status.listen)?,
+            container: self.container,
+            command: self.command,
+            timeout: self.timeout.into(),
+            calls: self.calls as usize,
+            concurrency: self.concurrency as usize,
+        };
+        let report = bench::run(&plan).await.map_err(Failure::of)?;
+        let text = match self.output {
+            Output::Json => serde_json::to_string(&report).context("the report is not JSON")? + "\n",
+            Output::Table => text(&report, Screen::of_stdout()),
+        };
+        print(&text)?;
+        Ok(())
+    }
+}
+
+fn text(report: &Report, screen: Screen) -> String {
+    let columns = [
+        Column::words("WAY"),
+        Column::words("PHASE"),
+        Column::figures("CALLS"),
+        Column::figures("P50"),
+        Column::figures("P90"),
+        Column::figures("P99"),
+        Column::figures("MAX"),
+    ];
+    let rows: Vec<Vec<Cell>> = report.ways.iter().flat_map(rows).collect();
+    let mut text = Table::new(columns, screen).text(&rows);
+    text.push('\n');
+    for way in &report.ways {
+        text += &format!(
+            "{}: {:.1} calls a second, {} of processor time on the node for each",
+            way.way,
+            way.calls_per_second,
+            human::duration(way.cpu_ms_per_call)
+        );
+        if way.failed > 0 {
+            text += &format!(", {} failed", way.failed);
+        }
+        text += "\n";
+        let untold = report.calls.saturating_sub(way.explained);
+        if untold > 0 {
+            text += &format!(
+                "  of {untold} calls it is not known which execution was theirs; start and run are those of all executions\n"
+            );
+        }
+    }
+    text
+}
+
+fn rows(way: &Way) -> Vec<Vec<Cell>> {
+    let row = |figures: &bench::Figures| {
+        let times = [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms];
+        [Cell::new(&way.way), Cell::new(&figures.phase), Cell::new(figures.count.to_string())]
+            .into_iter()
+            .chain(times.map(|time| Cell::new(human::duration(time))))
+            .collect()
+    };
+    way.phases.iter().map(row).collect()
+}

@@ -1,0 +1,142 @@
+//! ExecSyncs that we make ourselves, and where their time goes: the tracker without a relay.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::life::{Life, Moment};
+use super::phases::Phases;
+use super::tracker::{Place, Settings, Tracker};
+use crate::containerd::{Stamped, TaskEvent};
+use crate::cri::{Code, MethodName};
+use crate::relay::{Ending, Head};
+use crate::tap::{AskedExec, Call, Ended, Exec, ExecResult, Sent, Told};
+
+/// Measures `ExecSync`s in one container.
+#[derive(Debug)]
+pub struct Meter {
+    container: Arc<str>,
+    tracker: Tracker,
+    next: u64,
+    /// Everything that was executed, whoever asked for it.
+    lives: HashMap<Box<str>, Life>,
+}
+
+/// A call that goes on.
+#[derive(Debug)]
+pub struct Measured {
+    head: Arc<Head>,
+    exec: Exec,
+}
+
+/// How long something that was executed took to start, and to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// From its announcement until it ran.
+    pub start: Duration,
+    /// Until it exited.
+    pub run: Duration,
+}
+
+impl Meter {
+    /// A meter for the container of this whole id. `tells_execs`: whether events about it will come.
+    #[must_use]
+    pub fn new(container: &str, tells_execs: bool) -> Self {
+        let mut tracker = Tracker::new(Settings::default());
+        tracker.events(Some(tells_execs), Instant::now());
+        Self { container: container.into(), tracker, next: 1, lives: HashMap::new() }
+    }
+
+    /// A call is about to be made.
+    pub fn begin(&mut self, command: &[String], timeout_seconds: i64) -> Measured {
+        let now = Instant::now();
+        let head = Arc::new(Head {
+            id: self.next,
+            peer: None,
+            method: MethodName::of_path("/runtime.v1.RuntimeService/ExecSync"),
+            start: SystemTime::now(),
+            since: now,
+            trace: None,
+        });
+        self.next += 1;
+        let exec = Exec { command: command.to_vec(), is_cut: false, timeout_seconds, result: None };
+        let asked = AskedExec {
+            head: Arc::downgrade(&head),
+            id: head.id,
+            sent: Sent { whole: now, sent: now },
+            container: None,
+            exec: Box::new(exec.clone()),
+        };
+        self.tracker.asked(&self.container, asked, Place::default());
+        Measured { head, exec }
+    }
+
+    /// A call has ended after so long, with this code, and with this exit code if it went well.
+    pub fn end(&mut self, call: Measured, duration: Duration, code: Code, exit_code: Option<i32>) {
+        let Measured { head, mut exec } = call;
+        exec.result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
+        let ended = Ended {
+            sent: Some(Sent { whole: head.since, sent: head.since }),
+            call: Call {
+                id: head.id,
+                start: head.start,
+                duration,
+                method: head.method.clone(),
+                ending: Ending::Answered(Some(code)),
+                request_bytes: 0,
+                response_bytes: 0,
+                peer: None,
+                pod: None,
+                container: None,
+                exec: Some(Box::new(exec)),
+            },
+            told: Told { since: head.since, facts: Vec::new() },
+            head,
+        };
+        self.tracker.ended(&self.container, Box::new(ended), Place::default(), Instant::now());
+    }
+
+    /// Something has become of what is executed.
+    pub fn task(&mut self, stamped: &Stamped) {
+        if stamped.event.container() != &*self.container {
+            return;
+        }
+        let now = Instant::now();
+        if let TaskEvent::ExecAdded { exec, .. }
+        | TaskEvent::ExecStarted { exec, .. }
+        | TaskEvent::ExecExited { exec, .. } = &stamped.event
+        {
+            let life = self.lives.entry(exec.as_str().into()).or_insert_with(|| Life::new(exec));
+            life.take(&stamped.event, Moment { at: stamped.at, heard: now });
+        }
+        self.tracker.task(stamped, now);
+    }
+
+    /// Where the time of each call went that is known since it was last asked. Calls that have ended are all known once `is_over`: what is missing
+    /// now does not come any more.
+    pub fn phases(&mut self, is_over: bool) -> Vec<Phases> {
+        if is_over {
+            self.tracker.give_up(Instant::now());
+        } else {
+            self.tracker.tick(Instant::now());
+        }
+        self.tracker.asks.clear();
+        let records = self.tracker.records.drain(..);
+        records.filter_map(|record| Some(record.insight?.phases.clone())).collect()
+    }
+
+    /// What was executed in the container since it was last asked, and is over.
+    pub fn executions(&mut self) -> Vec<Execution> {
+        let between = |from: Option<Moment>, to: Option<Moment>| {
+            from.zip(to).map(|(from, to)| to.at.duration_since(from.at).unwrap_or_default())
+        };
+        let over = self.lives.extract_if(|_, life| life.exited.is_some());
+        over.filter_map(|(_, life)| {
+            let start = between(life.added, life.started)?;
+            Some(Execution { start, run: between(life.started, life.exited)? })
+        })
+        .collect()
+    }
+}
