@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
 
 mod critest;
+mod execs;
 mod kubelet;
 mod life;
 #[path = "../real/mod.rs"]

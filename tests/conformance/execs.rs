@@ -1,0 +1,53 @@
+//! What is told of ExecSyncs on the other runtimes.
+
+use serde_json::json;
+
+use crate::real::containerd::{Containerd, Version};
+use crate::real::crio::Crio;
+use crate::real::execs::{self, Execs};
+use crate::real::life::Runtime as _;
+use crate::support::skip::need;
+
+#[test]
+fn are_explained_by_containerd_1_7() {
+    need!(execs::are_explained(&need!(Containerd::start(Version::V1_7))));
+}
+
+#[test]
+fn are_explained_by_containerd_2_0() {
+    need!(execs::are_explained(&need!(Containerd::start(Version::V2_0))));
+}
+
+#[test]
+fn have_no_phases_on_crio_but_all_else() {
+    let crio = need!(Crio::start());
+    let manifest = json!({
+        "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
+        "spec": {"containers": [{
+            "name": "main", "livenessProbe": {"exec": {"command": ["sleep", "20"]}, "timeoutSeconds": 1},
+        }]},
+    });
+    let pods = crio.folder().join("pod.json");
+    std::fs::write(&pods, manifest.to_string()).unwrap();
+    let execs = need!(Execs::start_with(&crio, &["--pods", pods.to_str().unwrap()]));
+    let fast = execs.exec(&["true"], 5);
+    let phases = &fast["exec"]["phases"];
+    assert_eq!((&phases["state"], &phases["startMs"]), (&json!("unsupported"), &json!(null)), "{fast:#}");
+    assert_eq!((&fast["pod"]["name"], &fast["container"]["name"]), (&json!("execs"), &json!("main")));
+    execs.explains(&fast, &["does not tell of what it executes: only the whole time is known"]);
+
+    let late = execs.exec(&["sleep", "20"], 1);
+    assert_eq!((&late["code"], &late["exec"]["exitCode"]), (&json!("OK"), &json!(-1)), "{late:#}");
+    assert_eq!(
+        (&late["exec"]["verdict"], &late["exec"]["probe"]["type"]),
+        (&json!("failed"), &json!("liveness"))
+    );
+    let evidence = &late["exec"]["evidence"];
+    assert!(
+        evidence["windowMs"].as_f64().unwrap() > 900.0 && evidence["pids"]["current"].as_u64() >= Some(1),
+        "{late:#}"
+    );
+    assert!(evidence["cpu"].is_object(), "{late:#}");
+    execs.explains(&late, &["is how CRI-O says that it timed out", "liveness probe"]);
+    execs.end();
+}
