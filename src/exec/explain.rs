@@ -29,7 +29,7 @@ pub fn explain(record: &Record) -> Vec<String> {
     let call = &*record.call;
     let mut told = vec![what(call)];
     let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.insight.as_deref()) else {
-        told.push(format!("It took {} and ended with {}.", duration(call.duration), call.ending));
+        told.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
         return told;
     };
     told.push(whose(&insight.identity));
@@ -122,7 +122,20 @@ fn outcome(call: &Call, exec: &Exec, insight: &Insight) -> String {
         (Ending::ClientReset(_), None) => {
             format!("The caller gave up after {took}{margin}; the runtime had not answered.")
         }
-        (ending, None) => format!("It took {took}{margin}, and ended with {ending}."),
+        (ending, None) => format!("It took {took}{margin}, and {}.", end(ending)),
+    }
+}
+
+/// How a call ended that was no success.
+fn end(ending: Ending) -> String {
+    match ending {
+        Ending::Answered(Some(code)) => format!("the runtime answered {code}"),
+        Ending::Answered(None) => "the runtime's answer had no status".to_owned(),
+        Ending::ClientReset(_) => "the caller gave it up".to_owned(),
+        Ending::UpstreamReset(_) => "the runtime reset it".to_owned(),
+        Ending::Refused => "the runtime never took it".to_owned(),
+        Ending::Lost => "the connection to the runtime broke under it".to_owned(),
+        Ending::Abandoned => "the caller's connection ended under it".to_owned(),
     }
 }
 
@@ -183,6 +196,7 @@ fn most(parts: &Parts, total: Duration) -> String {
             "the runtime prepared the execution; it reads the container's description and makes pipes, so a slow disk or a busy \
              runtime shows here"
         }
+        "start" if parts.run.is_none() => "the OCI runtime tried to start the command, and could not",
         "start" => "the OCI runtime joined the container and started the command",
         "run" => "the command itself ran",
         "drain" => {

@@ -5,6 +5,7 @@
 mod admin;
 mod cri;
 mod demo;
+mod explain;
 mod layout;
 mod procrun;
 mod program;

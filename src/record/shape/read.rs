@@ -72,7 +72,9 @@ fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
         ("slow", Some("three-medians")) => Verdict::Slow(Slow::ThreeMedians),
         _ => return Err(NotARecord),
     };
-    let has_fate = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
+    // Events tell of a command whose call does not; if only that it was never started.
+    let is_told = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
+    let has_fate = is_told || (exec.exit_code.is_none() && phases.state == "complete");
     let fate = Fate {
         started: exec.started_ms.map(duration).transpose()?,
         exited: exec.exited_ms.map(duration).transpose()?,
