@@ -1,6 +1,6 @@
 # The tests need root for real containers; without it they do what can be done and say what is left out.
 
-.PHONY: build demo test conformance lint check bench fuzz
+.PHONY: build demo test conformance soak lint check bench fuzz
 
 # The program, in target/release/probeshim.
 build:
@@ -19,12 +19,17 @@ test:
 conformance:
 	@tests/run conformance
 
+# Ten minutes of fifty ExecSyncs a second on a real containerd that crashes in the middle: what probeshim takes, and that it stays so.
+soak:
+	@tests/tools/install
+	cargo test --release --test soak -- --nocapture
+
 # Format, clippy and docs, with warnings denied. The conformance tests and the fuzz target are in no set of "all targets".
 lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- --deny warnings
-	cargo clippy --test conformance -- --deny warnings
+	cargo clippy --test conformance --test soak -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --no-deps --document-private-items
 

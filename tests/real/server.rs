@@ -44,6 +44,10 @@ impl Server {
         panic!("{} does not come up", self.name);
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

@@ -78,6 +78,34 @@ impl Probeshim {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// The memory that it holds, in KiB.
+    pub(crate) fn memory(&self) -> u64 {
+        self.figure("VmRSS:")
+    }
+
+    /// The most memory that it has held, in KiB.
+    pub(crate) fn peak(&self) -> u64 {
+        self.figure("VmHWM:")
+    }
+
+    fn figure(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// The processor time that its threads have taken, by their names, in milliseconds.
+    pub(crate) fn processor_time(&self) -> Vec<(String, u64)> {
+        let process = procfs::process::Process::new(self.pid().cast_signed()).unwrap();
+        let threads = process.tasks().unwrap().flatten();
+        let stats = threads.filter_map(|thread| thread.stat().ok());
+        stats.map(|stat| (stat.comm, (stat.utime + stat.stime) * 1000 / procfs::ticks_per_second())).collect()
+    }
+
+    fn pid(&self) -> u32 {
+        self.server.as_ref().unwrap().pid()
+    }
+
     /// What `probeshim calls` or another command prints.
     pub(crate) fn ask(&self, arguments: &[&str]) -> String {
         self.ask_with(arguments, &[])

@@ -1,0 +1,142 @@
+//! `make soak`: fifty ExecSyncs a second on a real containerd for ten minutes, with a crash of it in the middle, and what probeshim takes
+//! meanwhile.
+//!
+//! `SOAK_MINUTES` and `SOAK_PER_SECOND` change the two numbers. Built with `--release`, it says what users will see.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
+#![allow(clippy::print_stdout, reason = "it is what a soak is for")]
+
+#[path = "../real/mod.rs"]
+mod real;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use probeshim::cri::runtime_service;
+use probeshim::cri::v1::ExecSyncRequest;
+use probeshim::socket::SocketPath;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use real::containerd::{Containerd, Version};
+use real::execs::Execs;
+use real::life::Pod;
+use support::skip::need;
+
+/// Pods that take turns.
+const PODS: usize = 5;
+
+/// Calls in flight at most: what the machine cannot do is not piled up.
+const IN_FLIGHT: usize = 32;
+
+/// By how much memory may grow after the first quarter, as a part of what it was then: allocators breathe.
+const FLAT: f64 = 0.15;
+
+/// What was asked for in the environment, or else so many.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
+}
+
+#[test]
+fn memory_stays_flat_and_nothing_hangs() {
+    let (minutes, per_second) = (number("SOAK_MINUTES", 10), number("SOAK_PER_SECOND", 50));
+    let mut containerd = need!(Containerd::start(Version::V2_2));
+    let execs = need!(Execs::start(&containerd));
+    let pods: Vec<Pod> = (0..PODS)
+        .map(|pod| Pod::new(&execs.crictl, real::life::Runtime::folder(&containerd), &format!("soak-{pod}")))
+        .collect();
+    let containers: Vec<String> = pods.iter().map(|pod| pod.container.clone()).collect();
+    let socket = SocketPath::new(execs.shim.socket()).unwrap();
+    let (made, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let slots = minutes * 4;
+    let mut held = Vec::new();
+    println!("{:>6} {:>10} {:>8} {:>10} {:>22}", "min", "calls", "failed", "KiB", "cpu ms/s (all/sampler)");
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let stop = CancellationToken::new();
+    let calls = stop.clone().run_until_cancelled_owned(call(
+        socket,
+        containers,
+        per_second,
+        made.clone(),
+        failed.clone(),
+    ));
+    let calling = std::thread::spawn(move || runtime().block_on(calls));
+    let runtime = runtime();
+    let mut before = execs.shim.processor_time();
+    for slot in 1..=slots {
+        let until = Instant::now() + Duration::from_secs(15);
+        runtime.block_on(tokio::time::sleep_until(until));
+        if slot == slots / 2 {
+            containerd.crash_and_restart();
+        }
+        let (memory, now) = (execs.shim.memory(), execs.shim.processor_time());
+        let spent = |thread: Option<&str>| {
+            let of = |times: &[(String, u64)]| -> u64 {
+                let is_it = |name: &str| thread.is_none_or(|thread| name == thread);
+                times.iter().filter(|(name, _)| is_it(name)).map(|(_, time)| time).sum()
+            };
+            (of(&now) - of(&before)) as f64 / 15.0
+        };
+        println!(
+            "{:>6.2} {:>10} {:>8} {memory:>10} {:>13.1} {:>8.1}",
+            slot as f64 / 4.0,
+            made.load(Ordering::Relaxed),
+            failed.load(Ordering::Relaxed),
+            spent(None),
+            spent(Some("sampler")),
+        );
+        held.push(memory);
+        before = now;
+    }
+    stop.cancel();
+    calling.join().unwrap();
+    let metrics = execs.shim.metrics();
+    let states: Vec<&str> =
+        metrics.lines().filter(|line| line.starts_with("probeshim_exec_phases_total")).collect();
+    println!("{}", states.join("\n"));
+    println!("peak {} KiB", execs.shim.peak());
+    let early = held[held.len() / 4];
+    let late = *held.last().unwrap();
+    assert!((late as f64) < early as f64 * (1.0 + FLAT), "memory grows: {held:?}");
+    let complete =
+        states.iter().find_map(|line| line.strip_prefix("probeshim_exec_phases_total{state=\"complete\"} "));
+    let complete: f64 = complete.unwrap().parse().unwrap();
+    assert!(complete > 0.95 * made.load(Ordering::Relaxed) as f64, "{states:?}");
+    for pod in pods {
+        pod.remove(&execs.crictl);
+    }
+    execs.end();
+}
+
+/// Makes calls at this pace until it is dropped.
+async fn call(
+    socket: SocketPath,
+    containers: Vec<String>,
+    per_second: u64,
+    made: Arc<AtomicU64>,
+    failed: Arc<AtomicU64>,
+) {
+    let client = runtime_service(&socket);
+    let room = Arc::new(Semaphore::new(IN_FLIGHT));
+    let mut ticks = interval(Duration::from_secs(1) / u32::try_from(per_second).unwrap());
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    for container in containers.iter().cycle() {
+        ticks.tick().await;
+        let place = room.clone().acquire_owned().await.unwrap();
+        let (mut client, made, failed) = (client.clone(), made.clone(), failed.clone());
+        let request =
+            ExecSyncRequest { container_id: container.clone(), cmd: vec!["true".to_owned()], timeout: 10 };
+        tokio::spawn(async move {
+            made.fetch_add(1, Ordering::Relaxed);
+            if client.exec_sync(request).await.is_err() {
+                failed.fetch_add(1, Ordering::Relaxed);
+            }
+            drop(place);
+        });
+    }
+}
