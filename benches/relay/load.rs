@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use http::Request;
 use tokio::net::UnixStream;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
+use tokio::time::{Instant, interval};
 
 use crate::case::Case;
 
@@ -60,6 +60,26 @@ impl Load {
             latencies.add(measured.unwrap()).unwrap();
         }
         (latencies, start.elapsed())
+    }
+
+    /// Makes so many calls a second, whatever becomes of those before; returns their latencies in nanoseconds.
+    pub(crate) async fn pace(&mut self, case: &Case, per_second: u32, count: usize) -> Histogram<u64> {
+        let (mut ticks, mut running) = (interval(Duration::from_secs(1) / per_second), JoinSet::new());
+        for _ in 0..count {
+            ticks.tick().await;
+            let (calls, uri) = (self.calls.clone(), format!("http://localhost{}", case.path));
+            let message = case.message.clone();
+            running.spawn(async move {
+                let start = Instant::now();
+                call(calls, &uri, message).await;
+                u64::try_from(start.elapsed().as_nanos()).unwrap()
+            });
+        }
+        let mut latencies = Histogram::new(3).unwrap();
+        while let Some(latency) = running.join_next().await {
+            latencies.record(latency.unwrap()).unwrap();
+        }
+        latencies
     }
 }
 

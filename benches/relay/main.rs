@@ -27,6 +27,11 @@ const ROUNDS: usize = 20;
 const CONTAINERS: usize = 100;
 /// Calls before the peak of memory is read.
 const CALLS_BEFORE_PEAK: usize = 1_000_000;
+/// ExecSyncs a second of a busy node.
+const PACE: u32 = 200;
+/// Containers of a crowded node, and for how long it is looked at.
+const CROWD: usize = 1000;
+const CROWDED_SECONDS: usize = 60;
 /// Connections that are opened and closed.
 const CONNECTIONS: usize = 2000;
 
@@ -62,7 +67,9 @@ async fn measure() {
             compare([&direct, &socat, &bare, &probeshim], case, concurrency).await;
         }
     }
+    paced([&direct, &bare, &probeshim], &cases[2]).await;
     memory(&probeshim, &cases).await;
+    crowded().await;
     procrun(&cases).await;
 }
 
@@ -104,6 +111,57 @@ async fn compare(targets: [&Target; 4], case: &Case, concurrency: usize) {
         let ratio = probeshim.added_to(direct) / other.added_to(direct);
         println!("{:>12} adds {ratio:.2} times what {} adds to the median", "probeshim", other.target.name());
     }
+}
+
+/// ExecSyncs at the pace of a busy node: what watching and recording them adds to the relay alone.
+async fn paced(targets: [&Target; 3], case: &Case) {
+    println!("\n{}, {PACE} a second", case.name);
+    println!("{:>12} {:>12} {:>12} {:>18}", "", "median µs", "p99 µs", "added µs");
+    let mut measured = Vec::new();
+    for target in targets {
+        let mut load = Load::connect(target.socket()).await;
+        load.pace(case, PACE, PACE as usize).await;
+        let latencies = Histogram::new(3).unwrap();
+        measured.push(Measured { target, load, latencies, medians: Vec::new(), seconds: 0.0 });
+    }
+    for round in 0..ROUNDS {
+        for turn in 0..measured.len() {
+            let turn = (round + turn) % measured.len();
+            let target = &mut measured[turn];
+            let latencies = target.load.pace(case, PACE, PACE as usize).await;
+            target.medians.push(micros(&latencies, 0.5));
+            target.latencies.add(latencies).unwrap();
+        }
+    }
+    let [direct, bare, probeshim] = &measured[..] else { unreachable!("three targets were measured") };
+    for target in [direct, bare, probeshim] {
+        println!(
+            "{:>12} {:>12.1} {:>12.1} {:>18.1}",
+            target.target.name(),
+            micros(&target.latencies, 0.5),
+            micros(&target.latencies, 0.99),
+            target.added_to(direct),
+        );
+    }
+    let ratio = probeshim.added_to(direct) / bare.added_to(direct);
+    println!("{:>12} adds {ratio:.2} times what {} adds to the median", "probeshim", bare.target.name());
+}
+
+/// What probeshim holds in front of a node with a thousand containers, which a kubelet lists every second, and in which a hundred ExecSyncs a
+/// second are executed.
+async fn crowded() {
+    let folder = tempfile::tempdir().unwrap();
+    let procrun = Target::procrun(folder.path(), CROWD);
+    let probeshim = Target::probeshim(folder.path());
+    let cases = case::all(procrun.socket()).await;
+    let mut kubelet = Load::connect(probeshim.socket()).await;
+    for _ in 0..CROWDED_SECONDS {
+        kubelet.run(&cases[1], 1, 1).await;
+        kubelet.pace(&cases[2], 100, 100).await;
+    }
+    println!("\nprobeshim with {CROWD} containers and 100 ExecSyncs a second, all of it recorded");
+    println!("{:>40} {:>8} KiB", "held", probeshim.memory("VmRSS"));
+    println!("{:>40} {:>8} KiB", "peak", probeshim.memory("VmHWM"));
 }
 
 impl Measured<'_> {

@@ -47,6 +47,8 @@ impl Target {
         command
             .args(["run", "--log", "warn", "--http", "off", "--admin"])
             .arg(folder.join("admin.sock"))
+            .arg("--state")
+            .arg(folder.join("state"))
             .arg("--listen")
             .arg(&socket)
             .arg("--upstream")

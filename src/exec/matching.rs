@@ -149,3 +149,6 @@ impl Match {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -196,3 +196,6 @@ impl Fold<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+use std::time::SystemTime;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+use crate::exec::life::Moment;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// The time of all cases, and a moment so many milliseconds later.
+#[derive(Clone, Copy)]
+struct Clock {
+    start: SystemTime,
+    since: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000), since: Instant::now() }
+    }
+
+    fn moment(self, millis: u32) -> Moment {
+        Moment { at: self.start + MS * millis, heard: self.since + MS * millis }
+    }
+
+    fn beginning(self, millis: u32) -> Beginning {
+        Beginning { start: self.start + MS * millis, since: self.since + MS * millis }
+    }
+
+    /// An execution of the CRI plugin's with this number.
+    fn life(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> Life {
+        let mut life = Life::new(&format!("{number:064x}"));
+        life.added = Some(self.moment(added));
+        life.started = Some(self.moment(added + 1));
+        life.pid = Some(1000 + u32::from(number));
+        life.exited = exited.map(|(at, _)| self.moment(at));
+        life.status = exited.map(|(_, status)| status);
+        life
+    }
+}
+
+/// A call from here to there, in milliseconds; and its exit code if it has ended.
+fn claim(clock: Clock, from: u32, end: Option<(u32, i32)>) -> Claim<'static> {
+    Claim {
+        beginning: clock.beginning(from),
+        sent: Duration::ZERO,
+        command: &[],
+        end: end.map(|(at, code)| End {
+            after: MS * (at - from),
+            exit_code: Some(code),
+            is_exited: true,
+            may_be_without: false,
+        }),
+    }
+}
+
+fn found(calls: &[Claim<'_>], lives: &[Life]) -> Vec<Match> {
+    let lives: Vec<&Life> = lives.iter().collect();
+    (0..calls.len()).map(|call| find(call, calls, &lives, true)).collect()
+}
+
+#[test]
+fn one_call_has_the_one_execution_of_its_time() {
+    let clock = Clock::new();
+    let call = claim(clock, 100, Some((200, 0)));
+    let before = clock.life(1, 10, Some((20, 0)));
+    let own = clock.life(2, 110, Some((190, 0)));
+    let after = clock.life(3, 300, None);
+    assert_eq!(found(&[call], &[before, own, after]), [Match::Life(1)]);
+}
+
+#[test]
+fn exit_codes_and_order_tell_calls_apart() {
+    let clock = Clock::new();
+    let calls = [claim(clock, 0, Some((100, 1))), claim(clock, 0, Some((100, 2)))];
+    let lives = [clock.life(1, 10, Some((95, 2))), clock.life(2, 11, Some((96, 1)))];
+    assert_eq!(found(&calls, &lives), [Match::Life(1), Match::Life(0)]);
+    // The first to be answered can only be the first that exited, and then the second only the other.
+    let calls = [claim(clock, 0, Some((60, 0))), claim(clock, 0, Some((100, 0)))];
+    let lives = [clock.life(1, 10, Some((95, 0))), clock.life(2, 11, Some((50, 0)))];
+    assert_eq!(found(&calls, &lives), [Match::Life(1), Match::Life(0)]);
+}
+
+#[test]
+fn what_nothing_tells_apart_stays_so() {
+    let clock = Clock::new();
+    let calls = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
+    let lives = [clock.life(1, 10, Some((95, 0))), clock.life(2, 11, Some((95, 0)))];
+    let either = Match::OneOf(vec![0, 1]);
+    assert_eq!(found(&calls, &lives), [either.clone(), either]);
+}
+
+#[test]
+fn command_lines_tell_only_where_each_is_that_of_a_call() {
+    let clock = Clock::new();
+    let words = |word: &str| vec![word.to_owned()];
+    let (one, other) = (words("one"), words("other"));
+    let calls = [
+        Claim { command: &one, ..claim(clock, 0, Some((100, 0))) },
+        Claim { command: &other, ..claim(clock, 0, Some((100, 0))) },
+    ];
+    let life =
+        |number, words: Option<Vec<String>>| Life { command: words, ..clock.life(number, 10, Some((90, 0))) };
+    let told = [life(1, Some(other.clone())), life(2, Some(one.clone()))];
+    assert_eq!(found(&calls, &told), [Match::Life(1), Match::Life(0)]);
+    let either = || [Match::OneOf(vec![0, 1]), Match::OneOf(vec![0, 1])];
+    assert_eq!(found(&calls, &[life(1, Some(other.clone())), life(2, None)]), either(), "one was not read");
+    let same = [life(1, Some(other.clone())), life(2, Some(other.clone()))];
+    assert_eq!(found(&calls, &same), either(), "a shell may have become its command");
+}
+
+#[test]
+fn executions_of_others_are_nobodys() {
+    let clock = Clock::new();
+    let mut stranger = clock.life(1, 10, Some((90, 0)));
+    stranger.exec = "by-hand".into();
+    assert_eq!(found(&[claim(clock, 0, Some((100, 0)))], &[stranger]), [Match::None]);
+}
+
+#[test]
+fn a_call_that_was_refused_needs_no_execution() {
+    let clock = Clock::new();
+    let refused = End { after: MS * 50, exit_code: None, is_exited: false, may_be_without: true };
+    let calls = [claim(clock, 0, Some((100, 0))), Claim { end: Some(refused), ..claim(clock, 0, None) }];
+    let lives = [clock.life(1, 60, Some((90, 0)))];
+    assert_eq!(found(&calls, &lives), [Match::Life(0), Match::None]);
+}
+
+proptest! {
+    /// Whatever happens at once: the true execution is never excluded.
+    #[test]
+    fn the_truth_is_always_possible(
+        calls in proptest::collection::vec((0_u32..50, 1_u32..20, 1_u32..40, 0_u32..20, 0_i32..2), 1..7),
+    ) {
+        let clock = Clock::new();
+        let (mut claims, mut lives) = (Vec::new(), Vec::new());
+        for (number, (from, prepare, run, drain, code)) in calls.into_iter().enumerate() {
+            let (added, exited) = (from + prepare, from + prepare + 1 + run);
+            claims.push(claim(clock, from, Some((exited + drain, code))));
+            lives.push(clock.life(u8::try_from(number).unwrap(), added, Some((exited, code.cast_unsigned()))));
+        }
+        for (call, found) in found(&claims, &lives).into_iter().enumerate() {
+            match found {
+                Match::Life(life) => prop_assert_eq!(life, call),
+                Match::OneOf(lives) => prop_assert!(lives.contains(&call)),
+                Match::None => prop_assert!(false, "{} found nothing", call),
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn sandbox(id: &str) -> SandboxFact {
+    let metadata = v1::PodSandboxMetadata {
+        name: format!("pod-{id}"),
+        uid: id.into(),
+        namespace: "n".into(),
+        attempt: 0,
+    };
+    SandboxFact { id: id.into(), metadata: Some(metadata), is_ready: Some(true), ..Default::default() }
+}
+
+fn container(id: &str, sandbox: &str, state: v1::ContainerState) -> ContainerFact {
+    let metadata = v1::ContainerMetadata { name: format!("main-{id}"), attempt: 0 };
+    ContainerFact {
+        id: id.into(),
+        sandbox: Some(sandbox.into()),
+        metadata: Some(metadata),
+        state: Some(state),
+        ..Default::default()
+    }
+}
+
+/// A world, and a clock that goes on with each fact.
+struct Told {
+    world: Arc<World>,
+    start: Instant,
+    now: u32,
+}
+
+impl Told {
+    fn new() -> Self {
+        Self { world: Arc::default(), start: Instant::now(), now: 0 }
+    }
+
+    /// Told now, by a call that has just begun.
+    fn by(&mut self, fact: Fact) -> Vec<Change> {
+        self.now += 10;
+        self.since(self.now, fact)
+    }
+
+    /// Told now, by a call that began then.
+    fn since(&mut self, since: u32, fact: Fact) -> Vec<Change> {
+        self.now += 1;
+        let (since, now) = (self.start + MS * since, self.start + MS * self.now);
+        self.world.fold(Source::Call, since, now, vec![fact])
+    }
+}
+
+use v1::ContainerState::{
+    ContainerCreated as Created, ContainerExited as Exited, ContainerRunning as Running,
+};
+
+#[test]
+fn a_pod_comes_lives_and_goes() {
+    let mut told = Told::new();
+    assert!(matches!(&told.by(Fact::Sandbox(sandbox("p")))[..], [Change::SandboxRuns(_)]));
+    let created = told.by(Fact::Container(container("c", "p", Created)));
+    assert!(matches!(&created[..], [Change::ContainerCreated(_), Change::Updated]), "{created:?}");
+    let running = ContainerFact { id: "c".into(), state: Some(Running), ..Default::default() };
+    assert!(matches!(&told.by(Fact::Container(running.clone()))[..], [Change::ContainerStarted(_)]));
+    assert!(told.by(Fact::Container(running)).is_empty(), "nothing is new");
+    let exited = ContainerFact {
+        id: "c".into(),
+        state: Some(Exited),
+        exit: Some((3, "Error".into())),
+        ..Default::default()
+    };
+    let changes = told.by(Fact::Container(exited));
+    assert!(matches!(&changes[..], [Change::ContainerExited(c)] if c.exit == Some((3, "Error".into()))));
+    let changes = told.by(Fact::SandboxGone("p".into()));
+    assert!(matches!(&changes[..], [Change::ContainerGone(_), Change::SandboxGone(_)]), "{changes:?}");
+    assert_eq!(told.world.containers().count() + told.world.sandboxes().count(), 0);
+    assert!(told.world.container("c").is_some(), "what is gone is remembered for a while");
+}
+
+#[test]
+fn what_is_old_news_changes_nothing() {
+    let mut told = Told::new();
+    told.by(Fact::Sandbox(sandbox("p")));
+    told.by(Fact::Container(container("c", "p", Running)));
+    let before = told.now;
+    assert!(told.since(before - 5, Fact::Container(container("c", "p", Created))).is_empty());
+    told.by(Fact::ContainerGone("c".into()));
+    assert!(
+        told.since(before, Fact::Containers(vec![container("c", "p", Running)])).is_empty(),
+        "asked before it went"
+    );
+    assert_eq!(told.world.containers().count(), 0);
+    let back = told.by(Fact::Containers(vec![container("c", "p", Running)]));
+    assert!(!back.is_empty(), "asked after it seemed to have gone");
+}
+
+#[test]
+fn a_list_tells_what_is_gone_but_not_of_what_came_after_it_was_asked_for() {
+    let mut told = Told::new();
+    told.by(Fact::Sandbox(sandbox("old")));
+    let asked = told.now;
+    told.by(Fact::Sandbox(sandbox("new")));
+    told.since(asked, Fact::Sandboxes(vec![sandbox("old")]));
+    assert_eq!(told.world.sandboxes().count(), 2);
+    let changes = told.by(Fact::Sandboxes(vec![sandbox("new")]));
+    assert!(matches!(&changes[..], [Change::SandboxGone(gone)] if &*gone.id == "old"), "{changes:?}");
+}
+
+#[test]
+fn what_holds_a_sandbox_is_no_container() {
+    let mut told = Told::new();
+    told.by(Fact::Sandbox(sandbox("p")));
+    let process =
+        |state| Fact::Container(ContainerFact { id: "p".into(), state: Some(state), ..Default::default() });
+    assert!(told.by(process(Running)).is_empty());
+    assert!(matches!(&told.by(process(Exited))[..], [Change::SandboxStopped(_)]));
+    assert_eq!(told.world.containers().count(), 0);
+}
+
+#[test]
+fn a_world_that_others_hold_stays_as_it_was_for_them() {
+    let mut told = Told::new();
+    told.by(Fact::Sandbox(sandbox("p")));
+    let snapshot = told.world.clone();
+    told.by(Fact::SandboxGone("p".into()));
+    assert_eq!((snapshot.sandboxes().count(), told.world.sandboxes().count()), (1, 0));
+}
+
+#[test]
+fn the_beginning_of_an_id_is_enough_where_it_is_one_containers() {
+    let mut told = Told::new();
+    told.by(Fact::Container(container("c0ffee", "p", Running)));
+    told.by(Fact::Container(container("c0de", "p", Running)));
+    let id = |named: &str| told.world.container(named).map(|container| container.id.to_string());
+    assert_eq!(id("c0f"), Some("c0ffee".into()));
+    assert_eq!((id("c0"), id(""), id("d")), (None, None, None));
+}
+
+proptest! {
+    /// Whatever is told in whatever order, a list that was asked for last is right in the end.
+    #[test]
+    fn a_list_is_right_in_the_end(facts in proptest::collection::vec((0_u8..7, 0_u8..4, 0_u32..30), 0..40)) {
+        let mut told = Told::new();
+        for (kind, number, age) in facts {
+            let (id, pod) = (format!("c{number}"), format!("p{}", number % 2));
+            let fact = match kind {
+                0 => Fact::Sandbox(sandbox(&pod)),
+                1 => Fact::Container(container(&id, &pod, Created)),
+                2 => Fact::Container(container(&id, &pod, Running)),
+                3 => Fact::Container(container(&id, &pod, Exited)),
+                4 => Fact::ContainerGone(id),
+                5 => Fact::SandboxGone(pod),
+                _ => Fact::Containers(vec![container(&id, &pod, Running)]),
+            };
+            told.now += 10;
+            let since = told.now.saturating_sub(age);
+            told.since(since, fact);
+        }
+        told.now += 100;
+        told.by(Fact::Sandboxes(vec![sandbox("p1")]));
+        told.by(Fact::Containers(vec![container("c1", "p1", Exited)]));
+        let sandboxes: Vec<_> = told.world.sandboxes().map(|sandbox| sandbox.id.to_string()).collect();
+        let containers: Vec<_> = told.world.containers().map(|c| (c.id.to_string(), c.state)).collect();
+        prop_assert_eq!(sandboxes, ["p1"]);
+        prop_assert_eq!(containers, [("c1".to_owned(), Exited)]);
+    }
+}
