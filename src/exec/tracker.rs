@@ -324,7 +324,7 @@ impl Tracker {
             self.records.push(record);
             scene.late.extend(late);
         }
-        scene.forget_lives();
+        scene.forget_lives(now);
     }
 }
 
@@ -467,13 +467,14 @@ impl Scene {
         })
     }
 
-    /// Forgets commands that have ended and that no call can have had which goes on, and the oldest of too many.
-    fn forget_lives(&mut self) {
+    /// Forgets commands that have ended and that no call can have had which goes on, or which may yet be seen to have been made: events may be
+    /// faster than what the relay tells. Forgets the oldest of too many.
+    fn forget_lives(&mut self, now: Instant) {
         let first = self.calls.iter().map(|call| call.beginning.since).min();
-        self.lives.retain(|life| match (life.exited, first) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(exited), Some(first)) => exited.heard >= first,
+        self.lives.retain(|life| {
+            life.exited.is_none_or(|exited| {
+                first.is_some_and(|first| exited.heard >= first) || now - exited.heard < PATIENCE
+            })
         });
         if self.lives.len() > STRANGERS + self.calls.len() {
             self.lives.remove(0);
@@ -591,3 +592,6 @@ fn end_of(call: &Call) -> matching::End {
 fn microseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

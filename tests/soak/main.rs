@@ -70,7 +70,7 @@ fn memory_stays_flat_and_nothing_hangs() {
     let mut before = execs.shim.processor_time();
     for slot in 1..=slots {
         let until = Instant::now() + Duration::from_secs(15);
-        runtime.block_on(tokio::time::sleep_until(until));
+        runtime.block_on(async { tokio::time::sleep_until(until).await });
         if slot == slots / 2 {
             containerd.crash_and_restart();
         }

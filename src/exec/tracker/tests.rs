@@ -1,0 +1,333 @@
+use std::time::SystemTime;
+
+use super::*;
+use crate::cri::MethodName;
+use crate::exec::stuck::{Kind, Watchdog};
+use crate::tap::{ExecResult, Told};
+
+const MS: Duration = Duration::from_millis(1);
+const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+const TWO: &str = "2222222222222222222222222222222222222222222222222222222222222222";
+
+/// A tracker in front of one container, and a clock that stands where it is put.
+struct Scenario {
+    tracker: Tracker,
+    start: SystemTime,
+    since: Instant,
+    container: Arc<str>,
+    heads: HashMap<u64, Arc<Head>>,
+}
+
+impl Scenario {
+    fn new() -> Self {
+        let mut tracker = Tracker::new(Settings::default());
+        let since = Instant::now();
+        tracker.events(Some(true), since);
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        Self { tracker, start, since, container: "c0ffee".into(), heads: HashMap::new() }
+    }
+
+    fn at(&self, millis: u32) -> Instant {
+        self.since + MS * millis
+    }
+
+    fn exec(timeout: i64, exit_code: Option<i32>) -> Exec {
+        let result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
+        Exec { command: vec!["true".to_owned()], is_cut: false, timeout_seconds: timeout, result }
+    }
+
+    /// A call is asked.
+    fn asked(&mut self, id: u64, at: u32, timeout: i64) {
+        let head = Arc::new(Head {
+            id,
+            peer: None,
+            method: MethodName::of_path("/runtime.v1.RuntimeService/ExecSync"),
+            start: self.start + MS * at,
+            since: self.at(at),
+            trace: None,
+        });
+        let sent = Sent { whole: self.at(at), sent: self.at(at + 1) };
+        let asked = AskedExec {
+            head: Arc::downgrade(&head),
+            id,
+            sent,
+            container: None,
+            exec: Box::new(Self::exec(timeout, None)),
+        };
+        self.heads.insert(id, head);
+        self.tracker.asked(&self.container.clone(), asked, Place::default());
+    }
+
+    /// It ends; with an exit code, or else at the runtime's timeout.
+    fn ended(&mut self, id: u64, at: u32, timeout: i64, exit_code: Option<i32>) {
+        let code = if exit_code.is_some() { Code::OK } else { Code::DEADLINE_EXCEEDED };
+        self.ended_with(id, at, Self::exec(timeout, exit_code), Ending::Answered(Some(code)));
+    }
+
+    fn ended_with(&mut self, id: u64, at: u32, exec: Exec, ending: Ending) {
+        let head = self.heads.remove(&id).unwrap();
+        let call = Call {
+            id,
+            start: head.start,
+            duration: self.at(at) - head.since,
+            method: head.method.clone(),
+            ending,
+            request_bytes: 0,
+            response_bytes: 0,
+            peer: None,
+            pod: None,
+            container: None,
+            exec: Some(Box::new(exec)),
+        };
+        let told = Told { since: head.since, facts: Vec::new() };
+        let ended = Ended { sent: None, call, told, head };
+        let now = self.at(at);
+        self.tracker.ended(&self.container.clone(), Box::new(ended), Place::default(), now);
+    }
+
+    fn event(&mut self, at: u32, event: TaskEvent) {
+        let stamped = Stamped { at: self.start + MS * at, event };
+        let now = self.at(at);
+        self.tracker.task(&stamped, now);
+    }
+
+    fn added(&mut self, exec: &str, at: u32) {
+        let (container, exec) = (self.container.to_string(), exec.to_owned());
+        self.event(at, TaskEvent::ExecAdded { container, exec });
+    }
+
+    fn started(&mut self, exec: &str, at: u32, pid: u32) {
+        let (container, exec) = (self.container.to_string(), exec.to_owned());
+        self.event(at, TaskEvent::ExecStarted { container, exec, pid });
+    }
+
+    fn exited(&mut self, exec: &str, at: u32, pid: u32, status: u32) {
+        let (container, exec) = (self.container.to_string(), exec.to_owned());
+        self.event(at, TaskEvent::ExecExited { container, exec, pid, status });
+    }
+
+    fn evidence(&mut self, id: u64, at: u32) {
+        let now = self.at(at);
+        self.tracker.evidence(id, Evidence::default(), now);
+    }
+
+    fn records(&mut self) -> Vec<(u64, Phases)> {
+        let phases = |record: Record| (record.call.id, record.insight.unwrap().phases.clone());
+        self.tracker.records.drain(..).map(phases).collect()
+    }
+
+    fn record(&mut self) -> Record {
+        assert_eq!(self.tracker.records.len(), 1, "{:?}", self.tracker.records);
+        self.tracker.records.remove(0)
+    }
+}
+
+fn parts(phases: [u64; 6]) -> Parts {
+    let [queue, prepare, start, run, drain, other] = phases.map(Duration::from_millis);
+    Parts { queue, prepare: Some(prepare), start: Some(start), run: Some(run), drain: Some(drain), other }
+}
+
+use super::super::phases::Parts;
+
+#[test]
+fn a_call_is_recorded_as_soon_as_everything_is_known() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 5);
+    scene.added(ONE, 3);
+    scene.started(ONE, 33, 77);
+    scene.exited(ONE, 40, 77, 0);
+    assert!(scene.records().is_empty());
+    scene.ended(1, 45, 5, Some(0));
+    assert_eq!(scene.records(), [(1, Phases::Complete(parts([1, 2, 30, 7, 5, 0])))]);
+    assert_eq!(scene.tracker.sessions.pop().unwrap().pid, 77);
+    scene.tracker.tick(scene.at(2000));
+    assert_eq!(scene.tracker.scenes().count(), 0, "nothing is left of it");
+}
+
+#[test]
+fn an_exit_that_comes_late_is_waited_for_and_one_that_never_comes_is_missing() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 5);
+    scene.added(ONE, 3);
+    scene.started(ONE, 33, 77);
+    scene.ended(1, 45, 5, Some(0));
+    assert!(scene.records().is_empty());
+    assert_eq!(scene.tracker.next_tick(), Some(scene.at(1045)));
+    let mut other = Scenario::new();
+    other.asked(1, 0, 5);
+    other.added(ONE, 3);
+    other.started(ONE, 33, 77);
+    other.ended(1, 45, 5, Some(0));
+
+    scene.exited(ONE, 40, 77, 0);
+    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(_))]));
+    other.tracker.tick(other.at(1045));
+    let [(1, Phases::Missing { parts, what: Missing::Exited })] = &other.records()[..] else {
+        panic!("not missing")
+    };
+    assert_eq!((parts.start, parts.run, parts.other), (Some(MS * 30), None, MS * 12));
+}
+
+#[test]
+fn calls_at_once_are_told_apart_once_all_is_known() {
+    let mut scene = Scenario::new();
+    for id in [1, 2] {
+        scene.asked(id, 0, 5);
+    }
+    for (exec, pid) in [(ONE, 77), (TWO, 78)] {
+        scene.added(exec, 3);
+        scene.started(exec, 33, pid);
+    }
+    scene.exited(ONE, 40, 77, 4);
+    scene.ended(2, 45, 5, Some(4));
+    scene.evidence(2, 46);
+    assert!(scene.records().is_empty(), "the other may be about to exit with the same code");
+    scene.exited(TWO, 47, 78, 0);
+    assert!(matches!(&scene.records()[..], [(2, Phases::Complete(_))]));
+    scene.ended(1, 50, 5, Some(0));
+    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(_))]));
+}
+
+#[test]
+fn calls_at_once_that_are_alike_are_ambiguous() {
+    let mut scene = Scenario::new();
+    for (id, exec) in [(1, ONE), (2, TWO)] {
+        scene.asked(id, 0, 5);
+        scene.added(exec, 3);
+        scene.started(exec, 33, 77);
+        scene.exited(exec, 40, 77, 0);
+    }
+    scene.ended(1, 45, 5, Some(0));
+    scene.ended(2, 45, 5, Some(0));
+    scene.tracker.tick(scene.at(1045));
+    for (_, phases) in scene.records() {
+        let Phases::Ambiguous { candidates, .. } = phases else { panic!("{phases:?}") };
+        assert_eq!(candidates, [ONE.into(), TWO.into()]);
+    }
+}
+
+#[test]
+fn a_timeout_tells_what_became_of_the_command() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 1);
+    scene.added(ONE, 3);
+    scene.started(ONE, 33, 77);
+    scene.exited(ONE, 1035, 77, 137);
+    scene.ended(1, 1040, 1, None);
+    scene.evidence(1, 1041);
+    let insight = scene.record().insight.unwrap();
+    let fate = insight.fate.unwrap();
+    assert_eq!((fate.started, fate.exited, fate.is_killed()), (Some(MS * 33), Some(MS * 1035), Some(true)));
+    assert_eq!((insight.margin_us, insight.verdict), (Some(-40_000), Verdict::Failed));
+}
+
+#[test]
+fn a_command_that_outlives_its_call_amends_the_record() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 1);
+    scene.added(ONE, 3);
+    scene.started(ONE, 33, 77);
+    scene.ended_with(1, 500, Scenario::exec(1, None), Ending::ClientReset(h2::Reason::CANCEL));
+    scene.evidence(1, 501);
+    scene.tracker.tick(scene.at(1500));
+    let early = scene.record();
+    assert!(!early.is_amended && early.insight.unwrap().fate.unwrap().exited.is_none());
+    scene.exited(ONE, 9000, 77, 137);
+    let late = scene.record();
+    let fate = late.insight.as_ref().unwrap().fate.unwrap();
+    assert_eq!((late.is_amended, late.call.id, fate.exited), (true, 1, Some(MS * 9000)));
+    assert!(matches!(late.insight.unwrap().phases, Phases::Complete(_)));
+}
+
+#[test]
+fn without_the_runtimes_events_the_rest_is_known() {
+    let mut scene = Scenario::new();
+    scene.tracker.tells_execs = None;
+    let now = scene.at(0);
+    scene.tracker.events(Some(false), now);
+    scene.asked(1, 0, 5);
+    scene.ended(1, 45, 5, Some(0));
+    assert!(matches!(&scene.records()[..], [(1, Phases::Unsupported(parts))] if parts.other == MS * 44));
+}
+
+#[test]
+fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 5);
+    let now = scene.at(10);
+    scene.tracker.events(None, now);
+    scene.tracker.events(Some(true), now);
+    scene.asked(2, 20, 5);
+    scene.ended(1, 45, 5, Some(0));
+    let interrupted = Missing::Interrupted;
+    assert!(matches!(&scene.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
+    scene.added(ONE, 23);
+    scene.started(ONE, 33, 77);
+    scene.exited(ONE, 40, 77, 0);
+    scene.ended(2, 45, 5, Some(0));
+    assert!(matches!(&scene.records()[..], [(2, Phases::Complete(_))]));
+}
+
+#[test]
+fn a_call_whose_beginning_was_not_seen_is_explained_all_the_same() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 5);
+    scene.tracker.scenes.clear();
+    scene.added(ONE, 3);
+    scene.started(ONE, 33, 77);
+    scene.exited(ONE, 40, 77, 0);
+    scene.ended(1, 45, 5, Some(0));
+    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(_))]), "its events had been kept");
+}
+
+#[test]
+fn a_call_whose_end_was_not_seen_is_forgotten() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 5);
+    scene.tracker.tick(scene.at(1000));
+    assert_eq!(scene.tracker.in_flight_now(), (1, 1));
+    scene.heads.clear();
+    scene.tracker.tick(scene.at(2000));
+    assert_eq!((scene.tracker.in_flight_now(), scene.tracker.scenes().count()), ((0, 0), 0));
+}
+
+#[test]
+fn what_is_slow_is_so_by_timeout_threshold_or_habit() {
+    let settings = Settings::default();
+    let call = |millis, timeout| {
+        let mut call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, MS * millis);
+        call.ending = Ending::Answered(Some(Code::OK));
+        call.exec = Some(Box::new(Scenario::exec(timeout, Some(0))));
+        call
+    };
+    let slow = |why| Verdict::Slow(why);
+    for (millis, timeout, median, verdict) in [
+        (400, 1, None, Verdict::Fine),
+        (600, 1, None, slow(Slow::HalfOfTimeout)),
+        (1100, 0, None, slow(Slow::Threshold)),
+        (1100, 30, None, slow(Slow::Threshold)),
+        (100, 30, Some(30), slow(Slow::ThreeMedians)),
+        (80, 30, Some(30), Verdict::Fine),
+    ] {
+        let median = median.map(Duration::from_millis);
+        assert_eq!(settings.verdict(&call(millis, timeout), median), verdict, "{millis} {timeout}");
+    }
+}
+
+#[test]
+fn what_is_stuck_is_told_of_while_it_lasts() {
+    let (mut scene, mut watchdog) = (Scenario::new(), Watchdog::default());
+    scene.asked(1, 0, 1);
+    scene.added(ONE, 3);
+    scene.started(ONE, 33, 77);
+    let mut kinds = |scene: &Scenario, at: u32| -> Vec<Kind> {
+        watchdog.tick(&scene.tracker, scene.at(at));
+        watchdog.stuck().keys().map(|(kind, _)| *kind).collect()
+    };
+    assert_eq!(kinds(&scene, 5900), []);
+    assert_eq!(kinds(&scene, 6100), [Kind::Overdue]);
+    scene.exited(ONE, 7000, 77, 137);
+    assert_eq!(kinds(&scene, 12_100), [Kind::Overdue, Kind::Unanswered]);
+    scene.ended(1, 13_000, 1, None);
+    assert_eq!(kinds(&scene, 13_100), []);
+}
