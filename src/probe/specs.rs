@@ -80,3 +80,6 @@ fn from_kubelet(container: &Container) -> Option<ExecUse> {
     let value: Value = serde_json::from_str(container.annotations.get(PRE_STOP)?).ok()?;
     hook(Use::PreStop, &Node::root("", &value), Source::Kubelet, &mut Vec::new())
 }
+
+#[cfg(test)]
+mod tests;

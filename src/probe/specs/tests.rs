@@ -1,0 +1,202 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::*;
+use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::tap::Fact;
+use crate::world;
+
+/// A sandbox and its container `main`, as the world knows them.
+fn seen(
+    name: &str,
+    labels: &[(&str, &str)],
+    annotations: &[(&str, &str)],
+    of_container: &[(&str, &str)],
+) -> (Arc<Sandbox>, Arc<Container>) {
+    let texts = |texts: &[(&str, &str)]| {
+        Some(texts.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
+    };
+    let metadata =
+        v1::PodSandboxMetadata { name: name.into(), uid: "u-1".into(), namespace: "shop".into(), attempt: 0 };
+    let sandbox = SandboxFact {
+        id: "p".into(),
+        metadata: Some(metadata),
+        labels: texts(labels),
+        annotations: texts(annotations),
+        ..Default::default()
+    };
+    let container = ContainerFact {
+        id: "c".into(),
+        sandbox: Some("p".into()),
+        metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
+        annotations: texts(of_container),
+        ..Default::default()
+    };
+    let (mut world, now) = (Arc::<world::World>::default(), Instant::now());
+    world.fold(world::Source::List, now, now, vec![Fact::Sandbox(sandbox), Fact::Container(container)]);
+    (world.sandbox("p").unwrap().clone(), world.container("c").unwrap().clone())
+}
+
+fn specs(files: &[(&str, &str)]) -> Result<Specs, String> {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    Specs::read(&[folder.path()]).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        lines.join("\n").replace(&format!("{}/", folder.path().display()), "")
+    })
+}
+
+/// A use, its command, its timeout and its source.
+fn told(uses: &[ExecUse]) -> Vec<(&str, String, i64, &str)> {
+    uses.iter()
+        .map(|used| (used.used.name(), used.command.join(" "), used.timeout_seconds, used.source.name()))
+        .collect()
+}
+
+const DEPLOYMENT: &str = r#"
+kind: Service
+metadata: {name: web}
+---
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: main
+        env: [{name: FILE, value: /tmp/x}, {name: SECRET, valueFrom: {secretKeyRef: {name: a, key: b}}}]
+        livenessProbe: {exec: {command: [test, -f, $(FILE), "<$(SECRET)>", $(OTHER)]}}
+        readinessProbe: {httpGet: {port: 80}}
+        startupProbe: {exec: {command: ["true"]}, timeoutSeconds: 5, periodSeconds: 2}
+        lifecycle: {preStop: {exec: {command: [sleep, "5"]}}}
+"#;
+
+#[test]
+fn a_manifest_tells_of_the_pods_that_it_makes() {
+    let specs =
+        specs(&[("web.yaml", DEPLOYMENT), ("notes.txt", "not: [a manifest"), (".hidden.yaml", "[")]).unwrap();
+    let (sandbox, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "web"), ("more", "x")], &[], &[]);
+    let uses = specs.of(&sandbox, &container);
+    assert_eq!(
+        told(&uses),
+        [
+            ("liveness", "test -f /tmp/x <> $(OTHER)".to_owned(), 1, "manifest"),
+            ("startup", "true".to_owned(), 5, "manifest"),
+            ("preStop", "sleep 5".to_owned(), 0, "manifest"),
+        ]
+    );
+    let periods: Vec<_> = uses.iter().map(|used| used.period.map(|period| period.as_secs())).collect();
+    assert_eq!(periods, [Some(10), Some(2), None]);
+    let (other, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "api")], &[], &[]);
+    assert!(specs.of(&other, &container).is_empty(), "another label");
+}
+
+#[test]
+fn the_first_source_that_tells_of_a_use_counts() {
+    let pod = |command: &str| {
+        json!({
+            "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"containers": [{
+                "name": "main",
+                "livenessProbe": {"exec": {"command": [command]}},
+                "readinessProbe": {"exec": {"command": [command]}},
+                "lifecycle": {"preStop": {"exec": {"command": [command]}}},
+            }]},
+        })
+        .to_string()
+    };
+    let mut manifest: Value = serde_json::from_str(&pod("manifest")).unwrap();
+    manifest["spec"]["containers"][0].as_object_mut().unwrap().remove("lifecycle");
+    let specs = specs(&[("pod.json", &manifest.to_string())]).unwrap();
+    let applied = pod("applied");
+    let annotations = [
+        ("probeshim.io/liveness.main", r#"{"exec": {"command": ["annotated"]}, "timeoutSeconds": 3}"#),
+        ("probeshim.io/readiness.main", r#"{"exec": {"command": "not a list"}}"#),
+        (LAST_APPLIED, applied.as_str()),
+    ];
+    let hook = [(PRE_STOP, r#"{"exec": {"command": ["kubelet"]}}"#)];
+    let (sandbox, container) = seen("web", &[], &annotations, &hook);
+    assert_eq!(
+        told(&specs.of(&sandbox, &container)),
+        [
+            ("liveness", "annotated".to_owned(), 3, "annotation"),
+            ("readiness", "manifest".to_owned(), 1, "manifest"),
+            ("preStop", "applied".to_owned(), 0, "last-applied"),
+        ]
+    );
+    let (sandbox, container) = seen("other", &[], &[], &hook);
+    assert_eq!(
+        told(&specs.of(&sandbox, &container)),
+        [("preStop", "kubelet".to_owned(), 0, "kubelet-annotation")]
+    );
+}
+
+#[test]
+fn a_static_pod_has_the_nodes_name_after_its_own() {
+    let text = "{kind: Pod, metadata: {name: web, namespace: shop}, spec: {containers: [{name: main, livenessProbe: {exec: {command: [x]}}}]}}";
+    let specs = specs(&[("pod.yml", text)]).unwrap();
+    let from_file = [("kubernetes.io/config.source", "file")];
+    for (name, annotations, is_it) in [
+        ("web", &[][..], true),
+        ("web-node-1", &[], false),
+        ("web-node-1", &from_file, true),
+        ("web", &from_file, false),
+    ] {
+        let (sandbox, container) = seen(name, &[], annotations, &[]);
+        assert_eq!(!specs.of(&sandbox, &container).is_empty(), is_it, "{name} {annotations:?}");
+    }
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_at_once_with_its_path() {
+    let wrong = r#"
+kind: List
+items:
+- kind: Pod
+  metadata: {name: 7}
+  spec: {containers: []}
+- kind: Job
+  metadata: {name: job}
+  spec: {}
+- kind: Pod
+  metadata: {name: web}
+  spec:
+    containers:
+    - name: main
+      livenessProbe: {exec: {command: []}, timeoutSeconds: -1}
+      readinessProbe: {exec: {command: [sh, -c, 5]}, periodSeconds: soon}
+    - image: nameless
+"#;
+    let told = specs(&[("a.yaml", wrong), ("b.yaml", "a: [b"), ("c.json", "[1]")]).unwrap_err();
+    let lines: Vec<&str> = told.lines().collect();
+    let expected = [
+        "a.yaml: items[0].metadata.name is 7; it must be a string",
+        "a.yaml: items[1] is an object; it must have a pod template in its spec",
+        "a.yaml: items[2].spec.containers[0].livenessProbe.timeoutSeconds is -1; it must be a whole number",
+        "a.yaml: items[2].spec.containers[0].livenessProbe.exec is an object; it must have a command",
+        "a.yaml: items[2].spec.containers[0].readinessProbe.periodSeconds is \"soon\"; it must be a whole number",
+        "a.yaml: items[2].spec.containers[0].readinessProbe.exec.command[2] is 5; it must be a string",
+        "a.yaml: items[2].spec.containers[1] is an object; it must have a name",
+    ];
+    for line in expected {
+        assert!(lines.iter().any(|told| told.starts_with(line)), "{line} is not in\n{told}");
+    }
+    assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{told}");
+    assert!(told.contains("c.json: it must be an object, not a list"), "{told}");
+    assert!(Specs::read(&["/nowhere/at/all"]).unwrap_err()[0].to_string().contains("No such file"));
+}
+
+#[test]
+fn periods_have_their_defaults() {
+    let text = "{kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, livenessProbe: {exec: {command: [x]}, timeoutSeconds: 0, periodSeconds: 0}}]}}";
+    let specs = specs(&[("pod.yaml", text)]).unwrap();
+    let uses = &specs.manifests[0].containers["main"];
+    assert_eq!((uses[0].timeout_seconds, uses[0].period), (1, Some(Duration::from_secs(10))));
+    assert_eq!(specs.manifests[0].owner.namespace, "default");
+}
