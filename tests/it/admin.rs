@@ -1,6 +1,7 @@
 //! What a running probeshim tells of itself, to its own commands and to strangers.
 
 mod calls;
+mod execs;
 mod public;
 mod socket;
 

@@ -85,12 +85,19 @@ impl Place {
     }
 
     pub(crate) fn command_of(&self, program: &Path, listen: &str) -> Command {
+        let mut command = self.watching_command_of(program, listen);
+        // Most runtimes here are played by the test, which plays nothing but what it says.
+        command.args(["--watch-runtime", "off"]);
+        command
+    }
+
+    /// The same, but that it asks the runtime for what is on the node.
+    fn watching_command_of(&self, program: &Path, listen: &str) -> Command {
         let mut command = Command::new(program);
         command.arg("run").arg("--listen").arg(self.at(listen));
         command.arg("--upstream").arg(self.at("runtime.sock"));
         command.arg("--admin").arg(self.at("admin.sock"));
-        // Most runtimes here are played by the test, which plays nothing but what it says.
-        command.args(["--watch-runtime", "off"]).arg("--state").arg(self.at("state"));
+        command.arg("--state").arg(self.at("state"));
         command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         command
     }
@@ -127,6 +134,14 @@ impl Place {
 
     pub(crate) async fn start(&self, more: &[&str]) -> Running {
         self.spawn(&mut self.command("shim.sock", more)).await
+    }
+
+    /// Starts one that asks its runtime for what is on the node.
+    pub(crate) async fn start_watching(&self, more: &[&str]) -> Running {
+        let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
+        let mut command = self.watching_command_of(program, "shim.sock");
+        command.args(["--http", "off"]).args(more);
+        self.spawn(&mut command).await
     }
 
     /// Starts one whose runtime is there, and lets it take its look at the start.

@@ -1,0 +1,189 @@
+//! What is told of the node and its ExecSyncs: `status`, `events`, `explain`, and calls that outlive their probeshim.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use probeshim::cri::v1::*;
+use prost::Message as _;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::{SERVICE, call, kept};
+use crate::procrun::Runtime;
+use crate::program::{Place, Running};
+use crate::support::soon;
+
+fn exec(container: &str, command: &[&str]) -> Vec<u8> {
+    let cmd = command.iter().map(ToString::to_string).collect();
+    ExecSyncRequest { container_id: container.into(), cmd, timeout: 5 }.encode_to_vec()
+}
+
+/// Executes something through a probeshim.
+async fn execute(shim: &Running, container: &str, command: &[&str]) {
+    call(shim, &[(&format!("{SERVICE}/ExecSync"), exec(container, command))]).await;
+}
+
+/// What a command answers as JSON, once something in it is so.
+async fn answered<T>(place: &Place, arguments: &[&str], mut so: impl FnMut(&Value) -> Option<T>) -> T {
+    let answered = async {
+        loop {
+            let answer = place.ask(&[arguments, &["-o", "json"]].concat()).await.json();
+            if let Some(so) = so(&answer) {
+                return so;
+            }
+        }
+    };
+    soon(answered).await
+}
+
+fn reasons(events: &Value) -> Vec<&str> {
+    events.as_array().unwrap().iter().map(|event| event["reason"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn pods_of_clients_that_go_another_way_are_seen_too() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let old = runtime.runs("sleep 1000").await;
+    let shim = place.start_watching(&[]).await;
+    let pods = |status: &Value| status["pods"].as_array().unwrap().clone();
+    let first = answered(&place, &["status"], |status| pods(status).pop()).await;
+    assert_eq!(
+        (&first["namespace"], &first["name"], &first["sandbox"]),
+        (&json!("it"), &json!("pod"), &json!("ready"))
+    );
+    assert_eq!(first["containers"][0]["id"], old.as_str());
+    assert_eq!(
+        (&first["containers"][0]["name"], &first["containers"][0]["state"]),
+        (&json!("main"), &json!("running"))
+    );
+
+    // Made without the relay, after it had looked.
+    let pod = runtime.run_pod("bypass").await;
+    let status =
+        answered(&place, &["status"], |status| (pods(status).len() == 2).then(|| pods(status))).await;
+    assert_eq!(status[0]["name"], "bypass");
+    let id = runtime.create(("bypass", &pod), super::super::procrun::shell("side", "exit 3")).await.unwrap();
+    runtime.start_container(&id).await.unwrap();
+    let exited = answered(&place, &["status"], |status| {
+        let container = pods(status)[0]["containers"][0].clone();
+        (container["state"] == "exited").then_some(container)
+    });
+    let exited = exited.await;
+    assert_eq!((&exited["name"], &exited["exitCode"]), (&json!("side"), &json!(3)));
+    let events = answered(&place, &["events"], |events| {
+        reasons(events).contains(&"ContainerExited").then(|| events.clone())
+    });
+    let events = events.await;
+    assert_eq!(
+        reasons(&events),
+        ["RuntimeWatched", "SandboxStarted", "ContainerCreated", "ContainerStarted", "ContainerExited"],
+        "what was there before is no news"
+    );
+    assert_eq!((&events[4]["pod"], &events[4]["container"]), (&json!("bypass"), &json!("side")));
+
+    // A runtime that goes is told of, and what it had is known until it says otherwise.
+    runtime.end().await;
+    answered(&place, &["events"], |events| reasons(events).contains(&"RuntimeGone").then_some(())).await;
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    answered(&place, &["status"], |status| pods(status).is_empty().then_some(())).await;
+    runtime.end().await;
+    drop(shim);
+}
+
+#[tokio::test]
+async fn an_exec_is_explained_by_its_number() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let container = runtime.runs("sleep 1000").await;
+    let shim = place.start_watching(&["--redact-commands"]).await;
+    answered(&place, &["status"], |status| status["pods"].as_array()?.first().map(drop)).await;
+    execute(&shim, &container, &["sh", "-c", "exit 3"]).await;
+    kept(&place, 1).await;
+    let explained = place.ask(&["explain", "1", "-o", "json"]).await.json();
+    assert_eq!(
+        (&explained["call"]["id"], &explained["call"]["exec"]["command"]),
+        (&json!(1), &json!(["sh"]))
+    );
+    let sentences = explained["sentences"].as_array().unwrap();
+    assert!(
+        sentences[0].as_str().unwrap().starts_with("Call 1 executed sh … in container main of pod it/pod"),
+        "{sentences:?}"
+    );
+    let text = place.ask(&["explain", "1"]).await.stdout;
+    assert!(text.contains("exited with code 3") && text.contains("only the whole time is known"), "{text}");
+    for (arguments, code, told) in [
+        (&["explain", "7"][..], 2, "call 7 is not kept"),
+        (&["explain", "one"], 2, "invalid value 'one'"),
+        (&["calls", "--probe", "lively"], 2, "probe \"lively\" is none; there are liveness, readiness"),
+        (&["events", "--since", "soon"], 2, "--since \"soon\" is not a duration"),
+    ] {
+        let answer = place.ask(arguments).await;
+        assert_eq!(answer.code, Some(code), "{arguments:?}: {answer:?}");
+        assert!(answer.stderr.contains(told), "{arguments:?}: {answer:?}");
+    }
+    let ids = async |filter: [&str; 2]| {
+        let calls = place.ask(&[&["calls", "-o", "json"], &filter[..]].concat()).await.json();
+        calls.as_array().unwrap().len()
+    };
+    for (filter, count) in [
+        (["--pod", "it/pod"], 1),
+        (["--pod", "other"], 0),
+        (["--container", "main"], 1),
+        (["--container", &container[..8]], 1),
+        (["--probe", "unknown"], 1),
+        (["--probe", "Liveness"], 0),
+    ] {
+        assert_eq!(ids(filter).await, count, "{filter:?}");
+    }
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn calls_outlive_their_probeshim() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let container = runtime.runs("sleep 1000").await;
+    let mut shim = place.start(&[]).await;
+    execute(&shim, &container, &["true"]).await;
+    execute(&shim, &container, &["false"]).await;
+    let before = kept(&place, 2).await;
+    shim.signal(Signal::TERM);
+    assert_eq!(shim.ended().await, Some(0));
+    let segment = place.at("state/calls/calls-00000001.jsonl");
+    assert_eq!(fs::metadata(&segment).unwrap().permissions().mode() & 0o777, 0o600);
+    // A crash has torn the last line.
+    let mut torn = fs::read_to_string(&segment).unwrap();
+    torn.push_str("{\"id\":3,\"start\":\"20");
+    fs::write(&segment, torn).unwrap();
+
+    let shim = place.start(&[]).await;
+    assert_eq!(kept(&place, 2).await, before);
+    execute(&shim, &container, &["true"]).await;
+    let after = kept(&place, 3).await;
+    assert_eq!((&after[..2], &after[2]["id"]), (&before[..], &json!(1001)), "{after:#?}");
+    assert!(place.ask(&["explain", "2"]).await.stdout.contains("exited with code 1"));
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn what_the_disk_does_not_take_is_warned_of_once_and_touches_no_call() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let container = runtime.runs("sleep 1000").await;
+    // Nothing can be made below a file.
+    fs::write(place.at("state"), "").unwrap();
+    let shim = place.start(&[]).await;
+    for _ in 0..3 {
+        execute(&shim, &container, &["true"]).await;
+    }
+    kept(&place, 3).await;
+    let status = answered(&place, &["status"], |status| status["record"].as_str().map(str::to_owned)).await;
+    assert!(status.starts_with("off, because "), "{status}");
+    let warned = shim
+        .lines()
+        .into_iter()
+        .filter(|line| line["message"].as_str().unwrap().starts_with("calls are not recorded"));
+    assert_eq!(warned.count(), 1);
+    runtime.end().await;
+}
