@@ -134,7 +134,7 @@ impl Observatory {
             return;
         }
         self.outlets.worlds.send_replace(self.world.clone());
-        self.watch.changed(&self.world, &changes);
+        self.watch.changed(&self.world, &changes, Instant::now());
         let is_news = self.is_listed || source != Source::List;
         self.is_listed |= source == Source::List;
         for event in
@@ -167,13 +167,13 @@ impl Observatory {
 
     fn record(&mut self) {
         for record in self.watch.records() {
-            let record = self.outlets.calls.push(record);
             if let Some(traces) = &self.outlets.traces
                 && is_about_one(&record.call.method)
                 && !record.is_amended
             {
                 traces.export(record.span());
             }
+            let record = self.outlets.calls.push(record.without_trace());
             if let Some(journal) = &self.outlets.journal {
                 journal.write(record);
             }

@@ -115,7 +115,8 @@ impl Shim {
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
         let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
         let calls = Arc::new(Calls::new(record::Limits::default()));
-        let first_call = calls.recall(journal.as_ref());
+        let first_call =
+            journal.as_ref().map_or(1, |journal| calls.recall(&journal.folder, watched.redact_commands));
         let (journal, recording) = journal.map(Journal::start).transpose()?.unzip();
         let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
         let events = Arc::new(Events::default());

@@ -161,10 +161,9 @@ fn time(phases: &Phases, total: Duration) -> String {
     let parts = phases.parts();
     match phases {
         Phases::Complete(_) => most(parts, total),
-        Phases::Ambiguous { candidates, .. } => format!(
-            "{} commands were executed in the container at that time that may have been this call's, and nothing tells which was: \
+        Phases::Ambiguous { count, .. } => format!(
+            "{count} commands were executed in the container at that time that may have been this call's, and nothing tells which was: \
              where its time went is not known.",
-            candidates.len()
         ),
         Phases::Missing { what: Missing::Everything, .. } => {
             "containerd published nothing about this call that was heard of: where its time went is not known.".to_owned()

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::evidence::Evidence;
 use super::identity::Identity;
 use super::phases::Phases;
@@ -20,6 +22,8 @@ pub struct Record {
     pub trace: Option<Trace>,
     /// Whether it takes the place of what was recorded of the same call before: its command has ended since.
     pub is_amended: bool,
+    /// When the call ended; `None` of one that an earlier probeshim recorded.
+    pub ended: Option<Instant>,
 }
 
 /// What explains an ExecSync.
@@ -105,8 +109,14 @@ impl Fate {
 }
 
 impl Record {
+    /// The same, without what only its span needs.
+    #[must_use]
+    pub fn without_trace(self) -> Self {
+        Self { trace: None, ..self }
+    }
+
     /// The same, with nothing of its command but the program.
-    pub(super) fn redacted(mut self) -> Self {
+    pub(crate) fn redacted(mut self) -> Self {
         if let Some(exec) = &self.call.exec {
             let mut call = (*self.call).clone();
             call.exec = Some(Box::new(exec.redacted()));
@@ -117,7 +127,7 @@ impl Record {
 
     /// A call of which nothing more is to be told.
     #[must_use]
-    pub fn plain(call: Call, trace: Option<Trace>) -> Self {
-        Self { call: Arc::new(call), insight: None, trace, is_amended: false }
+    pub fn plain(call: Call, trace: Option<Trace>, ended: Option<Instant>) -> Self {
+        Self { call: Arc::new(call), insight: None, trace, is_amended: false, ended }
     }
 }

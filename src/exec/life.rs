@@ -7,12 +7,22 @@ use tokio::time::Instant;
 use crate::containerd::TaskEvent;
 
 /// How far apart two clocks of one machine may seem, because one of the two is read a moment later.
-const SKEW: Duration = Duration::from_millis(5);
+pub(super) const SKEW: Duration = Duration::from_millis(5);
 
-/// A moment as containerd's shim saw it, and when it was heard of here.
+/// How late an event may be: containerd's shim tries for less than half a minute to publish it. What seems older is timed by another clock.
+const LATEST: Duration = Duration::from_secs(60);
+
+/// A time by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) instant: Instant,
+    pub(super) wall: SystemTime,
+}
+
+/// When something happened, by our own clock, and when it was heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
-    pub(super) at: SystemTime,
+    pub(super) at: Instant,
     pub(super) heard: Instant,
 }
 
@@ -30,13 +40,6 @@ pub(super) struct Life {
     pub(super) status: Option<u32>,
     /// Its words, where they could be read while it ran.
     pub(super) command: Option<Vec<String>>,
-}
-
-/// When a call began, by both clocks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Beginning {
-    pub(super) start: SystemTime,
-    pub(super) since: Instant,
 }
 
 impl Life {
@@ -81,16 +84,26 @@ impl Life {
     }
 }
 
+impl Now {
+    /// The time as it is.
+    pub(super) fn new(instant: Instant) -> Self {
+        Self { instant, wall: SystemTime::now() }
+    }
+}
+
 impl Moment {
-    /// How long after the beginning of a call it was. Nothing happens after it was heard of, or before the call: where the wall clock
-    /// says so, it was set meanwhile, or is not ours, and the time at which it was heard of counts.
-    pub(super) fn after(self, call: Beginning) -> Duration {
-        let heard = self.heard.saturating_duration_since(call.since);
-        match self.at.duration_since(call.start) {
-            Ok(after) if after <= heard + SKEW => after,
-            Err(before) if before.duration() <= SKEW => Duration::ZERO,
-            Ok(_) | Err(_) => heard,
-        }
+    /// What happened at a time of the wall clock, and is heard of now. The two clocks are compared here and nowhere else, so that a step of
+    /// the wall clock while a call lasts changes nothing. What cannot be so, because it would lie in the future or far back, was timed by a clock that is
+    /// not ours, or that has been set in this very moment: then it is when it was heard of.
+    pub(super) fn new(at: SystemTime, now: Now) -> Self {
+        let heard = now.instant;
+        let age = now.wall.duration_since(at).ok().filter(|age| *age <= LATEST);
+        Self { at: age.and_then(|age| heard.checked_sub(age)).unwrap_or(heard), heard }
+    }
+
+    /// How long after something else it happened; nothing, if before.
+    pub(super) fn after(self, other: Instant) -> Duration {
+        self.at.saturating_duration_since(other)
     }
 }
 
@@ -100,20 +113,19 @@ mod tests {
 
     #[test]
     fn what_the_wall_clock_cannot_have_seen_is_timed_by_when_it_was_heard_of() {
-        let call =
-            Beginning { start: SystemTime::UNIX_EPOCH + Duration::from_secs(1000), since: Instant::now() };
+        let call = Instant::now() + Duration::from_secs(1000);
         let ms = Duration::from_millis;
-        for (at, heard, expected) in [
-            (1_000_030, 31, 30),
-            (1_000_030, 900, 30),
-            (999_998, 3, 0),
-            // The clock was set by an hour, forwards or backwards.
-            (4_600_030, 31, 31),
-            (2_600, 31, 31),
+        let now = Now { instant: call + ms(40), wall: SystemTime::UNIX_EPOCH + ms(1_000_040) };
+        for (at, expected) in [
+            (1_000_030, 30),
+            (1_000_040, 40),
+            (999_990, 0),
+            // The clock was set by an hour, forwards or backwards, or is another's.
+            (4_600_030, 40),
+            (2_600, 40),
         ] {
-            let at = SystemTime::UNIX_EPOCH + ms(at);
-            let moment = Moment { at, heard: call.since + ms(heard) };
-            assert_eq!(moment.after(call), ms(expected), "{at:?}");
+            let moment = Moment::new(SystemTime::UNIX_EPOCH + ms(at), now);
+            assert_eq!(moment.after(call), ms(expected), "{at}");
         }
     }
 }

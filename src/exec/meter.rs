@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::life::{Life, Moment};
+use super::life::{Life, Moment, Now};
 use super::phases::Phases;
 use super::tracker::{Place, Settings, Tracker};
 use crate::containerd::{Stamped, TaskEvent};
@@ -103,13 +103,13 @@ impl Meter {
         if stamped.event.container() != &*self.container {
             return;
         }
-        let now = Instant::now();
+        let now = Now::new(Instant::now());
         if let TaskEvent::ExecAdded { exec, .. }
         | TaskEvent::ExecStarted { exec, .. }
         | TaskEvent::ExecExited { exec, .. } = &stamped.event
         {
             let life = self.lives.entry(exec.as_str().into()).or_insert_with(|| Life::new(exec));
-            life.take(&stamped.event, Moment { at: stamped.at, heard: now });
+            life.take(&stamped.event, Moment::new(stamped.at, now));
         }
         self.tracker.task(stamped, now);
     }
@@ -129,9 +129,8 @@ impl Meter {
 
     /// What was executed in the container since it was last asked, and is over.
     pub fn executions(&mut self) -> Vec<Execution> {
-        let between = |from: Option<Moment>, to: Option<Moment>| {
-            from.zip(to).map(|(from, to)| to.at.duration_since(from.at).unwrap_or_default())
-        };
+        let between =
+            |from: Option<Moment>, to: Option<Moment>| from.zip(to).map(|(from, to)| to.after(from.at));
         let over = self.lives.extract_if(|_, life| life.exited.is_some());
         over.filter_map(|(_, life)| {
             let start = between(life.added, life.started)?;

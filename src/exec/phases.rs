@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::life::{Beginning, Life};
+use tokio::time::Instant;
+
+use super::life::{Life, Moment};
 
 /// Where the time went, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +15,10 @@ pub enum Phases {
     Ambiguous {
         /// Queue and other.
         parts: Parts,
-        /// What containerd calls them.
+        /// What containerd calls the first eight of them.
         candidates: Vec<Box<str>>,
+        /// How many they are.
+        count: usize,
     },
     /// Something that events would tell has not been heard of.
     Missing {
@@ -60,7 +64,8 @@ pub struct Parts {
 /// When what happened in a call, after its beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    pub(super) beginning: Beginning,
+    /// The beginning.
+    pub(super) since: Instant,
     /// The request was whole.
     pub(super) whole: Duration,
     /// The request had been sent.
@@ -77,24 +82,28 @@ impl Span {
 
     /// What the life of its command tells of a call. `has_failed`: the runtime answered with an error that is not a timeout.
     pub(super) fn phases(&self, life: &Life, has_failed: bool) -> Phases {
-        let after =
-            |moment: Option<_>| moment.map(|moment: super::life::Moment| moment.after(self.beginning));
+        // An answer may overtake the rest of its request.
+        let end = self.end.max(self.sent);
+        let after = |moment: Option<Moment>| moment.map(|moment| moment.after(self.since));
         // Each moment lies between the one before it and the end: exec-started is taken a little late, and exited_at with another clock.
         let [added, started, exited] = [life.added, life.started, life.exited].map(after);
-        let added = added.map(|added| added.clamp(self.sent, self.end));
+        let added = added.map(|added| added.clamp(self.sent, end));
         let from = added.unwrap_or(self.sent);
-        let exited = exited.map(|exited| exited.clamp(from, self.end));
-        let started = started.map(|started| started.clamp(from, exited.unwrap_or(self.end)));
+        let exited = exited.map(|exited| exited.clamp(from, end));
+        let started = started.map(|started| started.clamp(from, exited.unwrap_or(end)));
+        let between = |from: Option<Duration>, to: Option<Duration>| {
+            from.zip(to).map(|(from, to)| to.saturating_sub(from))
+        };
         let mut parts = self.parts();
-        parts.prepare = added.map(|added| added - self.sent);
-        parts.start = added.zip(started).map(|(added, started)| started - added);
-        parts.run = started.zip(exited).map(|(started, exited)| exited - started);
-        parts.drain = exited.filter(|_| started.is_some()).map(|exited| self.end - exited);
+        parts.prepare = between(Some(self.sent), added);
+        parts.start = between(added, started);
+        parts.run = between(started, exited);
+        parts.drain = between(exited, Some(end)).filter(|_| started.is_some());
         let what = match (added, started, exited) {
             (Some(_), Some(_), Some(_)) => None,
             // It could not be started, and that is how the time was spent.
-            (Some(added), None, _) if has_failed => {
-                parts.start = Some(self.end - added);
+            (Some(_), None, _) if has_failed => {
+                parts.start = between(added, Some(end));
                 None
             }
             (_, None, _) => Some(Missing::Started),

@@ -44,6 +44,8 @@ pub struct StuckExec {
     pub call: u64,
     /// Since when: when its timeout was over, its command had exited, or it ended.
     pub since: Instant,
+    /// The whole id of the container.
+    pub place: Arc<str>,
     /// The pod, as far as it is known.
     pub pod: Option<Arc<Pod>>,
     /// The container.
@@ -95,25 +97,36 @@ impl Watchdog {
             .or_insert_with(|| Looking { sessions: VecDeque::new(), next: session.ended + LOOK });
         looking.sessions.push_back(session);
         if looking.sessions.len() > SESSIONS {
-            looking.sessions.pop_front();
+            // Rather one of which nothing is known to be left.
+            let is_left = |session: &Session| {
+                self.stuck.values().any(|stuck| stuck.kind == Kind::Left && stuck.call == session.call.id)
+            };
+            let place = looking.sessions.iter().position(|session| !is_left(session)).unwrap_or(0);
+            looking.sessions.remove(place);
         }
     }
 
     /// Looks at the calls that go on, and asks about processes.
     pub(super) fn tick(&mut self, tracker: &Tracker, now: Instant) {
-        let mut stuck: Stuck = mem::take(&mut self.stuck);
-        stuck.retain(|(kind, _), _| *kind == Kind::Left);
-        for (_, scene) in tracker.scenes() {
-            let overdue = scene.calls.iter().filter_map(|call| overdue(call, now));
-            stuck.extend(overdue.map(|call| ((Kind::Overdue, call.call), call)));
-            for (call, life, exited) in scene.exited_unanswered() {
+        let before = mem::take(&mut self.stuck);
+        for (container, scene) in tracker.scenes() {
+            for call in &scene.calls {
+                if let Some(overdue) = overdue(call, container, now) {
+                    self.stuck.insert((Kind::Overdue, call.id), overdue);
+                }
+                // What its command was is known better now than it will be: others may come and go in the container.
+                if let Some(known) = before.get(&(Kind::Unanswered, call.id)).filter(|_| !call.has_ended()) {
+                    self.stuck.insert((Kind::Unanswered, call.id), known.clone());
+                }
+            }
+            for (call, pid, exited) in scene.exited_unanswered() {
                 if now - exited >= MARGIN {
-                    let found = StuckExec { pid: life.pid, ..StuckExec::of(Kind::Unanswered, call, exited) };
-                    stuck.insert((Kind::Unanswered, call.id), found);
+                    let found = StuckExec { pid, ..StuckExec::of(Kind::Unanswered, call, container, exited) };
+                    self.stuck.entry((Kind::Unanswered, call.id)).or_insert(found);
                 }
             }
         }
-        self.stuck = stuck;
+        self.stuck.extend(before.into_iter().filter(|((kind, _), _)| *kind == Kind::Left));
         for (container, looking) in &mut self.places {
             if now < looking.next {
                 continue;
@@ -129,26 +142,18 @@ impl Watchdog {
     }
 
     /// What is left of the sessions that were asked about.
-    pub(super) fn left(&mut self, container: &Arc<str>, processes: Vec<Process>, now: Instant) {
+    pub(super) fn left(&mut self, container: &Arc<str>, processes: &[Process], now: Instant) {
+        let is_left_here = |stuck: &StuckExec| stuck.kind == Kind::Left && stuck.place == *container;
+        self.stuck.retain(|_, stuck| !is_left_here(stuck));
         let Some(looking) = self.places.get_mut(container) else { return };
-        let before = |process: &(Kind, u64)| process.0 == Kind::Left;
-        let known: Vec<_> = self.stuck.iter().filter(|(key, _)| before(key)).map(|(key, _)| *key).collect();
-        for key in known {
-            let is_here = self
-                .stuck
-                .get(&key)
-                .is_some_and(|stuck| looking.sessions.iter().any(|session| session.call.id == stuck.call));
-            if is_here {
-                self.stuck.remove(&key);
-            }
-        }
-        for process in &processes {
+        for process in processes {
             let session = looking.sessions.iter().rev().find(|session| session.pid == process.session);
             let Some(Session { call, ended, .. }) = session else { continue };
             let left = StuckExec {
                 kind: Kind::Left,
                 call: call.id,
                 since: *ended,
+                place: container.clone(),
                 pod: call.pod.clone(),
                 container: call.container.clone(),
                 pid: Some(process.pid),
@@ -165,25 +170,24 @@ impl Watchdog {
 
     /// A container has no processes any more.
     pub(super) fn gone(&mut self, container: &str) {
-        let Some(looking) = self.places.remove(container) else { return };
-        let is_here =
-            |stuck: &StuckExec| looking.sessions.iter().any(|session| session.call.id == stuck.call);
-        self.stuck.retain(|(kind, _), stuck| *kind != Kind::Left || !is_here(stuck));
+        self.places.remove(container);
+        self.stuck.retain(|(kind, _), stuck| *kind != Kind::Left || *stuck.place != *container);
     }
 }
 
-fn overdue(call: &InFlight, now: Instant) -> Option<StuckExec> {
+fn overdue(call: &InFlight, place: &Arc<str>, now: Instant) -> Option<StuckExec> {
     let due = call.since() + call.exec.timeout()?;
-    (!call.has_ended() && now >= due + MARGIN).then(|| StuckExec::of(Kind::Overdue, call, due))
+    (!call.has_ended() && now >= due + MARGIN).then(|| StuckExec::of(Kind::Overdue, call, place, due))
 }
 
 impl StuckExec {
-    fn of(kind: Kind, call: &InFlight, since: Instant) -> Self {
+    fn of(kind: Kind, call: &InFlight, container: &Arc<str>, since: Instant) -> Self {
         let place = call.place();
         Self {
             kind,
             call: call.id,
             since,
+            place: container.clone(),
             pod: place.pod.clone(),
             container: place.container.clone(),
             pid: None,

@@ -10,8 +10,8 @@ use super::evidence::{Ask, Evidence};
 use super::habit::{Habits, Key};
 use super::identity::Identity;
 use super::insight::{Fate, Insight, Record, Slow, Verdict};
-use super::life::{Beginning, Life, Moment};
-use super::matching::{self, Claim, Match};
+use super::life::{Life, Moment, Now, SKEW};
+use super::matching::{self, Claim, Match, Matching};
 use super::phases::{Missing, Phases, Span};
 use crate::containerd::{Stamped, TaskEvent};
 use crate::cri::Code;
@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the exit of a command is waited for after its call has been recorded without it.
 const LATE: Duration = Duration::from_secs(600);
+
+/// Executions that an ambiguous call names.
+const CANDIDATES: usize = 8;
 
 /// Commands of a container that are remembered at most, of those that nothing is known to have asked for.
 const STRANGERS: usize = 64;
@@ -57,6 +60,8 @@ pub(super) struct Tracker {
     settings: Settings,
     /// Whether the runtime tells of what it executes; `None` before it has answered.
     pub(super) tells_execs: Option<bool>,
+    /// Whether events may pass unheard: until the runtime is watched, and again whenever it has gone.
+    is_interrupted: bool,
     scenes: HashMap<Arc<str>, Scene>,
     habits: Habits,
     pub(super) asks: Vec<Ask>,
@@ -84,6 +89,8 @@ pub(super) struct Scene {
     pub(super) lives: Vec<Life>,
     /// Calls that were recorded before their commands had ended.
     pub(super) late: Vec<LateCall>,
+    /// When the container exited, if it has: what was executed in it goes with it.
+    closed: Option<Instant>,
 }
 
 /// A call that is not recorded yet.
@@ -91,7 +98,7 @@ pub(super) struct Scene {
 pub(super) struct InFlight {
     pub(super) id: u64,
     head: Weak<Head>,
-    beginning: Beginning,
+    since: Instant,
     whole: Duration,
     sent: Duration,
     pub(super) exec: Arc<Exec>,
@@ -129,6 +136,7 @@ impl Tracker {
         Self {
             settings,
             tells_execs: None,
+            is_interrupted: true,
             scenes: HashMap::new(),
             habits: Habits::default(),
             asks: Vec::new(),
@@ -181,13 +189,13 @@ impl Tracker {
         InFlight {
             id: head.id,
             head: weak,
-            beginning: Beginning { start: head.start, since: head.since },
+            since: head.since,
             whole: after(sent.whole),
             sent: after(sent.sent),
             exec,
             place,
             key,
-            is_blind: self.tells_execs == Some(false),
+            is_blind: self.is_interrupted,
             end: None,
         }
     }
@@ -211,24 +219,26 @@ impl Tracker {
             self.asks.push(Ask::Evidence { call: id, container: container.clone(), in_flight });
         } else {
             self.asks.push(Ask::Forget { call: id });
+        }
+        if ended.call.ending == Ending::Answered(Some(Code::OK)) {
             self.habits.took(&call.key, ended.call.duration);
         }
-        let end = end_of(&ended.call);
+        let end = end_of(&ended.call, call.since);
         call.end =
             Some(Concluding { ended, end, verdict, until: now + PATIENCE, evidence: None, awaits_evidence });
         self.conclude(container, now);
     }
 
     /// Something has become of a command.
-    pub(super) fn task(&mut self, stamped: &Stamped, now: Instant) {
-        let exec = match &stamped.event {
-            TaskEvent::ExecAdded { exec, .. }
-            | TaskEvent::ExecStarted { exec, .. }
-            | TaskEvent::ExecExited { exec, .. } => exec,
-            _ => return,
+    pub(super) fn task(&mut self, stamped: &Stamped, now: Now) {
+        let (TaskEvent::ExecAdded { exec, .. }
+        | TaskEvent::ExecStarted { exec, .. }
+        | TaskEvent::ExecExited { exec, .. }) = &stamped.event
+        else {
+            return;
         };
         let container: Arc<str> = stamped.event.container().into();
-        let moment = Moment { at: stamped.at, heard: now };
+        let moment = Moment::new(stamped.at, now);
         let scene = self.scenes.entry(container.clone()).or_default();
         if let Some(late) = scene.late.iter_mut().find(|late| *late.life.exec == **exec) {
             late.life.take(&stamped.event, moment);
@@ -244,19 +254,35 @@ impl Tracker {
         {
             self.asks.push(Ask::Command { container: container.clone(), exec: exec.as_str().into(), pid });
         }
-        self.conclude(&container, now);
+        self.conclude(&container, now.instant);
     }
 
-    /// The runtime tells of what it executes from now on, or not.
+    /// The container that a call executes in, if it is known: of its id the beginning may have been asked for before it was known, and the whole is
+    /// known now.
+    pub(super) fn container_of(&self, call: u64) -> Option<&Arc<str>> {
+        let found = self.scenes.iter().find(|(_, scene)| scene.call(call).is_some());
+        found.map(|(container, _)| container)
+    }
+
+    /// A container has exited: what was executed in it ends, and is heard of now or never.
+    pub(super) fn closed(&mut self, container: &str, now: Instant) {
+        if let Some(scene) = self.scenes.get_mut(container) {
+            scene.closed.get_or_insert(now);
+        }
+    }
+
+    /// The runtime tells of what it executes from now on, or never; `None` if it has gone, or its events have.
     pub(super) fn events(&mut self, tells_execs: Option<bool>, now: Instant) {
-        if tells_execs == Some(true) && self.tells_execs == Some(true) {
+        self.is_interrupted = tells_execs != Some(true);
+        self.tells_execs = tells_execs.or(self.tells_execs);
+        if !self.is_interrupted {
             return;
         }
-        self.tells_execs = tells_execs.or(self.tells_execs);
-        // What begins before the stream does, or after it, is not told.
         let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
         for scene in self.scenes.values_mut() {
-            scene.calls.iter_mut().for_each(|call| call.is_blind = true);
+            for call in &mut scene.calls {
+                call.is_blind = true;
+            }
         }
         for container in containers {
             self.conclude(&container, now);
@@ -291,8 +317,10 @@ impl Tracker {
         }
         for scene in self.scenes.values_mut() {
             // Its end has not been seen: there was too much to see.
-            scene.calls.retain(|call| call.end.is_some() || call.head.strong_count() > 0);
+            let lost = scene.calls.extract_if(.., |call| call.end.is_none() && call.head.strong_count() == 0);
+            self.asks.extend(lost.map(|call| Ask::Forget { call: call.id }));
             scene.late.retain(|late| now - late.ended < LATE);
+            scene.close(now);
         }
         self.scenes.retain(|_, scene| !scene.is_empty());
     }
@@ -323,6 +351,9 @@ impl Tracker {
             }));
             self.records.push(record);
             scene.late.extend(late);
+            if scene.late.len() > STRANGERS {
+                scene.late.remove(0);
+            }
         }
         scene.forget_lives(now);
     }
@@ -390,59 +421,85 @@ impl Scene {
         tells_execs: Option<bool>,
         now: Instant,
     ) -> Option<(InFlight, Phases, Option<Life>)> {
-        for place in 0..self.calls.len() {
-            let Some(end) = &self.calls[place].end else { continue };
-            let is_late = now >= end.until;
-            if end.awaits_evidence && !is_late {
-                continue;
-            }
-            if let Some((phases, life)) = self.conclusion(place, tells_execs, is_late) {
-                let life = life.map(|life| self.lives.remove(life));
-                return Some((self.calls.remove(place), phases, life));
-            }
+        let is_ready = |end: &Concluding| !end.awaits_evidence || now >= end.until;
+        if !self.calls.iter().any(|call| call.end.as_ref().is_some_and(is_ready)) {
+            return None;
         }
-        None
+        let (place, phases, life) = {
+            let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
+            let early = Matching::new(&claims, &self.lives, false);
+            // What has not been heard of by the time at which a call is given up will not be.
+            let late = Matching::new(&claims, &self.lives, true);
+            let ready =
+                self.calls.iter().enumerate().filter(|(_, call)| call.end.as_ref().is_some_and(is_ready));
+            ready
+                .filter_map(|(place, call)| {
+                    let end = call.end.as_ref()?;
+                    let is_final = now >= end.until || call.is_blind;
+                    let (phases, life) = match tells_execs {
+                        Some(false) => (Phases::Unsupported(call.span(end).parts()), None),
+                        _ if is_final => self.last_conclusion(place, &late, &early)?,
+                        _ => self.early_conclusion(place, &early)?,
+                    };
+                    Some((place, phases, life))
+                })
+                .next()?
+        };
+        let life = life.map(|life| self.lives.remove(life));
+        Some((self.calls.remove(place), phases, life))
     }
 
-    /// Where the time of a call went, once that is known, or will not be known better.
-    fn conclusion(
+    /// Where the time of a call went, if nothing that is yet to come can tell more.
+    fn early_conclusion(&self, place: usize, matching: &Matching<'_>) -> Option<(Phases, Option<usize>)> {
+        let call = &self.calls[place];
+        let end = call.end.as_ref()?;
+        // While fewer executions have been heard of than there are calls, one that fits may be another's.
+        let first = self.calls.iter().map(|call| call.since).min()?;
+        let heard_of = self.lives.iter().filter(|life| {
+            life.may_be_of_the_cri() && life.first().is_some_and(|moment| moment.at + SKEW >= first)
+        });
+        if heard_of.count() < self.calls.len() {
+            return None;
+        }
+        match matching.find(place) {
+            Match::Life(life) => {
+                let phases = call.span(end).phases(&self.lives[life], end.is_refused());
+                matches!(phases, Phases::Complete(_)).then_some((phases, Some(life)))
+            }
+            Match::OneOf(lives) if matching.is_settled(place) => {
+                Some((self.ambiguous(call.span(end), &lives), None))
+            }
+            Match::OneOf(_) | Match::None => None,
+        }
+    }
+
+    /// Where the time of a call went, as well as it is known. `late`: what may have been if every exit has been heard of; `early`: if one has not.
+    fn last_conclusion(
         &self,
         place: usize,
-        tells_execs: Option<bool>,
-        is_late: bool,
+        late: &Matching<'_>,
+        early: &Matching<'_>,
     ) -> Option<(Phases, Option<usize>)> {
         let call = &self.calls[place];
         let end = call.end.as_ref()?;
         let span = call.span(end);
-        if tells_execs == Some(false) {
-            return Some((Phases::Unsupported(span.parts()), None));
-        }
-        let is_final = is_late || call.is_blind;
-        let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
-        let lives: Vec<&Life> = self.lives.iter().collect();
-        let mut found = matching::find(place, &claims, &lives, is_final);
-        if is_final && found == Match::None {
-            // An exit that was never heard of.
-            found = matching::find(place, &claims, &lives, false);
-        }
-        // While fewer executions have been heard of than there are calls, one that fits may be another's.
-        let is_whole = self.lives.len() >= self.calls.len();
-        match found {
-            Match::Life(life) => {
-                let phases = span.phases(&self.lives[life], end.end.may_be_without);
-                let is_known = is_whole && matches!(phases, Phases::Complete(_));
-                (is_final || is_known).then_some((phases, Some(life)))
-            }
-            Match::OneOf(lives) if is_final => {
-                let candidates = lives.iter().map(|life| self.lives[*life].exec.clone()).collect();
-                Some((Phases::Ambiguous { parts: span.parts(), candidates }, None))
-            }
-            Match::None if is_final => {
+        let found = match late.find(place) {
+            Match::None => early.find(place),
+            found => found,
+        };
+        Some(match found {
+            Match::Life(life) => (span.phases(&self.lives[life], end.is_refused()), Some(life)),
+            Match::OneOf(lives) => (self.ambiguous(span, &lives), None),
+            Match::None => {
                 let what = if call.is_blind { Missing::Interrupted } else { Missing::Everything };
-                Some((Phases::Missing { parts: span.parts(), what }, None))
+                (Phases::Missing { parts: span.parts(), what }, None)
             }
-            Match::OneOf(_) | Match::None => None,
-        }
+        })
+    }
+
+    fn ambiguous(&self, span: Span, lives: &[usize]) -> Phases {
+        let candidates = lives.iter().take(CANDIDATES).map(|life| self.lives[*life].exec.clone()).collect();
+        Phases::Ambiguous { parts: span.parts(), candidates, count: lives.len() }
     }
 
     /// The processes that a call may have started.
@@ -456,54 +513,78 @@ impl Scene {
         }
     }
 
-    /// The commands of calls that have not been answered and that are known to have exited: when that was heard of.
-    pub(super) fn exited_unanswered(&self) -> impl Iterator<Item = (&InFlight, &Life, Instant)> {
+    /// The calls that have not been answered and whose commands are known to have exited: their process, if it is known which, and since when.
+    pub(super) fn exited_unanswered(&self) -> Vec<(&InFlight, Option<u32>, Instant)> {
         let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
-        let lives: Vec<&Life> = self.lives.iter().collect();
+        let matching = Matching::new(&claims, &self.lives, true);
+        let exited = |life: &usize| self.lives[*life].exited.map(|exited| exited.heard);
         let unanswered = self.calls.iter().enumerate().filter(|(_, call)| call.end.is_none());
-        unanswered.filter_map(move |(place, call)| match matching::find(place, &claims, &lives, true) {
-            Match::Life(life) => Some((call, lives[life], lives[life].exited?.heard)),
-            Match::OneOf(_) | Match::None => None,
-        })
+        let found = unanswered.filter_map(|(place, call)| match matching.find(place) {
+            Match::Life(life) => Some((call, self.lives[life].pid, exited(&life)?)),
+            // Whichever it was.
+            Match::OneOf(lives) => {
+                let all: Option<Vec<Instant>> = lives.iter().map(exited).collect();
+                Some((call, None, all?.into_iter().max()?))
+            }
+            Match::None => None,
+        });
+        found.collect()
     }
 
     /// Forgets commands that have ended and that no call can have had which goes on, or which may yet be seen to have been made: events may be
     /// faster than what the relay tells. Forgets the oldest of too many.
     fn forget_lives(&mut self, now: Instant) {
-        let first = self.calls.iter().map(|call| call.beginning.since).min();
+        let first = self.calls.iter().map(|call| call.since).min();
         self.lives.retain(|life| {
-            life.exited.is_none_or(|exited| {
-                first.is_some_and(|first| exited.heard >= first) || now - exited.heard < PATIENCE
-            })
+            let Some(last) = life.exited.or(life.first()) else { return false };
+            let patience = if life.exited.is_some() { PATIENCE } else { LATE };
+            first.is_some_and(|first| last.heard >= first) || now - last.heard < patience
         });
-        if self.lives.len() > STRANGERS + self.calls.len() {
-            self.lives.remove(0);
+        while self.lives.len() > STRANGERS + self.calls.len() {
+            // Rather what is over than what may be a call's that goes on.
+            let place = self.lives.iter().position(|life| life.exited.is_some()).unwrap_or(0);
+            self.lives.remove(place);
         }
+    }
+
+    /// Forgets what was executed in a container that exited a while ago.
+    fn close(&mut self, now: Instant) {
+        if self.closed.is_some_and(|closed| now - closed > 2 * PATIENCE) {
+            self.lives.clear();
+            self.late.clear();
+        }
+    }
+}
+
+impl Concluding {
+    /// Whether the runtime answered with an error that is not a timeout: perhaps before anything was executed.
+    fn is_refused(&self) -> bool {
+        let is_answered = matches!(self.ended.call.ending, Ending::Answered(_));
+        is_answered && !self.end.is_exited
     }
 }
 
 impl InFlight {
     fn claim(&self) -> Claim<'_> {
         Claim {
-            beginning: self.beginning,
-            sent: self.sent,
+            sent: self.since + self.sent,
             command: &self.exec.command,
             end: self.end.as_ref().map(|end| end.end),
         }
     }
 
     fn span(&self, end: &Concluding) -> Span {
-        Span { beginning: self.beginning, whole: self.whole, sent: self.sent, end: end.end.after }
+        Span { since: self.since, whole: self.whole, sent: self.sent, end: end.ended.call.duration }
     }
 
     /// When it had ended, of a call that has.
     fn ended_at(&self) -> Instant {
-        self.beginning.since + self.end.as_ref().map_or(Duration::ZERO, |end| end.end.after)
+        self.end.as_ref().map_or(self.since, |end| end.end.at)
     }
 
     /// When it was asked.
     pub(super) fn since(&self) -> Instant {
-        self.beginning.since
+        self.since
     }
 
     /// Whether it has been answered, or was given up.
@@ -519,12 +600,12 @@ impl InFlight {
     fn into_record(self, phases: Phases, life: Option<Life>) -> (Record, Option<LateCall>) {
         let Some(end) = &self.end else { unreachable!("only calls that have ended are recorded") };
         let span = self.span(end);
-        let has_failed = end.end.may_be_without;
+        let has_failed = end.is_refused();
         let Some(end) = self.end else { unreachable!("only calls that have ended are recorded") };
         let Ended { head, mut call, .. } = *end.ended;
         call.container = self.place.container.or(call.container);
         call.pod = self.place.pod.or(call.pod);
-        let fate = Fate::of(&call, life.as_ref(), span.beginning);
+        let fate = Fate::of(&call, life.as_ref(), span.since);
         let margin = self.exec.timeout().map(|timeout| microseconds(timeout) - microseconds(call.duration));
         let insight = Insight {
             identity: self.place.identity,
@@ -539,11 +620,14 @@ impl InFlight {
             insight: Some(Arc::new(insight)),
             trace: head.trace.clone(),
             is_amended: false,
+            ended: Some(span.since + span.end),
         };
-        let late = life.filter(|life| life.exited.is_none()).map(|life| LateCall {
-            record: record.clone(),
+        // Of a command that could not be started nothing more is heard.
+        let is_late = |life: &Life| life.exited.is_none() && !(has_failed && life.started.is_none());
+        let late = life.filter(is_late).map(|life| LateCall {
+            record: record.clone().without_trace(),
             life,
-            ended: span.beginning.since + span.end,
+            ended: span.since + span.end,
             span,
             has_failed,
         });
@@ -558,7 +642,7 @@ impl LateCall {
         if let Some(insight) = &mut record.insight {
             let insight = Arc::make_mut(insight);
             insight.phases = self.span.phases(&self.life, self.has_failed);
-            insight.fate = Fate::of(&record.call, Some(&self.life), self.span.beginning);
+            insight.fate = Fate::of(&record.call, Some(&self.life), self.span.since);
         }
         record
     }
@@ -566,27 +650,21 @@ impl LateCall {
 
 impl Fate {
     /// What became of the command of a call that does not tell it itself.
-    fn of(call: &Call, life: Option<&Life>, beginning: Beginning) -> Option<Self> {
+    fn of(call: &Call, life: Option<&Life>, since: Instant) -> Option<Self> {
         if call.exec.as_ref().is_some_and(|exec| exec.result.is_some()) {
             return None;
         }
         let life = life?;
-        let after = |moment: Option<Moment>| moment.map(|moment| moment.after(beginning));
+        let after = |moment: Option<Moment>| moment.map(|moment| moment.after(since));
         Some(Self { started: after(life.started), exited: after(life.exited), status: life.status })
     }
 }
 
 /// How a call ended, as far as that tells of its command.
-fn end_of(call: &Call) -> matching::End {
+fn end_of(call: &Call, since: Instant) -> matching::End {
     let exit_code = call.exec.as_ref().and_then(|exec| exec.result).map(|result| result.exit_code);
     let is_timeout = call.ending == Ending::Answered(Some(Code::DEADLINE_EXCEEDED));
-    let is_refused = matches!(call.ending, Ending::Answered(_)) && exit_code.is_none() && !is_timeout;
-    matching::End {
-        after: call.duration,
-        exit_code,
-        is_exited: exit_code.is_some() || is_timeout,
-        may_be_without: is_refused,
-    }
+    matching::End { at: since + call.duration, exit_code, is_exited: exit_code.is_some() || is_timeout }
 }
 
 fn microseconds(duration: Duration) -> i64 {

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::evidence::{Answer, Ask, Sampler};
 use super::identity::Identity;
 use super::insight::Record;
+use super::life::Now;
 use super::locate::pid_of;
 use super::metrics::Metrics;
 use super::stuck::{Stuck, Watchdog};
@@ -102,7 +103,8 @@ impl Watch {
         let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_deref());
         let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| world.sandbox(id));
         if let (Some(exec), Some(named)) = (&call.exec, named) {
-            let container = whole_id(world, named);
+            let known = self.tracker.container_of(call.id);
+            let container = known.cloned().unwrap_or_else(|| whole_id(world, named));
             let place = self.place(world, &container, exec);
             self.tracker.ended(&container, ended, place, now);
             self.ask();
@@ -110,13 +112,13 @@ impl Watch {
         }
         call.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(call.pod.take());
         call.container = container.map(|container| container.name.clone()).or(call.container.take());
-        let trace = ended.head.trace.clone();
-        self.tracker.records.push(Record::plain(ended.call, trace));
+        let (trace, at) = (ended.head.trace.clone(), ended.head.since + ended.call.duration);
+        self.tracker.records.push(Record::plain(ended.call, trace, Some(at)));
     }
 
     /// Something has become of what is executed.
     pub fn task(&mut self, stamped: &Stamped, now: Instant) {
-        self.tracker.task(stamped, now);
+        self.tracker.task(stamped, Now::new(now));
         self.ask();
     }
 
@@ -127,7 +129,7 @@ impl Watch {
     }
 
     /// Something has become of the node.
-    pub fn changed(&mut self, world: &World, changes: &[Change]) {
+    pub fn changed(&mut self, world: &World, changes: &[Change], now: Instant) {
         self.metrics.world(world);
         for change in changes {
             if let Change::SandboxGone(sandbox) = change
@@ -135,12 +137,13 @@ impl Watch {
             {
                 self.metrics.pod_gone(namespace, name);
             }
-            if let Change::ContainerExited(container) | Change::ContainerGone(container) = change
-                && self.located.remove(&container.id).is_some()
-            {
-                self.uses.remove(&container.id);
+            if let Change::ContainerExited(container) | Change::ContainerGone(container) = change {
+                self.tracker.closed(&container.id, now);
                 self.watchdog.gone(&container.id);
-                self.sampler.ask(Ask::Gone { container: container.id.clone() });
+                self.uses.remove(&container.id);
+                if self.located.remove(&container.id).is_some() {
+                    self.sampler.ask(Ask::Gone { container: container.id.clone() });
+                }
             }
         }
     }
@@ -158,7 +161,10 @@ impl Watch {
     pub fn heard(&mut self, Heard(heard): Heard, now: Instant) {
         match heard {
             Either::Found(Found { container, pid: Some(pid) }) => {
-                self.sampler.ask(Ask::Located { container, pid });
+                // It may have gone meanwhile.
+                if self.located.contains_key(&container) {
+                    self.sampler.ask(Ask::Located { container, pid });
+                }
             }
             Either::Found(Found { container, pid: None }) => {
                 if let Some(located) = self.located.get_mut(&container) {
@@ -172,7 +178,7 @@ impl Watch {
                 self.tracker.command(&container, &exec, words);
             }
             Either::Answer(Answer::Left { container, processes }) => {
-                self.watchdog.left(&container, processes, now);
+                self.watchdog.left(&container, &processes, now);
             }
         }
         self.ask();
@@ -217,7 +223,9 @@ impl Watch {
     pub fn stuck(&self) -> Stuck {
         let mut stuck = self.watchdog.stuck().clone();
         if self.redacts {
-            stuck.values_mut().for_each(|stuck| stuck.command.truncate(1));
+            for stuck in stuck.values_mut() {
+                stuck.command.truncate(1);
+            }
         }
         stuck
     }

@@ -118,7 +118,7 @@ fn env(container: &Node<'_>, problems: &mut Vec<Problem>) -> HashMap<String, Str
     let mut env = HashMap::new();
     for variable in list {
         let name = variable.field("name").and_then(|name| name.text(problems));
-        let value = variable.field("value").and_then(|value| value.text(problems));
+        let value = variable.field("value").and_then(|value| value.secret().text(problems));
         env.extend(name.map(|name| (name, value.unwrap_or_default())));
     }
     env

@@ -17,19 +17,26 @@ pub(super) struct Problem {
 pub(super) struct Node<'a> {
     path: String,
     value: &'a Value,
+    /// Whether what stands here may be a secret, and is shown to nobody.
+    is_secret: bool,
 }
 
 impl<'a> Node<'a> {
     /// The document itself, which is called so in what is wrong with it.
     pub(super) fn root(name: &str, value: &'a Value) -> Self {
-        Self { path: name.to_owned(), value }
+        Self { path: name.to_owned(), value, is_secret: false }
     }
 
     /// What is at a field; nothing where it is absent or null, as Kubernetes takes it.
     pub(super) fn field(&self, name: &str) -> Option<Self> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
         let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
-        Some(Self { path, value })
+        Some(Self { path, value, is_secret: self.is_secret })
+    }
+
+    /// The same, but that nothing in it is shown.
+    pub(super) fn secret(self) -> Self {
+        Self { is_secret: true, ..self }
     }
 
     /// The field of a field.
@@ -43,7 +50,10 @@ impl<'a> Node<'a> {
 
     pub(super) fn list(&self, problems: &mut Vec<Problem>) -> Vec<Self> {
         let list = self.read(self.value.as_array(), "must be a list", problems);
-        let at = |(place, value)| Node { path: format!("{}[{place}]", self.path), value };
+        let at = |(place, value)| {
+            let path = format!("{}[{place}]", self.path);
+            Node { path, value, is_secret: self.is_secret }
+        };
         list.into_iter().flatten().enumerate().map(at).collect()
     }
 
@@ -66,7 +76,8 @@ impl<'a> Node<'a> {
 
     /// It should not be here, or not be so.
     pub(super) fn complain(&self, reason: &'static str, problems: &mut Vec<Problem>) {
-        problems.push(Problem { path: self.path.clone(), value: shown(self.value), reason });
+        let value = if self.is_secret { "something else".to_owned() } else { shown(self.value) };
+        problems.push(Problem { path: self.path.clone(), value, reason });
     }
 
     fn read<T>(&self, value: Option<T>, reason: &'static str, problems: &mut Vec<Problem>) -> Option<T> {

@@ -1,6 +1,7 @@
 //! The calls that were seen last, within a bound, and those that come.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
@@ -60,17 +61,18 @@ impl Calls {
         Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG), limits }
     }
 
-    /// Keeps what was recorded on disk before, and returns the number from which new calls are counted: the next thousand, because the
-    /// probeshim before this one may still be recording its last.
-    pub fn recall(&self, journal: Option<&journal::Settings>) -> u64 {
-        let Some(settings) = journal else { return 1 };
-        let records = journal::read_last(&settings.folder, self.limits.calls);
-        let last = records.iter().map(|record| record.call.id).max();
-        let mut kept = self.lock();
-        for record in records {
-            kept.keep(Arc::new(record), self.limits);
-        }
-        last.map_or(1, |last| (last / 1000 + 1) * 1000 + 1)
+    /// Keeps what was recorded on disk before, each call as it was recorded last, and returns the number from which new calls are counted:
+    /// the next thousand, because the probeshim before this one may still be recording its last. `redact`: what is shown of commands is the program alone.
+    pub fn recall(&self, folder: &Path, redact: bool) -> u64 {
+        let (mut kept, mut last) = (self.lock(), None);
+        let mut known = HashSet::new();
+        journal::read_last(folder, |record| {
+            let record = Arc::new(if redact { record.redacted() } else { record });
+            let id = record.call.id;
+            last = last.max(Some(id));
+            if known.insert(id) { kept.keep(record, self.limits) } else { kept.replace(&record) }
+        });
+        last.map_or(1, |last: u64| (last / 1000 + 1) * 1000 + 1)
     }
 
     /// Keeps a call, and shows it to those who follow. One that takes the place of another is kept where that was.
@@ -141,9 +143,8 @@ impl Calls {
 impl Kept {
     /// Puts a call behind those that ended before it: some are explained sooner than others.
     fn insert(&mut self, record: Arc<Record>) {
-        let ended = |record: &Record| record.call.start + record.call.duration;
-        let end = ended(&record);
-        let later = self.calls.iter().rev().take_while(|known| ended(known) > end).count();
+        // Those of an earlier probeshim ended before all of this one's.
+        let later = self.calls.iter().rev().take_while(|known| known.ended > record.ended).count();
         self.calls.insert(self.calls.len() - later, record);
     }
 
@@ -172,15 +173,22 @@ impl Kept {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
     use std::time::{Duration, SystemTime};
+
+    use tokio::time::Instant;
 
     use super::*;
     use crate::tap::Call;
 
     fn call(id: u64, path: &str, millis: u64) -> Record {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(id);
-        Record::plain(Call::sample(id, path, start, Duration::from_millis(millis)), None)
+        let call = Call::sample(id, path, start, Duration::from_millis(millis));
+        let ended = *NOW + Duration::from_secs(id) + call.duration;
+        Record::plain(call, None, Some(ended))
     }
+
+    static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     fn ids(calls: &[Arc<Record>]) -> Vec<u64> {
         calls.iter().map(|record| record.call.id).collect()

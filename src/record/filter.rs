@@ -100,7 +100,7 @@ mod tests {
             container: Some(container.into()),
             ..Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO)
         };
-        let record = Record::plain(call, None);
+        let record = Record::plain(call, None, None);
         for (pod, lets_through) in [
             ("web-0", true),
             ("shop/web-0", true),

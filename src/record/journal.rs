@@ -2,7 +2,9 @@
 //!
 //! A thread of its own writes. What it has no time for is dropped and counted; what the disk will not take ends it, with one warning.
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::Hash;
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,13 +19,19 @@ use tracing::{info, warn};
 
 use super::shape;
 use crate::exec::Record;
+use crate::relay::Peer;
 use crate::socket::{Lock, LockError};
+use crate::tap::{Container, Pod};
 
 /// Records that may wait to be written.
 const WAITING: usize = 4_096;
 
-/// Segments that the limit is divided into.
+/// Segments that the limit is divided into, at least, and how long one becomes at most.
 const SEGMENTS: u64 = 8;
+const LONGEST_SEGMENT: u64 = 64 << 20;
+
+/// Bytes that are read at the start, from the end of what is written: about as many calls as are kept in memory.
+const READ: u64 = 8 << 20;
 
 /// From one attempt to take a folder that another probeshim still holds to the next.
 const RETRY: Duration = Duration::from_millis(500);
@@ -103,36 +111,63 @@ impl Journal {
     }
 }
 
-/// The last records of a folder, as many as there may be, in the order in which they were written. What cannot be read, as a line that a crash
-/// tore, is passed over.
-#[must_use]
-pub fn read_last(folder: &Path, most: usize) -> Vec<Record> {
-    let mut records = Vec::new();
-    for (number, _) in segments(folder).unwrap_or_default().into_iter().rev() {
-        if records.len() >= most {
+/// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is passed
+/// over.
+pub(super) fn read_last(folder: &Path, mut found: impl FnMut(Record)) {
+    let (mut left, mut parts) = (READ, Vec::new());
+    for (number, size) in segments(folder).unwrap_or_default().into_iter().rev() {
+        if left == 0 {
             break;
         }
-        let mut older = read_segment(&path_of(folder, number));
-        older.append(&mut records);
-        records = older;
+        let from = size.saturating_sub(left);
+        parts.push((path_of(folder, number), from));
+        left -= size - from;
     }
-    records.drain(..records.len().saturating_sub(most));
-    records
+    let mut shared = Shared::default();
+    for (path, from) in parts.into_iter().rev() {
+        // Whoever asks sees that these are all that can be read.
+        let _ = read_segment(&path, from, |record| found(shared.share(record)));
+    }
 }
 
-fn read_segment(path: &Path) -> Vec<Record> {
-    let Ok(file) = File::open(path) else { return Vec::new() };
-    let (mut reader, mut line, mut records) = (BufReader::new(file), Vec::new(), Vec::new());
-    loop {
-        line.clear();
-        match reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return records,
-            Ok(_) => {
-                let call: Option<shape::Call> = serde_json::from_slice(&line).ok();
-                records.extend(call.and_then(|call| Record::try_from(call).ok()));
-            }
+fn read_segment(path: &Path, from: u64, mut found: impl FnMut(Record)) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(from))?;
+    let (mut reader, mut line) = (BufReader::new(file), Vec::new());
+    while reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
+        let call: Option<shape::Call> = serde_json::from_slice(&line).ok();
+        if let Some(record) = call.and_then(|call| Record::try_from(call).ok()) {
+            found(record);
         }
+        line.clear();
     }
+    Ok(())
+}
+
+/// What many records have in common, once.
+#[derive(Default)]
+struct Shared {
+    pods: HashSet<Arc<Pod>>,
+    containers: HashSet<Arc<Container>>,
+    peers: HashSet<Arc<Peer>>,
+}
+
+impl Shared {
+    fn share(&mut self, mut record: Record) -> Record {
+        if let Some(call) = Arc::get_mut(&mut record.call) {
+            call.pod = call.pod.take().map(|pod| one_of(&mut self.pods, pod));
+            call.container = call.container.take().map(|container| one_of(&mut self.containers, container));
+            call.peer = call.peer.take().map(|peer| one_of(&mut self.peers, peer));
+        }
+        record
+    }
+}
+
+fn one_of<T: Eq + Hash>(known: &mut HashSet<Arc<T>>, new: Arc<T>) -> Arc<T> {
+    known.get(&new).cloned().unwrap_or_else(|| {
+        known.insert(new.clone());
+        new
+    })
 }
 
 /// Writes what comes until nobody is left to send anything.
@@ -188,7 +223,8 @@ impl Segments {
     fn add(&mut self, record: &Record) -> io::Result<()> {
         let mut line = serde_json::to_vec(&shape::Call::from(record))?;
         line.push(b'\n');
-        let is_full = self.known.last().is_some_and(|(_, size)| *size >= (self.limit / SEGMENTS).max(1));
+        let segment = (self.limit / SEGMENTS).clamp(1, LONGEST_SEGMENT);
+        let is_full = self.known.last().is_some_and(|(_, size)| *size >= segment);
         if is_full {
             self.rotate()?;
         }
@@ -210,7 +246,11 @@ impl Segments {
         let room = self.limit - self.limit / SEGMENTS;
         while self.known.iter().map(|(_, size)| size).sum::<u64>() > room {
             let (oldest, _) = self.known.remove(0);
-            fs::remove_file(path_of(&self.folder, oldest))?;
+            match fs::remove_file(path_of(&self.folder, oldest)) {
+                // Somebody else has removed it.
+                Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
         }
         self.file = BufWriter::new(append_to(&path_of(&self.folder, next))?);
         self.known.push((next, 0));
@@ -257,7 +297,7 @@ mod tests {
     use crate::tap::Call;
 
     fn record(id: u64) -> Record {
-        Record::plain(Call::sample(id, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(id)), None)
+        Record::plain(Call::sample(id, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(id)), None, None)
     }
 
     fn written(folder: &Path, limit: u64, ids: std::ops::Range<u64>) {
@@ -270,8 +310,10 @@ mod tests {
         write(&settings, &records).unwrap();
     }
 
-    fn read(folder: &Path, most: usize) -> Vec<u64> {
-        read_last(folder, most).iter().map(|record| record.call.id).collect()
+    fn read(folder: &Path) -> Vec<u64> {
+        let mut ids = Vec::new();
+        read_last(folder, |record| ids.push(record.call.id));
+        ids
     }
 
     #[test]
@@ -280,12 +322,11 @@ mod tests {
         let folder = place.path().join("state");
         written(&folder, 1 << 20, 1..4);
         written(&folder, 1 << 20, 4..6);
-        assert_eq!(read(&folder, 100), [1, 2, 3, 4, 5]);
-        assert_eq!(read(&folder, 2), [4, 5]);
+        assert_eq!(read(&folder), [1, 2, 3, 4, 5]);
         written(&folder, 8_000, 6..200);
         let size: u64 = segments(&folder).unwrap().iter().map(|(_, size)| size).sum();
         assert!(size <= 8_000 && segments(&folder).unwrap().len() > 4, "{size}");
-        let last = read(&folder, 1000);
+        let last = read(&folder);
         assert!(last.is_sorted() && last.len() > 10 && last.ends_with(&[198, 199]), "{last:?}");
     }
 
@@ -296,9 +337,9 @@ mod tests {
         let path = path_of(place.path(), 1);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 10]).unwrap();
-        assert_eq!(read(place.path(), 100), [1]);
+        assert_eq!(read(place.path()), [1]);
         written(place.path(), 1 << 20, 3..4);
-        assert_eq!(read(place.path(), 100), [1, 3]);
+        assert_eq!(read(place.path()), [1, 3]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cri::MethodName;
-use crate::exec::{Evidence, Insight, Record};
+use crate::exec::{Evidence, Insight, Phases, Record};
 use crate::relay::Peer;
 use crate::tap::{Call, Container, Exec, Pod};
 
@@ -62,7 +62,13 @@ fn own(record: &Record) -> usize {
     });
     let insight = record.insight.as_ref().map_or(0, |insight| {
         let evidence = insight.evidence.as_ref().map_or(0, |_| size_of::<Evidence>() + ALLOCATION);
-        size_of::<Insight>() + ALLOCATION + evidence
+        let candidates = match &insight.phases {
+            Phases::Ambiguous { candidates, .. } => {
+                candidates.iter().map(|exec| size_of::<Box<str>>() + block(exec)).sum()
+            }
+            _ => 0,
+        };
+        size_of::<Insight>() + ALLOCATION + evidence + candidates
     });
     size_of::<Record>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + insight
 }

@@ -12,6 +12,12 @@ use super::ending::Ending;
 use super::peer::Peer;
 use crate::cri::MethodName;
 
+/// Bytes that are kept of a `traceparent`: version 00 has 55, others may have more.
+const LONGEST_PARENT: usize = 128;
+
+/// The same of a `tracestate`: what W3C asks everyone to pass on.
+const LONGEST_STATE: usize = 512;
+
 /// Watches calls. It is asked and told on the byte path: it must not wait, and must not work there.
 pub trait Observer: fmt::Debug + Send + Sync {
     /// What to take of a call to this method, if its messages matter.
@@ -127,9 +133,16 @@ pub struct Direction {
 }
 
 impl Trace {
-    /// What a request's headers say.
+    /// What a request's headers say. What is longer than it may be is passed on like everything else, and not kept.
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let parent = headers.get("traceparent")?.clone();
-        Some(Self { parent, state: headers.get("tracestate").cloned() })
+        let header = |name, longest| {
+            let value: &HeaderValue = headers.get(name)?;
+            // A copy: the value itself holds the whole of what came with it.
+            (value.len() <= longest).then(|| HeaderValue::from_bytes(value.as_bytes()).ok())?
+        };
+        Some(Self {
+            parent: header("traceparent", LONGEST_PARENT)?,
+            state: header("tracestate", LONGEST_STATE),
+        })
     }
 }

@@ -7,7 +7,7 @@ use tokio::net::UnixStream;
 use crate::terminal::harmless;
 
 /// The process that opened a connection. It may be gone by now, or have passed the connection on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Peer {
     /// Its user.
     pub uid: u32,

@@ -34,7 +34,7 @@ pub struct Call {
 }
 
 /// A pod sandbox, as one call names it. What that call does not tell is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pod {
     /// The sandbox's id.
     pub id: Option<String>,
@@ -47,7 +47,7 @@ pub struct Pod {
 }
 
 /// A container, as one call names it. What that call does not tell is empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Container {
     /// Its id.
     pub id: Option<String>,

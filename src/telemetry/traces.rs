@@ -17,7 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 /// Spans that may wait to be sent, each with its children.
@@ -161,6 +161,7 @@ async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
         InstrumentationScope::builder(env!("CARGO_PKG_NAME")).with_version(env!("CARGO_PKG_VERSION")).build();
     let (mut batch, mut is_failing) = (Vec::with_capacity(BATCH), false);
     while waiting.recv_many(&mut batch, BATCH).await > 0 {
+        gather(&mut waiting, &mut batch).await;
         let data: Vec<SpanData> = batch.drain(..).flat_map(|span| span.into_data(&scope)).collect();
         if !data.is_empty() {
             let sent = exporter.export(data).await;
@@ -171,8 +172,17 @@ async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
             }
             is_failing = sent.is_err();
         }
-        if !waiting.is_closed() {
-            sleep(GATHER).await;
+    }
+}
+
+/// Takes what comes within a second, as much as is sent at once; less, where nothing more will come.
+async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
+    let until = Instant::now() + GATHER;
+    while batch.len() < BATCH {
+        let more = waiting.recv_many(batch, BATCH - batch.len());
+        match timeout_at(until, more).await {
+            Err(_) | Ok(0) => return,
+            Ok(_) => {}
         }
     }
 }
@@ -217,7 +227,7 @@ impl Span {
         let mut all = vec![SpanData {
             parent_span_is_remote: parent.is_some(),
             attributes: self.attributes.into_iter().map(|(key, value)| KeyValue::new(key, value)).collect(),
-            status: self.error.map_or(Status::Unset, |error| Status::error(error)),
+            status: self.error.map_or(Status::Unset, Status::error),
             ..data(own, parent_id, Cow::Owned(self.name), self.start, self.end)
         }];
         let parts = self.parts.into_iter();

@@ -92,6 +92,7 @@ impl Watcher {
     async fn watch(&mut self) -> Result<Unheard, Status> {
         let request = v1::VersionRequest { version: "v1".to_owned() };
         let runtime = Runtime::from(in_time(self.client.version(request)).await?.into_inner());
+        let begun = Instant::now();
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
         let tells_execs = tasks.is_some();
@@ -100,16 +101,33 @@ impl Watcher {
         }
         let mut ticks = interval(RELIST);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Beside the events, which must not wait for it.
+        let mut listing = None;
         loop {
             let heard = tokio::select! {
-                _ = ticks.tick() => {
+                _ = ticks.tick(), if listing.is_none() => {
                     containers = containers.or_else(|| self.containers(&runtime));
-                    let told = self.list().await?;
-                    self.tell(Notice::Told(Source::List, told)).await
+                    listing = Some(Box::pin(list(self.client.clone())));
+                    Ok(())
+                }
+                told = listed(&mut listing) => {
+                    listing = None;
+                    match told {
+                        Ok(told) => self.tell(Notice::Told(Source::List, told)).await,
+                        // Its events tell whether it is there.
+                        Err(status) if tasks.is_some() => {
+                            debug!(status = harmless(status.message()), "the runtime was not listed");
+                            Ok(())
+                        }
+                        Err(status) => return Err(status),
+                    }
                 }
                 event = next(&mut tasks) => match event {
                     Ok(event) => match fact_of(&event.event) {
-                        Some(fact) => self.tell(Notice::Told(Source::Event, now(vec![fact]))).await,
+                        Some(fact) => {
+                            let told = Told { since: Instant::now(), facts: vec![fact] };
+                            self.tell(Notice::Told(Source::Event, told)).await
+                        }
                         None => self.tell(Notice::Task(event)).await,
                     },
                     Err(status) if status.code() == Code::Unimplemented => {
@@ -123,9 +141,13 @@ impl Watcher {
                     Err(status) => return Err(status),
                 },
                 event = next(&mut containers) => match event {
-                    Ok(event) => self.tell(Notice::Told(Source::Event, now(Fact::of_event(event)))).await,
+                    // What it tells may have been so a while ago, but not before the stream began.
+                    Ok(event) => {
+                        let told = Told { since: begun, facts: Fact::of_event(event) };
+                        self.tell(Notice::Told(Source::Event, told)).await
+                    }
                     Err(status) => {
-                        debug!(%status, "the runtime's container events have ended");
+                        debug!(status = harmless(status.message()), "the runtime's container events have ended");
                         containers = None;
                         Ok(())
                     }
@@ -144,24 +166,32 @@ impl Watcher {
         runtime.tells_every_subscriber().then(|| Subscription::new(call))
     }
 
-    async fn list(&mut self) -> Result<Told, Status> {
-        let since = Instant::now();
-        // Containers first: none of them can be in a sandbox that is not yet in the other list.
-        let containers = in_time(self.client.list_containers(v1::ListContainersRequest { filter: None }));
-        let containers: Vec<ContainerFact> =
-            containers.await?.into_inner().containers.into_iter().map(Into::into).collect();
-        let sandboxes = in_time(self.client.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None }));
-        let sandboxes = sandboxes.await?.into_inner().items.into_iter().map(Into::into).collect();
-        Ok(Told { since, facts: vec![Fact::Sandboxes(sandboxes), Fact::Containers(containers)] })
-    }
-
     async fn tell(&self, notice: Notice) -> Result<(), Unheard> {
         self.notices.send(notice).await.map_err(|_| Unheard)
     }
 }
 
-fn now(facts: Vec<Fact>) -> Told {
-    Told { since: Instant::now(), facts }
+/// Everything that is there.
+async fn list(mut client: OwnClient) -> Result<Told, Status> {
+    let since = Instant::now();
+    // Containers first: none of them can be in a sandbox that is not yet in the other list.
+    let containers = in_time(client.list_containers(v1::ListContainersRequest { filter: None })).await?;
+    let containers: Vec<ContainerFact> =
+        containers.into_inner().containers.into_iter().map(Into::into).collect();
+    let sandboxes = in_time(client.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })).await?;
+    let sandboxes = sandboxes.into_inner().items.into_iter().map(Into::into).collect();
+    Ok(Told { since, facts: vec![Fact::Sandboxes(sandboxes), Fact::Containers(containers)] })
+}
+
+/// The list that was asked for; never, where none was.
+async fn listed<F>(listing: &mut Option<F>) -> Result<Told, Status>
+where
+    F: Future<Output = Result<Told, Status>> + Unpin,
+{
+    match listing {
+        Some(listing) => listing.await,
+        None => pending().await,
+    }
 }
 
 /// What an event of containerd's tells of a container, if it is about its own process.

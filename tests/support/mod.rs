@@ -112,7 +112,7 @@ impl Shim {
         tokio::spawn(async move {
             let keep = |sighting| {
                 if let Sighting::Ended(ended) = sighting {
-                    calls.push(Record::plain(ended.call, None));
+                    calls.push(Record::plain(ended.call, None, None));
                 }
             };
             while decoder.next(keep).await {}

@@ -7,6 +7,11 @@ use procfs::process::Process as Proc;
 /// Words of a process that are looked at, in bytes. A command that is longer is not told by its words.
 const LONGEST: usize = 64 << 10;
 
+/// Processes that are told of at once, and words and bytes of each.
+const MOST: usize = 32;
+const WORDS: usize = 32;
+const BYTES: usize = 256;
+
 /// A process in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
@@ -36,7 +41,9 @@ pub(super) fn of_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<Process>
         let command = process.cmdline().ok().filter(|words| !words.is_empty());
         // What has no words, as a process that is ending, has a name.
         let command = command.unwrap_or_else(|| vec![stat.comm]);
+        let short = |word: String| word.chars().take(BYTES).collect();
+        let command = command.into_iter().take(WORDS).map(short).collect();
         (!is_zombie).then_some(Process { pid: pid.unsigned_abs(), session, command })
     };
-    pids.iter().filter_map(look).collect()
+    pids.iter().filter_map(look).take(MOST).collect()
 }

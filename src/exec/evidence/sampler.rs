@@ -1,6 +1,6 @@
 //! Reads what the kernel tells, on a thread of its own: a process that is stuck in the kernel can hold up whoever reads about it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -65,7 +65,7 @@ pub(in crate::exec) struct Sampler(SyncSender<Ask>);
 struct State {
     mounts: Vec<Mount>,
     containers: HashMap<Arc<str>, Container>,
-    baselines: HashMap<u64, (Arc<str>, Rc<Baseline>)>,
+    baselines: BTreeMap<u64, (Arc<str>, Rc<Baseline>)>,
     node: Option<(Instant, Option<Pressures>)>,
     answers: UnboundedSender<Answer>,
 }
@@ -91,7 +91,7 @@ impl Sampler {
             let state = State {
                 mounts: mounts(),
                 containers: HashMap::new(),
-                baselines: HashMap::new(),
+                baselines: BTreeMap::new(),
                 node: None,
                 answers,
             };
@@ -127,8 +127,9 @@ impl State {
             Ask::Gone { container } => drop(self.containers.remove(&container)),
             Ask::Baseline { call, container } => {
                 let baseline = self.baseline(&container);
-                if self.baselines.len() < BASELINES {
-                    self.baselines.insert(call, (container, baseline));
+                self.baselines.insert(call, (container, baseline));
+                if self.baselines.len() > BASELINES {
+                    self.baselines.pop_first();
                 }
             }
             Ask::Forget { call } => drop(self.baselines.remove(&call)),
@@ -141,8 +142,10 @@ impl State {
                 return Some(Answer::Command { container, exec, words });
             }
             Ask::Left { container, sessions } => {
-                let cgroup = self.containers.get(&container).and_then(|known| known.cgroup.as_ref())?;
-                let processes = of_sessions(&cgroup.processes(), &sessions);
+                // Nothing is found where nobody can look.
+                let cgroup = self.containers.get(&container).and_then(|known| known.cgroup.as_ref());
+                let processes = cgroup.map(|cgroup| of_sessions(&cgroup.processes(), &sessions));
+                let processes = processes.unwrap_or_default();
                 return Some(Answer::Left { container, processes });
             }
         }
@@ -216,5 +219,10 @@ impl State {
 fn load() -> Option<(f64, usize)> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let last_minute = text.split(' ').next()?.parse().ok()?;
-    Some((last_minute, thread::available_parallelism().map_or(1, Into::into)))
+    // Those of the node: what may be used here is another matter.
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let is_one = |line: &&str| {
+        line.strip_prefix("cpu").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    Some((last_minute, stat.lines().filter(is_one).count()))
 }

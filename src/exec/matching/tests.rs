@@ -1,7 +1,6 @@
-use std::time::SystemTime;
+use std::time::Duration;
 
 use proptest::prelude::*;
-use tokio::time::Instant;
 
 use super::*;
 use crate::exec::life::Moment;
@@ -10,22 +9,19 @@ const MS: Duration = Duration::from_millis(1);
 
 /// The time of all cases, and a moment so many milliseconds later.
 #[derive(Clone, Copy)]
-struct Clock {
-    start: SystemTime,
-    since: Instant,
-}
+struct Clock(Instant);
 
 impl Clock {
     fn new() -> Self {
-        Self { start: SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000), since: Instant::now() }
+        Self(Instant::now())
+    }
+
+    fn at(self, millis: u32) -> Instant {
+        self.0 + MS * millis
     }
 
     fn moment(self, millis: u32) -> Moment {
-        Moment { at: self.start + MS * millis, heard: self.since + MS * millis }
-    }
-
-    fn beginning(self, millis: u32) -> Beginning {
-        Beginning { start: self.start + MS * millis, since: self.since + MS * millis }
+        Moment { at: self.at(millis), heard: self.at(millis) }
     }
 
     /// An execution of the CRI plugin's with this number.
@@ -42,22 +38,13 @@ impl Clock {
 
 /// A call from here to there, in milliseconds; and its exit code if it has ended.
 fn claim(clock: Clock, from: u32, end: Option<(u32, i32)>) -> Claim<'static> {
-    Claim {
-        beginning: clock.beginning(from),
-        sent: Duration::ZERO,
-        command: &[],
-        end: end.map(|(at, code)| End {
-            after: MS * (at - from),
-            exit_code: Some(code),
-            is_exited: true,
-            may_be_without: false,
-        }),
-    }
+    let ended = |(at, code)| End { at: clock.at(at), exit_code: Some(code), is_exited: true };
+    Claim { sent: clock.at(from), command: &[], end: end.map(ended) }
 }
 
 fn found(calls: &[Claim<'_>], lives: &[Life]) -> Vec<Match> {
-    let lives: Vec<&Life> = lives.iter().collect();
-    (0..calls.len()).map(|call| find(call, calls, &lives, true)).collect()
+    let matching = Matching::new(calls, lives, true);
+    (0..calls.len()).map(|call| matching.find(call)).collect()
 }
 
 #[test]
@@ -121,10 +108,35 @@ fn executions_of_others_are_nobodys() {
 #[test]
 fn a_call_that_was_refused_needs_no_execution() {
     let clock = Clock::new();
-    let refused = End { after: MS * 50, exit_code: None, is_exited: false, may_be_without: true };
+    let refused = End { at: clock.at(50), exit_code: None, is_exited: false };
     let calls = [claim(clock, 0, Some((100, 0))), Claim { end: Some(refused), ..claim(clock, 0, None) }];
     let lives = [clock.life(1, 60, Some((90, 0)))];
     assert_eq!(found(&calls, &lives), [Match::Life(0), Match::None]);
+    // One whose time it was in is not given another's for that.
+    let lives = [clock.life(1, 20, Some((90, 0)))];
+    assert_eq!(found(&calls, &lives), [Match::Life(0), Match::OneOf(vec![0])]);
+}
+
+#[test]
+fn what_is_settled_is_not_waited_for() {
+    let clock = Clock::new();
+    let lives = [clock.life(1, 10, Some((90, 0))), clock.life(2, 11, Some((91, 0)))];
+    let ended = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
+    assert!(Matching::new(&ended, &lives, false).is_settled(0));
+    let one_goes_on = [claim(clock, 0, Some((100, 0))), claim(clock, 0, None)];
+    assert!(!Matching::new(&one_goes_on, &lives, false).is_settled(0), "its exit code may tell them apart");
+    let one_runs = [clock.life(1, 10, Some((90, 0))), clock.life(2, 11, None)];
+    assert!(!Matching::new(&ended, &one_runs, false).is_settled(0), "its exit may be on its way");
+}
+
+#[test]
+fn among_very_many_nothing_is_claimed() {
+    let clock = Clock::new();
+    let calls: Vec<_> = (0..40).map(|code| claim(clock, 0, Some((100, code / 2)))).collect();
+    let lives: Vec<Life> = (0..40).map(|number| clock.life(number, 10, Some((90, 7)))).collect();
+    let found = found(&calls, &lives);
+    assert!(matches!(&found[14], Match::OneOf(lives) if lives.len() == 40), "{:?}", found[14]);
+    assert_eq!(found[0], Match::None);
 }
 
 proptest! {

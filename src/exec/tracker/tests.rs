@@ -86,8 +86,9 @@ impl Scenario {
     }
 
     fn event(&mut self, at: u32, event: TaskEvent) {
-        let stamped = Stamped { at: self.start + MS * at, event };
-        let now = self.at(at);
+        let wall = self.start + MS * at;
+        let stamped = Stamped { at: wall, event };
+        let now = Now { instant: self.at(at), wall };
         self.tracker.task(&stamped, now);
     }
 
@@ -198,11 +199,13 @@ fn calls_at_once_that_are_alike_are_ambiguous() {
         scene.exited(exec, 40, 77, 0);
     }
     scene.ended(1, 45, 5, Some(0));
+    assert!(scene.records().is_empty(), "the other's exit code may tell them apart");
     scene.ended(2, 45, 5, Some(0));
-    scene.tracker.tick(scene.at(1045));
-    for (_, phases) in scene.records() {
-        let Phases::Ambiguous { candidates, .. } = phases else { panic!("{phases:?}") };
-        assert_eq!(candidates, [ONE.into(), TWO.into()]);
+    let records = scene.records();
+    assert_eq!(records.len(), 2, "nothing more can tell");
+    for (_, phases) in records {
+        let Phases::Ambiguous { candidates, count, .. } = phases else { panic!("{phases:?}") };
+        assert_eq!((candidates.as_slice(), count), (&[ONE.into(), TWO.into()][..], 2));
     }
 }
 
@@ -242,7 +245,6 @@ fn a_command_that_outlives_its_call_amends_the_record() {
 #[test]
 fn without_the_runtimes_events_the_rest_is_known() {
     let mut scene = Scenario::new();
-    scene.tracker.tells_execs = None;
     let now = scene.at(0);
     scene.tracker.events(Some(false), now);
     scene.asked(1, 0, 5);
@@ -266,6 +268,44 @@ fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
     scene.exited(ONE, 40, 77, 0);
     scene.ended(2, 45, 5, Some(0));
     assert!(matches!(&scene.records()[..], [(2, Phases::Complete(_))]));
+}
+
+#[test]
+fn what_is_asked_before_the_runtime_is_watched_again_is_interrupted() {
+    let mut scene = Scenario::new();
+    let now = scene.at(0);
+    scene.tracker.events(None, now);
+    scene.asked(1, 5, 5);
+    scene.tracker.events(Some(true), now);
+    scene.ended(1, 45, 5, Some(0));
+    let interrupted = Missing::Interrupted;
+    assert!(matches!(&scene.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
+}
+
+#[test]
+fn a_command_that_could_not_be_started_is_over() {
+    let mut scene = Scenario::new();
+    scene.asked(1, 0, 5);
+    scene.added(ONE, 3);
+    let unknown = Ending::Answered(Some(Code(2)));
+    scene.ended_with(1, 45, Scenario::exec(5, None), unknown);
+    scene.evidence(1, 46);
+    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(parts))] if parts.start == Some(MS * 42)));
+    scene.tracker.tick(scene.at(2000));
+    assert_eq!(scene.tracker.scenes().count(), 0, "no exit of it is waited for");
+}
+
+#[test]
+fn what_was_executed_in_a_container_goes_with_it() {
+    let mut scene = Scenario::new();
+    scene.added(ONE, 3);
+    scene.started(ONE, 33, 77);
+    scene.tracker.tick(scene.at(100_000));
+    assert_eq!(scene.tracker.scenes().count(), 1, "it runs");
+    let now = scene.at(100_000);
+    scene.tracker.closed("c0ffee", now);
+    scene.tracker.tick(scene.at(103_000));
+    assert_eq!(scene.tracker.scenes().count(), 0);
 }
 
 #[test]
@@ -328,6 +368,11 @@ fn what_is_stuck_is_told_of_while_it_lasts() {
     assert_eq!(kinds(&scene, 6100), [Kind::Overdue]);
     scene.exited(ONE, 7000, 77, 137);
     assert_eq!(kinds(&scene, 12_100), [Kind::Overdue, Kind::Unanswered]);
+    // A stranger's execution, which may have been the call's for all that is known, changes nothing.
+    scene.added(TWO, 12_200);
+    scene.started(TWO, 12_210, 78);
+    scene.exited(TWO, 12_300, 78, 0);
+    assert_eq!(kinds(&scene, 12_400), [Kind::Overdue, Kind::Unanswered]);
     scene.ended(1, 13_000, 1, None);
     assert_eq!(kinds(&scene, 13_100), []);
 }

@@ -36,9 +36,12 @@ pub struct Phases {
     pub run_ms: Option<f64>,
     pub drain_ms: Option<f64>,
     pub other_ms: f64,
-    /// Where it is ambiguous: the executions that it may have been, as containerd calls them.
+    /// Where it is ambiguous: the first eight of the executions that it may have been, as containerd calls them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<String>,
+    /// How many they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate_count: Option<usize>,
     /// Where something is missing: `everything`, `interrupted`, `started` or `exited`.
     pub missing: Option<String>,
 }
@@ -130,10 +133,10 @@ impl Phases {
 impl From<&exec::Phases> for Phases {
     fn from(phases: &exec::Phases) -> Self {
         let parts = phases.parts();
-        let (candidates, missing) = match phases {
-            exec::Phases::Ambiguous { candidates, .. } => (candidates.as_slice(), None),
-            exec::Phases::Missing { what, .. } => (&[][..], Some(what.name().to_owned())),
-            exec::Phases::Complete(_) | exec::Phases::Unsupported(_) => (&[][..], None),
+        let (candidates, candidate_count, missing) = match phases {
+            exec::Phases::Ambiguous { candidates, count, .. } => (candidates.as_slice(), Some(*count), None),
+            exec::Phases::Missing { what, .. } => (&[][..], None, Some(what.name().to_owned())),
+            exec::Phases::Complete(_) | exec::Phases::Unsupported(_) => (&[][..], None, None),
         };
         Self {
             state: phases.state().to_owned(),
@@ -144,6 +147,7 @@ impl From<&exec::Phases> for Phases {
             drain_ms: parts.drain.map(milliseconds),
             other_ms: milliseconds(parts.other),
             candidates: candidates.iter().map(ToString::to_string).collect(),
+            candidate_count,
             missing,
         }
     }

@@ -46,7 +46,7 @@ impl TryFrom<Call> for Record {
             }),
             exec: call.exec.map(|exec| Box::new(exec.into())),
         };
-        Ok(Self { insight: insight.map(Arc::new), ..Self::plain(read, None) })
+        Ok(Self { insight: insight.map(Arc::new), ..Self::plain(read, None, None) })
     }
 }
 
@@ -118,8 +118,10 @@ fn read_phases(phases: &Phases) -> Result<exec::Phases, NotARecord> {
         "complete" => exec::Phases::Complete(parts),
         "unsupported" => exec::Phases::Unsupported(parts),
         "ambiguous" => {
-            let candidates = phases.candidates.iter().map(|exec| exec.as_str().into()).collect();
-            exec::Phases::Ambiguous { parts, candidates }
+            let candidates: Vec<Box<str>> =
+                phases.candidates.iter().map(|exec| exec.as_str().into()).collect();
+            let count = phases.candidate_count.unwrap_or(candidates.len());
+            exec::Phases::Ambiguous { parts, candidates, count }
         }
         "missing" => {
             let what = phases.missing.as_deref().and_then(Missing::named).ok_or(NotARecord)?;
