@@ -22,8 +22,8 @@ const RELIST: Duration = Duration::from_secs(10);
 /// How long the runtime may take to answer one of our questions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long to wait before a runtime that is gone is asked again.
-const RETRY: Duration = Duration::from_secs(1);
+/// How long to wait before a runtime that is gone is asked again: at first, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Notices that may wait to be taken; the runtime's stream waits then, which it is made for.
 const WAITING: usize = 1_024;
@@ -68,31 +68,35 @@ impl Watcher {
     }
 
     async fn run(mut self) {
-        let mut was_there = true;
+        let mut pause = RETRY.0;
         loop {
             let notices = self.notices.clone();
+            let mut is_there = false;
             let watched = tokio::select! {
-                watched = self.watch() => watched,
+                watched = self.watch(&mut is_there) => watched,
                 () = notices.closed() => return,
             };
-            match watched {
-                Err(error) if was_there => info!(%error, "the runtime tells nothing now"),
-                Err(error) => debug!(%error, "the runtime tells nothing yet"),
-                Ok(Unheard) => return,
+            let Err(error) = watched else { return };
+            if is_there {
+                info!(error = harmless(error.message()), "the runtime tells nothing now");
+                pause = RETRY.0;
+                if self.tell(Notice::Gone).await.is_err() {
+                    return;
+                }
+            } else {
+                debug!(error = harmless(error.message()), "the runtime tells nothing yet");
             }
-            was_there = false;
-            if self.tell(Notice::Gone).await.is_err() {
-                return;
-            }
-            sleep(RETRY).await;
+            sleep(pause).await;
+            pause = (2 * pause).min(RETRY.1);
         }
     }
 
-    /// Watches for as long as the runtime's events last; without events, for as long as it answers.
-    async fn watch(&mut self) -> Result<Unheard, Status> {
+    /// Watches for as long as the runtime's events last; without events, for as long as it answers. Says whether it answered at all.
+    async fn watch(&mut self, is_there: &mut bool) -> Result<Unheard, Status> {
         let request = v1::VersionRequest { version: "v1".to_owned() };
         let runtime = Runtime::from(in_time(self.client.version(request)).await?.into_inner());
         let begun = Instant::now();
+        *is_there = true;
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
         let tells_execs = tasks.is_some();
