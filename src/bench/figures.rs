@@ -148,12 +148,12 @@ mod tests {
     fn percentiles_are_times_that_were_measured() {
         let times = (1..=200).rev().map(Duration::from_millis).collect();
         let figures = Figures::of("total", times).unwrap();
-        assert_eq!(
-            [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms],
-            [100.0, 180.0, 198.0, 200.0]
-        );
+        let shown = |figures: &Figures| {
+            format!("{} {} {} {}", figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms)
+        };
+        assert_eq!(shown(&figures), "100 180 198 200");
         let one = Figures::of("total", vec![Duration::from_millis(7)]).unwrap();
-        assert_eq!([one.p50_ms, one.p99_ms, one.max_ms], [7.0; 3]);
+        assert_eq!(shown(&one), "7 7 7 7");
         assert_eq!(Figures::of("run", Vec::new()), None);
     }
 }

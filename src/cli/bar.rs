@@ -7,7 +7,12 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
 
 /// The part of a bar of so many characters that begins at `begun` and is `length` long, of `total`; with blanks before it. What is there at
 /// all is shown.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "columns of a terminal")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "columns of a terminal"
+)]
 pub(super) fn part(begun: f64, length: f64, total: f64, width: usize) -> String {
     if length <= 0.0 || total <= 0.0 {
         return String::new();

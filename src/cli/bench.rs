@@ -106,25 +106,24 @@ fn text(report: &Report, screen: Screen) -> String {
     let rows: Vec<Vec<Cell>> = report.ways.iter().flat_map(rows).collect();
     let mut text = Table::new(columns, screen).text(&rows);
     text.push('\n');
-    for way in &report.ways {
-        text += &format!(
-            "{}: {:.1} calls a second, {} of processor time on the node for each",
-            way.way,
-            way.calls_per_second,
-            human::duration(way.cpu_ms_per_call)
-        );
-        if way.failed > 0 {
-            text += &format!(", {} failed", way.failed);
-        }
-        text += "\n";
-        let untold = report.calls.saturating_sub(way.explained);
-        if untold > 0 {
-            text += &format!(
-                "  of {untold} calls it is not known which execution was theirs; start and run are those of all executions\n"
-            );
-        }
-    }
+    text.extend(report.ways.iter().map(|way| summary(way, report.calls)));
     text
+}
+
+/// What cannot be said of one phase.
+fn summary(way: &Way, calls: usize) -> String {
+    let (rate, cpu) = (way.calls_per_second, human::duration(way.cpu_ms_per_call));
+    let failed = if way.failed > 0 { format!(", {} failed", way.failed) } else { String::new() };
+    let untold = match calls.saturating_sub(way.explained) {
+        0 => String::new(),
+        untold => format!(
+            "  of {untold} calls it is not known which execution was theirs; start and run are those of all executions\n"
+        ),
+    };
+    format!(
+        "{}: {rate:.1} calls a second, {cpu} of processor time on the node for each{failed}\n{untold}",
+        way.way
+    )
 }
 
 fn rows(way: &Way) -> Vec<Vec<Cell>> {

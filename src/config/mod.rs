@@ -49,14 +49,14 @@ pub struct Flags {
     pub http: Option<String>,
     /// `--pods`, any number of them
     pub pods: Vec<PathBuf>,
-    /// `--watch-runtime`
-    pub watch_runtime: Option<String>,
     /// `--state`
     pub state: Option<PathBuf>,
     /// `--record`
     pub record: Option<String>,
     /// `--otlp`
     pub otlp: Option<String>,
+    /// `--watch-runtime`
+    pub watch_runtime: Option<String>,
     /// `--slow`
     pub slow: Option<String>,
     /// `--redact-commands`
@@ -197,15 +197,13 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, journal, traces, slow, log) {
+        match (upstream, admin, http, drain_timeout, watches_runtime, slow, log) {
             (
                 Some(upstream),
                 Some(admin),
                 Some(http),
                 Some(drain_timeout),
                 Some(watches_runtime),
-                Some(journal),
-                Some(traces),
                 Some(slow),
                 Some(log),
             ) if reader.problems.is_empty() => {

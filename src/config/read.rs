@@ -40,38 +40,33 @@ impl Reader {
         })
     }
 
-    /// What is recorded on disk; `None` inside for nothing.
+    /// What is recorded on disk, if anything is; what is wrong with it is a problem as well.
     pub(super) fn journal(
         &mut self,
         state: Option<&Path>,
         record: Option<&str>,
         around: &Surroundings,
-    ) -> Option<Option<journal::Settings>> {
-        let limit = self.read_or("--record", record, RECORD, size)?;
-        let Some(limit) = limit else { return Some(None) };
+    ) -> Option<journal::Settings> {
+        let limit = self.read_or("--record", record, RECORD, size)??;
         let folder = state.map(Path::to_owned).or_else(|| around.state_dir());
         if folder.is_none() && record.is_none() {
             // Nobody asked for it, and there is no place for it.
-            return Some(None);
+            return None;
         }
         let needed = || "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned();
         let folder = self.fill_in("--state", folder.ok_or_else(needed))?.join("calls");
-        Some(Some(journal::Settings { folder, limit }))
+        Some(journal::Settings { folder, limit })
     }
 
-    /// Where traces go; `None` inside for nowhere.
-    pub(super) fn traces(
-        &mut self,
-        otlp: Option<&str>,
-        around: &Surroundings,
-    ) -> Option<Option<traces::Settings>> {
+    /// Where traces go, if anywhere; what is wrong with it is a problem as well.
+    pub(super) fn traces(&mut self, otlp: Option<&str>, around: &Surroundings) -> Option<traces::Settings> {
         match otlp {
-            Some("off") => Some(None),
-            None => Some(around.has_collector.then_some(traces::Settings { endpoint: None })),
-            Some("on") => Some(Some(traces::Settings { endpoint: None })),
+            Some("off") => None,
+            None => around.has_collector.then_some(traces::Settings { endpoint: None }),
+            Some("on") => Some(traces::Settings { endpoint: None }),
             Some(endpoint) => {
                 let endpoint = self.read("--otlp", endpoint, Endpoint::parse)?;
-                Some(Some(traces::Settings { endpoint: Some(endpoint) }))
+                Some(traces::Settings { endpoint: Some(endpoint) })
             }
         }
     }

@@ -15,7 +15,7 @@ pub enum Subscription<T> {
     /// No head has come.
     Asked(Answer<T>),
     /// The head has come.
-    Open(Streaming<T>),
+    Open(Box<Streaming<T>>),
 }
 
 impl<T> Subscription<T> {
@@ -32,10 +32,10 @@ impl<T: 'static> Stream for Subscription<T> {
         loop {
             match &mut *self {
                 Self::Asked(answer) => match ready!(answer.as_mut().poll(cx)) {
-                    Ok(response) => *self = Self::Open(response.into_inner()),
+                    Ok(response) => *self = Self::Open(Box::new(response.into_inner())),
                     Err(status) => return Poll::Ready(Some(Err(status))),
                 },
-                Self::Open(stream) => return Pin::new(stream).poll_next(cx),
+                Self::Open(stream) => return Pin::new(&mut **stream).poll_next(cx),
             }
         }
     }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::evidence::{Evidence, Pressures};
 use super::identity::Identity;
-use super::insight::{Fate, Insight, Record, Slow, Verdict};
+use super::insight::{Fate, Insight, Record};
 use super::phases::{Missing, Parts, Phases};
+use super::verdict::{Slow, Verdict};
 use crate::cri::Code;
 use crate::relay::{Ending, Peer};
 use crate::tap::{Call, Exec};

@@ -7,7 +7,9 @@ use tokio::time::Instant;
 
 use super::evidence::Evidence;
 use super::identity::Identity;
+use super::life::{Life, Moment};
 use super::phases::Phases;
+use super::verdict::Verdict;
 use crate::relay::Trace;
 use crate::tap::Call;
 
@@ -54,53 +56,17 @@ pub struct Fate {
     pub status: Option<u32>,
 }
 
-/// Whether a call was worth a look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It was quick and went well.
-    Fine,
-    /// It was slow, by one of the measures.
-    Slow(Slow),
-    /// It failed, or its command did.
-    Failed,
-}
-
-/// By which measure a call was slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slow {
-    /// It took more than half of its timeout.
-    HalfOfTimeout,
-    /// It took longer than what is set for all.
-    Threshold,
-    /// It took more than three times as long as such a call usually does.
-    ThreeMedians,
-}
-
-impl Verdict {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fine => "fine",
-            Self::Slow(_) => "slow",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-impl Slow {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::HalfOfTimeout => "half-of-timeout",
-            Self::Threshold => "threshold",
-            Self::ThreeMedians => "three-medians",
-        }
-    }
-}
-
 impl Fate {
+    /// What became of the command of a call that does not tell it itself.
+    pub(super) fn of(call: &Call, life: Option<&Life>, since: Instant) -> Option<Self> {
+        if call.exec.as_ref().is_some_and(|exec| exec.result.is_some()) {
+            return None;
+        }
+        let life = life?;
+        let after = |moment: Option<Moment>| moment.map(|moment| moment.after(since));
+        Some(Self { started: after(life.started), exited: after(life.exited), status: life.status })
+    }
+
     /// Whether it was killed.
     #[must_use]
     pub fn is_killed(&self) -> Option<bool> {

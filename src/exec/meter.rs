@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use super::life::{Life, Moment, Now};
 use super::phases::Phases;
-use super::tracker::{Place, Settings, Tracker};
+use super::tracker::{Place, Tracker};
+use super::verdict::Settings;
 use crate::containerd::{Stamped, TaskEvent};
 use crate::cri::{Code, MethodName};
 use crate::relay::{Ending, Head};

@@ -22,15 +22,16 @@ mod phases;
 mod span;
 mod stuck;
 mod tracker;
+mod verdict;
 mod watch;
 
 pub use evidence::{Cpu, Evidence, Pids, Pressures, Process};
 pub use explain::explain;
 pub use identity::Identity;
-pub use insight::{Fate, Insight, Record, Slow, Verdict};
+pub use insight::{Fate, Insight, Record};
 pub use meter::{Execution, Measured, Meter};
 pub use metrics::Metrics;
 pub use phases::{Missing, Parts, Phases};
 pub use stuck::{Kind, Stuck, StuckExec};
-pub use tracker::Settings;
+pub use verdict::{Settings, Slow, Verdict};
 pub use watch::{Heard, Watch};

@@ -302,7 +302,7 @@ mod tests {
 
     fn written(folder: &Path, limit: u64, ids: std::ops::Range<u64>) {
         let settings = Settings { folder: folder.to_owned(), limit };
-        let (sender, records) = sync_channel(ids.end as usize);
+        let (sender, records) = sync_channel(1000);
         for id in ids {
             sender.send(Arc::new(record(id))).unwrap();
         }

@@ -133,26 +133,10 @@ impl Decoder {
 
     fn decode(&self, queued: Queued) -> Option<Sighting> {
         match queued {
-            Queued::Asked(asked) => self.asked(asked),
+            Queued::Asked(asked) => self::asked(asked),
             Queued::Streamed(head, message) => self.streamed(&head, &message).map(Sighting::Streamed),
             Queued::Ended(observed) => Some(Sighting::Ended(Box::new(self.ended(observed)))),
         }
-    }
-
-    fn asked(&self, asked: Asked) -> Option<Sighting> {
-        let Asked { head, request, whole, sent } = asked;
-        let mut read = Reading::new(Call::begun(&head));
-        // What cannot be read is counted when the call has ended.
-        self::read(&mut read, &request, watched::of(&head.method)?.request?).ok()?;
-        let Call { id, container, exec, .. } = read.call;
-        let sent = Sent { whole, sent };
-        Some(Sighting::Asked(Box::new(AskedExec {
-            head: Arc::downgrade(&head),
-            id,
-            sent,
-            container,
-            exec: exec?,
-        })))
     }
 
     fn streamed(&self, head: &Head, message: &Capture) -> Option<Told> {
@@ -205,6 +189,23 @@ impl Decoder {
             Ok(()) => {}
         }
     }
+}
+
+/// An ExecSync that is announced.
+fn asked(asked: Asked) -> Option<Sighting> {
+    let Asked { head, request, whole, sent } = asked;
+    let mut reading = Reading::new(Call::begun(&head));
+    // What cannot be read is counted when the call has ended.
+    read(&mut reading, &request, watched::of(&head.method)?.request?).ok()?;
+    let Call { id, container, exec, .. } = reading.call;
+    let sent = Sent { whole, sent };
+    Some(Sighting::Asked(Box::new(AskedExec {
+        head: Arc::downgrade(&head),
+        id,
+        sent,
+        container,
+        exec: exec?,
+    })))
 }
 
 fn read(read: &mut Reading, capture: &Capture, read_message: ReadMessage) -> Result<(), Undecoded> {

@@ -80,29 +80,20 @@ impl Cgroup {
             // A hybrid host has a hierarchy of version 2 as well, without controllers.
             folder.join("cpu.stat").exists().then_some(folder)
         };
-        let found = match v1("cpu") {
-            Some(cpu) => Self {
+        if let Some(cpu) = v1("cpu") {
+            return Some(Self {
                 version: Version::V1,
                 cpu: Some(cpu),
                 cpuacct: v1("cpuacct"),
                 memory: v1("memory"),
                 pids: v1("pids"),
                 freezer: v1("freezer"),
-            },
-            None => {
-                let folder = v2()?;
-                let same = || Some(folder.clone());
-                Self {
-                    version: Version::V2,
-                    cpu: same(),
-                    cpuacct: None,
-                    memory: same(),
-                    pids: same(),
-                    freezer: same(),
-                }
-            }
-        };
-        Some(found)
+            });
+        }
+        let folder = v2()?;
+        let same = || Some(folder.clone());
+        let (cpu, memory, pids, freezer) = (same(), same(), same(), same());
+        Some(Self { version: Version::V2, cpu, cpuacct: None, memory, pids, freezer })
     }
 
     /// What is counted, as it stands.

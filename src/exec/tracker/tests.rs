@@ -2,7 +2,9 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::cri::MethodName;
+use crate::exec::phases::{Missing, Parts, Phases};
 use crate::exec::stuck::{Kind, Watchdog};
+use crate::exec::verdict::Slow;
 use crate::tap::{ExecResult, Told};
 
 const MS: Duration = Duration::from_millis(1);
@@ -127,8 +129,6 @@ fn parts(phases: [u64; 6]) -> Parts {
     let [queue, prepare, start, run, drain, other] = phases.map(Duration::from_millis);
     Parts { queue, prepare: Some(prepare), start: Some(start), run: Some(run), drain: Some(drain), other }
 }
-
-use super::super::phases::Parts;
 
 #[test]
 fn a_call_is_recorded_as_soon_as_everything_is_known() {

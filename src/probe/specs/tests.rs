@@ -155,7 +155,7 @@ fn a_static_pod_has_the_nodes_name_after_its_own() {
 
 #[test]
 fn everything_that_is_wrong_is_told_at_once_with_its_path() {
-    let wrong = r#"
+    let wrong = r"
 kind: List
 items:
 - kind: Pod
@@ -172,7 +172,7 @@ items:
       livenessProbe: {exec: {command: []}, timeoutSeconds: -1}
       readinessProbe: {exec: {command: [sh, -c, 5]}, periodSeconds: soon}
     - image: nameless
-"#;
+";
     let told = specs(&[("a.yaml", wrong), ("b.yaml", "a: [b"), ("c.json", "[1]")]).unwrap_err();
     let lines: Vec<&str> = told.lines().collect();
     let expected = [

@@ -1,0 +1,306 @@
+//! The ExecSyncs that go on, the commands that are executed for them, and what becomes of both.
+
+mod call;
+mod scene;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::evidence::{Ask, Evidence};
+use super::habit::{Habits, Key};
+use super::identity::Identity;
+use super::insight::Record;
+use super::life::{Moment, Now};
+use super::verdict::{Settings, Verdict};
+use crate::containerd::{Stamped, TaskEvent};
+use crate::cri::Code;
+use crate::relay::{Ending, Head};
+use crate::tap::{AskedExec, Call, Container, Ended, Exec, Pod, Sent};
+
+pub(super) use call::InFlight;
+
+use call::{Concluding, end_of};
+use scene::{LATE, Scene};
+
+/// How long what belongs to a call may come after its end: events, and evidence.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Commands of a container that are remembered at most, of those that nothing is known to have asked for.
+const STRANGERS: usize = 64;
+
+/// Where a call executes, as far as the world knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Place {
+    pub(super) container: Option<Arc<Container>>,
+    pub(super) pod: Option<Arc<Pod>>,
+    /// What specs say of the call.
+    pub(super) identity: Identity,
+}
+
+/// All ExecSyncs of the node. Decides; what it wants to be done is in `asks`, what it has found out in `records`.
+#[derive(Debug)]
+pub(super) struct Tracker {
+    settings: Settings,
+    /// Whether the runtime tells of what it executes; `None` before it has answered.
+    pub(super) tells_execs: Option<bool>,
+    /// Whether events may pass unheard: until the runtime is watched, and again whenever it has gone.
+    is_interrupted: bool,
+    scenes: HashMap<Arc<str>, Scene>,
+    habits: Habits,
+    pub(super) asks: Vec<Ask>,
+    pub(super) records: Vec<Record>,
+    /// Commands that were executed for calls that have been recorded: what they left behind is in their sessions.
+    pub(super) sessions: Vec<Session>,
+}
+
+/// What a call executed, once it is over.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) container: Arc<str>,
+    pub(super) call: Arc<Call>,
+    /// The first process, after which the kernel names the session.
+    pub(super) pid: u32,
+    /// When the call ended.
+    pub(super) ended: Instant,
+}
+
+impl Tracker {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            tells_execs: None,
+            is_interrupted: true,
+            scenes: HashMap::new(),
+            habits: Habits::default(),
+            asks: Vec::new(),
+            records: Vec::new(),
+            sessions: Vec::new(),
+        }
+    }
+
+    /// Each container in which something goes on.
+    pub(super) fn scenes(&self) -> impl Iterator<Item = (&Arc<str>, &Scene)> {
+        self.scenes.iter()
+    }
+
+    /// Calls that have been asked and not answered: in a container, and on the node.
+    fn in_flight(&self, container: &str) -> (usize, usize) {
+        let here = self.scenes.get(container).map_or(0, Scene::unanswered);
+        (here, self.scenes.values().map(Scene::unanswered).sum())
+    }
+
+    /// Calls that have been asked and not answered: on the node, and in the container that has most of them.
+    pub(super) fn in_flight_now(&self) -> (usize, usize) {
+        let counts = self.scenes.values().map(Scene::unanswered);
+        counts.fold((0, 0), |(all, most), count| (all + count, most.max(count)))
+    }
+
+    /// A call is on its way. `container` is the whole id of where it executes.
+    pub(super) fn asked(&mut self, container: &Arc<str>, asked: AskedExec, place: Place) {
+        let Some(head) = asked.head.upgrade() else { return };
+        let call = self.begin(container, &head, asked.sent, Arc::new(*asked.exec), place);
+        self.asks.push(Ask::Baseline { call: asked.id, container: container.clone() });
+        self.scenes.entry(container.clone()).or_default().calls.push(call);
+    }
+
+    fn begin(
+        &mut self,
+        container: &Arc<str>,
+        head: &Arc<Head>,
+        sent: Sent,
+        exec: Arc<Exec>,
+        mut place: Place,
+    ) -> InFlight {
+        let key = Key::new(place.habitat(container), &exec.command, exec.timeout_seconds);
+        let learned = self.habits.begun(&key, head.since);
+        if place.identity == Identity::Unknown {
+            place.identity = learned;
+        }
+        let after = |at: Instant| at.saturating_duration_since(head.since);
+        InFlight {
+            id: head.id,
+            head: Arc::downgrade(head),
+            since: head.since,
+            whole: after(sent.whole),
+            sent: after(sent.sent),
+            exec,
+            place,
+            key,
+            is_blind: self.is_interrupted,
+            end: None,
+        }
+    }
+
+    /// A call has ended. One that was not seen when it was asked is taken up now.
+    pub(super) fn ended(&mut self, container: &Arc<str>, ended: Box<Ended>, place: Place, now: Instant) {
+        let id = ended.call.id;
+        let is_known = self.scenes.get(container).is_some_and(|scene| scene.call(id).is_some());
+        if !is_known {
+            let Some(exec) = &ended.call.exec else { return };
+            let sent = ended.sent.unwrap_or(Sent { whole: ended.head.since, sent: ended.head.since });
+            let exec = Arc::new((**exec).clone());
+            let call = self.begin(container, &ended.head, sent, exec, place);
+            self.scenes.entry(container.clone()).or_default().calls.push(call);
+        }
+        let in_flight = self.in_flight(container);
+        let Some(call) = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id)) else { return };
+        let verdict = self.settings.verdict(&ended.call, self.habits.median(&call.key));
+        let awaits_evidence = verdict != Verdict::Fine;
+        if awaits_evidence {
+            self.asks.push(Ask::Evidence { call: id, container: container.clone(), in_flight });
+        } else {
+            self.asks.push(Ask::Forget { call: id });
+        }
+        if ended.call.ending == Ending::Answered(Some(Code::OK)) {
+            self.habits.took(&call.key, ended.call.duration);
+        }
+        let end = end_of(&ended.call, call.since);
+        call.end =
+            Some(Concluding { ended, end, verdict, until: now + PATIENCE, evidence: None, awaits_evidence });
+        self.conclude(container, now);
+    }
+
+    /// Something has become of a command.
+    pub(super) fn task(&mut self, stamped: &Stamped, now: Now) {
+        let (TaskEvent::ExecAdded { exec, .. }
+        | TaskEvent::ExecStarted { exec, .. }
+        | TaskEvent::ExecExited { exec, .. }) = &stamped.event
+        else {
+            return;
+        };
+        let container: Arc<str> = stamped.event.container().into();
+        let moment = Moment::new(stamped.at, now);
+        let scene = self.scenes.entry(container.clone()).or_default();
+        if let Some(late) = scene.late.iter_mut().find(|late| *late.life.exec == **exec) {
+            late.life.take(&stamped.event, moment);
+            if late.life.exited.is_some() {
+                self.records.push(late.amended());
+                scene.late.retain(|late| late.life.exited.is_none());
+            }
+            return;
+        }
+        scene.take(exec, &stamped.event, moment);
+        if let TaskEvent::ExecStarted { pid, .. } = stamped.event
+            && scene.calls.len() > 1
+        {
+            self.asks.push(Ask::Command { container: container.clone(), exec: exec.as_str().into(), pid });
+        }
+        self.conclude(&container, now.instant);
+    }
+
+    /// The container that a call executes in, if it is known: of its id the beginning may have been asked for before it was known, and the whole is
+    /// known now.
+    pub(super) fn container_of(&self, call: u64) -> Option<&Arc<str>> {
+        let found = self.scenes.iter().find(|(_, scene)| scene.call(call).is_some());
+        found.map(|(container, _)| container)
+    }
+
+    /// A container has exited: what was executed in it ends, and is heard of now or never.
+    pub(super) fn closed(&mut self, container: &str, now: Instant) {
+        if let Some(scene) = self.scenes.get_mut(container) {
+            scene.closed.get_or_insert(now);
+        }
+    }
+
+    /// The runtime tells of what it executes from now on, or never; `None` if it has gone, or its events have.
+    pub(super) fn events(&mut self, tells_execs: Option<bool>, now: Instant) {
+        self.is_interrupted = tells_execs != Some(true);
+        self.tells_execs = tells_execs.or(self.tells_execs);
+        if !self.is_interrupted {
+            return;
+        }
+        let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
+        for scene in self.scenes.values_mut() {
+            for call in &mut scene.calls {
+                call.is_blind = true;
+            }
+        }
+        for container in containers {
+            self.conclude(&container, now);
+        }
+    }
+
+    /// What went on during a call.
+    pub(super) fn evidence(&mut self, id: u64, evidence: Evidence, now: Instant) {
+        let found = self.scenes.iter_mut().find_map(|(container, scene)| {
+            let end = scene.call_mut(id)?.end.as_mut()?;
+            Some((container.clone(), end))
+        });
+        let Some((container, end)) = found else { return };
+        end.evidence = Some(Arc::new(evidence));
+        end.awaits_evidence = false;
+        self.conclude(&container, now);
+    }
+
+    /// The words of a command's process.
+    pub(super) fn command(&mut self, container: &Arc<str>, exec: &str, words: Vec<String>) {
+        let scene = self.scenes.get_mut(container);
+        if let Some(life) = scene.and_then(|scene| scene.lives.iter_mut().find(|life| *life.exec == *exec)) {
+            life.command = Some(words);
+        }
+    }
+
+    /// Records what has been waited for long enough, and forgets what nobody waits for.
+    pub(super) fn tick(&mut self, now: Instant) {
+        let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
+        for container in containers {
+            self.conclude(&container, now);
+        }
+        for scene in self.scenes.values_mut() {
+            // Its end has not been seen: there was too much to see.
+            let lost = scene.calls.extract_if(.., |call| call.end.is_none() && call.head.strong_count() == 0);
+            self.asks.extend(lost.map(|call| Ask::Forget { call: call.id }));
+            scene.late.retain(|late| now - late.ended() < LATE);
+            scene.close(now);
+        }
+        self.scenes.retain(|_, scene| !scene.is_empty());
+    }
+
+    /// Records everything that has ended, as it is known.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        self.tick(now + PATIENCE);
+    }
+
+    /// When [`tick`](Self::tick) has something to record.
+    pub(super) fn next_tick(&self) -> Option<Instant> {
+        let calls = self.scenes.values().flat_map(|scene| &scene.calls);
+        calls.filter_map(|call| Some(call.end.as_ref()?.until)).min()
+    }
+
+    /// Records all calls of a container of which everything is known that will be.
+    fn conclude(&mut self, container: &Arc<str>, now: Instant) {
+        let Some(scene) = self.scenes.get_mut(container) else { return };
+        while let Some((call, phases, life)) = scene.next_conclusion(self.tells_execs, now) {
+            let ended = call.ended_at();
+            let pids = scene.pids_of(&phases, life.as_ref());
+            let (record, late) = call.into_record(phases, life);
+            self.sessions.extend(pids.into_iter().map(|pid| Session {
+                container: container.clone(),
+                call: record.call.clone(),
+                pid,
+                ended,
+            }));
+            self.records.push(record);
+            scene.late.extend(late);
+            if scene.late.len() > STRANGERS {
+                scene.late.remove(0);
+            }
+        }
+        scene.forget_lives(now);
+    }
+}
+
+impl Place {
+    /// What a habit belongs to.
+    fn habitat(&self, container: &Arc<str>) -> Arc<str> {
+        let uid = self.pod.as_ref().and_then(|pod| pod.uid.as_deref());
+        let name = self.container.as_ref().and_then(|container| container.name.as_deref());
+        uid.zip(name).map_or_else(|| container.clone(), |(uid, name)| format!("{uid}/{name}").into())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,88 @@
+//! Which calls are worth a look.
+
+use std::time::Duration;
+
+use crate::cri::Code;
+use crate::relay::Ending;
+use crate::tap::{Call, Exec};
+
+/// What the watch runs on.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Calls that take longer than this are slow.
+    pub slow: Duration,
+    /// Whether of commands only the program is told, not its arguments.
+    pub redact_commands: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { slow: Duration::from_secs(1), redact_commands: false }
+    }
+}
+
+/// Whether a call was worth a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was quick and went well.
+    Fine,
+    /// It was slow, by one of the measures.
+    Slow(Slow),
+    /// It failed, or its command did.
+    Failed,
+}
+
+/// By which measure a call was slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slow {
+    /// It took more than half of its timeout.
+    HalfOfTimeout,
+    /// It took longer than what is set for all.
+    Threshold,
+    /// It took more than three times as long as such a call usually does.
+    ThreeMedians,
+}
+
+impl Settings {
+    /// How a call went; `median` is how long such a call takes usually.
+    pub(super) fn verdict(&self, call: &Call, median: Option<Duration>) -> Verdict {
+        let exec = call.exec.as_deref();
+        let exit_code = exec.and_then(|exec| exec.result).map(|result| result.exit_code);
+        let timeout = exec.and_then(Exec::timeout);
+        if call.ending != Ending::Answered(Some(Code::OK)) || exit_code.is_some_and(|code| code != 0) {
+            Verdict::Failed
+        } else if timeout.is_some_and(|timeout| call.duration > timeout / 2) {
+            Verdict::Slow(Slow::HalfOfTimeout)
+        } else if call.duration > self.slow {
+            Verdict::Slow(Slow::Threshold)
+        } else if median.is_some_and(|median| call.duration > median * 3) {
+            Verdict::Slow(Slow::ThreeMedians)
+        } else {
+            Verdict::Fine
+        }
+    }
+}
+
+impl Verdict {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fine => "fine",
+            Self::Slow(_) => "slow",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Slow {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::HalfOfTimeout => "half-of-timeout",
+            Self::Threshold => "threshold",
+            Self::ThreeMedians => "three-medians",
+        }
+    }
+}
