@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
+#![allow(clippy::cast_precision_loss, reason = "no figure here has 52 bits")]
 #![allow(clippy::print_stdout, reason = "it is what a soak is for")]
 
 #[path = "../real/mod.rs"]
@@ -47,7 +48,7 @@ fn memory_stays_flat_and_nothing_hangs() {
     let pods: Vec<Pod> = (0..number("SOAK_PODS", 5))
         .map(|pod| Pod::new(&execs.crictl, real::life::Runtime::folder(&containerd), &format!("soak-{pod}")))
         .collect();
-    let containers: Vec<String> = pods.iter().map(|pod| pod.container.clone()).collect();
+    let targets: Vec<String> = pods.iter().map(|pod| pod.container.clone()).collect();
     let socket = SocketPath::new(execs.shim.socket()).unwrap();
     let (made, failed) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let slots = minutes * 4;
@@ -55,7 +56,7 @@ fn memory_stays_flat_and_nothing_hangs() {
     println!("{:>6} {:>10} {:>8} {:>10} {:>22}", "min", "calls", "failed", "KiB", "cpu ms/s (all/sampler)");
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let stop = CancellationToken::new();
-    let calls = call(socket, containers, per_second, made.clone(), failed.clone(), stop.clone());
+    let calls = call(socket, targets, per_second, made.clone(), failed.clone(), stop.clone());
     let calling = std::thread::spawn(move || runtime().block_on(calls));
     let runtime = runtime();
     let mut before = execs.shim.processor_time();
