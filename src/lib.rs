@@ -3,9 +3,10 @@
 //! A module uses only modules above it; `app` alone knows all. The blank lines between them keep rustfmt from sorting.
 //!
 //! ```text
-//! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime
-//!                              │ captures
-//!                             tap ──► record ──► admin ──► cli
+//! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime ──containerd's events, lists──┐
+//!                              │ captures                                                 │
+//!                             tap ──► world ──► probe ──► exec ◄──────────────────────────┘
+//!                                                          └──► record ──► admin ──► cli
 //! ```
 
 pub mod terminal;

@@ -93,13 +93,10 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
             kept,
             dropped: admin.from.tap.observations_dropped(),
         },
-        record: match &admin.from.journal {
-            None => "off".to_owned(),
-            Some(journal) => match journal.is_off() {
-                Some(reason) => format!("off, because {reason}"),
-                None => journal.folder().display().to_string(),
-            },
-        },
+        record: admin.from.journal.as_ref().map(|journal| shape::Recording {
+            folder: journal.folder().display().to_string(),
+            off: journal.is_off().map(str::to_owned),
+        }),
         pods: shape::pods(&admin.from.world.borrow().clone()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
     })

@@ -68,12 +68,21 @@ pub struct Status {
     pub connections: Connections,
     /// Calls.
     pub calls: CallCounts,
-    /// Where calls are recorded on disk; `off`, or `off, because …`.
-    pub record: String,
+    /// Where calls are recorded on disk; null where they are not.
+    pub record: Option<Recording>,
     /// The pods of the node, each with its containers.
     pub pods: Vec<StatusPod>,
     /// What is stuck.
     pub stuck: Vec<Stuck>,
+}
+
+/// Where calls are recorded on disk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The folder.
+    pub folder: String,
+    /// Why nothing is recorded there any more; null while it is.
+    pub off: Option<String>,
 }
 
 /// A pod, as it is on the node.

@@ -15,9 +15,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
+use crate::cri::MethodName;
 use crate::exec::{Stuck, Watch};
 use crate::record::{Calls, Event, Events, Journal};
-use crate::tap::{Decoder, Sighting, Told, is_about_one};
+use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one};
 use crate::telemetry::traces::Traces;
 use crate::world::{Notice, Source, World};
 
@@ -88,10 +89,11 @@ impl Observatory {
         let now = Instant::now();
         match sighting {
             Sighting::Asked(asked) => self.watch.asked(&self.world, *asked),
-            Sighting::Streamed(told) => self.fold(Source::Event, told),
+            Sighting::Streamed(told) => self.fold(Source::Event, told, false),
             Sighting::Ended(mut ended) => {
                 let told = std::mem::take(&mut ended.told.facts);
-                self.fold(Source::Call, Told { since: ended.told.since, facts: told });
+                let is_act = !is_question(&ended.call.method);
+                self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
                 self.watch.ended(&self.world, ended, now);
             }
         }
@@ -109,7 +111,7 @@ impl Observatory {
                 self.outlets.events.push(Event::of_runtime(None));
                 self.watch.events(None, now);
             }
-            Notice::Told(source, told) => self.fold(source, told),
+            Notice::Told(source, told) => self.fold(source, told, false),
             Notice::Task(stamped) => {
                 self.oom(&stamped);
                 self.watch.task(&stamped, now);
@@ -125,18 +127,19 @@ impl Observatory {
         }
     }
 
-    fn fold(&mut self, source: Source, told: Told) {
+    /// Takes what was told. `is_act`: somebody has just made it so.
+    fn fold(&mut self, source: Source, told: Told, is_act: bool) {
         if told.facts.is_empty() {
             return;
         }
+        let is_news = is_act || self.is_listed;
+        self.is_listed |= told.facts.iter().any(|fact| matches!(fact, Fact::Sandboxes(_)));
         let changes = self.world.fold(source, told.since, Instant::now(), told.facts);
         if changes.is_empty() {
             return;
         }
         self.outlets.worlds.send_replace(self.world.clone());
         self.watch.changed(&self.world, &changes, Instant::now());
-        let is_news = self.is_listed || source != Source::List;
-        self.is_listed |= source == Source::List;
         for event in
             changes.iter().filter(|_| is_news).filter_map(|change| Event::of_change(change, &self.world))
         {
@@ -179,6 +182,11 @@ impl Observatory {
             }
         }
     }
+}
+
+/// Whether a call only asks how things are.
+fn is_question(method: &MethodName) -> bool {
+    ["PodSandboxStatus", "ContainerStatus", "ListPodSandbox", "ListContainers"].contains(&method.label())
 }
 
 async fn until(due: Option<Instant>) {

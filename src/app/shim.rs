@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::observatory::{Observatory, Outlets};
@@ -142,7 +142,7 @@ impl Shim {
         let notices = if watches_runtime {
             Watcher::start(own)
         } else {
-            watch.events(Some(false), Instant::now());
+            watch.unwatched();
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces };

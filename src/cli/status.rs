@@ -129,8 +129,13 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
         _ => "unknown".to_owned(),
     };
     let dropped = if status.calls.dropped > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
-    let is_off = status.record.starts_with("off, because");
-    let recorded = if is_off { AnsiColor::Yellow.on_default() } else { Style::new() };
+    let (recorded, style_of_record) = match &status.record {
+        None => ("off".to_owned(), Style::new()),
+        Some(shape::Recording { folder, off: None }) => (folder.clone(), Style::new()),
+        Some(shape::Recording { off: Some(why), .. }) => {
+            (format!("off, because {why}"), AnsiColor::Yellow.on_default())
+        }
+    };
     let up = human::age(&status.started, Timestamp::now());
     [
         ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
@@ -145,7 +150,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
             format!("{} open, {} since the start", status.connections.open, status.connections.total),
             Style::new(),
         ),
-        ("recorded", status.record.clone(), recorded),
+        ("recorded", recorded, style_of_record),
         (
             "calls",
             format!(

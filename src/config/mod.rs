@@ -137,7 +137,7 @@ impl Surroundings {
         let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
             is_root: rustix::process::geteuid().is_root(),
-            has_collector: traces::ENDPOINT_VARIABLES.iter().any(|name| std::env::var_os(name).is_some()),
+            has_collector: traces::is_endpoint_told(),
             is_activated: socket::is_activated(),
             runtime_dir: folder("XDG_RUNTIME_DIR"),
             state_home: folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state"))),

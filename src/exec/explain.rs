@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::evidence::{Evidence, Pressures};
+use super::assessment::{Assessment, Slow};
+use super::evidence::{Cpu, Evidence, Pressures};
 use super::identity::Identity;
 use super::insight::{Fate, Insight, Record};
 use super::phases::{Missing, Parts, Phases};
-use super::verdict::{Slow, Verdict};
 use crate::cri::Code;
 use crate::relay::{Ending, Peer};
 use crate::tap::{Call, Exec};
@@ -14,6 +14,9 @@ use crate::terminal::human;
 
 /// The part of the time that was measured from which standing still is worth a sentence.
 const NOTABLE_STALL: f64 = 0.1;
+
+/// The part of the periods of its quota in which a container was throttled from which it is worth a sentence.
+const NOTABLE_THROTTLING: f64 = 0.1;
 
 /// The part of the processes allowed from which their number is worth a sentence.
 const NEARLY_ALL: f64 = 0.9;
@@ -148,10 +151,14 @@ fn fate(fate: Fate) -> String {
         (Some(exited), Some(137)) => {
             format!("The command started after {started} and was killed after {exited} (SIGKILL).")
         }
-        (Some(exited), Some(status)) => {
+        (Some(exited), Some(status @ 129..)) => {
+            let signal = status - 128;
             format!(
-                "The command started after {started} and exited by itself after {exited}, with code {status}."
+                "The command started after {started} and ended after {exited} with status {status}: by signal {signal}, or with that exit code."
             )
+        }
+        (Some(exited), Some(status)) => {
+            format!("The command started after {started} and exited after {exited}, with code {status}.")
         }
         _ => format!("The command started after {started}; that it ended has not been heard of."),
     }
@@ -162,10 +169,17 @@ fn time(phases: &Phases, total: Duration) -> String {
     let parts = phases.parts();
     match phases {
         Phases::Complete(_) => most(parts, total),
+        Phases::Ambiguous { count: 1, .. } => {
+            "One command was executed in the container at that time that may have been this call's or a stranger's: where its time went is not known."
+                .to_owned()
+        }
         Phases::Ambiguous { count, .. } => format!(
             "{count} commands were executed in the container at that time that may have been this call's, and nothing tells which was: \
              where its time went is not known.",
         ),
+        Phases::Missing { what: Missing::NotWatched, .. } => {
+            "The runtime is not watched (--watch-runtime off): only the whole time is known.".to_owned()
+        }
         Phases::Missing { what: Missing::Everything, .. } => {
             "containerd published nothing about this call that was heard of: where its time went is not known.".to_owned()
         }
@@ -209,14 +223,14 @@ fn most(parts: &Parts, total: Duration) -> String {
 }
 
 fn evidence(insight: &Insight) -> Vec<String> {
-    let why = match insight.verdict {
-        Verdict::Fine => {
+    let why = match insight.assessment {
+        Assessment::Fine => {
             return vec!["It was quick and went well, so nothing else was measured.".to_owned()];
         }
-        Verdict::Failed => "it failed",
-        Verdict::Slow(Slow::HalfOfTimeout) => "it took more than half of its timeout",
-        Verdict::Slow(Slow::Threshold) => "it took longer than what is set as slow",
-        Verdict::Slow(Slow::ThreeMedians) => {
+        Assessment::Failed => "it failed",
+        Assessment::Slow(Slow::HalfOfTimeout) => "it took more than half of its timeout",
+        Assessment::Slow(Slow::Threshold) => "it took longer than what is set as slow",
+        Assessment::Slow(Slow::ThreeMedians) => {
             "it took more than three times as long as such a call usually does"
         }
     };
@@ -242,11 +256,11 @@ fn findings(evidence: &Evidence) -> Vec<String> {
     if evidence.is_frozen == Some(true) {
         found.push("The container is frozen: nothing in it can run.".to_owned());
     }
-    if let Some(cpu) = evidence.cpu.filter(|cpu| cpu.throttled_periods > 0) {
+    if let Some(cpu) = evidence.cpu.filter(is_notable) {
         let quota =
             cpu.quota.map_or_else(String::new, |quota| format!(" by its quota of {quota} processors"));
         found.push(format!(
-            "The container was throttled{quota} in {} of {} periods, for {} of {window}.",
+            "The container was throttled{quota} in {} of {} periods within {window}, for {} summed over its processors.",
             cpu.throttled_periods,
             cpu.periods,
             duration(cpu.throttled)
@@ -262,11 +276,11 @@ fn findings(evidence: &Evidence) -> Vec<String> {
     {
         found.push(format!("The container has {current} of at most {max} processes and threads."));
     }
-    let (whose, pressure) = match evidence.container_pressure {
-        Some(pressure) => ("the container", Some(pressure)),
-        None => ("the node", evidence.node_pressure),
+    let (whose, pressure, measured) = match evidence.container_pressure {
+        Some(pressure) => ("the container", Some(pressure), evidence.window),
+        None => ("the node", evidence.node_pressure, evidence.node_window),
     };
-    found.extend(pressure.iter().flat_map(|pressure| stalls(pressure, whose, evidence.window)));
+    found.extend(pressure.iter().flat_map(|pressure| stalls(pressure, whose, measured)));
     if let Some((load, processors)) = evidence.load
         && load >= NOTABLE_LOAD * f64::from(u32::try_from(processors).unwrap_or(u32::MAX))
     {
@@ -294,6 +308,11 @@ fn stalls(pressure: &Pressures, whose: &str, window: Duration) -> Vec<String> {
         )
     };
     notable.map(sentence).collect()
+}
+
+/// Whether a container was throttled often enough for a sentence.
+fn is_notable(cpu: &Cpu) -> bool {
+    cpu.throttled_periods > 0 && ratio(cpu.throttled_periods, cpu.periods) >= NOTABLE_THROTTLING
 }
 
 fn duration(duration: Duration) -> String {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::assessment::Assessment;
 use super::evidence::Evidence;
 use super::identity::Identity;
 use super::life::{Life, Moment};
 use super::phases::Phases;
-use super::verdict::Verdict;
 use crate::relay::Trace;
 use crate::tap::Call;
 
@@ -40,7 +40,7 @@ pub struct Insight {
     /// Of a call that did not tell how its command ended: what events tell.
     pub fate: Option<Fate>,
     /// Whether it took its time, or failed, so that evidence was asked for.
-    pub verdict: Verdict,
+    pub assessment: Assessment,
     /// What went on in the container and on the node meanwhile; only of calls that were slow or failed.
     pub evidence: Option<Arc<Evidence>>,
 }

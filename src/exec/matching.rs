@@ -26,6 +26,8 @@ pub(super) struct End {
     pub(super) exit_code: Option<i32>,
     /// Whether the answer says that the command had exited: either with its exit code, or after it was killed.
     pub(super) is_exited: bool,
+    /// Whether the runtime answered at all; else it was given up, or its connection broke.
+    pub(super) is_answered: bool,
 }
 
 /// Whose a call was.
@@ -62,9 +64,6 @@ impl<'a> Matching<'a> {
     /// Which life a call had: one that it may have had while every other call that must have had one finds one of its own.
     pub(super) fn find(&self, call: usize) -> Match {
         let own = &self.edges[call];
-        if own.len() < 2 && self.calls.len() == 1 {
-            return Match::of(own.clone());
-        }
         let near = self.near(call);
         if near.len() > MOST {
             return Match::of_uncertain(own.clone());
@@ -80,7 +79,16 @@ impl<'a> Matching<'a> {
                 _ => Match::of_uncertain(own.clone()),
             };
         }
-        Match::of(left)
+        if self.may_be_a_strangers(call, &left) { Match::OneOf(left) } else { Match::of(left) }
+    }
+
+    /// Whether the one life that a call may have had may as well be a stranger's. It is not, where the call's exit code is its; where the call failed
+    /// without starting anything, and it never started; or where the call was cut off with nothing else going on.
+    fn may_be_a_strangers(&self, call: usize, left: &[usize]) -> bool {
+        let (Some(end), [only]) = (self.calls[call].end, left) else { return false };
+        let has_started = self.lives[*only].started.is_some();
+        let is_alone = self.calls.len() == 1 && self.lives.len() == 1;
+        !end.is_exited && if end.is_answered { has_started } else { !is_alone }
     }
 
     /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its lives have ended, and all these lives.

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use super::assessment::Settings;
 use super::life::{Life, Moment, Now};
 use super::phases::Phases;
 use super::tracker::{Place, Tracker};
-use super::verdict::Settings;
 use crate::containerd::{Stamped, TaskEvent};
 use crate::cri::{Code, MethodName};
 use crate::relay::{Ending, Head};

@@ -30,7 +30,7 @@ const PROBES: usize = 2_000;
 pub struct Metrics {
     phases: Family<PhaseLabel, Histogram>,
     states: Family<StateLabel, Counter>,
-    verdicts: Family<VerdictLabel, Counter>,
+    assessments: Family<AssessmentLabel, Counter>,
     margins: Family<ProbeLabels, Histogram>,
     probes: Arc<Mutex<HashSet<ProbeLabels>>>,
     in_flight: Gauge,
@@ -52,8 +52,8 @@ struct StateLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct VerdictLabel {
-    verdict: &'static str,
+struct AssessmentLabel {
+    assessment: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -74,7 +74,7 @@ impl Default for Metrics {
         Self {
             phases: Family::new_with_constructor(|| Histogram::new(PHASES)),
             states: Family::default(),
-            verdicts: Family::default(),
+            assessments: Family::default(),
             margins: Family::new_with_constructor(|| Histogram::new(MARGINS)),
             probes: Arc::default(),
             in_flight: Gauge::default(),
@@ -101,7 +101,7 @@ impl Metrics {
             "ExecSyncs by how much is known of where their time went",
             self.states.clone(),
         );
-        registry.register("exec_verdicts", "ExecSyncs by how they went", self.verdicts.clone());
+        registry.register("exec_assessments", "ExecSyncs by how they went", self.assessments.clone());
         registry.register_with_unit(
             "exec_margin",
             "By how much ExecSyncs were faster than their timeout; negative where they were slower",
@@ -128,7 +128,7 @@ impl Metrics {
         let Some(insight) = record.insight.as_deref().filter(|_| !record.is_amended) else { return };
         let state = insight.phases.state();
         self.states.get_or_create(&StateLabel { state }).inc();
-        self.verdicts.get_or_create(&VerdictLabel { verdict: insight.verdict.name() }).inc();
+        self.assessments.get_or_create(&AssessmentLabel { assessment: insight.assessment.name() }).inc();
         if let Phases::Complete(parts) = &insight.phases {
             for (phase, time) in parts.named() {
                 if let Some(time) = time {

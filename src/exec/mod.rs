@@ -8,6 +8,7 @@
 //!               sampler (evidence, on a thread of its own)
 //! ```
 
+mod assessment;
 mod evidence;
 mod explain;
 mod habit;
@@ -22,9 +23,9 @@ mod phases;
 mod span;
 mod stuck;
 mod tracker;
-mod verdict;
 mod watch;
 
+pub use assessment::{Assessment, Settings, Slow};
 pub use evidence::{Cpu, Evidence, Pids, Pressures, Process};
 pub use explain::explain;
 pub use identity::Identity;
@@ -33,5 +34,4 @@ pub use meter::{Execution, Measured, Meter};
 pub use metrics::Metrics;
 pub use phases::{Missing, Parts, Phases};
 pub use stuck::{Kind, Stuck, StuckExec};
-pub use verdict::{Settings, Slow, Verdict};
 pub use watch::{Heard, Watch};

@@ -38,6 +38,8 @@ pub enum Missing {
     Everything,
     /// The runtime's events were interrupted while the call lasted.
     Interrupted,
+    /// Nobody asked the runtime for events.
+    NotWatched,
     /// That the command was started.
     Started,
     /// That the command exited.
@@ -141,7 +143,8 @@ impl Parts {
 }
 
 impl Missing {
-    const ALL: [Self; 4] = [Self::Everything, Self::Interrupted, Self::Started, Self::Exited];
+    const ALL: [Self; 5] =
+        [Self::Everything, Self::Interrupted, Self::NotWatched, Self::Started, Self::Exited];
 
     /// The one of this name.
     #[must_use]
@@ -155,6 +158,7 @@ impl Missing {
         match self {
             Self::Everything => "everything",
             Self::Interrupted => "interrupted",
+            Self::NotWatched => "not-watched",
             Self::Started => "started",
             Self::Exited => "exited",
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::assessment::Settings;
 use super::evidence::{Answer, Ask, Sampler};
 use super::identity::Identity;
 use super::insight::Record;
@@ -16,7 +17,6 @@ use super::locate::pid_of;
 use super::metrics::Metrics;
 use super::stuck::{Stuck, Watchdog};
 use super::tracker::{Place, Tracker};
-use super::verdict::Settings;
 use crate::containerd::Stamped;
 use crate::cri::OwnClient;
 use crate::probe::{ExecUse, Specs};
@@ -129,11 +129,20 @@ impl Watch {
         self.ask();
     }
 
+    /// The runtime is not asked for its events: what it executes will not be known.
+    pub fn unwatched(&mut self) {
+        self.tracker.unwatched();
+    }
+
     /// Something has become of the node.
     pub fn changed(&mut self, world: &World, changes: &[Change], now: Instant) {
         self.metrics.world(world);
         for change in changes {
             if let Change::SandboxGone(sandbox) = change
+                // The next sandbox of a pod may be there before the last has gone.
+                && !world.sandboxes().any(|other| {
+                    (&other.pod.namespace, &other.pod.name) == (&sandbox.pod.namespace, &sandbox.pod.name)
+                })
                 && let (Some(namespace), Some(name)) = (&sandbox.pod.namespace, &sandbox.pod.name)
             {
                 self.metrics.pod_gone(namespace, name);
@@ -226,6 +235,10 @@ impl Watch {
         if self.redacts {
             for stuck in stuck.values_mut() {
                 stuck.command.truncate(1);
+                // Some programs write more than their name there.
+                if let Some(program) = stuck.command.first_mut() {
+                    program.truncate(program.find(char::is_whitespace).unwrap_or(program.len()));
+                }
             }
         }
         stuck

@@ -62,7 +62,7 @@ impl Calls {
     }
 
     /// Keeps what was recorded on disk before, each call as it was recorded last, and returns the number from which new calls are counted:
-    /// the next thousand, because the probeshim before this one may still be recording its last. `redact`: what is shown of commands is the program alone.
+    /// a thousand later at least, because the probeshim before this one may still be recording its last. `redact`: what is shown of commands is the program alone.
     pub fn recall(&self, folder: &Path, redact: bool) -> u64 {
         let (mut kept, mut last) = (self.lock(), None);
         let mut known = HashSet::new();
@@ -72,7 +72,7 @@ impl Calls {
             last = last.max(Some(id));
             if known.insert(id) { kept.keep(record, self.limits) } else { kept.replace(&record) }
         });
-        last.map_or(1, |last: u64| (last / 1000 + 1) * 1000 + 1)
+        last.map_or(1, next_number)
     }
 
     /// Keeps a call, and shows it to those who follow. One that takes the place of another is kept where that was.
@@ -138,6 +138,12 @@ impl Calls {
         // What panicked while it held the lock left a record that is whole enough to read.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The number from which calls are counted after those of an earlier probeshim, of which the last recorded has this one: a thousand are left for those
+/// that it still records.
+fn next_number(last: u64) -> u64 {
+    (last + 1000).next_multiple_of(1000) + 1
 }
 
 impl Kept {
@@ -236,6 +242,13 @@ mod tests {
         assert_eq!(ids(&before), [1]);
         assert_eq!(coming.try_recv().unwrap().call.id, 2);
         assert!(coming.try_recv().is_err());
+    }
+
+    #[test]
+    fn numbers_go_on_a_thousand_later() {
+        for (last, next) in [(1, 2001), (999, 2001), (1000, 2001), (1001, 3001), (1999, 3001)] {
+            assert_eq!(next_number(last), next, "{last}");
+        }
     }
 
     #[test]

@@ -71,8 +71,7 @@ impl Event {
             None => Self::new(
                 Severity::Warning,
                 "RuntimeGone",
-                "The runtime does not answer, or its events have ended; it is asked again every second"
-                    .to_owned(),
+                "The runtime does not answer, or its events have ended; it is asked until it does".to_owned(),
             ),
         }
     }
@@ -86,7 +85,7 @@ impl Event {
             Kind::Left => "ExecProcessLeft",
         };
         let message = stuck.sentence(age);
-        Self { ..Self::about(stuck, Severity::Warning, reason, message) }
+        Self::about(stuck, Severity::Warning, reason, message)
     }
 
     /// Something was stuck for so long, and is not any more.

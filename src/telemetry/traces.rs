@@ -33,8 +33,7 @@ const GATHER: Duration = Duration::from_secs(1);
 const GRPC_PORT: u16 = 4317;
 
 /// The variables that tell where to send spans, the first that is set counts.
-pub const ENDPOINT_VARIABLES: [&str; 2] =
-    ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+const ENDPOINT_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 /// The variables that tell how, in the same way.
 const PROTOCOL_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
@@ -115,7 +114,7 @@ impl Traces {
     /// Starts the task, which has sent everything and ended once all copies are dropped.
     pub fn start(settings: &Settings) -> Result<(Self, JoinHandle<()>), TracesError> {
         let mut exporter = exporter(settings)?;
-        exporter.set_resource(&Resource::builder().with_service_name(service_name()).build());
+        exporter.set_resource(&resource());
         let (spans, waiting) = mpsc::channel(WAITING);
         let task = tokio::spawn(send(exporter, waiting));
         Ok((Self { spans, dropped: Counter::default() }, task))
@@ -140,7 +139,7 @@ impl Traces {
 
 fn exporter(settings: &Settings) -> Result<SpanExporter, ExporterBuildError> {
     let Some(endpoint) = &settings.endpoint else { return SpanExporter::builder().build() };
-    let told = PROTOCOL_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
+    let told = PROTOCOL_VARIABLES.iter().find_map(|name| variable(name));
     let is_grpc = told.map_or(endpoint.port == GRPC_PORT, |protocol| protocol == "grpc");
     if is_grpc {
         return SpanExporter::builder().with_tonic().with_endpoint(&endpoint.url).build();
@@ -150,10 +149,23 @@ fn exporter(settings: &Settings) -> Result<SpanExporter, ExporterBuildError> {
     builder.with_endpoint(format!("{}{path}", endpoint.url)).build()
 }
 
-/// What the environment calls this service, or else its own name.
-fn service_name() -> String {
-    let told = std::env::var("OTEL_SERVICE_NAME").ok().filter(|name| !name.is_empty());
-    told.unwrap_or_else(|| env!("CARGO_PKG_NAME").to_owned())
+/// What the environment says of this service; its name is its own where the environment does not tell one.
+fn resource() -> Resource {
+    let attributes = variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
+    let is_named = variable("OTEL_SERVICE_NAME").is_some() || attributes.contains("service.name=");
+    let builder = Resource::builder();
+    if is_named { builder.build() } else { builder.with_service_name(env!("CARGO_PKG_NAME")).build() }
+}
+
+/// A variable of the environment; an empty one is as if it were not set.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Whether the environment tells where to send spans.
+#[must_use]
+pub fn is_endpoint_told() -> bool {
+    ENDPOINT_VARIABLES.iter().any(|name| variable(name).is_some())
 }
 
 async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
@@ -210,7 +222,7 @@ impl Span {
             span_context: context,
             parent_span_id,
             parent_span_is_remote: false,
-            span_kind: SpanKind::Internal,
+            span_kind: SpanKind::Server,
             name,
             start_time,
             end_time,

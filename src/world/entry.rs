@@ -200,12 +200,6 @@ impl Container {
         }
         next.changed.map(|next| Self { source, ..next })
     }
-
-    /// Whether it runs, as far as is known.
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.state == v1::ContainerState::ContainerRunning
-    }
 }
 
 /// A copy that is made only where something is different: most of what is told is known.

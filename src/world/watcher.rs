@@ -1,6 +1,7 @@
 //! What the runtime itself is asked: a list at the start and every ten seconds, and its events for as long as they last.
 
 use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -18,6 +19,9 @@ use crate::terminal::harmless;
 
 /// From one list to the next.
 const RELIST: Duration = Duration::from_secs(10);
+
+/// How long a subscription to events may take to begin.
+const SUBSCRIBING: Duration = Duration::from_millis(100);
 
 /// How long the runtime may take to answer one of our questions.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -99,16 +103,21 @@ impl Watcher {
         *is_there = true;
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
+        // A subscription takes a moment to begin, and grpc-go does not say when it has.
         let tells_execs = tasks.is_some();
-        if self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await.is_err() {
-            return Ok(Unheard);
-        }
+        let settled = sleep(if tells_execs { SUBSCRIBING } else { Duration::ZERO });
+        let mut settled = pin!(settled);
+        let mut is_settled = false;
         let mut ticks = interval(RELIST);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Beside the events, which must not wait for it.
         let mut listing = None;
         loop {
             let heard = tokio::select! {
+                () = &mut settled, if !is_settled => {
+                    is_settled = true;
+                    self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await
+                }
                 _ = ticks.tick(), if listing.is_none() => {
                     containers = containers.or_else(|| self.containers(&runtime));
                     listing = Some(Box::pin(list(self.client.clone())));
@@ -139,7 +148,7 @@ impl Watcher {
                             status = harmless(status.message()),
                             "containerd does not tell of what it executes: phases are not to be had"
                         );
-                        tasks = None;
+                        (tasks, is_settled) = (None, true);
                         self.tell(Notice::There { runtime: runtime.clone(), tells_execs: false }).await
                     }
                     Err(status) => return Err(status),

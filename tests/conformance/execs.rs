@@ -39,7 +39,7 @@ fn have_no_phases_on_crio_but_all_else() {
     let late = execs.exec(&["sleep", "20"], 1);
     assert_eq!((&late["code"], &late["exec"]["exitCode"]), (&json!("OK"), &json!(-1)), "{late:#}");
     assert_eq!(
-        (&late["exec"]["verdict"], &late["exec"]["probe"]["type"]),
+        (&late["exec"]["assessment"], &late["exec"]["probe"]["type"]),
         (&json!("failed"), &json!("liveness"))
     );
     let evidence = &late["exec"]["evidence"];

@@ -24,7 +24,7 @@ pub(crate) fn are_explained(containerd: &Containerd) -> Result<(), String> {
 
     let fast = execs.exec(&["true"], 5);
     mostly(&fast, "start", 0.5);
-    assert_eq!((&fast["exec"]["verdict"], &fast["exec"]["exitCode"]), (&"fine".into(), &0.into()));
+    assert_eq!((&fast["exec"]["assessment"], &fast["exec"]["exitCode"]), (&"fine".into(), &0.into()));
     assert_eq!((&fast["pod"]["name"], &fast["container"]["name"]), (&"execs".into(), &"main".into()));
 
     let sleeps = execs.exec(&["sleep", "2"], 3);

@@ -57,6 +57,14 @@ pub(super) fn mounts() -> Vec<Mount> {
     cgroups.collect()
 }
 
+/// The beginning of a path as far as the part that has the container's id in it: what is below is the container's own affair, as `init.scope` of a
+/// systemd in it.
+fn part_of<'a>(path: &'a str, container: &str) -> Option<&'a str> {
+    let at = path.find(container).filter(|_| !container.is_empty())?;
+    let end = path[at..].find('/').map_or(path.len(), |slash| at + slash);
+    Some(&path[..end])
+}
+
 impl Cgroup {
     /// The control groups of a container whose first process this is. `None` where the process is not on this host, or not in control groups
     /// of the container's own: what its id is part of.
@@ -67,8 +75,15 @@ impl Cgroup {
         Self::among(&memberships.collect::<Vec<_>>(), container, mounts)
     }
 
-    pub(super) fn among(memberships: &[Membership], container: &str, mounts: &[Mount]) -> Option<Self> {
-        let own = || memberships.iter().filter(|(_, path)| !container.is_empty() && path.contains(container));
+    pub(super) fn among<'a>(
+        memberships: &'a [Membership],
+        container: &str,
+        mounts: &[Mount],
+    ) -> Option<Self> {
+        let own = || {
+            let part = |(controllers, path): &'a Membership| Some((controllers, part_of(path, container)?));
+            memberships.iter().filter_map(part)
+        };
         let v1 = |controller: &str| {
             let has = |controllers: &[String]| controllers.iter().any(|has| has == controller);
             let (_, path) = own().find(|(controllers, _)| has(controllers))?;
@@ -232,7 +247,7 @@ mod tests {
         }
         // Part of the hierarchy is mounted, as in a container.
         let mounts = [mount(Version::V2, &[], "/kubepods", here.path().to_owned())];
-        let members = [membership(&[], "/kubepods/cri-containerd-c0ffee.scope")];
+        let members = [membership(&[], "/kubepods/cri-containerd-c0ffee.scope/init.scope")];
         let cgroup = Cgroup::among(&members, "c0ffee", &mounts).unwrap();
         let counters = cgroup.counters();
         assert_eq!(counters.pressure.unwrap().io, Duration::from_millis(1));

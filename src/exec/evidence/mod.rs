@@ -10,7 +10,8 @@ use std::time::Duration;
 pub use processes::Process;
 pub(super) use sampler::{Answer, Ask, Sampler};
 
-/// What was measured from the beginning of a call, or a little later, to its end. `None` is not measured.
+/// What was measured from the beginning of a call to its end: from a tenth of a second before, where other calls began then, or a little after, where the
+/// container had to be found first. `None` is not measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// How long it was measured.
@@ -23,6 +24,8 @@ pub struct Evidence {
     pub container_pressure: Option<Pressures>,
     /// The same of the whole node.
     pub node_pressure: Option<Pressures>,
+    /// How long that was measured: calls that begin within a tenth of a second share a beginning.
+    pub node_window: Duration,
     /// Processes and threads of the container.
     pub pids: Option<Pids>,
     /// Whether the container is frozen.

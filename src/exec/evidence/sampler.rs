@@ -66,7 +66,7 @@ struct State {
     mounts: Vec<Mount>,
     containers: HashMap<Arc<str>, Container>,
     baselines: BTreeMap<u64, (Arc<str>, Rc<Baseline>)>,
-    node: Option<(Instant, Option<Pressures>)>,
+    node: Option<(Instant, Pressures)>,
     answers: UnboundedSender<Answer>,
 }
 
@@ -80,7 +80,7 @@ struct Container {
 struct Baseline {
     at: Instant,
     counters: Option<Counters>,
-    node: Option<Pressures>,
+    node: Option<(Instant, Pressures)>,
 }
 
 impl Sampler {
@@ -180,13 +180,11 @@ impl State {
         }
     }
 
-    fn node_pressure(&mut self, now: Instant) -> Option<Pressures> {
-        if let Some((_, pressure)) = self.node.filter(|(at, _)| now - *at < FRESH) {
-            return pressure;
+    fn node_pressure(&mut self, now: Instant) -> Option<(Instant, Pressures)> {
+        if self.node.is_none_or(|(at, _)| now - at >= FRESH) {
+            self.node = Some((now, pressures(Path::new("/proc/pressure"), "")?));
         }
-        let pressure = pressures(Path::new("/proc/pressure"), "");
-        self.node = Some((now, pressure));
-        pressure
+        self.node
     }
 
     fn evidence(&mut self, call: u64, container: &Arc<str>, in_flight: (usize, usize)) -> Evidence {
@@ -203,7 +201,8 @@ impl State {
             in_flight,
             cpu: cpu.map(|(now, before)| now.since(before, cgroup.and_then(Cgroup::quota))),
             container_pressure: counters.pressure.zip(before.pressure).map(|(now, before)| now.since(before)),
-            node_pressure: node.zip(node_before).map(|(now, before)| now.since(before)),
+            node_pressure: node.zip(node_before).map(|(now, (_, before))| now.since(before)),
+            node_window: node_before.map(|(at, _)| now - at).unwrap_or_default(),
             pids: cgroup.and_then(Cgroup::pids),
             is_frozen: cgroup.and_then(Cgroup::is_frozen),
             oom_kills: counters

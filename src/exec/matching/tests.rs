@@ -38,7 +38,8 @@ impl Clock {
 
 /// A call from here to there, in milliseconds; and its exit code if it has ended.
 fn claim(clock: Clock, from: u32, end: Option<(u32, i32)>) -> Claim<'static> {
-    let ended = |(at, code)| End { at: clock.at(at), exit_code: Some(code), is_exited: true };
+    let ended =
+        |(at, code)| End { at: clock.at(at), exit_code: Some(code), is_exited: true, is_answered: true };
     Claim { sent: clock.at(from), command: &[], end: end.map(ended) }
 }
 
@@ -108,13 +109,27 @@ fn executions_of_others_are_nobodys() {
 #[test]
 fn a_call_that_was_refused_needs_no_execution() {
     let clock = Clock::new();
-    let refused = End { at: clock.at(50), exit_code: None, is_exited: false };
+    let refused = End { at: clock.at(50), exit_code: None, is_exited: false, is_answered: true };
     let calls = [claim(clock, 0, Some((100, 0))), Claim { end: Some(refused), ..claim(clock, 0, None) }];
     let lives = [clock.life(1, 60, Some((90, 0)))];
     assert_eq!(found(&calls, &lives), [Match::Life(0), Match::None]);
     // One whose time it was in is not given another's for that.
     let lives = [clock.life(1, 20, Some((90, 0)))];
     assert_eq!(found(&calls, &lives), [Match::Life(0), Match::OneOf(vec![0])]);
+}
+
+#[test]
+fn what_may_be_a_strangers_is_not_taken_for_a_calls() {
+    let clock = Clock::new();
+    let ended = |is_answered| {
+        let end = End { at: clock.at(50), exit_code: None, is_exited: false, is_answered };
+        Claim { end: Some(end), ..claim(clock, 0, None) }
+    };
+    let started = [clock.life(1, 20, Some((90, 0)))];
+    assert_eq!(found(&[ended(true)], &started), [Match::OneOf(vec![0])], "the call failed, and this ran");
+    let never_started = [Life { started: None, exited: None, status: None, ..clock.life(1, 20, None) }];
+    assert_eq!(found(&[ended(true)], &never_started), [Match::Life(0)]);
+    assert_eq!(found(&[ended(false)], &started), [Match::Life(0)], "given up, and nothing else went on");
 }
 
 #[test]

@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::Place;
 use crate::cri::Code;
+use crate::exec::assessment::Assessment;
 use crate::exec::evidence::Evidence;
 use crate::exec::habit::Key;
 use crate::exec::insight::{Fate, Insight, Record};
 use crate::exec::life::Life;
 use crate::exec::matching::{self, Claim};
 use crate::exec::phases::{Phases, Span};
-use crate::exec::verdict::Verdict;
 use crate::relay::{Ending, Head};
 use crate::tap::{Call, Ended, Exec};
 
@@ -38,7 +38,7 @@ pub(in crate::exec) struct InFlight {
 pub(super) struct Concluding {
     pub(super) ended: Box<Ended>,
     pub(super) end: matching::End,
-    pub(super) verdict: Verdict,
+    pub(super) assessment: Assessment,
     /// Until when what is still missing may come.
     pub(super) until: Instant,
     pub(super) evidence: Option<Arc<Evidence>>,
@@ -57,8 +57,7 @@ pub(super) struct LateCall {
 impl Concluding {
     /// Whether the runtime answered with an error that is not a timeout: perhaps before anything was executed.
     pub(super) fn is_refused(&self) -> bool {
-        let is_answered = matches!(self.ended.call.ending, Ending::Answered(_));
-        is_answered && !self.end.is_exited
+        self.end.is_answered && !self.end.is_exited
     }
 }
 
@@ -110,7 +109,7 @@ impl InFlight {
             phases,
             margin_us: margin,
             fate,
-            verdict: end.verdict,
+            assessment: end.assessment,
             evidence: end.evidence,
         };
         let record = Record {
@@ -154,7 +153,9 @@ impl LateCall {
 pub(super) fn end_of(call: &Call, since: Instant) -> matching::End {
     let exit_code = call.exec.as_ref().and_then(|exec| exec.result).map(|result| result.exit_code);
     let is_timeout = call.ending == Ending::Answered(Some(Code::DEADLINE_EXCEEDED));
-    matching::End { at: since + call.duration, exit_code, is_exited: exit_code.is_some() || is_timeout }
+    let is_answered = matches!(call.ending, Ending::Answered(_));
+    let is_exited = exit_code.is_some() || is_timeout;
+    matching::End { at: since + call.duration, exit_code, is_exited, is_answered }
 }
 
 fn microseconds(duration: Duration) -> i64 {

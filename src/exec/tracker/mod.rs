@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::assessment::{Assessment, Settings};
 use super::evidence::{Ask, Evidence};
 use super::habit::{Habits, Key};
 use super::identity::Identity;
 use super::insight::Record;
 use super::life::{Moment, Now};
-use super::verdict::{Settings, Verdict};
 use crate::containerd::{Stamped, TaskEvent};
 use crate::cri::Code;
 use crate::relay::{Ending, Head};
@@ -23,7 +23,7 @@ use crate::tap::{AskedExec, Call, Container, Ended, Exec, Pod, Sent};
 pub(super) use call::InFlight;
 
 use call::{Concluding, end_of};
-use scene::{LATE, Scene};
+use scene::{LATE, Scene, Told};
 
 /// How long what belongs to a call may come after its end: events, and evidence.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -46,6 +46,8 @@ pub(super) struct Tracker {
     settings: Settings,
     /// Whether the runtime tells of what it executes; `None` before it has answered.
     pub(super) tells_execs: Option<bool>,
+    /// Whether nobody listens, and nobody will.
+    is_unwatched: bool,
     /// Whether events may pass unheard: until the runtime is watched, and again whenever it has gone.
     is_interrupted: bool,
     scenes: HashMap<Arc<str>, Scene>,
@@ -72,6 +74,7 @@ impl Tracker {
         Self {
             settings,
             tells_execs: None,
+            is_unwatched: false,
             is_interrupted: true,
             scenes: HashMap::new(),
             habits: Habits::default(),
@@ -147,8 +150,8 @@ impl Tracker {
         }
         let in_flight = self.in_flight(container);
         let Some(call) = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id)) else { return };
-        let verdict = self.settings.verdict(&ended.call, self.habits.median(&call.key));
-        let awaits_evidence = verdict != Verdict::Fine;
+        let assessment = self.settings.assessment(&ended.call, self.habits.median(&call.key));
+        let awaits_evidence = assessment != Assessment::Fine;
         if awaits_evidence {
             self.asks.push(Ask::Evidence { call: id, container: container.clone(), in_flight });
         } else {
@@ -158,8 +161,14 @@ impl Tracker {
             self.habits.took(&call.key, ended.call.duration);
         }
         let end = end_of(&ended.call, call.since);
-        call.end =
-            Some(Concluding { ended, end, verdict, until: now + PATIENCE, evidence: None, awaits_evidence });
+        call.end = Some(Concluding {
+            ended,
+            end,
+            assessment,
+            until: now + PATIENCE,
+            evidence: None,
+            awaits_evidence,
+        });
         self.conclude(container, now);
     }
 
@@ -223,6 +232,11 @@ impl Tracker {
         }
     }
 
+    /// The runtime is not asked for its events.
+    pub(super) fn unwatched(&mut self) {
+        self.is_unwatched = true;
+    }
+
     /// What went on during a call.
     pub(super) fn evidence(&mut self, id: u64, evidence: Evidence, now: Instant) {
         let found = self.scenes.iter_mut().find_map(|(container, scene)| {
@@ -273,7 +287,12 @@ impl Tracker {
     /// Records all calls of a container of which everything is known that will be.
     fn conclude(&mut self, container: &Arc<str>, now: Instant) {
         let Some(scene) = self.scenes.get_mut(container) else { return };
-        while let Some((call, phases, life)) = scene.next_conclusion(self.tells_execs, now) {
+        let told = match self.tells_execs {
+            _ if self.is_unwatched => Told::Unasked,
+            Some(false) => Told::Nothing,
+            _ => Told::Executions,
+        };
+        while let Some((call, phases, life)) = scene.next_conclusion(told, now) {
             let ended = call.ended_at();
             let pids = scene.pids_of(&phases, life.as_ref());
             let (record, late) = call.into_record(phases, life);

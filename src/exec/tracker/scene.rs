@@ -29,6 +29,17 @@ pub(in crate::exec) struct Scene {
     pub(super) closed: Option<Instant>,
 }
 
+/// What the runtime tells of what it executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// All of it.
+    Executions,
+    /// Nothing.
+    Nothing,
+    /// It was not asked.
+    Unasked,
+}
+
 impl Scene {
     pub(super) fn unanswered(&self) -> usize {
         self.calls.iter().filter(|call| call.end.is_none()).count()
@@ -60,7 +71,7 @@ impl Scene {
     /// A call that can be recorded, with where its time went and the life of its command, if that is known.
     pub(super) fn next_conclusion(
         &mut self,
-        tells_execs: Option<bool>,
+        told: Told,
         now: Instant,
     ) -> Option<(InFlight, Phases, Option<Life>)> {
         let is_ready = |end: &Concluding| !end.awaits_evidence || now >= end.until;
@@ -77,10 +88,14 @@ impl Scene {
             ready.find_map(|(place, call)| {
                 let end = call.end.as_ref()?;
                 let is_final = now >= end.until || call.is_blind;
-                let (phases, life) = match tells_execs {
-                    Some(false) => (Phases::Unsupported(call.span(end).parts()), None),
-                    _ if is_final => self.last_conclusion(place, &late, &early)?,
-                    _ => self.early_conclusion(place, &early)?,
+                let (phases, life) = match told {
+                    Told::Unasked => {
+                        let parts = call.span(end).parts();
+                        (Phases::Missing { parts, what: Missing::NotWatched }, None)
+                    }
+                    Told::Nothing => (Phases::Unsupported(call.span(end).parts()), None),
+                    Told::Executions if is_final => self.last_conclusion(place, &late, &early)?,
+                    Told::Executions => self.early_conclusion(place, &early)?,
                 };
                 Some((place, phases, life))
             })?

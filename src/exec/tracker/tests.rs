@@ -2,9 +2,9 @@ use std::time::SystemTime;
 
 use super::*;
 use crate::cri::MethodName;
+use crate::exec::assessment::Slow;
 use crate::exec::phases::{Missing, Parts, Phases};
 use crate::exec::stuck::{Kind, Watchdog};
-use crate::exec::verdict::Slow;
 use crate::tap::{ExecResult, Told};
 
 const MS: Duration = Duration::from_millis(1);
@@ -221,7 +221,7 @@ fn a_timeout_tells_what_became_of_the_command() {
     let insight = scene.record().insight.unwrap();
     let fate = insight.fate.unwrap();
     assert_eq!((fate.started, fate.exited, fate.is_killed()), (Some(MS * 33), Some(MS * 1035), Some(true)));
-    assert_eq!((insight.margin_us, insight.verdict), (Some(-40_000), Verdict::Failed));
+    assert_eq!((insight.margin_us, insight.assessment), (Some(-40_000), Assessment::Failed));
 }
 
 #[test]
@@ -340,17 +340,17 @@ fn what_is_slow_is_so_by_timeout_threshold_or_habit() {
         call.exec = Some(Box::new(Scenario::exec(timeout, Some(0))));
         call
     };
-    let slow = |why| Verdict::Slow(why);
-    for (millis, timeout, median, verdict) in [
-        (400, 1, None, Verdict::Fine),
+    let slow = |why| Assessment::Slow(why);
+    for (millis, timeout, median, assessment) in [
+        (400, 1, None, Assessment::Fine),
         (600, 1, None, slow(Slow::HalfOfTimeout)),
         (1100, 0, None, slow(Slow::Threshold)),
         (1100, 30, None, slow(Slow::Threshold)),
         (100, 30, Some(30), slow(Slow::ThreeMedians)),
-        (80, 30, Some(30), Verdict::Fine),
+        (80, 30, Some(30), Assessment::Fine),
     ] {
         let median = median.map(Duration::from_millis);
-        assert_eq!(settings.verdict(&call(millis, timeout), median), verdict, "{millis} {timeout}");
+        assert_eq!(settings.assessment(&call(millis, timeout), median), assessment, "{millis} {timeout}");
     }
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::insight::{Evidence, Phases, Probe};
 use super::{milliseconds, time};
-use crate::exec::{Insight, Record, Verdict};
+use crate::exec::{Assessment, Insight, Record};
 use crate::{relay, tap};
 
 /// A call that has ended.
@@ -70,7 +70,7 @@ pub struct Exec {
     pub margin_ms: Option<f64>,
     pub phases: Option<Phases>,
     /// `fine`, `slow` or `failed`.
-    pub verdict: Option<String>,
+    pub assessment: Option<String>,
     /// Of a slow call: `half-of-timeout`, `threshold` or `three-medians`.
     pub slow_because: Option<String>,
     /// When the command started, after the beginning of a call that does not tell how it ended.
@@ -138,10 +138,10 @@ impl Exec {
             probe: insight.and_then(|insight| Probe::of(&insight.identity)),
             margin_ms: insight.and_then(|insight| insight.margin_us).map(|margin| margin as f64 / 1e3),
             phases: insight.map(|insight| Phases::from(&insight.phases)),
-            verdict: insight.map(|insight| insight.verdict.name().to_owned()),
-            slow_because: insight.and_then(|insight| match insight.verdict {
-                Verdict::Slow(why) => Some(why.name().to_owned()),
-                Verdict::Fine | Verdict::Failed => None,
+            assessment: insight.map(|insight| insight.assessment.name().to_owned()),
+            slow_because: insight.and_then(|insight| match insight.assessment {
+                Assessment::Slow(why) => Some(why.name().to_owned()),
+                Assessment::Fine | Assessment::Failed => None,
             }),
             started_ms: fate.and_then(|fate| fate.started).map(milliseconds),
             exited_ms: fate.and_then(|fate| fate.exited).map(milliseconds),

@@ -57,6 +57,8 @@ pub struct Evidence {
     pub cpu: Option<Cpu>,
     pub container_pressure: Option<Pressures>,
     pub node_pressure: Option<Pressures>,
+    #[serde(default)]
+    pub node_window_ms: f64,
     pub pids: Option<Pids>,
     pub frozen: Option<bool>,
     pub oom_kills: Option<u64>,
@@ -170,6 +172,7 @@ impl From<&exec::Evidence> for Evidence {
             }),
             container_pressure: evidence.container_pressure.map(Pressures::from),
             node_pressure: evidence.node_pressure.map(Pressures::from),
+            node_window_ms: milliseconds(evidence.node_window),
             pids: evidence.pids.map(|pids| Pids { current: pids.current, max: pids.max }),
             frozen: evidence.is_frozen,
             oom_kills: evidence.oom_kills,

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 use super::{Call, Exec};
 use crate::cri::{Method, MethodName};
-use crate::exec::{self, Fate, Identity, Insight, Missing, Parts, Record, Slow, Verdict};
+use crate::exec::{self, Assessment, Fate, Identity, Insight, Missing, Parts, Record, Slow};
 use crate::probe::{Source, Use};
 use crate::relay::{Ending, Peer};
 use crate::tap;
@@ -63,13 +63,13 @@ impl From<Exec> for tap::Exec {
 }
 
 fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
-    let (Some(phases), Some(verdict)) = (&exec.phases, &exec.verdict) else { return Ok(None) };
-    let verdict = match (verdict.as_str(), exec.slow_because.as_deref()) {
-        ("fine", _) => Verdict::Fine,
-        ("failed", _) => Verdict::Failed,
-        ("slow", Some("half-of-timeout")) => Verdict::Slow(Slow::HalfOfTimeout),
-        ("slow", Some("threshold")) => Verdict::Slow(Slow::Threshold),
-        ("slow", Some("three-medians")) => Verdict::Slow(Slow::ThreeMedians),
+    let (Some(phases), Some(assessment)) = (&exec.phases, &exec.assessment) else { return Ok(None) };
+    let assessment = match (assessment.as_str(), exec.slow_because.as_deref()) {
+        ("fine", _) => Assessment::Fine,
+        ("failed", _) => Assessment::Failed,
+        ("slow", Some("half-of-timeout")) => Assessment::Slow(Slow::HalfOfTimeout),
+        ("slow", Some("threshold")) => Assessment::Slow(Slow::Threshold),
+        ("slow", Some("three-medians")) => Assessment::Slow(Slow::ThreeMedians),
         _ => return Err(NotARecord),
     };
     // Events tell of a command whose call does not; if only that it was never started.
@@ -86,7 +86,7 @@ fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
         #[expect(clippy::cast_possible_truncation, reason = "microseconds of a call")]
         margin_us: exec.margin_ms.map(|margin| (margin * 1e3) as i64),
         fate: has_fate.then_some(fate),
-        verdict,
+        assessment,
         evidence: exec.evidence.as_ref().map(evidence).transpose()?.map(Arc::new),
     }))
 }
@@ -154,6 +154,7 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
         cpu: evidence.cpu.as_ref().map(cpu).transpose()?,
         container_pressure: pressures(&evidence.container_pressure)?,
         node_pressure: pressures(&evidence.node_pressure)?,
+        node_window: duration(evidence.node_window_ms)?,
         pids: evidence.pids.as_ref().map(|Pids { current, max }| exec::Pids { current: *current, max: *max }),
         is_frozen: evidence.frozen,
         oom_kills: evidence.oom_kills,

@@ -48,14 +48,14 @@ async fn calls_are_shown_as_json_of_the_documented_shape() {
             "command": COMMAND, "commandTruncated": false, "timeoutSeconds": 2,
             "exitCode": 3, "stdoutBytes": 3, "stderrBytes": 0,
             "probe": null, "marginMs": null, "phases": null, "evidence": null,
-            "verdict": "failed", "slowBecause": null,
+            "assessment": "failed", "slowBecause": null,
             "startedMs": null, "exitedMs": null, "exitStatus": null, "killed": null,
         })
     );
     let [margin, phases, evidence] = measured;
     let took = exec["durationMs"].as_f64().unwrap();
     assert!((margin.as_f64().unwrap() - (2000.0 - took)).abs() < 0.01, "{margin} {took}");
-    assert_eq!((&phases["state"], &phases["startMs"]), (&json!("unsupported"), &json!(null)));
+    assert_eq!((&phases["state"], &phases["missing"]), (&json!("missing"), &json!("not-watched")));
     assert!(phases["otherMs"].as_f64().unwrap() + phases["queueMs"].as_f64().unwrap() - took < 0.01);
     assert!(evidence["windowMs"].as_f64().unwrap() > 0.0, "{evidence}");
     watched.runtime.end().await;

@@ -23,7 +23,7 @@ impl Default for Settings {
 
 /// Whether a call was worth a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Assessment {
     /// It was quick and went well.
     Fine,
     /// It was slow, by one of the measures.
@@ -45,25 +45,25 @@ pub enum Slow {
 
 impl Settings {
     /// How a call went; `median` is how long such a call takes usually.
-    pub(super) fn verdict(&self, call: &Call, median: Option<Duration>) -> Verdict {
+    pub(super) fn assessment(&self, call: &Call, median: Option<Duration>) -> Assessment {
         let exec = call.exec.as_deref();
         let exit_code = exec.and_then(|exec| exec.result).map(|result| result.exit_code);
         let timeout = exec.and_then(Exec::timeout);
         if call.ending != Ending::Answered(Some(Code::OK)) || exit_code.is_some_and(|code| code != 0) {
-            Verdict::Failed
+            Assessment::Failed
         } else if timeout.is_some_and(|timeout| call.duration > timeout / 2) {
-            Verdict::Slow(Slow::HalfOfTimeout)
+            Assessment::Slow(Slow::HalfOfTimeout)
         } else if call.duration > self.slow {
-            Verdict::Slow(Slow::Threshold)
+            Assessment::Slow(Slow::Threshold)
         } else if median.is_some_and(|median| call.duration > median * 3) {
-            Verdict::Slow(Slow::ThreeMedians)
+            Assessment::Slow(Slow::ThreeMedians)
         } else {
-            Verdict::Fine
+            Assessment::Fine
         }
     }
 }
 
-impl Verdict {
+impl Assessment {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
