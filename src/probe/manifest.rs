@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::expand::expand;
 use super::node::{Node, Problem};
 use super::owner::{Kind, Owner};
-use super::spec::{ExecUse, Source, Use};
+use super::spec::{ExecUse, Source, Use, Written};
 
 /// What the kubelet takes for a probe that says nothing else, in seconds.
 const TIMEOUT: i32 = 1;
@@ -22,7 +22,7 @@ pub(super) struct Manifest {
     /// Which pods they are.
     pub(super) owner: Owner,
     /// What is executed in their containers, by the container's name.
-    pub(super) containers: BTreeMap<String, Vec<ExecUse>>,
+    pub(super) containers: BTreeMap<String, Vec<Written>>,
 }
 
 /// Reads a document. One that makes no pods makes nothing; a list makes what its items make.
@@ -77,7 +77,7 @@ fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, Strin
 }
 
 /// What is executed in the containers of a pod, init containers included: sidecars are among them.
-fn containers(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> BTreeMap<String, Vec<ExecUse>> {
+fn containers(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> BTreeMap<String, Vec<Written>> {
     let mut read = BTreeMap::new();
     for list in ["initContainers", "containers"] {
         let Some(list) = pod.at(&["spec", list]) else { continue };
@@ -97,16 +97,16 @@ fn containers(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> BT
     read
 }
 
-fn container_uses(container: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> Vec<ExecUse> {
+fn container_uses(container: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> Vec<Written> {
     let env = env(container, problems);
     let mut uses = Vec::new();
     for (used, field) in Use::PROBES {
         let probe = container.field(field);
-        uses.extend(probe.and_then(|probe| self::probe(used, &probe, &env, source, problems)));
+        uses.extend(probe.map(|probe| (used, self::probe(used, &probe, &env, source, problems))));
     }
     for (used, field) in Use::HOOKS {
         let hook = container.at(&["lifecycle", field]);
-        uses.extend(hook.and_then(|hook| self::hook(used, &hook, source, problems)));
+        uses.extend(hook.map(|hook| (used, self::hook(used, &hook, source, problems))));
     }
     uses
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::files::{self, FileError};
 use super::manifest::{self, Manifest, hook, probe};
 use super::node::Node;
-use super::spec::{ExecUse, Source, Use};
+use super::spec::{ExecUse, Source, Use, Written};
 use crate::world::{Container, Sandbox};
 
 /// Where kubectl leaves what was applied.
@@ -45,29 +45,29 @@ impl Specs {
             from_last_applied(sandbox, name),
             from_kubelet(container).into_iter().collect(),
         ];
-        let mut uses: Vec<ExecUse> = Vec::new();
+        let mut written: Vec<Written> = Vec::new();
         for found in all.into_iter().flatten() {
-            if !uses.iter().any(|known| known.used == found.used) {
-                uses.push(found);
+            if !written.iter().any(|(known, _)| *known == found.0) {
+                written.push(found);
             }
         }
-        uses
+        written.into_iter().filter_map(|(_, exec)| exec).collect()
     }
 }
 
 /// `probeshim.io/liveness.NAME` and the like: a probe as JSON.
-fn from_annotations(sandbox: &Sandbox, container: &str) -> Vec<ExecUse> {
+fn from_annotations(sandbox: &Sandbox, container: &str) -> Vec<Written> {
     let read = |(used, _): (Use, &str)| {
         let text = sandbox.annotations.get(&format!("probeshim.io/{}.{container}", used.name()))?;
         let value: Value = serde_json::from_str(text).ok()?;
         let mut problems = Vec::new();
         let read = probe(used, &Node::root("", &value), &HashMap::new(), Source::Annotation, &mut problems);
-        read.filter(|_| problems.is_empty())
+        problems.is_empty().then_some((used, read))
     };
     Use::PROBES.into_iter().filter_map(read).collect()
 }
 
-fn from_last_applied(sandbox: &Sandbox, container: &str) -> Vec<ExecUse> {
+fn from_last_applied(sandbox: &Sandbox, container: &str) -> Vec<Written> {
     let read = || {
         let value: Value = serde_json::from_str(sandbox.annotations.get(LAST_APPLIED)?).ok()?;
         let mut manifests = manifest::read(&value, Source::LastApplied, &mut Vec::new());
@@ -76,9 +76,10 @@ fn from_last_applied(sandbox: &Sandbox, container: &str) -> Vec<ExecUse> {
     read().unwrap_or_default()
 }
 
-fn from_kubelet(container: &Container) -> Option<ExecUse> {
+fn from_kubelet(container: &Container) -> Option<Written> {
     let value: Value = serde_json::from_str(container.annotations.get(PRE_STOP)?).ok()?;
-    hook(Use::PreStop, &Node::root("", &value), Source::Kubelet, &mut Vec::new())
+    let hook = hook(Use::PreStop, &Node::root("", &value), Source::Kubelet, &mut Vec::new());
+    Some((Use::PreStop, hook))
 }
 
 #[cfg(test)]

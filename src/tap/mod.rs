@@ -9,12 +9,14 @@ mod decoder;
 mod fact;
 mod messages;
 mod metrics;
+mod pace;
 mod watched;
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::Instant;
 
 use crate::cri::MethodName;
 use crate::relay::{Asked, Capture, CaptureBudget, Captures, Head, Observed, Observer, Take};
@@ -26,6 +28,7 @@ pub use metrics::Metrics;
 
 pub use watched::is_about_one;
 
+use pace::Pace;
 use watched::Response;
 
 /// What the tap runs on.
@@ -54,6 +57,8 @@ pub struct Tap {
     queue: mpsc::Sender<Queued>,
     budget: CaptureBudget,
     metrics: Metrics,
+    /// Of each kind of list.
+    paces: [Pace; 2],
 }
 
 impl Default for Settings {
@@ -68,7 +73,10 @@ impl Tap {
     pub fn new(settings: Settings, metrics: Metrics) -> (Self, Decoder) {
         let (queue, observed) = mpsc::channel(settings.queued_calls);
         let budget = CaptureBudget::new(settings.captured_bytes);
-        (Self { queue, budget, metrics: metrics.clone() }, Decoder::new(observed, metrics))
+        (
+            Self { queue, budget, metrics: metrics.clone(), paces: Default::default() },
+            Decoder::new(observed, metrics),
+        )
     }
 
     fn queue(&self, queued: Queued) {
@@ -81,6 +89,9 @@ impl Tap {
 impl Observer for Tap {
     fn captures(&self, method: &MethodName) -> Captures {
         let Some(watched) = watched::of(method) else { return Captures::default() };
+        if watched.list.is_some_and(|list| !self.paces[list as usize].is_due(Instant::now())) {
+            return Captures::default();
+        }
         let capture = |limit| Take::Beginning(Capture::new(limit, &self.budget));
         let response = match watched.response {
             None => Take::Nothing,

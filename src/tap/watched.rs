@@ -27,6 +27,15 @@ pub(super) struct Watched {
     pub(super) response: Option<Response>,
     /// Whether such a call is told of as soon as it is asked.
     pub(super) is_announced: bool,
+    /// Which list it asks for, if for one that is not looked at every time.
+    pub(super) list: Option<List>,
+}
+
+/// A list of everything of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum List {
+    Sandboxes,
+    Containers,
 }
 
 /// What is read from a response.
@@ -67,8 +76,12 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
         "StopContainer" => request(life::stop_container_request),
         "RemoveContainer" => request(life::remove_container_request),
         "ContainerStatus" => unary(life::container_status_request, life::container_status_response),
-        "ListPodSandbox" => unary(lists::request, lists::sandboxes),
-        "ListContainers" => unary(lists::request, lists::containers),
+        "ListPodSandbox" => {
+            Watched { list: Some(List::Sandboxes), ..unary(lists::request, lists::sandboxes) }
+        }
+        "ListContainers" => {
+            Watched { list: Some(List::Containers), ..unary(lists::request, lists::containers) }
+        }
         "StreamPodSandboxes" => stream(lists::some_sandboxes),
         "StreamContainers" => stream(lists::some_containers),
         "GetContainerEvents" => stream(lists::event),
@@ -79,7 +92,13 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
 
 /// A method of which only the request matters.
 fn request(read: ReadMessage) -> Watched {
-    Watched { request_limit: REQUEST_LIMIT, request: Some(read), response: None, is_announced: false }
+    Watched {
+        request_limit: REQUEST_LIMIT,
+        request: Some(read),
+        response: None,
+        is_announced: false,
+        list: None,
+    }
 }
 
 fn unary(request_of: ReadMessage, response: ReadMessage) -> Watched {
@@ -93,6 +112,7 @@ fn stream(message: ReadMessage) -> Watched {
         request: None,
         response: Some(Response::Stream(message)),
         is_announced: false,
+        list: None,
     }
 }
 

@@ -14,3 +14,4 @@ mod run;
 mod support;
 mod tap;
 mod transparency;
+mod world;

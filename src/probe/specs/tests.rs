@@ -138,6 +138,22 @@ fn the_first_source_that_tells_of_a_use_counts() {
 }
 
 #[test]
+fn a_probe_that_executes_nothing_hides_one_that_is_written_elsewhere() {
+    let probe = |handler: Value| {
+        json!({
+            "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
+            "spec": {"containers": [{"name": "main", "livenessProbe": handler}]},
+        })
+        .to_string()
+    };
+    let applied = probe(json!({"exec": {"command": ["applied"]}}));
+    let (sandbox, container) = seen("web", &[], &[(LAST_APPLIED, &applied)], &[]);
+    assert_eq!(told(&Specs::default().of(&sandbox, &container))[0].1, "applied");
+    let specs = specs(&[("pod.json", &probe(json!({"httpGet": {"port": 80}})))]).unwrap();
+    assert!(specs.of(&sandbox, &container).is_empty());
+}
+
+#[test]
 fn a_static_pod_has_the_nodes_name_after_its_own() {
     let text = "{kind: Pod, metadata: {name: web, namespace: shop}, spec: {containers: [{name: main, livenessProbe: {exec: {command: [x]}}}]}}";
     let specs = specs(&[("pod.yml", text)]).unwrap();
@@ -196,7 +212,7 @@ items:
 fn periods_have_their_defaults() {
     let text = "{kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, livenessProbe: {exec: {command: [x]}, timeoutSeconds: 0, periodSeconds: 0}}]}}";
     let specs = specs(&[("pod.yaml", text)]).unwrap();
-    let uses = &specs.manifests[0].containers["main"];
-    assert_eq!((uses[0].timeout_seconds, uses[0].period), (1, Some(Duration::from_secs(10))));
+    let (_, Some(exec)) = &specs.manifests[0].containers["main"][0] else { panic!("{specs:?}") };
+    assert_eq!((exec.timeout_seconds, exec.period), (1, Some(Duration::from_secs(10))));
     assert_eq!(specs.manifests[0].owner.namespace, "default");
 }

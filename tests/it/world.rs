@@ -1,0 +1,205 @@
+//! What the runtime is asked, and what is made of its answers, its silence and its end.
+
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use h2::SendStream;
+use http::Response;
+use probeshim::containerd::{Stamped, TaskEvent};
+use probeshim::cri::{Own, v1};
+use probeshim::socket::SocketPath;
+use probeshim::tap::{Fact, Told};
+use probeshim::world::{Notice, Source, Watcher};
+use prost::Message;
+use prost_types::{Any, Timestamp};
+use tempfile::TempDir;
+use tokio::sync::mpsc;
+
+use crate::support::runtime::{Call, Connection, Runtime, ok};
+use crate::support::{framed, headers, soon};
+
+/// An event as containerd publishes it.
+#[derive(Message)]
+struct Envelope {
+    #[prost(message, optional, tag = "1")]
+    timestamp: Option<Timestamp>,
+    #[prost(string, tag = "2")]
+    namespace: String,
+    #[prost(string, tag = "3")]
+    topic: String,
+    #[prost(message, optional, tag = "4")]
+    event: Option<Any>,
+}
+
+#[derive(Message)]
+struct ExecAdded {
+    #[prost(string, tag = "1")]
+    container_id: String,
+    #[prost(string, tag = "2")]
+    exec_id: String,
+}
+
+/// A watcher, and the runtime that it watches, which a test plays.
+struct Watched {
+    notices: mpsc::Receiver<Notice>,
+    connection: Connection,
+    /// Calls that came before they were asked for.
+    early: Vec<Call>,
+    _runtime: Runtime,
+    _folder: TempDir,
+}
+
+impl Watched {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = SocketPath::new(&folder.path().join("runtime.sock")).unwrap();
+        let runtime = Runtime::listen(socket.as_path());
+        let notices = Watcher::start(Own::new(&socket));
+        let connection = runtime.accept().await;
+        Self { notices, connection, early: Vec::new(), _runtime: runtime, _folder: folder }
+    }
+
+    /// The next call to a method, whatever else comes before it.
+    async fn call(&mut self, method: &str) -> Call {
+        let is_it = |call: &Call| call.request.uri().path().ends_with(method);
+        if let Some(place) = self.early.iter().position(is_it) {
+            return self.early.remove(place);
+        }
+        loop {
+            let call = self.connection.call().await;
+            if is_it(&call) {
+                return call;
+            }
+            self.early.push(call);
+        }
+    }
+
+    async fn answers_version(&mut self, name: &str, version: &str) {
+        let answer = v1::VersionResponse {
+            runtime_name: name.to_owned(),
+            runtime_version: version.to_owned(),
+            ..Default::default()
+        };
+        self.call("/Version").await.answer(message(&answer));
+    }
+
+    /// Takes the subscription to events.
+    async fn subscribed(&mut self) -> SendStream<Bytes> {
+        self.call("/Subscribe").await.respond.send_response(ok(), false).unwrap()
+    }
+
+    /// Answers both lists, with one container.
+    async fn lists(&mut self, container: &str) {
+        let metadata = Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 });
+        let container = v1::Container { id: container.to_owned(), metadata, ..Default::default() };
+        let containers = v1::ListContainersResponse { containers: vec![container] };
+        self.call("/ListContainers").await.answer(message(&containers));
+        self.call("/ListPodSandbox").await.answer(message(&v1::ListPodSandboxResponse::default()));
+    }
+
+    async fn notice(&mut self) -> Notice {
+        soon(self.notices.recv()).await.unwrap()
+    }
+
+    /// The next notice is that it is watched; says whether it tells of what it executes.
+    async fn is_there(&mut self) -> bool {
+        match self.notice().await {
+            Notice::There { tells_execs, .. } => tells_execs,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn message(message: &impl Message) -> Bytes {
+    framed(false, &message.encode_to_vec())
+}
+
+fn publish(events: &mut SendStream<Bytes>, exec: &str) {
+    let added = ExecAdded { container_id: "c0ffee".into(), exec_id: exec.to_owned() };
+    let envelope = Envelope {
+        timestamp: Some(SystemTime::now().into()),
+        namespace: "k8s.io".into(),
+        topic: "/tasks/exec-added".into(),
+        event: Some(Any { type_url: "containerd.events.TaskExecAdded".into(), value: added.encode_to_vec() }),
+    };
+    events.send_data(message(&envelope), false).unwrap();
+}
+
+/// Ends a call with a code and nothing else.
+fn refuse(mut call: Call, code: &str) {
+    let head = Response::builder().header("content-type", "application/grpc").header("grpc-status", code);
+    call.respond.send_response(head.body(()).unwrap(), true).unwrap();
+}
+
+/// Whether a notice is that something was added under this id.
+fn is_added(notice: &Notice, id: &str) -> bool {
+    matches!(notice, Notice::Task(Stamped { event: TaskEvent::ExecAdded { exec, .. }, .. }) if exec == id)
+}
+
+#[tokio::test]
+async fn events_go_on_while_a_list_hangs_and_after_it_has_failed() {
+    let mut watched = Watched::start().await;
+    watched.answers_version("containerd", "v1.7.29").await;
+    let mut events = watched.subscribed().await;
+    assert!(watched.is_there().await);
+    let list = watched.call("/ListContainers").await;
+    publish(&mut events, "one");
+    assert!(is_added(&watched.notice().await, "one"));
+    refuse(list, "14");
+    publish(&mut events, "two");
+    assert!(is_added(&watched.notice().await, "two"), "a list that failed is no end");
+}
+
+#[tokio::test]
+async fn the_end_of_the_events_is_told_and_they_are_asked_for_again() {
+    let mut watched = Watched::start().await;
+    watched.answers_version("containerd", "v1.7.29").await;
+    let mut events = watched.subscribed().await;
+    assert!(watched.is_there().await);
+    // The CRI lives on: the same connection goes on to be used.
+    events.send_trailers(headers(&[("grpc-status", "14")])).unwrap();
+    assert!(matches!(watched.notice().await, Notice::Gone));
+    watched.answers_version("containerd", "v1.7.29").await;
+    let mut events = watched.subscribed().await;
+    assert!(watched.is_there().await);
+    publish(&mut events, "again");
+    assert!(is_added(&watched.notice().await, "again"));
+}
+
+#[tokio::test]
+async fn a_runtime_without_events_is_listed() {
+    let mut watched = Watched::start().await;
+    watched.answers_version("containerd", "v1.6.0").await;
+    refuse(watched.call("/Subscribe").await, "12");
+    watched.lists("c0ffee").await;
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        match watched.notice().await {
+            Notice::There { tells_execs, .. } => seen.push(format!("there, tells {tells_execs}")),
+            Notice::Told(Source::List, Told { facts, .. }) => {
+                let containers = facts.iter().find_map(|fact| match fact {
+                    Fact::Containers(containers) => Some(containers),
+                    _ => None,
+                });
+                seen.push(format!("listed {}", containers.unwrap()[0].id));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    seen.sort();
+    assert_eq!(seen, ["listed c0ffee", "there, tells false"]);
+}
+
+#[tokio::test]
+async fn of_containerd_1_7_the_kubelets_events_are_left_to_the_kubelet() {
+    for (version, subscribes) in [("v1.7.29", false), ("v2.2.1", true)] {
+        let mut watched = Watched::start().await;
+        watched.answers_version("containerd", version).await;
+        let _events = watched.subscribed().await;
+        assert!(watched.is_there().await);
+        watched.lists("c0ffee").await;
+        assert!(matches!(watched.notice().await, Notice::Told(Source::List, _)));
+        let is_subscription = |call: &Call| call.request.uri().path().ends_with("/GetContainerEvents");
+        assert_eq!(watched.early.iter().any(is_subscription), subscribes, "{version}");
+    }
+}
