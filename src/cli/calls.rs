@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 
 use super::Failure;
 use super::ask::{Output, Where, array, milliseconds};
+use super::follow::Shown;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::shape::{Call, CallsQuery, Line};
 use crate::config;
-use crate::terminal::human::{self, harmless_json};
+use crate::terminal::human;
 use crate::terminal::screen::{Screen, print};
 
 /// Calls that are shown before those that come, unless told otherwise.
@@ -109,33 +110,15 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
     if query.last.is_none() && query.since_ms.is_none() {
         query.last = Some(BEFORE_FOLLOWING);
     }
-    let mut lines = client.follow(&query).await?;
-    let mut table = Table::new(columns(), Screen::of_stdout());
-    table.expect_rows();
-    table.make_room();
-    let mut is_read = output == Output::Json || print(&(table.header() + "\n"))?;
-    while is_read {
-        let Some(line) = lines.line().await else {
-            return Err(anyhow::anyhow!("the probeshim has ended").into());
-        };
-        let text = match output {
-            Output::Json => harmless_json(&String::from_utf8_lossy(&line)) + "\n",
-            Output::Table => {
-                match serde_json::from_slice(&line).context("the answer has a line that is not a call")? {
-                    Line::Call(call) => {
-                        let row = [row(&call)];
-                        table.fit(&row);
-                        table.line(&row[0]) + "\n"
-                    }
-                    Line::Missed { missed } => {
-                        format!("({missed} calls, of any method, went by too fast to be looked at)\n")
-                    }
-                }
+    let read = |line: &[u8]| {
+        Ok(match serde_json::from_slice(line).context("the answer has a line that is not a call")? {
+            Line::Call(call) => Shown::Row(row(&call)),
+            Line::Missed { missed } => {
+                Shown::Remark(format!("({missed} calls, of any method, went by too fast to be looked at)"))
             }
-        };
-        is_read = print(&text)?;
-    }
-    Ok(())
+        })
+    };
+    super::follow::follow(client.follow(&query).await?, output, columns(), read).await
 }
 
 fn columns() -> [Column; 11] {

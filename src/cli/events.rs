@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 
 use super::Failure;
 use super::ask::{Output, Where, array, milliseconds};
+use super::follow::Shown;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::shape::{Event, EventLine, EventsQuery};
 use crate::config;
-use crate::terminal::human::{self, harmless_json};
+use crate::terminal::human;
 use crate::terminal::screen::{Screen, print};
 
 /// The flags of `events`, as they were written.
@@ -66,33 +67,15 @@ async fn table(client: &Client, query: &EventsQuery) -> Result<(), Failure> {
 }
 
 async fn follow(client: &Client, query: &EventsQuery, output: Output) -> Result<(), Failure> {
-    let mut lines = client.follow_events(query).await?;
-    let mut table = Table::new(columns(), Screen::of_stdout());
-    table.expect_rows();
-    table.make_room();
-    let mut is_read = output == Output::Json || print(&(table.header() + "\n"))?;
-    while is_read {
-        let Some(line) = lines.line().await else {
-            return Err(anyhow::anyhow!("the probeshim has ended").into());
-        };
-        let text = match output {
-            Output::Json => harmless_json(&String::from_utf8_lossy(&line)) + "\n",
-            Output::Table => {
-                match serde_json::from_slice(&line).context("the answer has a line that is not an event")? {
-                    EventLine::Event(event) => {
-                        let row = [row(&event)];
-                        table.fit(&row);
-                        table.line(&row[0]) + "\n"
-                    }
-                    EventLine::Missed { missed } => {
-                        format!("({missed} events went by too fast to be looked at)\n")
-                    }
-                }
+    let read = |line: &[u8]| {
+        Ok(match serde_json::from_slice(line).context("the answer has a line that is not an event")? {
+            EventLine::Event(event) => Shown::Row(row(&event)),
+            EventLine::Missed { missed } => {
+                Shown::Remark(format!("({missed} events went by too fast to be looked at)"))
             }
-        };
-        is_read = print(&text)?;
-    }
-    Ok(())
+        })
+    };
+    super::follow::follow(client.follow_events(query).await?, output, columns(), read).await
 }
 
 fn columns() -> [Column; 6] {

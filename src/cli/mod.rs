@@ -7,6 +7,7 @@ mod calls;
 mod demo;
 mod events;
 mod explain;
+mod follow;
 mod line;
 mod run;
 mod runtime;
