@@ -20,6 +20,7 @@ use super::readiness;
 use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::state::Admin;
 use crate::cri::{Method, MethodName};
+use crate::exec::Identity;
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
 use crate::{exec, metrics};
@@ -27,10 +28,6 @@ use crate::{exec, metrics};
 type Shared = State<Arc<Admin>>;
 type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
 type QueryOfEvents = Result<Query<EventsQuery>, QueryRejection>;
-
-/// What `probe` may ask for: probes, hooks, those that may be several of these, those that were learned, and the rest.
-const PROBES: [&str; 8] =
-    ["liveness", "readiness", "startup", "postStart", "preStop", "ambiguous", "probe", "unknown"];
 
 /// A request that is refused because of how it was asked.
 struct BadRequest(String);
@@ -189,10 +186,10 @@ fn ago(milliseconds: u64) -> SystemTime {
 
 /// What an ExecSync may have been.
 fn probe(name: String) -> Result<String, BadRequest> {
-    if PROBES.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+    if Identity::LABELS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
         return Ok(name);
     }
-    Err(BadRequest(format!("probe {name:?} is none; there are {}", PROBES.join(", "))))
+    Err(BadRequest(format!("probe {name:?} is none; there are {}", Identity::LABELS.join(", "))))
 }
 
 /// The method of this name or path: one of the interface, or another that was called.

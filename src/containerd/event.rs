@@ -106,6 +106,17 @@ impl Stamped {
 }
 
 impl TaskEvent {
+    /// What containerd calls that which is executed, if it is about such a thing.
+    #[must_use]
+    pub fn exec(&self) -> Option<&str> {
+        match self {
+            Self::ExecAdded { exec, .. } | Self::ExecStarted { exec, .. } | Self::ExecExited { exec, .. } => {
+                Some(exec)
+            }
+            Self::Started { .. } | Self::Exited { .. } | Self::OutOfMemory { .. } => None,
+        }
+    }
+
     /// The container.
     #[must_use]
     pub fn container(&self) -> &str {

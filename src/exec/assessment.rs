@@ -64,6 +64,13 @@ impl Settings {
 }
 
 impl Assessment {
+    /// The one of this name; `slow` is by which measure, of a slow one.
+    #[must_use]
+    pub fn named(name: &str, slow: Option<Slow>) -> Option<Self> {
+        let all = [Some(Self::Fine), slow.map(Self::Slow), Some(Self::Failed)];
+        all.into_iter().flatten().find(|assessment| assessment.name() == name)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -76,6 +83,14 @@ impl Assessment {
 }
 
 impl Slow {
+    const ALL: [Self; 3] = [Self::HalfOfTimeout, Self::Threshold, Self::ThreeMedians];
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|slow| slow.name() == name)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -29,6 +29,13 @@ pub enum Identity {
 }
 
 impl Identity {
+    /// What may be asked for: every [label](Self::label), and the word for none.
+    pub const LABELS: [&str; 8] =
+        ["liveness", "readiness", "startup", "postStart", "preStop", "ambiguous", "probe", Self::UNKNOWN];
+
+    /// The word for what has no label.
+    pub const UNKNOWN: &str = "unknown";
+
     /// Looks for the command and timeout of a call among those that a container's specs tell of.
     #[must_use]
     pub fn among(uses: &[ExecUse], command: &[String], timeout_seconds: i64) -> Self {

@@ -10,7 +10,7 @@ use super::assessment::Settings;
 use super::life::{Life, Moment, Now};
 use super::phases::Phases;
 use super::tracker::{Place, Tracker};
-use crate::containerd::{Stamped, TaskEvent};
+use crate::containerd::Stamped;
 use crate::cri::{Code, MethodName};
 use crate::relay::{Ending, Head};
 use crate::tap::{AskedExec, Call, Ended, Exec, ExecResult, Sent, Told};
@@ -105,11 +105,8 @@ impl Meter {
             return;
         }
         let now = Now::new(Instant::now());
-        if let TaskEvent::ExecAdded { exec, .. }
-        | TaskEvent::ExecStarted { exec, .. }
-        | TaskEvent::ExecExited { exec, .. } = &stamped.event
-        {
-            let life = self.lives.entry(exec.as_str().into()).or_insert_with(|| Life::new(exec));
+        if let Some(exec) = stamped.event.exec() {
+            let life = self.lives.entry(exec.into()).or_insert_with(|| Life::new(exec));
             life.take(&stamped.event, Moment::new(stamped.at, now));
         }
         self.tracker.task(stamped, now);

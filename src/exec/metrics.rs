@@ -10,6 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::identity::Identity;
 use super::insight::Record;
 use super::phases::Phases;
 use super::stuck::{Kind, Stuck};
@@ -147,7 +148,7 @@ impl Metrics {
     fn labels_of(&self, record: &Record) -> ProbeLabels {
         let (call, insight) = (&record.call, record.insight.as_deref());
         let Some(probe) = insight.and_then(|insight| insight.identity.label()) else {
-            return ProbeLabels { probe: "unknown", ..ProbeLabels::default() };
+            return ProbeLabels { probe: Identity::UNKNOWN, ..ProbeLabels::default() };
         };
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
         let pod = call.pod.as_deref();

@@ -100,9 +100,6 @@ impl Watch {
     pub fn ended(&mut self, world: &World, mut ended: Box<Ended>, now: Instant) {
         let call = &mut ended.call;
         let named = call.container.as_ref().and_then(|container| container.id.as_deref());
-        let container = named.and_then(|id| world.container(id));
-        let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_deref());
-        let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| world.sandbox(id));
         if let (Some(exec), Some(named)) = (&call.exec, named) {
             let known = self.tracker.container_of(call.id);
             let container = known.cloned().unwrap_or_else(|| whole_id(world, named));
@@ -111,6 +108,9 @@ impl Watch {
             self.ask();
             return;
         }
+        let container = named.and_then(|id| world.container(id));
+        let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_deref());
+        let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| world.sandbox(id));
         call.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(call.pod.take());
         call.container = container.map(|container| container.name.clone()).or(call.container.take());
         let (trace, at) = (ended.head.trace.clone(), ended.head.since + ended.call.duration);

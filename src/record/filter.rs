@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::cri::MethodName;
-use crate::exec::Record;
+use crate::exec::{Identity, Record};
 use crate::tap::{Container, Pod};
 
 /// Which calls to show.
@@ -65,7 +65,7 @@ fn begins(id: Option<&str>, asked: &str) -> bool {
 }
 
 fn is_probe(record: &Record, asked: &str) -> bool {
-    let label = record.insight.as_ref().map(|insight| insight.identity.label().unwrap_or("unknown"));
+    let label = record.insight.as_ref().map(|insight| insight.identity.label().unwrap_or(Identity::UNKNOWN));
     label.is_some_and(|label| label.eq_ignore_ascii_case(asked))
 }
 

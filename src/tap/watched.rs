@@ -50,10 +50,9 @@ pub(super) enum Response {
 /// Whether calls to a method are told of one by one: what is about one pod or container, and not a list or a stream.
 #[must_use]
 pub fn is_about_one(method: &MethodName) -> bool {
-    let MethodName::Known(known) = method else { return false };
-    let is_list =
-        ["List", "Stream", "GetContainerEvents"].iter().any(|begins| known.name().starts_with(begins));
-    !is_list && of(method).is_some()
+    of(method).is_some_and(|watched| {
+        watched.list.is_none() && !matches!(watched.response, Some(Response::Stream(_)))
+    })
 }
 
 /// What is watched of a method, if anything.

@@ -93,16 +93,15 @@ impl Fold<'_> {
             return;
         }
         let before = known.clone().unwrap_or_else(|| Arc::new(Sandbox::new(id, self.source, self.now)));
-        let next = match (before.with(fact, self.source), known) {
+        let next = match (before.with(fact, self.source), &known) {
             (None, Some(_)) => return,
             (None, None) => before.clone(),
             (Some(next), _) => Arc::new(next),
         };
-        let is_new = !self.world.sandboxes.contains_key(id);
         let world = Arc::make_mut(self.world);
         world.gone_sandboxes.forget(id);
         world.sandboxes.insert(next.id.clone(), next.clone());
-        self.changes.push(match (is_new, before.is_ready, next.is_ready) {
+        self.changes.push(match (known.is_none(), before.is_ready, next.is_ready) {
             (true, _, true) => Change::SandboxRuns(next),
             (false, true, false) => Change::SandboxStopped(next),
             _ => Change::Updated,

@@ -23,7 +23,7 @@ use crate::tap::{AskedExec, Call, Container, Ended, Exec, Pod, Sent};
 pub(super) use call::InFlight;
 
 use call::{Concluding, end_of};
-use scene::{LATE, Scene, Told};
+use scene::{LATE, Scene};
 
 /// How long what belongs to a call may come after its end: events, and evidence.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -44,18 +44,26 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Tracker {
     settings: Settings,
-    /// Whether the runtime tells of what it executes; `None` before it has answered.
-    pub(super) tells_execs: Option<bool>,
-    /// Whether nobody listens, and nobody will.
-    is_unwatched: bool,
-    /// Whether events may pass unheard: until the runtime is watched, and again whenever it has gone.
-    is_interrupted: bool,
+    events: Events,
     scenes: HashMap<Arc<str>, Scene>,
     habits: Habits,
     pub(super) asks: Vec<Ask>,
     pub(super) records: Vec<Record>,
     /// Commands that were executed for calls that have been recorded: what they left behind is in their sessions.
     pub(super) sessions: Vec<Session>,
+}
+
+/// What is heard of what the runtime executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Events {
+    /// All of it.
+    Heard,
+    /// They may pass unheard: until the runtime is watched, and again whenever it has gone.
+    Interrupted,
+    /// The runtime does not tell.
+    Untold,
+    /// Nobody asks it to, and nobody will.
+    Unasked,
 }
 
 /// What a call executed, once it is over.
@@ -73,9 +81,7 @@ impl Tracker {
     pub(super) fn new(settings: Settings) -> Self {
         Self {
             settings,
-            tells_execs: None,
-            is_unwatched: false,
-            is_interrupted: true,
+            events: Events::Interrupted,
             scenes: HashMap::new(),
             habits: Habits::default(),
             asks: Vec::new(),
@@ -132,7 +138,7 @@ impl Tracker {
             exec,
             place,
             key,
-            is_blind: self.is_interrupted,
+            is_blind: self.events != Events::Heard,
             end: None,
         }
     }
@@ -174,16 +180,11 @@ impl Tracker {
 
     /// Something has become of a command.
     pub(super) fn task(&mut self, stamped: &Stamped, now: Now) {
-        let (TaskEvent::ExecAdded { exec, .. }
-        | TaskEvent::ExecStarted { exec, .. }
-        | TaskEvent::ExecExited { exec, .. }) = &stamped.event
-        else {
-            return;
-        };
+        let Some(exec) = stamped.event.exec() else { return };
         let container: Arc<str> = stamped.event.container().into();
         let moment = Moment::new(stamped.at, now);
         let scene = self.scenes.entry(container.clone()).or_default();
-        if let Some(late) = scene.late.iter_mut().find(|late| *late.life.exec == **exec) {
+        if let Some(late) = scene.late.iter_mut().find(|late| *late.life.exec == *exec) {
             late.life.take(&stamped.event, moment);
             if late.life.exited.is_some() {
                 self.records.push(late.amended());
@@ -195,7 +196,7 @@ impl Tracker {
         if let TaskEvent::ExecStarted { pid, .. } = stamped.event
             && scene.calls.len() > 1
         {
-            self.asks.push(Ask::Command { container: container.clone(), exec: exec.as_str().into(), pid });
+            self.asks.push(Ask::Command { container: container.clone(), exec: exec.into(), pid });
         }
         self.conclude(&container, now.instant);
     }
@@ -216,9 +217,12 @@ impl Tracker {
 
     /// The runtime tells of what it executes from now on, or never; `None` if it has gone, or its events have.
     pub(super) fn events(&mut self, tells_execs: Option<bool>, now: Instant) {
-        self.is_interrupted = tells_execs != Some(true);
-        self.tells_execs = tells_execs.or(self.tells_execs);
-        if !self.is_interrupted {
+        self.events = match (tells_execs, self.events) {
+            (Some(true), _) => Events::Heard,
+            (Some(false), _) | (None, Events::Untold) => Events::Untold,
+            (None, _) => Events::Interrupted,
+        };
+        if self.events == Events::Heard {
             return;
         }
         let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
@@ -234,7 +238,7 @@ impl Tracker {
 
     /// The runtime is not asked for its events.
     pub(super) fn unwatched(&mut self) {
-        self.is_unwatched = true;
+        self.events = Events::Unasked;
     }
 
     /// What went on during a call.
@@ -287,12 +291,7 @@ impl Tracker {
     /// Records all calls of a container of which everything is known that will be.
     fn conclude(&mut self, container: &Arc<str>, now: Instant) {
         let Some(scene) = self.scenes.get_mut(container) else { return };
-        let told = match self.tells_execs {
-            _ if self.is_unwatched => Told::Unasked,
-            Some(false) => Told::Nothing,
-            _ => Told::Executions,
-        };
-        while let Some((call, phases, life)) = scene.next_conclusion(told, now) {
+        while let Some((call, phases, life)) = scene.next_conclusion(self.events, now) {
             let ended = call.ended_at();
             let pids = scene.pids_of(&phases, life.as_ref());
             let (record, late) = call.into_record(phases, life);

@@ -1,11 +1,12 @@
 //! What goes on in one container: calls, and what is executed.
 
+use std::cell::LazyCell;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::call::{Concluding, InFlight, LateCall};
-use super::{PATIENCE, STRANGERS};
+use super::{Events, PATIENCE, STRANGERS};
 use crate::containerd::TaskEvent;
 use crate::exec::life::{Life, Moment, SKEW};
 use crate::exec::matching::{Claim, Match, Matching};
@@ -27,17 +28,6 @@ pub(in crate::exec) struct Scene {
     pub(super) late: Vec<LateCall>,
     /// When the container exited, if it has: what was executed in it goes with it.
     pub(super) closed: Option<Instant>,
-}
-
-/// What the runtime tells of what it executes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// All of it.
-    Executions,
-    /// Nothing.
-    Nothing,
-    /// It was not asked.
-    Unasked,
 }
 
 impl Scene {
@@ -71,7 +61,7 @@ impl Scene {
     /// A call that can be recorded, with where its time went and the life of its command, if that is known.
     pub(super) fn next_conclusion(
         &mut self,
-        told: Told,
+        events: Events,
         now: Instant,
     ) -> Option<(InFlight, Phases, Option<Life>)> {
         let is_ready = |end: &Concluding| !end.awaits_evidence || now >= end.until;
@@ -80,22 +70,24 @@ impl Scene {
         }
         let (place, phases, life) = {
             let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
-            let early = Matching::new(&claims, &self.lives, false);
+            let early = LazyCell::new(|| Matching::new(&claims, &self.lives, false));
             // What has not been heard of by the time at which a call is given up will not be.
-            let late = Matching::new(&claims, &self.lives, true);
+            let late = LazyCell::new(|| Matching::new(&claims, &self.lives, true));
             let mut ready =
                 self.calls.iter().enumerate().filter(|(_, call)| call.end.as_ref().is_some_and(is_ready));
             ready.find_map(|(place, call)| {
                 let end = call.end.as_ref()?;
                 let is_final = now >= end.until || call.is_blind;
-                let (phases, life) = match told {
-                    Told::Unasked => {
+                let (phases, life) = match events {
+                    Events::Unasked => {
                         let parts = call.span(end).parts();
                         (Phases::Missing { parts, what: Missing::NotWatched }, None)
                     }
-                    Told::Nothing => (Phases::Unsupported(call.span(end).parts()), None),
-                    Told::Executions if is_final => self.last_conclusion(place, &late, &early)?,
-                    Told::Executions => self.early_conclusion(place, &early)?,
+                    Events::Untold => (Phases::Unsupported(call.span(end).parts()), None),
+                    Events::Heard | Events::Interrupted if is_final => {
+                        self.last_conclusion(place, &late, || early.find(place))?
+                    }
+                    Events::Heard | Events::Interrupted => self.early_conclusion(place, &early)?,
                 };
                 Some((place, phases, life))
             })?
@@ -128,18 +120,18 @@ impl Scene {
         }
     }
 
-    /// Where the time of a call went, as well as it is known. `late`: what may have been if every exit has been heard of; `early`: if one has not.
+    /// Where the time of a call went, as well as it is known. `late`: what may have been if every exit has been heard of; `early`: which it was, if one has not.
     fn last_conclusion(
         &self,
         place: usize,
         late: &Matching<'_>,
-        early: &Matching<'_>,
+        early: impl FnOnce() -> Match,
     ) -> Option<(Phases, Option<usize>)> {
         let call = &self.calls[place];
         let end = call.end.as_ref()?;
         let span = call.span(end);
         let found = match late.find(place) {
-            Match::None => early.find(place),
+            Match::None => early(),
             found => found,
         };
         Some(match found {

@@ -64,14 +64,8 @@ impl From<Exec> for tap::Exec {
 
 fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
     let (Some(phases), Some(assessment)) = (&exec.phases, &exec.assessment) else { return Ok(None) };
-    let assessment = match (assessment.as_str(), exec.slow_because.as_deref()) {
-        ("fine", _) => Assessment::Fine,
-        ("failed", _) => Assessment::Failed,
-        ("slow", Some("half-of-timeout")) => Assessment::Slow(Slow::HalfOfTimeout),
-        ("slow", Some("threshold")) => Assessment::Slow(Slow::Threshold),
-        ("slow", Some("three-medians")) => Assessment::Slow(Slow::ThreeMedians),
-        _ => return Err(NotARecord),
-    };
+    let slow = exec.slow_because.as_deref().and_then(Slow::named);
+    let assessment = Assessment::named(assessment, slow).ok_or(NotARecord)?;
     // Events tell of a command whose call does not; if only that it was never started.
     let is_told = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
     let has_fate = is_told || (exec.exit_code.is_none() && phases.state == "complete");
