@@ -7,8 +7,8 @@ build:
 	cargo build --release
 
 # Two pods on a runtime of plain processes, probed through probeshim for half a minute. Needs neither root nor containerd.
-demo: build
-	target/release/probeshim demo
+demo:
+	cargo run --release -- demo
 
 # Every test, real runtime included.
 test:

@@ -100,6 +100,8 @@ pub struct StatusPod {
     pub sandbox: String,
     /// Its first address.
     pub ip: Option<String>,
+    /// `call`, `event` or `list`: what was the latest to say something new of it.
+    pub source: String,
     /// Its containers, in the order in which they were created.
     pub containers: Vec<StatusContainer>,
 }
@@ -120,6 +122,8 @@ pub struct StatusContainer {
     pub exit_code: Option<i32>,
     /// The runtime's word for it.
     pub reason: Option<String>,
+    /// `call`, `event` or `list`: what was the latest to say something new of it.
+    pub source: String,
 }
 
 /// Something that is stuck.
@@ -245,6 +249,7 @@ pub(super) fn pods(world: &World) -> Vec<StatusPod> {
             id: sandbox.id.to_string(),
             sandbox: if sandbox.is_ready { "ready" } else { "stopped" }.to_owned(),
             ip: sandbox.addresses.first().cloned(),
+            source: sandbox.source.name().to_owned(),
             containers: containers.into_iter().map(|container| StatusContainer::from(&**container)).collect(),
         }
     };
@@ -267,6 +272,7 @@ impl From<&world::Container> for StatusContainer {
             state: state.to_owned(),
             exit_code,
             reason: reason.filter(|reason| !reason.is_empty()),
+            source: container.source.name().to_owned(),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The task off the byte path to which everything comes that is seen, and from which everything goes that is known.
 //!
 //! ```text
-//! decoder ──sightings──┐                  ┌──► world (snapshots)
-//! watcher ──notices────┼──► Observatory ──┼──► record (calls, events)
-//! watch ────answers────┘                  └──► metrics
+//! decoder ────sightings──┐                  ┌──► world (snapshots)
+//! watcher ────notices────┼──► Observatory ──┼──► record (calls, events)
+//! inspector ──answers────┘                  └──► metrics
 //! ```
 
 use std::future::pending;
@@ -16,11 +16,11 @@ use tracing::{info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
 use crate::cri::MethodName;
-use crate::exec::{Stuck, Watch};
+use crate::exec::{Inspector, Stuck};
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one};
 use crate::telemetry::traces::Traces;
-use crate::world::{Notice, Source, World};
+use crate::world::{Change, Notice, Sandbox, Source, World};
 
 /// How often what is stuck is looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,15 +43,15 @@ pub(super) struct Outlets {
 #[derive(Debug)]
 pub(super) struct Observatory {
     world: Arc<World>,
-    watch: Watch,
+    inspector: Inspector,
     outlets: Outlets,
     /// Whether a list of what is there has come: what is in the first one was there before.
     is_listed: bool,
 }
 
 impl Observatory {
-    pub(super) fn new(watch: Watch, outlets: Outlets) -> Self {
-        Self { world: Arc::default(), watch, outlets, is_listed: false }
+    pub(super) fn new(inspector: Inspector, outlets: Outlets) -> Self {
+        Self { world: Arc::default(), inspector, outlets, is_listed: false }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -60,7 +60,7 @@ impl Observatory {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut sightings, mut told) = (Vec::new(), Vec::with_capacity(BATCH));
         loop {
-            let due = self.watch.next_tick();
+            let due = self.inspector.next_tick();
             tokio::select! {
                 more = decoder.next(|sighting| sightings.push(sighting)) => {
                     for sighting in sightings.drain(..) {
@@ -75,26 +75,26 @@ impl Observatory {
                         self.was_told(notice);
                     }
                 }
-                heard = self.watch.hear() => self.watch.heard(heard, Instant::now()),
+                heard = self.inspector.hear() => self.inspector.heard(heard, Instant::now()),
                 _ = looks.tick() => self.look(),
-                () = until(due) => self.watch.tick(Instant::now()),
+                () = until(due) => self.inspector.tick(Instant::now()),
             }
             self.record();
         }
-        self.watch.give_up(Instant::now());
+        self.inspector.give_up(Instant::now());
         self.record();
     }
 
     fn saw(&mut self, sighting: Sighting) {
         let now = Instant::now();
         match sighting {
-            Sighting::Asked(asked) => self.watch.asked(&self.world, *asked),
+            Sighting::Asked(asked) => self.inspector.asked(&self.world, *asked),
             Sighting::Streamed(told) => self.fold(Source::Event, told, false),
             Sighting::Ended(mut ended) => {
                 let told = std::mem::take(&mut ended.told.facts);
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
-                self.watch.ended(&self.world, ended, now);
+                self.inspector.ended(&self.world, ended, now);
             }
         }
     }
@@ -105,16 +105,16 @@ impl Observatory {
             Notice::There { runtime, tells_execs } => {
                 info!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
                 self.outlets.events.push(Event::of_runtime(Some(&runtime)));
-                self.watch.events(Some(tells_execs), now);
+                self.inspector.events(Some(tells_execs), now);
             }
             Notice::Gone => {
                 self.outlets.events.push(Event::of_runtime(None));
-                self.watch.events(None, now);
+                self.inspector.events(None, now);
             }
             Notice::Told(source, told) => self.fold(source, told, false),
             Notice::Task(stamped) => {
                 self.oom(&stamped);
-                self.watch.task(&stamped, now);
+                self.inspector.task(&stamped, now);
             }
         }
     }
@@ -139,19 +139,33 @@ impl Observatory {
             return;
         }
         self.outlets.worlds.send_replace(self.world.clone());
-        self.watch.changed(&self.world, &changes, Instant::now());
+        self.inspector.changed(&self.world, &changes, Instant::now());
         for event in
             changes.iter().filter(|_| is_news).filter_map(|change| Event::of_change(change, &self.world))
         {
             self.outlets.events.push(event);
+        }
+        for change in &changes {
+            if let Change::SandboxRuns(sandbox) = change {
+                self.misread(sandbox);
+            }
+        }
+    }
+
+    /// Tells what a pod's annotations say in vain.
+    fn misread(&self, sandbox: &Sandbox) {
+        for problem in self.inspector.misread(sandbox) {
+            let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
+            warn!(namespace, pod, "{problem}");
+            self.outlets.events.push(Event::of_misread(sandbox, problem));
         }
     }
 
     /// Looks for what is stuck, and tells what is new of it and what is over.
     fn look(&mut self) {
         let now = Instant::now();
-        self.watch.tick(now);
-        let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.watch.stuck());
+        self.inspector.tick(now);
+        let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.inspector.stuck());
         if *before == stuck {
             return;
         }
@@ -169,7 +183,7 @@ impl Observatory {
     }
 
     fn record(&mut self) {
-        for record in self.watch.records() {
+        for record in self.inspector.records() {
             if let Some(traces) = &self.outlets.traces
                 && is_about_one(&record.call.method)
                 && !record.is_amended

@@ -18,7 +18,7 @@ use super::observatory::{Observatory, Outlets};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
 use crate::cri::Own;
-use crate::exec::{self, Watch};
+use crate::exec::{self, Inspector};
 use crate::record::{self, Calls, Events, Journal};
 use crate::relay::{self, Relay, Summary};
 use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
@@ -138,15 +138,15 @@ impl Shim {
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
-        let mut watch = Watch::start(watched, specs, own.client(), exec_metrics)?;
+        let mut inspector = Inspector::start(watched, specs, own.client(), exec_metrics)?;
         let notices = if watches_runtime {
             Watcher::start(own)
         } else {
-            watch.unwatched();
+            inspector.unwatched();
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces };
-        let observatory = Observatory::new(watch, outlets);
+        let observatory = Observatory::new(inspector, outlets);
         let observing = tokio::spawn(observatory.run(decoder, notices));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, first_call, drain.clone())?;

@@ -2,12 +2,13 @@
 
 mod figures;
 
+use std::panic;
 use std::pin::pin;
 use std::time::Duration;
 
 use procfs::{CurrentSI as _, KernelStats};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_stream::StreamExt as _;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -16,7 +17,7 @@ use crate::containerd::TaskEvents;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{ContainerStatusRequest, ExecSyncRequest, VersionRequest};
 use crate::cri::{self, channel, runtime_service};
-use crate::exec::Meter;
+use crate::exec::{Meter, Phases};
 use crate::socket::SocketPath;
 use crate::world::Runtime;
 
@@ -71,22 +72,17 @@ pub enum BenchError {
 
 /// Measures.
 pub async fn run(plan: &Plan) -> Result<Report, BenchError> {
-    let mut client = runtime_service(&plan.direct);
-    let container = whole_id(&mut client, &plan.container).await?;
-    let version = client.version(VersionRequest { version: "v1".to_owned() }).await?.into_inner();
-    let tells_execs = Runtime::from(version).is_containerd();
-    let mut events = tells_execs.then(|| TaskEvents::new(channel(&plan.direct)));
-    warm_up(plan, &container, &mut client, &mut events).await?;
+    let mut bench = Bench::new(plan).await?;
+    bench.warm_up().await?;
     let mut samples = [Samples::default(), Samples::default()];
     for calls in plan.rounds() {
         for (samples, socket) in samples.iter_mut().zip([&plan.direct, &plan.relayed]) {
-            let mut meter = Meter::new(&container, tells_execs);
-            round(plan, &container, socket, calls, &mut meter, &mut events, samples).await?;
+            bench.round(socket, calls, samples).await?;
         }
     }
     let [direct, relayed] = samples;
     Ok(Report {
-        container,
+        container: bench.container,
         command: plan.command.clone(),
         calls: plan.calls,
         concurrency: plan.concurrency,
@@ -94,101 +90,120 @@ pub async fn run(plan: &Plan) -> Result<Report, BenchError> {
     })
 }
 
-/// Makes a call, so that what the first one costs is in neither way; and another, until events are heard of it: a subscription takes a moment to begin.
-async fn warm_up(
-    plan: &Plan,
-    container: &str,
-    client: &mut RuntimeServiceClient<Channel>,
-    events: &mut Option<TaskEvents>,
-) -> Result<(), BenchError> {
-    for _ in 0..WARM_UPS {
-        let (mut meter, mut is_heard) = (Meter::new(container, true), false);
-        let mut call = pin!(client.exec_sync(plan.request(container)));
-        let mut answered: Option<Instant> = None;
-        while answered.is_none() || !is_heard {
-            tokio::select! {
-                answer = &mut call, if answered.is_none() => {
-                    answer.map_err(BenchError::Exec)?;
-                    answered = Some(Instant::now());
-                }
-                event = next(events) => {
-                    meter.task(&event?);
-                    is_heard |= !meter.executions().is_empty();
-                }
-                () = sleep_until(answered.unwrap_or_else(Instant::now) + LATE_EVENTS), if answered.is_some() => break,
-            }
-        }
-        if is_heard || events.is_none() {
-            break;
-        }
-    }
-    Ok(())
+/// A plan, and the runtime that it is about.
+struct Bench<'a> {
+    plan: &'a Plan,
+    client: RuntimeServiceClient<Channel>,
+    /// Its whole id.
+    container: String,
+    /// None come of a runtime that tells of no execution.
+    events: Option<TaskEvents>,
 }
 
-/// Makes so many calls, and takes down how they went.
-async fn round(
-    plan: &Plan,
-    container: &str,
-    socket: &SocketPath,
-    calls: usize,
-    meter: &mut Meter,
-    events: &mut Option<TaskEvents>,
-    samples: &mut Samples,
-) -> Result<(), BenchError> {
-    // A connection for each, as that many clients would have; made before anything is measured.
-    let mut clients = Vec::new();
-    for _ in 0..plan.concurrency.min(calls) {
-        let mut client = runtime_service(socket);
-        client.version(VersionRequest { version: "v1".to_owned() }).await?;
-        clients.push(client);
+impl<'a> Bench<'a> {
+    async fn new(plan: &'a Plan) -> Result<Self, BenchError> {
+        let mut client = runtime_service(&plan.direct);
+        let container = whole_id(&mut client, &plan.container).await?;
+        let version = client.version(VersionRequest { version: "v1".to_owned() }).await?.into_inner();
+        let tells_execs = Runtime::from(version).is_containerd();
+        let events = tells_execs.then(|| TaskEvents::new(channel(&plan.direct)));
+        Ok(Self { plan, client, container, events })
     }
-    let (busy, began) = (busy()?, Instant::now());
-    let (mut running, mut left) = (JoinSet::new(), calls);
-    let mut phases = Vec::new();
-    loop {
-        while left > 0
-            && let Some(mut client) = clients.pop()
-        {
-            left -= 1;
-            let request = plan.request(container);
-            let call = meter.begin(&plan.command, plan.timeout);
-            running.spawn(async move {
-                let began = Instant::now();
-                let answer = client.exec_sync(request).await;
-                (call, began.elapsed(), answer.map(|answer| answer.into_inner().exit_code), client)
-            });
-        }
-        tokio::select! {
-            ended = running.join_next() => {
-                let Some(ended) = ended else { break };
-                let Ok((call, took, answer, client)) = ended else { continue };
-                let code = answer.as_ref().map_or_else(tonic::Status::code, |_| Code::Ok);
-                samples.took(took, code == Code::Ok);
-                meter.end(call, took, cri::Code(u32::from(code as u8)), answer.ok());
-                clients.push(client);
+
+    /// Makes a call, so that what the first one costs is in neither way; and another, until events are heard of it: a subscription takes a
+    /// moment to begin.
+    async fn warm_up(&mut self) -> Result<(), BenchError> {
+        for _ in 0..WARM_UPS {
+            let (mut meter, mut is_heard) = (Meter::new(&self.container, true), false);
+            let mut call = pin!(self.client.exec_sync(self.plan.request(&self.container)));
+            let mut answered: Option<Instant> = None;
+            while answered.is_none() || !is_heard {
+                tokio::select! {
+                    answer = &mut call, if answered.is_none() => {
+                        answer.map_err(BenchError::Exec)?;
+                        answered = Some(Instant::now());
+                    }
+                    event = next(&mut self.events) => {
+                        meter.task(&event?);
+                        is_heard |= !meter.executions().is_empty();
+                    }
+                    () = sleep_until(answered.unwrap_or_else(Instant::now) + LATE_EVENTS), if answered.is_some() => break,
+                }
             }
-            event = next(events) => meter.task(&event?),
+            if is_heard || self.events.is_none() {
+                break;
+            }
         }
-        phases.extend(meter.phases(false));
+        Ok(())
     }
-    samples.lasted(began.elapsed(), self::busy()?.saturating_sub(busy));
-    // Events may come a moment after the answers.
-    let late = async {
-        while phases.len() < calls {
-            meter.task(&next(events).await?);
+
+    /// Makes so many calls, and takes down how they went.
+    async fn round(
+        &mut self,
+        socket: &SocketPath,
+        calls: usize,
+        samples: &mut Samples,
+    ) -> Result<(), BenchError> {
+        let mut meter = Meter::new(&self.container, self.events.is_some());
+        // A connection for each, as that many clients would have; made before anything is measured.
+        let mut clients = Vec::new();
+        for _ in 0..self.plan.concurrency.min(calls) {
+            let mut client = runtime_service(socket);
+            client.version(VersionRequest { version: "v1".to_owned() }).await?;
+            clients.push(client);
+        }
+        let (busy, began) = (busy()?, Instant::now());
+        let (mut running, mut left, mut phases) = (JoinSet::new(), calls, Vec::new());
+        loop {
+            while left > 0
+                && let Some(mut client) = clients.pop()
+            {
+                left -= 1;
+                let request = self.plan.request(&self.container);
+                let call = meter.begin(&self.plan.command, self.plan.timeout);
+                running.spawn(async move {
+                    let began = Instant::now();
+                    let answer = client.exec_sync(request).await;
+                    (call, began.elapsed(), answer.map(|answer| answer.into_inner().exit_code), client)
+                });
+            }
+            tokio::select! {
+                ended = running.join_next() => {
+                    let Some(ended) = ended else { break };
+                    let (call, took, answer, client) =
+                        ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked.into_panic()));
+                    let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
+                    samples.took(took, code == Code::Ok);
+                    meter.end(call, took, cri::Code(u32::from(code as u8)), answer.ok());
+                    clients.push(client);
+                }
+                event = next(&mut self.events) => meter.task(&event?),
+            }
             phases.extend(meter.phases(false));
         }
-        Ok::<(), Status>(())
-    };
-    if let Ok(Err(status)) = timeout(LATE_EVENTS, late).await {
-        return Err(status.into());
+        samples.lasted(began.elapsed(), self::busy()?.saturating_sub(busy));
+        let late = self.late_events(&mut meter, calls - phases.len());
+        phases.extend(late.await?);
+        samples.executions(meter.executions());
+        for phases in phases {
+            samples.phases(&phases);
+        }
+        Ok(())
     }
-    phases.extend(meter.phases(true));
-    samples.executions(meter.executions());
-    for phases in phases {
-        samples.phases(&phases);
+
+    /// Waits a moment for the events of so many calls that have ended, and concludes without those that do not come.
+    async fn late_events(&mut self, meter: &mut Meter, calls: usize) -> Result<Vec<Phases>, BenchError> {
+        let mut phases = Vec::new();
+        let until = Instant::now() + LATE_EVENTS;
+        while phases.len() < calls
+            && let Ok(event) = timeout_at(until, next(&mut self.events)).await
+        {
+            meter.task(&event?);
+            phases.extend(meter.phases(false));
+        }
+        phases.extend(meter.phases(true));
+        Ok(phases)
     }
-    Ok(())
 }
 
 impl Plan {

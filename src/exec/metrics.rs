@@ -1,6 +1,7 @@
 //! What is counted of ExecSyncs, and of what is known of the node.
 
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -26,7 +27,7 @@ const MARGINS: [f64; 12] = [-30.0, -5.0, -1.0, 0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2
 /// Probes whose margin is told apart; a node has fewer. Others are counted together.
 const PROBES: usize = 2_000;
 
-/// The families of the watch. Copies share them.
+/// What is counted of the execs and the node. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     phases: Family<PhaseLabel, Histogram>,
@@ -39,6 +40,7 @@ pub struct Metrics {
     stuck: Family<KindLabel, Gauge>,
     sandboxes: Gauge,
     containers: Gauge,
+    refused: Counter,
     unsampled: Counter,
 }
 
@@ -83,6 +85,7 @@ impl Default for Metrics {
             stuck: Family::default(),
             sandboxes: Gauge::default(),
             containers: Gauge::default(),
+            refused: Counter::default(),
             unsampled: Counter::default(),
         }
     }
@@ -118,6 +121,11 @@ impl Metrics {
         registry.register("exec_stuck", "ExecSyncs and their processes that are stuck", self.stuck.clone());
         registry.register("sandboxes", "Pod sandboxes on the node", self.sandboxes.clone());
         registry.register("containers", "Containers on the node", self.containers.clone());
+        registry.register(
+            "world_refused",
+            "Sandboxes and containers that are not known, because there was no room for more",
+            self.refused.clone(),
+        );
         registry.register(
             "evidence_not_sampled",
             "Looks at a container that were not taken, because too many waited",
@@ -195,6 +203,7 @@ impl Metrics {
     pub(super) fn world(&self, world: &World) {
         self.sandboxes.set(i64::try_from(world.sandboxes().count()).unwrap_or(i64::MAX));
         self.containers.set(i64::try_from(world.containers().count()).unwrap_or(i64::MAX));
+        self.refused.inner().store(world.refused(), Ordering::Relaxed);
     }
 
     pub(super) fn not_sampled(&self) {

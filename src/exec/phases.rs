@@ -65,7 +65,7 @@ pub struct Parts {
 
 /// When what happened in a call, after its beginning.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct Timeline {
     /// The beginning.
     pub(super) since: Instant,
     /// The request was whole.
@@ -76,7 +76,7 @@ pub(super) struct Span {
     pub(super) end: Duration,
 }
 
-impl Span {
+impl Timeline {
     /// What is known without any event.
     pub(super) fn parts(&self) -> Parts {
         Parts { queue: self.sent.saturating_sub(self.whole), ..Parts::default() }.filled(self.end)

@@ -156,10 +156,14 @@ pub(super) fn hook(
 fn command(handler: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
     let exec = handler.field("exec")?;
     exec.object(problems)?;
-    let command = exec.field("command").map(|command| command.texts(problems)).unwrap_or_default();
-    if command.is_empty() {
+    let Some(command) = exec.field("command") else {
         exec.complain("must have a command", problems);
         return None;
+    };
+    let before = problems.len();
+    let texts = command.texts(problems);
+    if texts.is_empty() && problems.len() == before {
+        command.complain("must name a program", problems);
     }
-    Some(command)
+    (problems.len() == before).then_some(texts)
 }

@@ -5,6 +5,7 @@
 //! annotations of a sandbox ───┴─► Specs ──► what is executed in which container, and why
 //! ```
 
+mod annotation;
 mod expand;
 mod files;
 mod manifest;
@@ -13,6 +14,7 @@ mod owner;
 mod spec;
 mod specs;
 
+pub use annotation::annotation_problems;
 pub use files::FileError;
 pub use spec::{ExecUse, Source, Use};
 pub use specs::Specs;

@@ -92,6 +92,7 @@ impl<'a> Node<'a> {
 fn shown(value: &Value) -> String {
     match value {
         Value::Object(_) => "an object".to_owned(),
+        Value::Array(list) if list.is_empty() => "an empty list".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::String(text) if text.chars().count() > 60 => "a long string".to_owned(),
         other => other.to_string(),

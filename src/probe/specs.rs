@@ -1,12 +1,12 @@
 //! What is known to be executed in a container, from all sources.
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use serde_json::Value;
 
+use super::annotation;
 use super::files::{self, FileError};
-use super::manifest::{self, Manifest, hook, probe};
+use super::manifest::{self, Manifest, hook};
 use super::node::Node;
 use super::spec::{ExecUse, Source, Use, Written};
 use crate::world::{Container, Sandbox};
@@ -33,14 +33,14 @@ impl Specs {
     }
 
     /// What is executed in a container, as far as it is known. For each use the first source that tells of it counts. What an annotation
-    /// says that cannot be read is as if it said nothing: it is for somebody else to say so.
+    /// says that cannot be read is as if it said nothing; [`annotation_problems`](super::annotation_problems) tells of it.
     #[must_use]
     pub fn of(&self, sandbox: &Sandbox, container: &Container) -> Vec<ExecUse> {
         let Some(name) = container.name.name.as_deref() else { return Vec::new() };
         let from_files = self.manifests.iter().find(|manifest| manifest.owner.has(sandbox));
         let from_files = from_files.and_then(|manifest| manifest.containers.get(name)).cloned();
         let all = [
-            from_annotations(sandbox, name),
+            annotation::read(sandbox, name),
             from_files.unwrap_or_default(),
             from_last_applied(sandbox, name),
             from_kubelet(container).into_iter().collect(),
@@ -53,18 +53,6 @@ impl Specs {
         }
         written.into_iter().filter_map(|(_, exec)| exec).collect()
     }
-}
-
-/// `probeshim.io/liveness.NAME` and the like: a probe as JSON.
-fn from_annotations(sandbox: &Sandbox, container: &str) -> Vec<Written> {
-    let read = |(used, _): (Use, &str)| {
-        let text = sandbox.annotations.get(&format!("probeshim.io/{}.{container}", used.name()))?;
-        let value: Value = serde_json::from_str(text).ok()?;
-        let mut problems = Vec::new();
-        let read = probe(used, &Node::root("", &value), &HashMap::new(), Source::Annotation, &mut problems);
-        problems.is_empty().then_some((used, read))
-    };
-    Use::PROBES.into_iter().filter_map(read).collect()
 }
 
 fn from_last_applied(sandbox: &Sandbox, container: &str) -> Vec<Written> {

@@ -51,6 +51,12 @@ impl Event {
         }
     }
 
+    /// An annotation of a pod for probeshim that cannot be read.
+    #[must_use]
+    pub fn of_misread(sandbox: &Sandbox, problem: String) -> Self {
+        Self { severity: Severity::Warning, ..Self::of_sandbox("AnnotationMisread", sandbox, problem) }
+    }
+
     /// The kernel killed a process of a container for want of memory.
     #[must_use]
     pub fn of_oom(container: &Arc<Container>, world: &World) -> Self {

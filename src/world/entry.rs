@@ -34,6 +34,18 @@ pub enum Source {
     List,
 }
 
+impl Source {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Call => "call",
+            Self::Event => "event",
+            Self::List => "list",
+        }
+    }
+}
+
 /// A sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sandbox {

@@ -13,7 +13,7 @@ use crate::exec::habit::Key;
 use crate::exec::insight::{Fate, Insight, Record};
 use crate::exec::life::Life;
 use crate::exec::matching::{self, Claim};
-use crate::exec::phases::{Phases, Span};
+use crate::exec::phases::{Phases, Timeline};
 use crate::relay::{Ending, Head};
 use crate::tap::{Call, Ended, Exec};
 
@@ -50,7 +50,7 @@ pub(super) struct Concluding {
 pub(super) struct LateCall {
     pub(super) record: Record,
     pub(super) life: Life,
-    pub(super) span: Span,
+    pub(super) timeline: Timeline,
     pub(super) has_failed: bool,
 }
 
@@ -70,8 +70,8 @@ impl InFlight {
         }
     }
 
-    pub(super) fn span(&self, end: &Concluding) -> Span {
-        Span { since: self.since, whole: self.whole, sent: self.sent, end: end.ended.call.duration }
+    pub(super) fn timeline(&self, end: &Concluding) -> Timeline {
+        Timeline { since: self.since, whole: self.whole, sent: self.sent, end: end.ended.call.duration }
     }
 
     /// When it had ended, of a call that has.
@@ -96,13 +96,13 @@ impl InFlight {
 
     pub(super) fn into_record(self, phases: Phases, life: Option<Life>) -> (Record, Option<LateCall>) {
         let Some(end) = &self.end else { unreachable!("only calls that have ended are recorded") };
-        let span = self.span(end);
+        let timeline = self.timeline(end);
         let has_failed = end.is_refused();
         let Some(end) = self.end else { unreachable!("only calls that have ended are recorded") };
         let Ended { head, mut call, .. } = *end.ended;
         call.container = self.place.container.or(call.container);
         call.pod = self.place.pod.or(call.pod);
-        let fate = Fate::of(&call, life.as_ref(), span.since);
+        let fate = Fate::of(&call, life.as_ref(), timeline.since);
         let margin = self.exec.timeout().map(|timeout| microseconds(timeout) - microseconds(call.duration));
         let insight = Insight {
             identity: self.place.identity,
@@ -117,14 +117,14 @@ impl InFlight {
             insight: Some(Arc::new(insight)),
             trace: head.trace.clone(),
             is_amended: false,
-            ended: Some(span.since + span.end),
+            ended: Some(timeline.since + timeline.end),
         };
         // Of a command that could not be started nothing more is heard.
         let is_late = |life: &Life| life.exited.is_none() && !(has_failed && life.started.is_none());
         let late = life.filter(is_late).map(|life| LateCall {
             record: record.clone().without_trace(),
             life,
-            span,
+            timeline,
             has_failed,
         });
         (record, late)
@@ -134,7 +134,7 @@ impl InFlight {
 impl LateCall {
     /// When the call ended.
     pub(super) fn ended(&self) -> Instant {
-        self.span.since + self.span.end
+        self.timeline.since + self.timeline.end
     }
 
     /// The record with what has been heard of since.
@@ -142,8 +142,8 @@ impl LateCall {
         let mut record = Record { is_amended: true, ..self.record.clone() };
         if let Some(insight) = &mut record.insight {
             let insight = Arc::make_mut(insight);
-            insight.phases = self.span.phases(&self.life, self.has_failed);
-            insight.fate = Fate::of(&record.call, Some(&self.life), self.span.since);
+            insight.phases = self.timeline.phases(&self.life, self.has_failed);
+            insight.fate = Fate::of(&record.call, Some(&self.life), self.timeline.since);
         }
         record
     }

@@ -10,7 +10,7 @@ use super::{Events, PATIENCE, STRANGERS};
 use crate::containerd::TaskEvent;
 use crate::exec::life::{Life, Moment, SKEW};
 use crate::exec::matching::{Claim, Match, Matching};
-use crate::exec::phases::{Missing, Phases, Span};
+use crate::exec::phases::{Missing, Phases, Timeline};
 
 /// Executions that an ambiguous call names.
 const CANDIDATES: usize = 8;
@@ -80,10 +80,10 @@ impl Scene {
                 let is_final = now >= end.until || call.is_blind;
                 let (phases, life) = match events {
                     Events::Unasked => {
-                        let parts = call.span(end).parts();
+                        let parts = call.timeline(end).parts();
                         (Phases::Missing { parts, what: Missing::NotWatched }, None)
                     }
-                    Events::Untold => (Phases::Unsupported(call.span(end).parts()), None),
+                    Events::Untold => (Phases::Unsupported(call.timeline(end).parts()), None),
                     Events::Heard | Events::Interrupted if is_final => {
                         self.last_conclusion(place, &late, || early.find(place))?
                     }
@@ -110,11 +110,11 @@ impl Scene {
         }
         match matching.find(place) {
             Match::Life(life) => {
-                let phases = call.span(end).phases(&self.lives[life], end.is_refused());
+                let phases = call.timeline(end).phases(&self.lives[life], end.is_refused());
                 matches!(phases, Phases::Complete(_)).then_some((phases, Some(life)))
             }
             Match::OneOf(lives) if matching.is_settled(place) => {
-                Some((self.ambiguous(call.span(end), &lives), None))
+                Some((self.ambiguous(call.timeline(end), &lives), None))
             }
             Match::OneOf(_) | Match::None => None,
         }
@@ -129,24 +129,24 @@ impl Scene {
     ) -> Option<(Phases, Option<usize>)> {
         let call = &self.calls[place];
         let end = call.end.as_ref()?;
-        let span = call.span(end);
+        let timeline = call.timeline(end);
         let found = match late.find(place) {
             Match::None => early(),
             found => found,
         };
         Some(match found {
-            Match::Life(life) => (span.phases(&self.lives[life], end.is_refused()), Some(life)),
-            Match::OneOf(lives) => (self.ambiguous(span, &lives), None),
+            Match::Life(life) => (timeline.phases(&self.lives[life], end.is_refused()), Some(life)),
+            Match::OneOf(lives) => (self.ambiguous(timeline, &lives), None),
             Match::None => {
                 let what = if call.is_blind { Missing::Interrupted } else { Missing::Everything };
-                (Phases::Missing { parts: span.parts(), what }, None)
+                (Phases::Missing { parts: timeline.parts(), what }, None)
             }
         })
     }
 
-    fn ambiguous(&self, span: Span, lives: &[usize]) -> Phases {
+    fn ambiguous(&self, timeline: Timeline, lives: &[usize]) -> Phases {
         let candidates = lives.iter().take(CANDIDATES).map(|life| self.lives[*life].exec.clone()).collect();
-        Phases::Ambiguous { parts: span.parts(), candidates, count: lives.len() }
+        Phases::Ambiguous { parts: timeline.parts(), candidates, count: lives.len() }
     }
 
     /// The processes that a call may have started.

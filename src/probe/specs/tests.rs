@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::probe::annotation_problems;
 use crate::tap::Fact;
 use crate::world;
 
@@ -138,6 +139,30 @@ fn the_first_source_that_tells_of_a_use_counts() {
 }
 
 #[test]
+fn annotations_that_cannot_be_read_are_told_of() {
+    let annotations = [
+        ("probeshim.io/liveness.good", r#"{"exec": {"command": ["true"]}}"#),
+        ("probeshim.io/liveness.main", r#"{"exec": {"command": "secret"}, "periodSeconds": -1}"#),
+        ("probeshim.io/livenes.main", "{}"),
+        ("probeshim.io/readiness.main", "{"),
+        ("probeshim.io/startup.", "{}"),
+        ("example.com/liveness.main", "{"),
+    ];
+    let (sandbox, _) = seen("web", &[], &annotations, &[]);
+    assert_eq!(
+        annotation_problems(&sandbox, false),
+        [
+            "annotation probeshim.io/livenes.main means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
+            "annotation probeshim.io/liveness.main: periodSeconds is -1; it must be a whole number of seconds from 0 to 2147483647",
+            "annotation probeshim.io/liveness.main: exec.command is \"secret\"; it must be a list",
+            "annotation probeshim.io/readiness.main: it is not JSON: EOF while parsing an object at line 1 column 1",
+            "annotation probeshim.io/startup. means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
+        ]
+    );
+    assert!(!annotation_problems(&sandbox, true).concat().contains("secret"));
+}
+
+#[test]
 fn a_probe_that_executes_nothing_hides_one_that_is_written_elsewhere() {
     let probe = |handler: Value| {
         json!({
@@ -195,7 +220,7 @@ items:
         "a.yaml: items[0].metadata.name is 7; it must be a string",
         "a.yaml: items[1] is an object; it must have a pod template in its spec",
         "a.yaml: items[2].spec.containers[0].livenessProbe.timeoutSeconds is -1; it must be a whole number",
-        "a.yaml: items[2].spec.containers[0].livenessProbe.exec is an object; it must have a command",
+        "a.yaml: items[2].spec.containers[0].livenessProbe.exec.command is an empty list; it must name a program",
         "a.yaml: items[2].spec.containers[0].readinessProbe.periodSeconds is \"soon\"; it must be a whole number",
         "a.yaml: items[2].spec.containers[0].readinessProbe.exec.command[2] is 5; it must be a string",
         "a.yaml: items[2].spec.containers[1] is an object; it must have a name",

@@ -8,21 +8,18 @@ use super::Reading;
 use crate::cri::{ContainerFact, SandboxFact, v1};
 use crate::tap::fact::Fact;
 
-/// Any request for a list: `filter` is the first field of all of them.
+/// Any request for a list: the filter, a message, is the first field of all of them. One that asks for nothing is empty, as the kubelet's
+/// when it relists containers.
 #[derive(Message)]
 struct List {
-    #[prost(message, optional, tag = "1")]
-    filter: Option<Anything>,
+    #[prost(bytes = "vec", tag = "1")]
+    filter: Vec<u8>,
 }
-
-/// A message of which no field is read.
-#[derive(Message)]
-struct Anything {}
 
 type Read = Result<(), DecodeError>;
 
 pub(in crate::tap) fn request(read: &mut Reading, message: &[u8]) -> Read {
-    read.is_filtered = List::decode(message)?.filter.is_some();
+    read.is_filtered = !List::decode(message)?.filter.is_empty();
     Ok(())
 }
 
@@ -100,9 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn only_a_list_without_a_filter_tells_what_is_not_there() {
-        assert!(matches!(&read(None)[..], [Fact::Containers(all)] if all.len() == 2));
-        let some = read(Some(v1::ContainerFilter::default()));
-        assert!(matches!(&some[..], [Fact::Container(a), Fact::Container(_)] if a.id == "a"));
+    fn only_a_list_for_which_nothing_was_asked_tells_what_is_not_there() {
+        for whole in [None, Some(v1::ContainerFilter::default())] {
+            assert!(matches!(&read(whole)[..], [Fact::Containers(all)] if all.len() == 2));
+        }
+        let running =
+            v1::ContainerFilter { state: Some(v1::ContainerStateValue::default()), ..Default::default() };
+        for some in [running, v1::ContainerFilter { id: "a".into(), ..Default::default() }] {
+            assert!(matches!(&read(Some(some))[..], [Fact::Container(a), Fact::Container(_)] if a.id == "a"));
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 use probeshim::cri::v1::*;
 use prost::Message as _;
@@ -167,12 +168,41 @@ async fn calls_outlive_their_probeshim() {
 }
 
 #[tokio::test]
+async fn an_annotation_that_cannot_be_read_is_an_event() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut config = runtime.pod("typo");
+    config.annotations.insert("probeshim.io/liveness.main".into(), r#"{"exec": {"command": "true"}}"#.into());
+    let shim = place.start(&[]).await;
+    let request = RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
+    call(&shim, &[(&format!("{SERVICE}/RunPodSandbox"), request.encode_to_vec())]).await;
+    let event = answered(&place, &["events"], |events| {
+        events.as_array()?.iter().find(|event| event["reason"] == "AnnotationMisread").cloned()
+    });
+    let event = event.await;
+    let message = "annotation probeshim.io/liveness.main: exec.command is \"true\"; it must be a list";
+    assert_eq!((&event["pod"], &event["message"]), (&json!("typo"), &json!(message)));
+    assert!(shim.lines().iter().any(|line| line["message"] == message));
+    runtime.end().await;
+}
+
+#[tokio::test]
 async fn what_the_disk_does_not_take_is_warned_of_once_and_touches_no_call() {
+    // Nothing can be made below a file.
+    is_off(|state| fs::write(state, "").unwrap(), "directory").await;
+    let is_full = |state: &Path| {
+        fs::create_dir_all(state.join("calls")).unwrap();
+        std::os::unix::fs::symlink("/dev/full", state.join("calls/calls-00000001.jsonl")).unwrap();
+    };
+    is_off(is_full, "No space left on device").await;
+}
+
+/// Starts with a state folder that was spoiled, and expects that recording is off for that reason, and nothing else.
+async fn is_off(spoil: impl FnOnce(&Path), reason: &str) {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;
-    // Nothing can be made below a file.
-    fs::write(place.at("state"), "").unwrap();
+    spoil(&place.at("state"));
     let shim = place.start(&[]).await;
     for _ in 0..3 {
         execute(&shim, &container, &["true"]).await;
@@ -180,11 +210,12 @@ async fn what_the_disk_does_not_take_is_warned_of_once_and_touches_no_call() {
     kept(&place, 3).await;
     let status =
         answered(&place, &["status"], |status| status["record"]["off"].as_str().map(str::to_owned)).await;
-    assert!(status.contains("directory"), "{status}");
-    let warned = shim
-        .lines()
-        .into_iter()
-        .filter(|line| line["message"].as_str().unwrap().starts_with("calls are not recorded"));
+    assert!(status.contains(reason), "{status}");
+    execute(&shim, &container, &["true"]).await;
+    kept(&place, 4).await;
+    let lines = shim.lines();
+    let warned =
+        lines.iter().filter(|line| line["message"].as_str().unwrap().starts_with("calls are not recorded"));
     assert_eq!(warned.count(), 1);
     runtime.end().await;
 }

@@ -19,16 +19,16 @@ use super::stuck::{Stuck, Watchdog};
 use super::tracker::{Place, Tracker};
 use crate::containerd::Stamped;
 use crate::cri::OwnClient;
-use crate::probe::{ExecUse, Specs};
+use crate::probe::{ExecUse, Specs, annotation_problems};
 use crate::tap::{AskedExec, Ended, Exec};
-use crate::world::{Change, World};
+use crate::world::{Change, Sandbox, World};
 
 /// How long after a container was not found on this host it is looked for again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Watches every `ExecSync` of the node, and explains each.
+/// Inspects every `ExecSync` of the node, and explains each.
 #[derive(Debug)]
-pub struct Watch {
+pub struct Inspector {
     tracker: Tracker,
     watchdog: Watchdog,
     /// Whether of commands only the program is told.
@@ -53,7 +53,7 @@ struct Found {
     pid: Option<i32>,
 }
 
-/// Something that the watch had asked for; hand it to [`Watch::heard`].
+/// Something that the inspector had asked for; hand it to [`Inspector::heard`].
 #[derive(Debug)]
 pub struct Heard(Either);
 
@@ -63,8 +63,8 @@ enum Either {
     Answer(Answer),
 }
 
-impl Watch {
-    /// Begins to watch. `client` is for questions of our own about containers.
+impl Inspector {
+    /// Begins to inspect. `client` is for questions of our own about containers.
     pub fn start(settings: Settings, specs: Specs, client: OwnClient, metrics: Metrics) -> io::Result<Self> {
         let (answer, answers) = mpsc::unbounded_channel();
         let (found, finds) = mpsc::unbounded_channel();
@@ -156,6 +156,12 @@ impl Watch {
                 }
             }
         }
+    }
+
+    /// What a pod's annotations for probeshim say that cannot be read.
+    #[must_use]
+    pub fn misread(&self, sandbox: &Sandbox) -> Vec<String> {
+        annotation_problems(sandbox, self.redacts)
     }
 
     /// Waits for something that was asked for. Nothing is lost where it is cancelled.

@@ -1,0 +1,80 @@
+//! What an earlier probeshim has recorded.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::hash::Hash;
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::segments;
+use crate::exec::Record;
+use crate::record::shape;
+use crate::relay::Peer;
+use crate::tap::{Container, Pod};
+
+/// Bytes that are read at the start, from the end of what is written: about as many calls as are kept in memory.
+const READ: u64 = 8 << 20;
+
+/// Bytes of a line that are read: no record is as long.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is passed
+/// over.
+pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(Record)) {
+    let (mut left, mut parts) = (READ, Vec::new());
+    for (number, size) in segments::of(folder).unwrap_or_default().into_iter().rev() {
+        if left == 0 {
+            break;
+        }
+        let from = size.saturating_sub(left);
+        parts.push((segments::path_of(folder, number), from..size));
+        left -= size - from;
+    }
+    let mut shared = Shared::default();
+    for (path, part) in parts.into_iter().rev() {
+        // Whoever asks sees that these are all that can be read.
+        let _ = read_segment(&path, part, |record| found(shared.share(record)));
+    }
+}
+
+fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(Record)) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(part.start))?;
+    let (mut reader, mut line) = (BufReader::new(file.take(part.end - part.start)), Vec::new());
+    while reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
+        let call: Option<shape::Call> = serde_json::from_slice(&line).ok();
+        if let Some(record) = call.and_then(|call| Record::try_from(call).ok()) {
+            found(record);
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+/// What many records have in common, once.
+#[derive(Default)]
+struct Shared {
+    pods: HashSet<Arc<Pod>>,
+    containers: HashSet<Arc<Container>>,
+    peers: HashSet<Arc<Peer>>,
+}
+
+impl Shared {
+    fn share(&mut self, mut record: Record) -> Record {
+        if let Some(call) = Arc::get_mut(&mut record.call) {
+            call.pod = call.pod.take().map(|pod| one_of(&mut self.pods, pod));
+            call.container = call.container.take().map(|container| one_of(&mut self.containers, container));
+            call.peer = call.peer.take().map(|peer| one_of(&mut self.peers, peer));
+        }
+        record
+    }
+}
+
+fn one_of<T: Eq + Hash>(known: &mut HashSet<Arc<T>>, new: Arc<T>) -> Arc<T> {
+    known.get(&new).cloned().unwrap_or_else(|| {
+        known.insert(new.clone());
+        new
+    })
+}

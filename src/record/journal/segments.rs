@@ -1,0 +1,111 @@
+//! The files of a journal: numbered, each as long as a part of the limit, and the oldest removed once there are too many.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Segments that the limit is divided into, at least, and how long one becomes at most.
+const SEGMENTS: u64 = 8;
+const LONGEST_SEGMENT: u64 = 64 << 20;
+
+/// The segments of a folder.
+pub(super) struct Segments {
+    folder: PathBuf,
+    limit: u64,
+    /// Numbers and sizes, the oldest first; the last is written to.
+    known: Vec<(u64, u64)>,
+    file: BufWriter<File>,
+}
+
+impl Segments {
+    /// Opens the last segment, to go on behind it. A line that a crash tore there is ended.
+    pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
+        let mut known = of(folder)?;
+        let last = known.last().map_or(1, |(number, _)| *number);
+        let mut file = append_to(&path_of(folder, last))?;
+        let size = file.metadata()?.len();
+        if known.is_empty() {
+            known.push((last, size));
+        }
+        let mut segments =
+            Self { folder: folder.to_owned(), limit, known, file: BufWriter::new(file.try_clone()?) };
+        if size > 0 && !ends_with_newline(&mut file)? {
+            segments.write(b"\n")?;
+        }
+        Ok(segments)
+    }
+
+    /// Appends a line, to another segment if the last is full.
+    pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let segment = (self.limit / SEGMENTS).clamp(1, LONGEST_SEGMENT);
+        let is_full = self.known.last().is_some_and(|(_, size)| *size >= segment);
+        if is_full {
+            self.rotate()?;
+        }
+        self.write(line)
+    }
+
+    /// Has what was appended written.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        if let Some((_, size)) = self.known.last_mut() {
+            *size += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Begins another segment, and removes the oldest until there is room for it.
+    fn rotate(&mut self) -> io::Result<()> {
+        self.file.flush()?;
+        let next = self.known.last().map_or(1, |(number, _)| number + 1);
+        let room = self.limit - self.limit / SEGMENTS;
+        while self.known.iter().map(|(_, size)| size).sum::<u64>() > room {
+            let (oldest, _) = self.known.remove(0);
+            match fs::remove_file(path_of(&self.folder, oldest)) {
+                // Somebody else has removed it.
+                Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
+                removed => removed?,
+            }
+        }
+        self.file = BufWriter::new(append_to(&path_of(&self.folder, next))?);
+        self.known.push((next, 0));
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+}
+
+fn ends_with_newline(file: &mut File) -> io::Result<bool> {
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    Ok(last == *b"\n")
+}
+
+/// Where a segment is.
+pub(super) fn path_of(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("calls-{number:08}.jsonl"))
+}
+
+/// Numbers and sizes of the segments of a folder, the oldest first.
+pub(super) fn of(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix("calls-")?.strip_suffix(".jsonl")?.parse().ok());
+        if let Some(number) = number {
+            found.push((number, entry.metadata()?.len()));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
