@@ -36,10 +36,10 @@ lint:
 # What must be green before a change is done.
 check: lint test
 
-# Latency, throughput and memory, beside a direct connection and socat.
+# Latency, throughput and memory, beside a direct connection and socat. PARTS="pace memory" measures these alone.
 bench:
 	@tests/tools/install
-	cargo bench --bench relay
+	cargo bench --bench relay -- $(PARTS)
 
 # A minute of arbitrary bytes into the adapter for old clients; needs a nightly toolchain and cargo-fuzz.
 fuzz:

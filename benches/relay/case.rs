@@ -24,52 +24,83 @@ const FEW: usize = 64;
 
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 
-/// The smallest call, one with a large answer, one whose messages are captured and decoded, and one with a process behind it. The
-/// runtime has containers that answer without a process.
-pub(crate) async fn all(runtime: &Path) -> [Case; 4] {
-    let mut client = runtime_service(&SocketPath::new(runtime).unwrap());
-    let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
-    let synthetic = containers.into_inner().containers.remove(0).id;
-    let metadata = v1::PodSandboxMetadata { name: "bench".into(), ..Default::default() };
-    let pod = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
-    let request = v1::RunPodSandboxRequest { config: Some(pod.clone()), runtime_handler: String::new() };
-    let pod_sandbox_id = client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
-    let container = v1::ContainerConfig {
-        metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
-        image: Some(v1::ImageSpec { image: "bench".into(), ..Default::default() }),
-        command: vec!["sleep".into(), "1000000".into()],
-        ..Default::default()
-    };
-    let request =
-        v1::CreateContainerRequest { pod_sandbox_id, config: Some(container), sandbox_config: Some(pod) };
-    let real = client.create_container(request).await.unwrap().into_inner().container_id;
-    client.start_container(v1::StartContainerRequest { container_id: real.clone() }).await.unwrap();
-    let exec = |id: String, words: &[&str]| {
-        let cmd = words.iter().map(ToString::to_string).collect();
-        framed(&v1::ExecSyncRequest { container_id: id, cmd, timeout: 1 })
-    };
-    let probe = ["sh", "-c", "test -f /tmp/healthy && curl -fsS http://localhost:8080/healthz"];
-    [
+/// The calls that are measured on one runtime.
+pub(crate) struct Cases {
+    /// The smallest call.
+    pub(crate) version: Case,
+    /// One with a large answer.
+    pub(crate) list: Case,
+    /// One whose messages are captured and decoded.
+    pub(crate) synthetic: Case,
+    /// One with a process behind it.
+    pub(crate) real: Case,
+}
+
+impl Cases {
+    /// Makes a container that is a process; the runtime has others that answer without one.
+    pub(crate) async fn on(runtime: &Path) -> Self {
+        let mut client = runtime_service(&SocketPath::new(runtime).unwrap());
+        let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
+        let synthetic = containers.into_inner().containers.remove(0).id;
+        let metadata = v1::PodSandboxMetadata { name: "bench".into(), ..Default::default() };
+        let pod = v1::PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
+        let request = v1::RunPodSandboxRequest { config: Some(pod.clone()), runtime_handler: String::new() };
+        let pod_sandbox_id = client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
+        let container = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
+            image: Some(v1::ImageSpec { image: "bench".into(), ..Default::default() }),
+            command: vec!["sleep".into(), "1000000".into()],
+            ..Default::default()
+        };
+        let request =
+            v1::CreateContainerRequest { pod_sandbox_id, config: Some(container), sandbox_config: Some(pod) };
+        let real = client.create_container(request).await.unwrap().into_inner().container_id;
+        client.start_container(v1::StartContainerRequest { container_id: real.clone() }).await.unwrap();
+        let probe = ["sh", "-c", "test -f /tmp/healthy && curl -fsS http://localhost:8080/healthz"];
+        Self {
+            version: Self::version(),
+            list: Self::list(),
+            synthetic: Case {
+                name: "ExecSync without a process",
+                path: EXEC_SYNC,
+                message: exec(synthetic, &probe),
+                calls: MANY,
+            },
+            real: Case {
+                name: "ExecSync of true",
+                path: EXEC_SYNC,
+                message: exec(real, &["true"]),
+                calls: FEW,
+            },
+        }
+    }
+
+    pub(crate) fn version() -> Case {
         Case {
             name: "Version",
             path: "/runtime.v1.RuntimeService/Version",
             message: framed(&v1::VersionRequest::default()),
             calls: MANY,
-        },
+        }
+    }
+
+    pub(crate) fn list() -> Case {
         Case {
             name: "ListContainers with 100 containers",
             path: "/runtime.v1.RuntimeService/ListContainers",
             message: framed(&v1::ListContainersRequest::default()),
             calls: MANY,
-        },
-        Case {
-            name: "ExecSync without a process",
-            path: EXEC_SYNC,
-            message: exec(synthetic, &probe),
-            calls: MANY,
-        },
-        Case { name: "ExecSync of true", path: EXEC_SYNC, message: exec(real, &["true"]), calls: FEW },
-    ]
+        }
+    }
+
+    pub(crate) fn all(&self) -> [&Case; 4] {
+        [&self.version, &self.list, &self.synthetic, &self.real]
+    }
+}
+
+fn exec(id: String, words: &[&str]) -> Bytes {
+    let cmd = words.iter().map(ToString::to_string).collect();
+    framed(&v1::ExecSyncRequest { container_id: id, cmd, timeout: 1 })
 }
 
 fn framed(message: &impl Message) -> Bytes {

@@ -62,8 +62,15 @@ impl Load {
         (latencies, start.elapsed())
     }
 
-    /// Makes so many calls a second, whatever becomes of those before; returns their latencies in nanoseconds.
-    pub(crate) async fn pace(&mut self, case: &Case, per_second: u32, count: usize) -> Histogram<u64> {
+    /// Makes so many calls a second, whatever becomes of those before; returns their latencies in nanoseconds, and how long all
+    /// took.
+    pub(crate) async fn pace(
+        &mut self,
+        case: &Case,
+        per_second: u32,
+        count: usize,
+    ) -> (Histogram<u64>, Duration) {
+        let start = Instant::now();
         let (mut ticks, mut running) = (interval(Duration::from_secs(1) / per_second), JoinSet::new());
         for _ in 0..count {
             ticks.tick().await;
@@ -79,7 +86,7 @@ impl Load {
         while let Some(latency) = running.join_next().await {
             latencies.record(latency.unwrap()).unwrap();
         }
-        latencies
+        (latencies, start.elapsed())
     }
 }
 

@@ -91,12 +91,12 @@ impl Target {
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Calls that probeshim forwarded but did not observe.
-    pub(crate) fn dropped(&self) -> u64 {
+    /// How many calls probeshim counts as `observed`, `kept` or `dropped`.
+    pub(crate) fn calls(&self, counted: &str) -> u64 {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command.args(["status", "-o", "json", "--admin"]).arg(self.socket.with_file_name("admin.sock"));
         let status: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
-        status["calls"]["dropped"].as_u64().unwrap()
+        status["calls"][counted].as_u64().unwrap()
     }
 
     pub(crate) fn descriptors(&self) -> usize {
