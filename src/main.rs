@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser as _;
 use probeshim::app;
-use probeshim::cli::{Cli, Command, Failure, Runtime};
+use probeshim::cli::{Cli, Command, Failure};
 use probeshim::config::{RuntimeSettings, Settings, Surroundings};
-use probeshim::procrun::guardian;
+use probeshim::procrun::{self, guardian};
 use probeshim::telemetry;
-use probeshim::terminal::harmless;
+use probeshim::terminal::{harmless, print};
 
 fn main() -> ExitCode {
     // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.
@@ -38,8 +38,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start")?;
     match command {
-        Command::Run(run) => {
-            let settings = Settings::new(&run.into(), &Surroundings::here())?;
+        Command::Run(flags) => {
+            let settings = Settings::new(&flags, &Surroundings::here())?;
             let _log = telemetry::start(&settings.log);
             runtime.block_on(app::run(settings.shim)).map_err(Failure::of)
         }
@@ -48,9 +48,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Events(events) => runtime.block_on(events.run()),
         Command::Status(status) => runtime.block_on(status.run()),
         Command::Bench(bench) => runtime.block_on(bench.run()),
-        Command::Runtime(procrun) => {
-            let settings = RuntimeSettings::new(&procrun.into(), &Surroundings::here())?;
-            Runtime::warn()?;
+        Command::Runtime(flags) => {
+            let settings = RuntimeSettings::new(&flags, &Surroundings::here())?;
+            print(&format!("{}\n", procrun::WARNING))?;
             let _log = telemetry::start(&settings.log);
             runtime.block_on(app::runtime(settings)).map_err(Failure::of)
         }

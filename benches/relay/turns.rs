@@ -63,6 +63,7 @@ pub(crate) async fn pace() {
     let cases = Cases::on(targets[0].socket()).await;
     println!("\n{}, {PACE} a second", cases.synthetic.name);
     compare(&targets, &cases.synthetic, Rhythm::PerSecond(PACE)).await;
+    println!("{:>12} (aim: at most 1.10 times)", "");
 }
 
 /// One case: the targets in turn, and what the last adds to the first beside what the others add.

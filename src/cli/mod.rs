@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand.
+//! The command line: one file a subcommand. The flags of those that serve are in `config`, which checks them.
 
 mod ask;
 mod bar;
@@ -9,8 +9,6 @@ mod events;
 mod explain;
 mod follow;
 mod line;
-mod run;
-mod runtime;
 mod status;
 mod table;
 
@@ -20,7 +18,7 @@ use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 
 use crate::admin::ClientError;
-use crate::config::Problems;
+use crate::config::{Flags, Problems, RuntimeFlags};
 use crate::procrun::guardian;
 
 pub use bench::Bench;
@@ -28,8 +26,6 @@ pub use calls::Calls;
 pub use demo::Demo;
 pub use events::Events;
 pub use explain::Explain;
-pub use run::Run;
-pub use runtime::Runtime;
 pub use status::Status;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
@@ -48,7 +44,7 @@ pub enum Command {
     /// Listen on a unix socket and forward every call to the runtime, until SIGTERM or SIGINT
     ///
     /// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and --listen is not used.
-    Run(Run),
+    Run(Flags),
 
     /// Show the calls that went through a running probeshim, as they ended
     ///
@@ -73,7 +69,7 @@ pub enum Command {
     ///
     /// For demos, tests and laptops. Nothing is isolated: a container is a session of processes with a working directory of its
     /// own. Images are only names; no command comes from them.
-    Runtime(Runtime),
+    Runtime(RuntimeFlags),
 
     /// See probeshim at work: two pods on a runtime of plain processes, made and probed through it
     ///

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::Args;
 use read::{Reader, demo_length, duration, http_address, log_filter, on_or_off, socket_path};
 
 pub use runtime::{RuntimeFlags, RuntimeSettings};
@@ -37,33 +38,65 @@ const SLOW: &str = "1s";
 const LOG: &str = "info";
 
 /// The flags of `run` as they were written. What is absent has its default.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct Flags {
-    /// `--listen`
+    /// Where clients connect: unix:///PATH or a bare path
+    /// [default: unix:///run/probeshim/probeshim.sock, without root in $XDG_RUNTIME_DIR/probeshim]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     pub listen: Option<String>,
-    /// `--upstream`
+
+    /// The runtime's socket [default: unix:///run/containerd/containerd.sock]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true)]
     pub upstream: Option<String>,
-    /// `--admin`
+
+    /// The admin socket, which `probeshim calls` and the like ask
+    /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     pub admin: Option<String>,
-    /// `--http`
+
+    /// Where /metrics, /healthz and /readyz are served: a loopback address and a port, 0 for any, or off
+    /// [default: 127.0.0.1:9754]
+    #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<String>,
-    /// `--pods`, any number of them
+
+    /// Manifests that tell which probes there are, a file or a folder of them, in YAML or JSON: Pod, Deployment, DaemonSet, StatefulSet,
+    /// ReplicaSet, Job, CronJob, List. May be given more than once
+    #[arg(long, value_name = "PATH")]
     pub pods: Vec<PathBuf>,
-    /// `--state`
+
+    /// Where calls are recorded on disk [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
+    #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// `--record`
+
+    /// How much of the disk they may take, 1MiB to 1TiB, or off [default: 64MiB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     pub record: Option<String>,
-    /// `--otlp`
+
+    /// Where a span for each call about a pod or container is sent: http://HOST:PORT of a collector (gRPC where the port is 4317, else
+    /// HTTP), on for what the OTEL_ variables say, or off [default: on where OTEL_EXPORTER_OTLP_ENDPOINT is set, else off]
+    #[arg(long, value_name = "URL", allow_hyphen_values = true)]
     pub otlp: Option<String>,
-    /// `--watch-runtime`
+
+    /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where the
+    /// time of an ExecSync goes [default: on]
+    #[arg(long, value_name = "on|off")]
     pub watch_runtime: Option<String>,
-    /// `--slow`
+
+    /// How long an ExecSync may take before it is looked at as slow, 0s to 24h [default: 1s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub slow: Option<String>,
-    /// `--redact-commands`
+
+    /// Show of commands only the program, never its arguments: in no call, event, log, metric or trace
+    #[arg(long)]
     pub redact_commands: bool,
-    /// `--drain-timeout`
+
+    /// How long calls in flight may go on after SIGTERM or SIGINT, 0s to 24h [default: 30s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub drain_timeout: Option<String>,
-    /// `--log`
+
+    /// off, error, warn, info, debug (adds a line for each call), trace, or tracing directives [default: info]
+    #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
     pub log: Option<String>,
 }
 

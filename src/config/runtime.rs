@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::Args;
+
 use super::read::{Reader, duration, log_filter, socket_path};
 use super::{LOG, Problems, Surroundings};
 use crate::procrun::{self, Kills};
@@ -12,23 +14,44 @@ use crate::telemetry;
 const MOST_SYNTHETIC: u32 = 100_000;
 
 /// The flags of `runtime` as they were written. What is absent has its default.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
 pub struct RuntimeFlags {
-    /// `--listen`
+    /// Where clients connect: unix:///PATH or a bare path
+    /// [default: unix:///run/probeshim/procrun.sock, without root in $XDG_RUNTIME_DIR/probeshim]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     pub listen: Option<String>,
-    /// `--root`
+
+    /// The folder below which containers have their working directories, removed with them
+    /// [default: /var/lib/probeshim/procrun, without root in $XDG_STATE_HOME/probeshim]
+    #[arg(long, value_name = "DIR", allow_hyphen_values = true, verbatim_doc_comment)]
     pub root: Option<String>,
-    /// `--exec-delay`
+
+    /// What each ExecSync waits before its command starts, 0s to 24h [default: 0s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub exec_delay: Option<String>,
-    /// `--start-delay`
+
+    /// What each StartContainer waits before its process starts, 0s to 24h [default: 0s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub start_delay: Option<String>,
-    /// `--synthetic`
+
+    /// Begin with so many pods of one running container each that answer an ExecSync without a process: exit code 1 to
+    /// false, 0 to anything else [default: 0]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub synthetic: Option<String>,
-    /// `--drain-exec-sync-io-timeout`
+
+    /// How long an ExecSync whose command has ended waits for others to close its output, as containerd's setting of this
+    /// name; 0s for as long as it takes [default: 0s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub drain_exec_sync_io_timeout: Option<String>,
-    /// `--exec-timeout-kills`
+
+    /// What an ExecSync that times out kills: the command's process alone, as containerd does, or its process group
+    /// [default: process]
+    #[arg(long, value_name = "process|group", allow_hyphen_values = true, verbatim_doc_comment)]
     pub exec_timeout_kills: Option<String>,
-    /// `--log`
+
+    /// off, error, warn, info, debug, trace, or tracing directives [default: info]
+    #[arg(long, value_name = "FILTER", allow_hyphen_values = true)]
     pub log: Option<String>,
 }
 

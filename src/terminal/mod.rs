@@ -3,6 +3,8 @@
 pub(crate) mod human;
 pub(crate) mod screen;
 
+pub use screen::print;
+
 /// Whether `NO_COLOR` asks for output without colours; empty, it asks for nothing.
 #[must_use]
 pub fn is_no_color() -> bool {

@@ -28,7 +28,7 @@ impl Screen {
 }
 
 /// Prints lines; `false` once nobody reads any more, as in `probeshim calls | head`.
-pub(crate) fn print(text: &str) -> anyhow::Result<bool> {
+pub fn print(text: &str) -> anyhow::Result<bool> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),

@@ -19,22 +19,6 @@ fn are_explained_by_containerd_1_6() {
 }
 
 #[test]
-fn of_a_throttled_container_are_explained_by_the_throttling() {
-    let containerd = need!(Containerd::start(Version::V2_2));
-    let execs = need!(Execs::start(&containerd));
-    let resources = json!({"linux": {"resources": {"cpu_quota": 5000, "cpu_period": 100_000}}});
-    let pod = Pod::with(&execs.crictl, containerd.folder(), "throttled", &resources);
-    let count = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done";
-    let call = execs.exec_in(&pod, &["sh", "-c", count], 0);
-    let cpu = &call["exec"]["evidence"]["cpu"];
-    assert_eq!(cpu["quota"], 0.05, "{call:#}");
-    assert!(cpu["throttledPeriods"].as_u64() >= Some(1), "{call:#}");
-    execs.explains(&call, &["throttled by its quota of 0.05 processors"]);
-    pod.remove(&execs.crictl);
-    execs.end();
-}
-
-#[test]
 fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let manifest = json!({

@@ -47,14 +47,15 @@ impl Crictl {
 
     /// Starts it.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// What starts it.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
+        command.arg("--config").arg(&self.config).args(arguments);
         command
-            .arg("--config")
-            .arg(&self.config)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        Running(command.spawn().unwrap())
     }
 
     /// Runs what must succeed, and returns what it printed.

@@ -1,6 +1,9 @@
 //! A pod in which things are executed through probeshim, and what it says of each.
 
-use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
 
 use super::containerd::Containerd;
 use super::crictl::{Crictl, Running};
@@ -62,6 +65,7 @@ pub(crate) fn are_explained(containerd: &Containerd) -> Result<(), String> {
 
     execs.tells_three_apart();
     execs.leaves_strangers_alone(containerd);
+    execs.names_throttling(containerd);
     execs.end();
     Ok(())
 }
@@ -168,22 +172,36 @@ impl Execs {
         }
     }
 
-    /// What others execute is not taken for a call's.
+    /// What others execute at the same time is not taken for a call's: neither `ctr`, which goes to containerd itself, nor `crictl exec`, which
+    /// goes through the runtime's streaming server.
     fn leaves_strangers_alone(&self, containerd: &Containerd) {
-        let mut stranger = containerd.ctr_command(&[
-            "tasks",
-            "exec",
-            "--exec-id",
-            "stranger",
-            &self.pod.container,
-            "sleep",
-            "3",
-        ]);
-        let mut stranger = stranger.spawn().unwrap();
-        let call = self.exec(&["sleep", "1"], 0);
-        mostly(&call, "run", 0.8);
-        stranger.wait().unwrap();
+        let says_so = ["sh", "-c", "echo up; sleep 3"];
+        let container = self.pod.container.as_str();
+        let ctr = [&["tasks", "exec", "--exec-id", "stranger", container][..], &says_so].concat();
+        let streams = [&["exec", container][..], &says_so].concat();
+        for mut stranger in [containerd.ctr_command(&ctr), self.crictl.command(&streams)] {
+            let mut stranger = stranger.stdout(Stdio::piped()).spawn().unwrap();
+            let mut said = String::new();
+            BufReader::new(stranger.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
+            assert_eq!(said, "up\n");
+            mostly(&self.exec(&["sleep", "1"], 0), "run", 0.8);
+            assert!(stranger.try_wait().unwrap().is_none(), "the stranger was there all the time");
+            stranger.wait().unwrap();
+        }
         assert!(!self.shim.ask(&["calls", "-o", "json"]).contains("stranger"));
+    }
+
+    /// A container with a quota of 5 % is slow, and why is said.
+    fn names_throttling(&self, containerd: &Containerd) {
+        let resources = json!({"linux": {"resources": {"cpu_quota": 5000, "cpu_period": 100_000}}});
+        let pod = Pod::with(&self.crictl, containerd.folder(), "throttled", &resources);
+        let count = "i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done";
+        let call = self.exec_in(&pod, &["sh", "-c", count], 0);
+        let cpu = &call["exec"]["evidence"]["cpu"];
+        assert_eq!(cpu["quota"], 0.05, "{call:#}");
+        assert!(cpu["throttledPeriods"].as_u64() >= Some(1), "{call:#}");
+        self.explains(&call, &["throttled by its quota of 0.05 processors"]);
+        pod.remove(&self.crictl);
     }
 
     pub(crate) fn end(self) {
