@@ -81,17 +81,10 @@ impl Meter {
         let ended = Ended {
             sent: Some(Sent { whole: head.since, sent: head.since }),
             call: Call {
-                id: head.id,
-                start: head.start,
                 duration,
-                method: head.method.clone(),
                 ending: Ending::Answered(Some(code)),
-                request_bytes: 0,
-                response_bytes: 0,
-                peer: None,
-                pod: None,
-                container: None,
                 exec: Some(Box::new(exec)),
+                ..Call::begun(&head)
             },
             told: Told { since: head.since, facts: Vec::new() },
             head,

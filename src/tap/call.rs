@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::cri::MethodName;
-use crate::relay::{Ending, Peer};
+use crate::relay::{Ending, Head, Peer};
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
@@ -93,6 +93,25 @@ impl Exec {
     #[must_use]
     pub fn timeout(&self) -> Option<Duration> {
         u64::try_from(self.timeout_seconds).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs)
+    }
+}
+
+impl Call {
+    /// What is known before any message is read.
+    pub(crate) fn begun(head: &Head) -> Self {
+        Self {
+            id: head.id,
+            start: head.start,
+            duration: Duration::ZERO,
+            method: head.method.clone(),
+            ending: Ending::Abandoned,
+            request_bytes: 0,
+            response_bytes: 0,
+            peer: head.peer.clone(),
+            pod: None,
+            container: None,
+            exec: None,
+        }
     }
 }
 

@@ -224,22 +224,3 @@ impl Undecoded {
         }
     }
 }
-
-impl Call {
-    /// What is known before any message is read.
-    fn begun(head: &Head) -> Self {
-        Self {
-            id: head.id,
-            start: head.start,
-            duration: Duration::ZERO,
-            method: head.method.clone(),
-            ending: Ending::Abandoned,
-            request_bytes: 0,
-            response_bytes: 0,
-            peer: head.peer.clone(),
-            pod: None,
-            container: None,
-            exec: None,
-        }
-    }
-}

@@ -68,19 +68,8 @@ impl Scenario {
 
     fn ended_with(&mut self, id: u64, at: u32, exec: Exec, ending: Ending) {
         let head = self.heads.remove(&id).unwrap();
-        let call = Call {
-            id,
-            start: head.start,
-            duration: self.at(at) - head.since,
-            method: head.method.clone(),
-            ending,
-            request_bytes: 0,
-            response_bytes: 0,
-            peer: None,
-            pod: None,
-            container: None,
-            exec: Some(Box::new(exec)),
-        };
+        let duration = self.at(at) - head.since;
+        let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::begun(&head) };
         let told = Told { since: head.since, facts: Vec::new() };
         let ended = Ended { sent: None, call, told, head };
         let now = self.at(at);
