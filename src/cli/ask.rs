@@ -36,6 +36,11 @@ pub(super) fn array(items: &[&RawValue]) -> String {
     if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
 }
 
+/// How many, as it was written.
+pub(super) fn number(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "it is not a whole number from 0")
+}
+
 /// A duration as a query has it.
 pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)

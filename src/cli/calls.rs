@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::Failure;
-use super::ask::{Output, Where, array, milliseconds};
+use super::ask::{Output, Where, array, milliseconds, number};
 use super::follow::Shown;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
@@ -48,11 +48,11 @@ pub struct Calls {
     since: Option<String>,
 
     /// Only the last N calls
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_hyphen_values = true, value_parser = number)]
     last: Option<usize>,
 
     /// Only the N calls that took longest, the slowest first
-    #[arg(long, value_name = "N", conflicts_with_all = ["last", "follow"])]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number, conflicts_with_all = ["last", "follow"])]
     slowest: Option<usize>,
 
     /// Show calls as they end, after the last 10 or those that the other flags ask for

@@ -23,7 +23,7 @@ pub struct Explain {
     at: Where,
 
     /// The number of the call, as `probeshim calls` shows it
-    #[arg(value_name = "CALL")]
+    #[arg(value_name = "CALL", value_parser = number)]
     call: u64,
 
     /// table: sentences, and a bar of the phases; or json
@@ -46,6 +46,10 @@ impl Explain {
         print(&text)?;
         Ok(())
     }
+}
+
+fn number(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "it is not the number of a call, such as 17; `probeshim calls` shows them")
 }
 
 /// The sentences, broken into lines, and below them where the time went.

@@ -115,7 +115,7 @@ async fn an_exec_is_explained_by_its_number() {
     assert!(text.contains("exited with code 3") && text.contains("only the whole time is known"), "{text}");
     for (arguments, code, told) in [
         (&["explain", "7"][..], 2, "call 7 is not kept"),
-        (&["explain", "one"], 2, "invalid value 'one'"),
+        (&["explain", "one"], 2, "invalid value 'one' for '<CALL>': it is not the number of a call"),
         (&["calls", "--probe", "lively"], 2, "probe \"lively\" is none; there are liveness, readiness"),
         (&["events", "--since", "soon"], 2, "--since \"soon\" is not a duration"),
     ] {
