@@ -105,11 +105,11 @@ impl Observatory {
             Notice::There { runtime, tells_execs } => {
                 info!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
                 self.outlets.events.push(Event::of_runtime(Some(&runtime)));
-                self.inspector.events(Some(tells_execs), now);
+                self.inspector.watched(tells_execs, now);
             }
             Notice::Gone => {
                 self.outlets.events.push(Event::of_runtime(None));
-                self.inspector.events(None, now);
+                self.inspector.interrupted(now);
             }
             Notice::Told(source, told) => self.fold(source, told, false),
             Notice::Task(stamped) => {

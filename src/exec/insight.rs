@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::assessment::Assessment;
 use super::evidence::Evidence;
+use super::execution::{Execution, Moment};
 use super::identity::Identity;
-use super::life::{Life, Moment};
 use super::phases::Phases;
 use crate::relay::Trace;
 use crate::tap::Call;
@@ -35,14 +35,38 @@ pub struct Insight {
     pub identity: Identity,
     /// Where the time went.
     pub phases: Phases,
-    /// By how much it was faster than its timeout, in microseconds; negative where it was slower. `None` without a timeout.
-    pub margin_us: Option<i64>,
+    /// How far its end was from its timeout; `None` without a timeout.
+    pub margin: Option<Margin>,
     /// Of a call that did not tell how its command ended: what events tell.
     pub fate: Option<Fate>,
     /// Whether it took its time, or failed, so that evidence was asked for.
     pub assessment: Assessment,
     /// What went on in the container and on the node meanwhile; only of calls that were slow or failed.
     pub evidence: Option<Arc<Evidence>>,
+}
+
+/// How far the end of a call was from its timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Margin {
+    /// It ended so long before.
+    Within(Duration),
+    /// It ended so long after.
+    Over(Duration),
+}
+
+impl Margin {
+    pub(super) fn between(timeout: Duration, took: Duration) -> Self {
+        timeout.checked_sub(took).map_or_else(|| Self::Over(took.saturating_sub(timeout)), Self::Within)
+    }
+
+    /// In seconds; negative where the timeout was over.
+    #[must_use]
+    pub fn seconds(self) -> f64 {
+        match self {
+            Self::Within(margin) => margin.as_secs_f64(),
+            Self::Over(margin) => -margin.as_secs_f64(),
+        }
+    }
 }
 
 /// What became of a command whose call failed.
@@ -58,13 +82,17 @@ pub struct Fate {
 
 impl Fate {
     /// What became of the command of a call that does not tell it itself.
-    pub(super) fn of(call: &Call, life: Option<&Life>, since: Instant) -> Option<Self> {
+    pub(super) fn of(call: &Call, execution: Option<&Execution>, since: Instant) -> Option<Self> {
         if call.exec.as_ref().is_some_and(|exec| exec.result.is_some()) {
             return None;
         }
-        let life = life?;
+        let execution = execution?;
         let after = |moment: Option<Moment>| moment.map(|moment| moment.after(since));
-        Some(Self { started: after(life.started), exited: after(life.exited), status: life.status })
+        Some(Self {
+            started: after(execution.started),
+            exited: after(execution.exited),
+            status: execution.status,
+        })
     }
 
     /// Whether it was killed.

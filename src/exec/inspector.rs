@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::assessment::Settings;
 use super::evidence::{Answer, Ask, Sampler};
+use super::execution::Now;
 use super::identity::Identity;
 use super::insight::Record;
-use super::life::Now;
 use super::locate::pid_of;
 use super::metrics::Metrics;
 use super::stuck::{Stuck, Watchdog};
@@ -123,9 +123,15 @@ impl Inspector {
         self.ask();
     }
 
-    /// The runtime tells of what it executes, or does not; `None` if nothing is known of it any more.
-    pub fn events(&mut self, tells_execs: Option<bool>, now: Instant) {
-        self.tracker.events(tells_execs, now);
+    /// The runtime is watched from now on, and tells of what it executes or does not.
+    pub fn watched(&mut self, tells_execs: bool, now: Instant) {
+        self.tracker.watched(tells_execs, now);
+        self.ask();
+    }
+
+    /// The runtime has gone, or its events have.
+    pub fn interrupted(&mut self, now: Instant) {
+        self.tracker.interrupted(now);
         self.ask();
     }
 

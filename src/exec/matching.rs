@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::life::{Life, SKEW};
+use super::execution::{Execution, SKEW};
 
 /// Calls that are told apart by each other. Among more nothing would be certain anyway, and it would take long to find that out.
 const MOST: usize = 12;
 
-/// What is known of a call that one of the lives may be of.
+/// A call, as far as it tells which execution was its.
 #[derive(Clone, Debug)]
 pub(super) struct Claim<'a> {
     pub(super) sent: Instant,
@@ -18,93 +18,115 @@ pub(super) struct Claim<'a> {
     pub(super) end: Option<End>,
 }
 
-/// How a call ended.
+/// When and how a call ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     pub(super) at: Instant,
-    /// The exit code that was answered.
-    pub(super) exit_code: Option<i32>,
-    /// Whether the answer says that the command had exited: either with its exit code, or after it was killed.
-    pub(super) is_exited: bool,
-    /// Whether the runtime answered at all; else it was given up, or its connection broke.
-    pub(super) is_answered: bool,
+    pub(super) outcome: Outcome,
 }
 
-/// Whose a call was.
+/// What the end of a call tells of its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It exited; with which code, unless the answer could not be read.
+    Exited(Option<u32>),
+    /// It was killed at the timeout.
+    TimedOut,
+    /// Another error was answered, perhaps before anything was executed.
+    Refused,
+    /// Nothing: the call was given up, or its connection broke.
+    Unanswered,
+}
+
+/// Whether what has not been heard of may yet be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exits {
+    /// An exit may be on its way.
+    MayCome,
+    /// No exit that has not been heard of will be.
+    AllHeard,
+}
+
+/// Which execution was a call's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Match {
-    /// This life, and no other.
-    Life(usize),
+    /// This execution, and no other.
+    One(usize),
     /// One of these.
     OneOf(Vec<usize>),
     /// None of which anything is known.
     None,
 }
 
-/// All calls and lives of a container at one time, and which may belong together.
+/// All calls and executions of a container at one time, and which may belong together.
 #[derive(Debug)]
 pub(super) struct Matching<'a> {
     calls: &'a [Claim<'a>],
-    lives: &'a [Life],
-    /// For each call, the lives that it may have had.
+    executions: &'a [Execution],
+    /// For each call, the executions that it may have had.
     edges: Vec<Vec<usize>>,
 }
 
 impl<'a> Matching<'a> {
-    /// `is_final`: no exit that has not been heard of will be.
-    pub(super) fn new(calls: &'a [Claim<'a>], lives: &'a [Life], is_final: bool) -> Self {
+    pub(super) fn new(calls: &'a [Claim<'a>], executions: &'a [Execution], exits: Exits) -> Self {
         let of = |call: &Claim<'_>| {
-            (0..lives.len()).filter(|life| call.may_have(&lives[*life], is_final)).collect()
+            (0..executions.len()).filter(|execution| call.may_have(&executions[*execution], exits)).collect()
         };
-        let mut matching = Self { calls, lives, edges: calls.iter().map(of).collect() };
+        let mut matching = Self { calls, executions, edges: calls.iter().map(of).collect() };
         matching.tell_by_commands();
         matching
     }
 
-    /// Which life a call had: one that it may have had while every other call that must have had one finds one of its own.
+    /// Which execution a call had: one that it may have had while every other call that must have had one finds one of its own.
     pub(super) fn find(&self, call: usize) -> Match {
         let own = &self.edges[call];
         let near = self.near(call);
         if near.len() > MOST {
             return Match::of_uncertain(own.clone());
         }
-        let fits = |life: &&usize| self.others_find_theirs(&near, call, **life);
+        let fits = |execution: &&usize| self.others_find_theirs(&near, call, **execution);
         let left: Vec<usize> = own.iter().filter(fits).copied().collect();
         if left.is_empty() {
             // Something has not been heard of, and what the others exclude is not certain.
-            let is_only_its =
-                |life: &usize| near.iter().all(|other| *other == call || !self.edges[*other].contains(life));
+            let is_only_its = |execution: &usize| {
+                near.iter().all(|other| *other == call || !self.edges[*other].contains(execution))
+            };
             return match own[..] {
-                [only] if is_only_its(&only) => Match::Life(only),
+                [only] if is_only_its(&only) => Match::One(only),
                 _ => Match::of_uncertain(own.clone()),
             };
         }
         if self.may_be_a_strangers(call, &left) { Match::OneOf(left) } else { Match::of(left) }
     }
 
-    /// Whether the one life that a call may have had may as well be a stranger's. It is not, where the call's exit code is its; where the call failed
+    /// Whether the one execution that a call may have had may as well be a stranger's. It is not, where the call's exit code is its; where the call failed
     /// without starting anything, and it never started; or where the call was cut off with nothing else going on.
     fn may_be_a_strangers(&self, call: usize, left: &[usize]) -> bool {
         let (Some(end), [only]) = (self.calls[call].end, left) else { return false };
-        let has_started = self.lives[*only].started.is_some();
-        let is_alone = self.calls.len() == 1 && self.lives.len() == 1;
-        !end.is_exited && if end.is_answered { has_started } else { !is_alone }
+        let has_started = self.executions[*only].started.is_some();
+        let is_alone = self.calls.len() == 1 && self.executions.len() == 1;
+        match end.outcome {
+            Outcome::Exited(_) | Outcome::TimedOut => false,
+            Outcome::Refused => has_started,
+            Outcome::Unanswered => !is_alone,
+        }
     }
 
-    /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its lives have ended, and all these lives.
+    /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its executions have ended, and all these executions.
     pub(super) fn is_settled(&self, call: usize) -> bool {
         let own = &self.edges[call];
-        let competes = |other: &usize| self.edges[*other].iter().any(|life| own.contains(life));
-        own.iter().all(|life| self.lives[*life].exited.is_some())
+        let competes = |other: &usize| self.edges[*other].iter().any(|execution| own.contains(execution));
+        own.iter().all(|execution| self.executions[*execution].exited.is_some())
             && (0..self.calls.len()).filter(competes).all(|other| self.calls[other].end.is_some())
     }
 
-    /// The calls that compete with one for its lives, with those for theirs, and so on; itself included.
+    /// The calls that compete with one for its executions, with those for theirs, and so on; itself included.
     fn near(&self, call: usize) -> BTreeSet<usize> {
         let (mut near, mut new) = (BTreeSet::from([call]), vec![call]);
         while let Some(one) = new.pop() {
             for other in 0..self.calls.len() {
-                let competes = || self.edges[other].iter().any(|life| self.edges[one].contains(life));
+                let competes =
+                    || self.edges[other].iter().any(|execution| self.edges[one].contains(execution));
                 if !near.contains(&other) && competes() {
                     near.insert(other);
                     new.push(other);
@@ -114,96 +136,107 @@ impl<'a> Matching<'a> {
         near
     }
 
-    /// Whether every other call that must have had a life finds one of its own, when one call has a certain one.
-    fn others_find_theirs(&self, near: &BTreeSet<usize>, call: usize, life: usize) -> bool {
+    /// Whether every other call that must have had an execution finds one of its own, when one call has a certain one.
+    fn others_find_theirs(&self, near: &BTreeSet<usize>, call: usize, execution: usize) -> bool {
         let must = |other: &&usize| **other != call && self.calls[**other].must_have_one();
-        let mut taken: Vec<Option<usize>> = vec![None; self.lives.len()];
+        let mut taken: Vec<Option<usize>> = vec![None; self.executions.len()];
         near.iter().filter(must).all(|other| {
-            let mut tried = vec![false; self.lives.len()];
-            tried[life] = true;
+            let mut tried = vec![false; self.executions.len()];
+            tried[execution] = true;
             self.find_one(*other, &mut taken, &mut tried)
         })
     }
 
-    /// Finds a life for a call, if need be by letting another call move to another life.
+    /// Finds an execution for a call, if need be by letting another call move to another execution.
     fn find_one(&self, call: usize, taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
-        for &life in &self.edges[call] {
-            if tried[life] {
+        for &execution in &self.edges[call] {
+            if tried[execution] {
                 continue;
             }
-            tried[life] = true;
-            let is_free = match taken[life] {
+            tried[execution] = true;
+            let is_free = match taken[execution] {
                 None => true,
                 Some(other) => self.find_one(other, taken, tried),
             };
             if is_free {
-                taken[life] = Some(call);
+                taken[execution] = Some(call);
                 return true;
             }
         }
         false
     }
 
-    /// Leaves of the lives those whose words are the call's. The words tell something only where those of each life are those of a call, and each call has such
-    /// a life: a shell that becomes its command has the words of another call perhaps.
+    /// Leaves of the executions those whose words are the call's. The words tell something only where those of each execution are those of a call, and each call has such
+    /// an execution: a shell that becomes its command has the words of another call perhaps.
     fn tell_by_commands(&mut self) {
-        let is_told = self.lives.len() > 1
-            && self.lives.iter().all(|life| {
-                life.command
+        let is_told = self.executions.len() > 1
+            && self.executions.iter().all(|execution| {
+                execution
+                    .command
                     .as_deref()
                     .is_some_and(|words| self.calls.iter().any(|call| call.command == words))
             })
-            && self
-                .calls
-                .iter()
-                .all(|call| self.lives.iter().any(|life| life.command.as_deref() == Some(call.command)));
+            && self.calls.iter().all(|call| {
+                self.executions.iter().any(|execution| execution.command.as_deref() == Some(call.command))
+            });
         if is_told {
             for (call, edges) in self.calls.iter().zip(&mut self.edges) {
-                edges.retain(|life| self.lives[*life].command.as_deref() == Some(call.command));
+                edges
+                    .retain(|execution| self.executions[*execution].command.as_deref() == Some(call.command));
             }
         }
     }
 }
 
 impl Claim<'_> {
-    /// Whether a life can have been that of this call.
-    fn may_have(&self, life: &Life, is_final: bool) -> bool {
-        let Some(first) = life.first() else { return false };
-        if !life.may_be_of_the_cri() || first.at + SKEW < self.sent {
+    /// Whether an execution can have been that of this call.
+    fn may_have(&self, execution: &Execution, exits: Exits) -> bool {
+        let Some(first) = execution.first() else { return false };
+        if !execution.may_be_of_the_cri() || first.at + SKEW < self.sent {
             return false;
         }
         let Some(end) = self.end else { return true };
         if first.at > end.at + SKEW {
             return false;
         }
-        match (life.exited, life.status) {
+        match (execution.exited, execution.status) {
             (Some(exited), Some(status)) => {
-                let is_in_time = !end.is_exited || exited.at <= end.at + SKEW;
-                is_in_time && end.exit_code.is_none_or(|code| code.cast_unsigned() == status)
+                let is_in_time = !end.outcome.has_exited() || exited.at <= end.at + SKEW;
+                is_in_time && end.outcome.exit_code().is_none_or(|code| code == status)
             }
-            // Its exit may be on its way.
-            _ => !end.is_exited || !is_final,
+            _ => !end.outcome.has_exited() || exits == Exits::MayCome,
         }
     }
 
     /// Whether something was executed for it: what was refused or given up may have ended before that.
     fn must_have_one(&self) -> bool {
-        self.end.is_some_and(|end| end.is_exited)
+        self.end.is_some_and(|end| end.outcome.has_exited())
+    }
+}
+
+impl Outcome {
+    /// Whether the command had exited when the call ended.
+    fn has_exited(self) -> bool {
+        matches!(self, Self::Exited(_) | Self::TimedOut)
+    }
+
+    fn exit_code(self) -> Option<u32> {
+        if let Self::Exited(code) = self { code } else { None }
     }
 }
 
 impl Match {
-    fn of(mut lives: Vec<usize>) -> Self {
-        match lives.len() {
+    fn of(mut executions: Vec<usize>) -> Self {
+        match executions.len() {
             0 => Self::None,
-            1 => Self::Life(lives.remove(0)),
-            _ => Self::OneOf(lives),
+            1 => Self::One(executions.remove(0)),
+            _ => Self::OneOf(executions),
         }
     }
 
     /// One of these, if any: even a single one may be another's.
-    fn of_uncertain(lives: Vec<usize>) -> Self {
-        if lives.is_empty() { Self::None } else { Self::OneOf(lives) }
+    fn of_uncertain(executions: Vec<usize>) -> Self {
+        if executions.is_empty() { Self::None } else { Self::OneOf(executions) }
     }
 }
 

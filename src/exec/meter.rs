@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::assessment::Settings;
-use super::life::{Life, Moment, Now};
+use super::execution::{Execution, Moment, Now};
 use super::phases::Phases;
 use super::tracker::{Place, Tracker};
 use crate::containerd::Stamped;
@@ -22,7 +22,7 @@ pub struct Meter {
     tracker: Tracker,
     next: u64,
     /// Everything that was executed, whoever asked for it.
-    lives: HashMap<Box<str>, Life>,
+    executions: HashMap<Box<str>, Execution>,
 }
 
 /// A call that goes on.
@@ -34,7 +34,7 @@ pub struct Measured {
 
 /// How long something that was executed took to start, and to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Execution {
+pub struct Timing {
     /// From its announcement until it ran.
     pub start: Duration,
     /// Until it exited.
@@ -46,8 +46,8 @@ impl Meter {
     #[must_use]
     pub fn new(container: &str, tells_execs: bool) -> Self {
         let mut tracker = Tracker::new(Settings::default());
-        tracker.events(Some(tells_execs), Instant::now());
-        Self { container: container.into(), tracker, next: 1, lives: HashMap::new() }
+        tracker.watched(tells_execs, Instant::now());
+        Self { container: container.into(), tracker, next: 1, executions: HashMap::new() }
     }
 
     /// A call is about to be made.
@@ -99,8 +99,8 @@ impl Meter {
         }
         let now = Now::new(Instant::now());
         if let Some(exec) = stamped.event.exec() {
-            let life = self.lives.entry(exec.into()).or_insert_with(|| Life::new(exec));
-            life.take(&stamped.event, Moment::new(stamped.at, now));
+            let execution = self.executions.entry(exec.into()).or_insert_with(|| Execution::new(exec));
+            execution.take(&stamped.event, Moment::new(stamped.at, now));
         }
         self.tracker.task(stamped, now);
     }
@@ -119,13 +119,13 @@ impl Meter {
     }
 
     /// What was executed in the container since it was last asked, and is over.
-    pub fn executions(&mut self) -> Vec<Execution> {
+    pub fn executions(&mut self) -> Vec<Timing> {
         let between =
             |from: Option<Moment>, to: Option<Moment>| from.zip(to).map(|(from, to)| to.after(from.at));
-        let over = self.lives.extract_if(|_, life| life.exited.is_some());
-        over.filter_map(|(_, life)| {
-            let start = between(life.added, life.started)?;
-            Some(Execution { start, run: between(life.started, life.exited)? })
+        let over = self.executions.extract_if(|_, execution| execution.exited.is_some());
+        over.filter_map(|(_, execution)| {
+            let start = between(execution.added, execution.started)?;
+            Some(Timing { start, run: between(execution.started, execution.exited)? })
         })
         .collect()
     }

@@ -145,10 +145,8 @@ impl Metrics {
                 }
             }
         }
-        if let Some(margin) = insight.margin_us {
-            #[expect(clippy::cast_precision_loss, reason = "microseconds of a call")]
-            let seconds = margin as f64 / 1e6;
-            self.margins.get_or_create(&self.labels_of(record)).observe(seconds);
+        if let Some(margin) = insight.margin {
+            self.margins.get_or_create(&self.labels_of(record)).observe(margin.seconds());
         }
     }
 

@@ -1,7 +1,7 @@
 //! ExecSyncs, explained: whose each was, where its time went, and what on the node explains it.
 //!
 //! ```text
-//! sightings ──► tracker ◄── events of what is executed      (matching, life ──► phases)
+//! sightings ──► tracker ◄── events of what is executed      (matching, execution ──► phases)
 //!                 │  ▲
 //!             asks│  │answers                                identity, habit
 //!                 ▼  │
@@ -10,12 +10,12 @@
 
 mod assessment;
 mod evidence;
+mod execution;
 mod explain;
 mod habit;
 mod identity;
 mod insight;
 mod inspector;
-mod life;
 mod locate;
 mod matching;
 mod meter;
@@ -29,9 +29,9 @@ pub use assessment::{Assessment, Settings, Slow};
 pub use evidence::{Cpu, Evidence, Pids, Pressures, Process};
 pub use explain::explain;
 pub use identity::Identity;
-pub use insight::{Fate, Insight, Record};
+pub use insight::{Fate, Insight, Margin, Record};
 pub use inspector::{Heard, Inspector};
-pub use meter::{Execution, Measured, Meter};
+pub use meter::{Measured, Meter, Timing};
 pub use metrics::Metrics;
 pub use phases::{Missing, Parts, Phases};
 pub use stuck::{Kind, Stuck, StuckExec};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::life::{Life, Moment};
+use super::execution::{Execution, Moment};
 
 /// Where the time went, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,13 +82,14 @@ impl Timeline {
         Parts { queue: self.sent.saturating_sub(self.whole), ..Parts::default() }.filled(self.end)
     }
 
-    /// What the life of its command tells of a call. `has_failed`: the runtime answered with an error that is not a timeout.
-    pub(super) fn phases(&self, life: &Life, has_failed: bool) -> Phases {
+    /// What an execution tells of its call. `is_refused`: the runtime answered with an error that is
+    /// not a timeout.
+    pub(super) fn phases(&self, execution: &Execution, is_refused: bool) -> Phases {
         // An answer may overtake the rest of its request.
         let end = self.end.max(self.sent);
         let after = |moment: Option<Moment>| moment.map(|moment| moment.after(self.since));
         // Each moment lies between the one before it and the end: exec-started is taken a little late, and exited_at with another clock.
-        let [added, started, exited] = [life.added, life.started, life.exited].map(after);
+        let [added, started, exited] = [execution.added, execution.started, execution.exited].map(after);
         let added = added.map(|added| added.clamp(self.sent, end));
         let from = added.unwrap_or(self.sent);
         let exited = exited.map(|exited| exited.clamp(from, end));
@@ -104,7 +105,7 @@ impl Timeline {
         let what = match (added, started, exited) {
             (Some(_), Some(_), Some(_)) => None,
             // It could not be started, and that is how the time was spent.
-            (Some(_), None, _) if has_failed => {
+            (Some(_), None, _) if is_refused => {
                 parts.start = between(added, Some(end));
                 None
             }

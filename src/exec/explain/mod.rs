@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::assessment::{Assessment, Slow};
 use super::identity::Identity;
-use super::insight::{Fate, Insight, Record};
+use super::insight::{Fate, Insight, Margin, Record};
 use super::phases::{Missing, Parts, Phases};
 use crate::cri::Code;
 use crate::relay::{Ending, Peer};
@@ -95,12 +95,12 @@ fn whose(identity: &Identity) -> String {
 
 fn outcome(call: &Call, exec: &Exec, insight: &Insight) -> String {
     let took = duration(call.duration);
-    let margin = match (exec.timeout(), insight.margin_us) {
-        (Some(timeout), Some(margin @ 0..)) => {
-            format!(", {} within its timeout of {}", duration(micros(margin)), duration(timeout))
+    let margin = match (exec.timeout(), insight.margin) {
+        (Some(timeout), Some(Margin::Within(margin))) => {
+            format!(", {} within its timeout of {}", duration(margin), duration(timeout))
         }
-        (Some(timeout), Some(margin)) => {
-            format!(", {} after its timeout of {} was over", duration(micros(margin)), duration(timeout))
+        (Some(timeout), Some(Margin::Over(margin))) => {
+            format!(", {} after its timeout of {} was over", duration(margin), duration(timeout))
         }
         _ => " without a timeout".to_owned(),
     };
@@ -240,10 +240,6 @@ fn evidence(insight: &Insight) -> Vec<String> {
 
 fn duration(duration: Duration) -> String {
     human::duration(duration.as_secs_f64() * 1e3)
-}
-
-fn micros(margin: i64) -> Duration {
-    Duration::from_micros(margin.unsigned_abs())
 }
 
 fn percent(part: Duration, whole: Duration) -> String {

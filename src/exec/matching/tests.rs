@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::life::Moment;
+use crate::exec::execution::Moment;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -25,26 +25,25 @@ impl Clock {
     }
 
     /// An execution of the CRI plugin's with this number.
-    fn life(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> Life {
-        let mut life = Life::new(&format!("{number:064x}"));
-        life.added = Some(self.moment(added));
-        life.started = Some(self.moment(added + 1));
-        life.pid = Some(1000 + u32::from(number));
-        life.exited = exited.map(|(at, _)| self.moment(at));
-        life.status = exited.map(|(_, status)| status);
-        life
+    fn execution(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> Execution {
+        let mut execution = Execution::new(&format!("{number:064x}"));
+        execution.added = Some(self.moment(added));
+        execution.started = Some(self.moment(added + 1));
+        execution.pid = Some(1000 + u32::from(number));
+        execution.exited = exited.map(|(at, _)| self.moment(at));
+        execution.status = exited.map(|(_, status)| status);
+        execution
     }
 }
 
 /// A call from here to there, in milliseconds; and its exit code if it has ended.
-fn claim(clock: Clock, from: u32, end: Option<(u32, i32)>) -> Claim<'static> {
-    let ended =
-        |(at, code)| End { at: clock.at(at), exit_code: Some(code), is_exited: true, is_answered: true };
+fn claim(clock: Clock, from: u32, end: Option<(u32, u32)>) -> Claim<'static> {
+    let ended = |(at, code)| End { at: clock.at(at), outcome: Outcome::Exited(Some(code)) };
     Claim { sent: clock.at(from), command: &[], end: end.map(ended) }
 }
 
-fn found(calls: &[Claim<'_>], lives: &[Life]) -> Vec<Match> {
-    let matching = Matching::new(calls, lives, true);
+fn found(calls: &[Claim<'_>], executions: &[Execution]) -> Vec<Match> {
+    let matching = Matching::new(calls, executions, Exits::AllHeard);
     (0..calls.len()).map(|call| matching.find(call)).collect()
 }
 
@@ -52,31 +51,31 @@ fn found(calls: &[Claim<'_>], lives: &[Life]) -> Vec<Match> {
 fn one_call_has_the_one_execution_of_its_time() {
     let clock = Clock::new();
     let call = claim(clock, 100, Some((200, 0)));
-    let before = clock.life(1, 10, Some((20, 0)));
-    let own = clock.life(2, 110, Some((190, 0)));
-    let after = clock.life(3, 300, None);
-    assert_eq!(found(&[call], &[before, own, after]), [Match::Life(1)]);
+    let before = clock.execution(1, 10, Some((20, 0)));
+    let own = clock.execution(2, 110, Some((190, 0)));
+    let after = clock.execution(3, 300, None);
+    assert_eq!(found(&[call], &[before, own, after]), [Match::One(1)]);
 }
 
 #[test]
 fn exit_codes_and_order_tell_calls_apart() {
     let clock = Clock::new();
     let calls = [claim(clock, 0, Some((100, 1))), claim(clock, 0, Some((100, 2)))];
-    let lives = [clock.life(1, 10, Some((95, 2))), clock.life(2, 11, Some((96, 1)))];
-    assert_eq!(found(&calls, &lives), [Match::Life(1), Match::Life(0)]);
+    let executions = [clock.execution(1, 10, Some((95, 2))), clock.execution(2, 11, Some((96, 1)))];
+    assert_eq!(found(&calls, &executions), [Match::One(1), Match::One(0)]);
     // The first to be answered can only be the first that exited, and then the second only the other.
     let calls = [claim(clock, 0, Some((60, 0))), claim(clock, 0, Some((100, 0)))];
-    let lives = [clock.life(1, 10, Some((95, 0))), clock.life(2, 11, Some((50, 0)))];
-    assert_eq!(found(&calls, &lives), [Match::Life(1), Match::Life(0)]);
+    let executions = [clock.execution(1, 10, Some((95, 0))), clock.execution(2, 11, Some((50, 0)))];
+    assert_eq!(found(&calls, &executions), [Match::One(1), Match::One(0)]);
 }
 
 #[test]
 fn what_nothing_tells_apart_stays_so() {
     let clock = Clock::new();
     let calls = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
-    let lives = [clock.life(1, 10, Some((95, 0))), clock.life(2, 11, Some((95, 0)))];
+    let executions = [clock.execution(1, 10, Some((95, 0))), clock.execution(2, 11, Some((95, 0)))];
     let either = Match::OneOf(vec![0, 1]);
-    assert_eq!(found(&calls, &lives), [either.clone(), either]);
+    assert_eq!(found(&calls, &executions), [either.clone(), either]);
 }
 
 #[test]
@@ -88,20 +87,26 @@ fn command_lines_tell_only_where_each_is_that_of_a_call() {
         Claim { command: &one, ..claim(clock, 0, Some((100, 0))) },
         Claim { command: &other, ..claim(clock, 0, Some((100, 0))) },
     ];
-    let life =
-        |number, words: Option<Vec<String>>| Life { command: words, ..clock.life(number, 10, Some((90, 0))) };
-    let told = [life(1, Some(other.clone())), life(2, Some(one.clone()))];
-    assert_eq!(found(&calls, &told), [Match::Life(1), Match::Life(0)]);
+    let execution = |number, words: Option<Vec<String>>| Execution {
+        command: words,
+        ..clock.execution(number, 10, Some((90, 0)))
+    };
+    let told = [execution(1, Some(other.clone())), execution(2, Some(one.clone()))];
+    assert_eq!(found(&calls, &told), [Match::One(1), Match::One(0)]);
     let either = || [Match::OneOf(vec![0, 1]), Match::OneOf(vec![0, 1])];
-    assert_eq!(found(&calls, &[life(1, Some(other.clone())), life(2, None)]), either(), "one was not read");
-    let same = [life(1, Some(other.clone())), life(2, Some(other.clone()))];
+    assert_eq!(
+        found(&calls, &[execution(1, Some(other.clone())), execution(2, None)]),
+        either(),
+        "one was not read"
+    );
+    let same = [execution(1, Some(other.clone())), execution(2, Some(other.clone()))];
     assert_eq!(found(&calls, &same), either(), "a shell may have become its command");
 }
 
 #[test]
 fn executions_of_others_are_nobodys() {
     let clock = Clock::new();
-    let mut stranger = clock.life(1, 10, Some((90, 0)));
+    let mut stranger = clock.execution(1, 10, Some((90, 0)));
     stranger.exec = "by-hand".into();
     assert_eq!(found(&[claim(clock, 0, Some((100, 0)))], &[stranger]), [Match::None]);
 }
@@ -109,48 +114,58 @@ fn executions_of_others_are_nobodys() {
 #[test]
 fn a_call_that_was_refused_needs_no_execution() {
     let clock = Clock::new();
-    let refused = End { at: clock.at(50), exit_code: None, is_exited: false, is_answered: true };
+    let refused = End { at: clock.at(50), outcome: Outcome::Refused };
     let calls = [claim(clock, 0, Some((100, 0))), Claim { end: Some(refused), ..claim(clock, 0, None) }];
-    let lives = [clock.life(1, 60, Some((90, 0)))];
-    assert_eq!(found(&calls, &lives), [Match::Life(0), Match::None]);
+    let executions = [clock.execution(1, 60, Some((90, 0)))];
+    assert_eq!(found(&calls, &executions), [Match::One(0), Match::None]);
     // One whose time it was in is not given another's for that.
-    let lives = [clock.life(1, 20, Some((90, 0)))];
-    assert_eq!(found(&calls, &lives), [Match::Life(0), Match::OneOf(vec![0])]);
+    let executions = [clock.execution(1, 20, Some((90, 0)))];
+    assert_eq!(found(&calls, &executions), [Match::One(0), Match::OneOf(vec![0])]);
 }
 
 #[test]
 fn what_may_be_a_strangers_is_not_taken_for_a_calls() {
     let clock = Clock::new();
-    let ended = |is_answered| {
-        let end = End { at: clock.at(50), exit_code: None, is_exited: false, is_answered };
-        Claim { end: Some(end), ..claim(clock, 0, None) }
-    };
-    let started = [clock.life(1, 20, Some((90, 0)))];
-    assert_eq!(found(&[ended(true)], &started), [Match::OneOf(vec![0])], "the call failed, and this ran");
-    let never_started = [Life { started: None, exited: None, status: None, ..clock.life(1, 20, None) }];
-    assert_eq!(found(&[ended(true)], &never_started), [Match::Life(0)]);
-    assert_eq!(found(&[ended(false)], &started), [Match::Life(0)], "given up, and nothing else went on");
+    let ended = |outcome| Claim { end: Some(End { at: clock.at(50), outcome }), ..claim(clock, 0, None) };
+    let started = [clock.execution(1, 20, Some((90, 0)))];
+    assert_eq!(
+        found(&[ended(Outcome::Refused)], &started),
+        [Match::OneOf(vec![0])],
+        "the call failed, and this ran"
+    );
+    let never_started =
+        [Execution { started: None, exited: None, status: None, ..clock.execution(1, 20, None) }];
+    assert_eq!(found(&[ended(Outcome::Refused)], &never_started), [Match::One(0)]);
+    assert_eq!(
+        found(&[ended(Outcome::Unanswered)], &started),
+        [Match::One(0)],
+        "given up, and nothing else went on"
+    );
 }
 
 #[test]
 fn what_is_settled_is_not_waited_for() {
     let clock = Clock::new();
-    let lives = [clock.life(1, 10, Some((90, 0))), clock.life(2, 11, Some((91, 0)))];
+    let executions = [clock.execution(1, 10, Some((90, 0))), clock.execution(2, 11, Some((91, 0)))];
     let ended = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
-    assert!(Matching::new(&ended, &lives, false).is_settled(0));
+    assert!(Matching::new(&ended, &executions, Exits::MayCome).is_settled(0));
     let one_goes_on = [claim(clock, 0, Some((100, 0))), claim(clock, 0, None)];
-    assert!(!Matching::new(&one_goes_on, &lives, false).is_settled(0), "its exit code may tell them apart");
-    let one_runs = [clock.life(1, 10, Some((90, 0))), clock.life(2, 11, None)];
-    assert!(!Matching::new(&ended, &one_runs, false).is_settled(0), "its exit may be on its way");
+    assert!(
+        !Matching::new(&one_goes_on, &executions, Exits::MayCome).is_settled(0),
+        "its exit code may tell them apart"
+    );
+    let one_runs = [clock.execution(1, 10, Some((90, 0))), clock.execution(2, 11, None)];
+    assert!(!Matching::new(&ended, &one_runs, Exits::MayCome).is_settled(0), "its exit may be on its way");
 }
 
 #[test]
 fn among_very_many_nothing_is_claimed() {
     let clock = Clock::new();
     let calls: Vec<_> = (0..40).map(|code| claim(clock, 0, Some((100, code / 2)))).collect();
-    let lives: Vec<Life> = (0..40).map(|number| clock.life(number, 10, Some((90, 7)))).collect();
-    let found = found(&calls, &lives);
-    assert!(matches!(&found[14], Match::OneOf(lives) if lives.len() == 40), "{:?}", found[14]);
+    let executions: Vec<Execution> =
+        (0..40).map(|number| clock.execution(number, 10, Some((90, 7)))).collect();
+    let found = found(&calls, &executions);
+    assert!(matches!(&found[14], Match::OneOf(executions) if executions.len() == 40), "{:?}", found[14]);
     assert_eq!(found[0], Match::None);
 }
 
@@ -158,19 +173,19 @@ proptest! {
     /// Whatever happens at once: the true execution is never excluded.
     #[test]
     fn the_truth_is_always_possible(
-        calls in proptest::collection::vec((0_u32..50, 1_u32..20, 1_u32..40, 0_u32..20, 0_i32..2), 1..7),
+        calls in proptest::collection::vec((0_u32..50, 1_u32..20, 1_u32..40, 0_u32..20, 0_u32..2), 1..7),
     ) {
         let clock = Clock::new();
-        let (mut claims, mut lives) = (Vec::new(), Vec::new());
+        let (mut claims, mut executions) = (Vec::new(), Vec::new());
         for (number, (from, prepare, run, drain, code)) in calls.into_iter().enumerate() {
             let (added, exited) = (from + prepare, from + prepare + 1 + run);
             claims.push(claim(clock, from, Some((exited + drain, code))));
-            lives.push(clock.life(u8::try_from(number).unwrap(), added, Some((exited, code.cast_unsigned()))));
+            executions.push(clock.execution(u8::try_from(number).unwrap(), added, Some((exited, code))));
         }
-        for (call, found) in found(&claims, &lives).into_iter().enumerate() {
+        for (call, found) in found(&claims, &executions).into_iter().enumerate() {
             match found {
-                Match::Life(life) => prop_assert_eq!(life, call),
-                Match::OneOf(lives) => prop_assert!(lives.contains(&call)),
+                Match::One(execution) => prop_assert_eq!(execution, call),
+                Match::OneOf(executions) => prop_assert!(executions.contains(&call)),
                 Match::None => prop_assert!(false, "{} found nothing", call),
             }
         }

@@ -9,10 +9,10 @@ use super::Place;
 use crate::cri::Code;
 use crate::exec::assessment::Assessment;
 use crate::exec::evidence::Evidence;
+use crate::exec::execution::Execution;
 use crate::exec::habit::Key;
-use crate::exec::insight::{Fate, Insight, Record};
-use crate::exec::life::Life;
-use crate::exec::matching::{self, Claim};
+use crate::exec::insight::{Fate, Insight, Margin, Record};
+use crate::exec::matching::{Claim, End, Outcome};
 use crate::exec::phases::{Phases, Timeline};
 use crate::relay::{Ending, Head};
 use crate::tap::{Call, Ended, Exec};
@@ -30,14 +30,15 @@ pub(in crate::exec) struct InFlight {
     pub(super) key: Key,
     /// The runtime's events were interrupted while it lasted.
     pub(super) is_blind: bool,
-    pub(super) end: Option<Concluding>,
+    /// What is known of its end, if it has ended.
+    pub(super) concluding: Option<Concluding>,
 }
 
 /// What is known of a call that has ended.
 #[derive(Debug)]
 pub(super) struct Concluding {
     pub(super) ended: Box<Ended>,
-    pub(super) end: matching::End,
+    pub(super) end: End,
     pub(super) assessment: Assessment,
     /// Until when what is still missing may come.
     pub(super) until: Instant,
@@ -45,20 +46,13 @@ pub(super) struct Concluding {
     pub(super) awaits_evidence: bool,
 }
 
-/// A call that was recorded while its command went on, or before its end was heard of.
+/// A command that goes on after its call was recorded, or of whose end nothing had been heard by then.
 #[derive(Debug)]
-pub(super) struct LateCall {
+pub(super) struct Outliving {
     pub(super) record: Record,
-    pub(super) life: Life,
+    pub(super) execution: Execution,
     pub(super) timeline: Timeline,
-    pub(super) has_failed: bool,
-}
-
-impl Concluding {
-    /// Whether the runtime answered with an error that is not a timeout: perhaps before anything was executed.
-    pub(super) fn is_refused(&self) -> bool {
-        self.end.is_answered && !self.end.is_exited
-    }
+    pub(super) is_refused: bool,
 }
 
 impl InFlight {
@@ -66,17 +60,13 @@ impl InFlight {
         Claim {
             sent: self.since + self.sent,
             command: &self.exec.command,
-            end: self.end.as_ref().map(|end| end.end),
+            end: self.concluding.as_ref().map(|concluding| concluding.end),
         }
     }
 
-    pub(super) fn timeline(&self, end: &Concluding) -> Timeline {
-        Timeline { since: self.since, whole: self.whole, sent: self.sent, end: end.ended.call.duration }
-    }
-
-    /// When it had ended, of a call that has.
-    pub(super) fn ended_at(&self) -> Instant {
-        self.end.as_ref().map_or(self.since, |end| end.end.at)
+    pub(super) fn timeline(&self, concluding: &Concluding) -> Timeline {
+        let end = concluding.ended.call.duration;
+        Timeline { since: self.since, whole: self.whole, sent: self.sent, end }
     }
 
     /// When it was asked.
@@ -86,53 +76,69 @@ impl InFlight {
 
     /// Whether it has been answered, or was given up.
     pub(in crate::exec) fn has_ended(&self) -> bool {
-        self.end.is_some()
+        self.concluding.is_some()
     }
 
     /// Where it executes.
     pub(in crate::exec) fn place(&self) -> &Place {
         &self.place
     }
+}
 
-    pub(super) fn into_record(self, phases: Phases, life: Option<Life>) -> (Record, Option<LateCall>) {
-        let Some(end) = &self.end else { unreachable!("only calls that have ended are recorded") };
-        let timeline = self.timeline(end);
-        let has_failed = end.is_refused();
-        let Some(end) = self.end else { unreachable!("only calls that have ended are recorded") };
-        let Ended { head, mut call, .. } = *end.ended;
-        call.container = self.place.container.or(call.container);
-        call.pod = self.place.pod.or(call.pod);
-        let fate = Fate::of(&call, life.as_ref(), timeline.since);
-        let margin = self.exec.timeout().map(|timeout| microseconds(timeout) - microseconds(call.duration));
+impl Concluding {
+    /// Whether everything is known of the call that is waited for.
+    pub(super) fn is_ready(&self, now: Instant) -> bool {
+        !self.awaits_evidence || now >= self.until
+    }
+
+    /// Whether the runtime answered with an error that is not a timeout: perhaps before anything was executed.
+    pub(super) fn is_refused(&self) -> bool {
+        self.end.outcome == Outcome::Refused
+    }
+
+    /// The record of the call, and its command if more may be heard of that.
+    pub(super) fn into_record(
+        self,
+        call: InFlight,
+        phases: Phases,
+        execution: Option<Execution>,
+    ) -> (Record, Option<Outliving>) {
+        let (timeline, is_refused) = (call.timeline(&self), self.is_refused());
+        let InFlight { exec, place, .. } = call;
+        let Ended { head, mut call, .. } = *self.ended;
+        call.container = place.container.or(call.container);
+        call.pod = place.pod.or(call.pod);
         let insight = Insight {
-            identity: self.place.identity,
+            identity: place.identity,
             phases,
-            margin_us: margin,
-            fate,
-            assessment: end.assessment,
-            evidence: end.evidence,
+            margin: exec.timeout().map(|timeout| Margin::between(timeout, call.duration)),
+            fate: Fate::of(&call, execution.as_ref(), timeline.since),
+            assessment: self.assessment,
+            evidence: self.evidence,
         };
         let record = Record {
             call: Arc::new(call),
             insight: Some(Arc::new(insight)),
             trace: head.trace.clone(),
             is_amended: false,
-            ended: Some(timeline.since + timeline.end),
+            ended: Some(self.end.at),
         };
         // Of a command that could not be started nothing more is heard.
-        let is_late = |life: &Life| life.exited.is_none() && !(has_failed && life.started.is_none());
-        let late = life.filter(is_late).map(|life| LateCall {
+        let goes_on = |execution: &Execution| {
+            execution.exited.is_none() && !(is_refused && execution.started.is_none())
+        };
+        let outliving = execution.filter(goes_on).map(|execution| Outliving {
             record: record.clone().without_trace(),
-            life,
+            execution,
             timeline,
-            has_failed,
+            is_refused,
         });
-        (record, late)
+        (record, outliving)
     }
 }
 
-impl LateCall {
-    /// When the call ended.
+impl Outliving {
+    /// When its call ended.
     pub(super) fn ended(&self) -> Instant {
         self.timeline.since + self.timeline.end
     }
@@ -142,22 +148,23 @@ impl LateCall {
         let mut record = Record { is_amended: true, ..self.record.clone() };
         if let Some(insight) = &mut record.insight {
             let insight = Arc::make_mut(insight);
-            insight.phases = self.timeline.phases(&self.life, self.has_failed);
-            insight.fate = Fate::of(&record.call, Some(&self.life), self.timeline.since);
+            insight.phases = self.timeline.phases(&self.execution, self.is_refused);
+            insight.fate = Fate::of(&record.call, Some(&self.execution), self.timeline.since);
         }
         record
     }
 }
 
 /// How a call ended, as far as that tells of its command.
-pub(super) fn end_of(call: &Call, since: Instant) -> matching::End {
-    let exit_code = call.exec.as_ref().and_then(|exec| exec.result).map(|result| result.exit_code);
-    let is_timeout = call.ending == Ending::Answered(Some(Code::DEADLINE_EXCEEDED));
-    let is_answered = matches!(call.ending, Ending::Answered(_));
-    let is_exited = exit_code.is_some() || is_timeout;
-    matching::End { at: since + call.duration, exit_code, is_exited, is_answered }
-}
-
-fn microseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+pub(super) fn end_of(call: &Call, since: Instant) -> End {
+    let result = call.exec.as_ref().and_then(|exec| exec.result);
+    let outcome = match call.ending {
+        Ending::Answered(Some(Code::OK)) => {
+            Outcome::Exited(result.map(|result| result.exit_code.cast_unsigned()))
+        }
+        Ending::Answered(Some(Code::DEADLINE_EXCEEDED)) => Outcome::TimedOut,
+        Ending::Answered(_) => Outcome::Refused,
+        _ => Outcome::Unanswered,
+    };
+    End { at: since + call.duration, outcome }
 }

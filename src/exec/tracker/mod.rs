@@ -11,10 +11,10 @@ use tokio::time::Instant;
 
 use super::assessment::{Assessment, Settings};
 use super::evidence::{Ask, Evidence};
+use super::execution::{Moment, Now};
 use super::habit::{Habits, Key};
 use super::identity::Identity;
 use super::insight::Record;
-use super::life::{Moment, Now};
 use crate::containerd::{Stamped, TaskEvent};
 use crate::cri::Code;
 use crate::relay::{Ending, Head};
@@ -23,7 +23,7 @@ use crate::tap::{AskedExec, Call, Container, Ended, Exec, Pod, Sent};
 pub(super) use call::InFlight;
 
 use call::{Concluding, end_of};
-use scene::{LATE, Scene};
+use scene::{Concluded, LATE, Scene};
 
 /// How long what belongs to a call may come after its end: events, and evidence.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -61,9 +61,9 @@ enum Events {
     /// They may pass unheard: until the runtime is watched, and again whenever it has gone.
     Interrupted,
     /// The runtime does not tell.
-    Untold,
+    Unsupported,
     /// Nobody asks it to, and nobody will.
-    Unasked,
+    NotWatched,
 }
 
 /// What a call executed, once it is over.
@@ -139,7 +139,7 @@ impl Tracker {
             place,
             key,
             is_blind: self.events != Events::Heard,
-            end: None,
+            concluding: None,
         }
     }
 
@@ -167,7 +167,7 @@ impl Tracker {
             self.habits.took(&call.key, ended.call.duration);
         }
         let end = end_of(&ended.call, call.since);
-        call.end = Some(Concluding {
+        call.concluding = Some(Concluding {
             ended,
             end,
             assessment,
@@ -184,11 +184,11 @@ impl Tracker {
         let container: Arc<str> = stamped.event.container().into();
         let moment = Moment::new(stamped.at, now);
         let scene = self.scenes.entry(container.clone()).or_default();
-        if let Some(late) = scene.late.iter_mut().find(|late| *late.life.exec == *exec) {
-            late.life.take(&stamped.event, moment);
-            if late.life.exited.is_some() {
-                self.records.push(late.amended());
-                scene.late.retain(|late| late.life.exited.is_none());
+        if let Some(outliving) = scene.outliving.iter_mut().find(|one| *one.execution.exec == *exec) {
+            outliving.execution.take(&stamped.event, moment);
+            if outliving.execution.exited.is_some() {
+                self.records.push(outliving.amended());
+                scene.outliving.retain(|one| one.execution.exited.is_none());
             }
             return;
         }
@@ -201,8 +201,8 @@ impl Tracker {
         self.conclude(&container, now.instant);
     }
 
-    /// The container that a call executes in, if it is known: of its id the beginning may have been asked for before it was known, and the whole is
-    /// known now.
+    /// The container that a call was filed under. By the time it ends the container's id may be known whole, where only its beginning was when it
+    /// was asked.
     pub(super) fn container_of(&self, call: u64) -> Option<&Arc<str>> {
         let found = self.scenes.iter().find(|(_, scene)| scene.call(call).is_some());
         found.map(|(container, _)| container)
@@ -215,16 +215,25 @@ impl Tracker {
         }
     }
 
-    /// The runtime tells of what it executes from now on, or never; `None` if it has gone, or its events have.
-    pub(super) fn events(&mut self, tells_execs: Option<bool>, now: Instant) {
-        self.events = match (tells_execs, self.events) {
-            (Some(true), _) => Events::Heard,
-            (Some(false), _) | (None, Events::Untold) => Events::Untold,
-            (None, _) => Events::Interrupted,
-        };
-        if self.events == Events::Heard {
-            return;
+    /// The runtime is watched from now on, and tells of what it executes or does not.
+    pub(super) fn watched(&mut self, tells_execs: bool, now: Instant) {
+        self.events = if tells_execs { Events::Heard } else { Events::Unsupported };
+        if !tells_execs {
+            self.deafen(now);
         }
+    }
+
+    /// The runtime has gone, or its events have.
+    pub(super) fn interrupted(&mut self, now: Instant) {
+        // Of one that tells nothing, nothing is lost.
+        if self.events != Events::Unsupported {
+            self.events = Events::Interrupted;
+        }
+        self.deafen(now);
+    }
+
+    /// No event tells more of the calls that go on.
+    fn deafen(&mut self, now: Instant) {
         let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
         for scene in self.scenes.values_mut() {
             for call in &mut scene.calls {
@@ -238,26 +247,28 @@ impl Tracker {
 
     /// The runtime is not asked for its events.
     pub(super) fn unwatched(&mut self) {
-        self.events = Events::Unasked;
+        self.events = Events::NotWatched;
     }
 
     /// What went on during a call.
     pub(super) fn evidence(&mut self, id: u64, evidence: Evidence, now: Instant) {
         let found = self.scenes.iter_mut().find_map(|(container, scene)| {
-            let end = scene.call_mut(id)?.end.as_mut()?;
-            Some((container.clone(), end))
+            let concluding = scene.call_mut(id)?.concluding.as_mut()?;
+            Some((container.clone(), concluding))
         });
-        let Some((container, end)) = found else { return };
-        end.evidence = Some(Arc::new(evidence));
-        end.awaits_evidence = false;
+        let Some((container, concluding)) = found else { return };
+        concluding.evidence = Some(Arc::new(evidence));
+        concluding.awaits_evidence = false;
         self.conclude(&container, now);
     }
 
     /// The words of a command's process.
     pub(super) fn command(&mut self, container: &Arc<str>, exec: &str, words: Vec<String>) {
         let scene = self.scenes.get_mut(container);
-        if let Some(life) = scene.and_then(|scene| scene.lives.iter_mut().find(|life| *life.exec == *exec)) {
-            life.command = Some(words);
+        if let Some(execution) =
+            scene.and_then(|scene| scene.executions.iter_mut().find(|execution| *execution.exec == *exec))
+        {
+            execution.command = Some(words);
         }
     }
 
@@ -269,9 +280,10 @@ impl Tracker {
         }
         for scene in self.scenes.values_mut() {
             // Its end has not been seen: there was too much to see.
-            let lost = scene.calls.extract_if(.., |call| call.end.is_none() && call.head.strong_count() == 0);
+            let lost =
+                scene.calls.extract_if(.., |call| call.concluding.is_none() && call.head.strong_count() == 0);
             self.asks.extend(lost.map(|call| Ask::Forget { call: call.id }));
-            scene.late.retain(|late| now - late.ended() < LATE);
+            scene.outliving.retain(|one| now - one.ended() < LATE);
             scene.close(now);
         }
         self.scenes.retain(|_, scene| !scene.is_empty());
@@ -285,16 +297,17 @@ impl Tracker {
     /// When [`tick`](Self::tick) has something to record.
     pub(super) fn next_tick(&self) -> Option<Instant> {
         let calls = self.scenes.values().flat_map(|scene| &scene.calls);
-        calls.filter_map(|call| Some(call.end.as_ref()?.until)).min()
+        calls.filter_map(|call| Some(call.concluding.as_ref()?.until)).min()
     }
 
     /// Records all calls of a container of which everything is known that will be.
     fn conclude(&mut self, container: &Arc<str>, now: Instant) {
         let Some(scene) = self.scenes.get_mut(container) else { return };
-        while let Some((call, phases, life)) = scene.next_conclusion(self.events, now) {
-            let ended = call.ended_at();
-            let pids = scene.pids_of(&phases, life.as_ref());
-            let (record, late) = call.into_record(phases, life);
+        while let Some(concluded) = scene.next_conclusion(self.events, now) {
+            let Concluded { call, concluding, phases, execution } = concluded;
+            let ended = concluding.end.at;
+            let pids = scene.pids_of(&phases, execution.as_ref());
+            let (record, outliving) = concluding.into_record(call, phases, execution);
             self.sessions.extend(pids.into_iter().map(|pid| Session {
                 container: container.clone(),
                 call: record.call.clone(),
@@ -302,12 +315,12 @@ impl Tracker {
                 ended,
             }));
             self.records.push(record);
-            scene.late.extend(late);
-            if scene.late.len() > STRANGERS {
-                scene.late.remove(0);
+            scene.outliving.extend(outliving);
+            if scene.outliving.len() > STRANGERS {
+                scene.outliving.remove(0);
             }
         }
-        scene.forget_lives(now);
+        scene.forget_executions(now);
     }
 }
 

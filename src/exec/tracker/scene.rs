@@ -1,15 +1,15 @@
 //! What goes on in one container: calls, and what is executed.
 
-use std::cell::LazyCell;
+use std::cell::OnceCell;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::call::{Concluding, InFlight, LateCall};
+use super::call::{Concluding, InFlight, Outliving};
 use super::{Events, PATIENCE, STRANGERS};
 use crate::containerd::TaskEvent;
-use crate::exec::life::{Life, Moment, SKEW};
-use crate::exec::matching::{Claim, Match, Matching};
+use crate::exec::execution::{Execution, Moment, SKEW};
+use crate::exec::matching::{Claim, Exits, Match, Matching};
 use crate::exec::phases::{Missing, Phases, Timeline};
 
 /// Executions that an ambiguous call names.
@@ -23,16 +23,40 @@ pub(super) const LATE: Duration = Duration::from_secs(600);
 pub(in crate::exec) struct Scene {
     pub(in crate::exec) calls: Vec<InFlight>,
     /// Those that no call is known to have had.
-    pub(super) lives: Vec<Life>,
-    /// Calls that were recorded before their commands had ended.
-    pub(super) late: Vec<LateCall>,
+    pub(super) executions: Vec<Execution>,
+    /// What calls that have been recorded have left running.
+    pub(super) outliving: Vec<Outliving>,
     /// When the container exited, if it has: what was executed in it goes with it.
     pub(super) closed: Option<Instant>,
 }
 
+/// A call that has ended, and all that is known of it.
+#[derive(Debug)]
+pub(super) struct Concluded {
+    pub(super) call: InFlight,
+    pub(super) concluding: Concluding,
+    pub(super) phases: Phases,
+    /// What was executed for it, if that is known.
+    pub(super) execution: Option<Execution>,
+}
+
+/// Where the time of a call went, and which execution was its, if that is known.
+struct Conclusion {
+    phases: Phases,
+    execution: Option<usize>,
+}
+
+/// Which executions were which calls', worked out when it is asked for.
+struct Matchings<'a> {
+    claims: &'a [Claim<'a>],
+    executions: &'a [Execution],
+    open: OnceCell<Matching<'a>>,
+    closed: OnceCell<Matching<'a>>,
+}
+
 impl Scene {
     pub(super) fn unanswered(&self) -> usize {
-        self.calls.iter().filter(|call| call.end.is_none()).count()
+        self.calls.iter().filter(|call| call.concluding.is_none()).count()
     }
 
     pub(super) fn call(&self, id: u64) -> Option<&InFlight> {
@@ -44,133 +68,150 @@ impl Scene {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty() && self.lives.is_empty() && self.late.is_empty()
+        self.calls.is_empty() && self.executions.is_empty() && self.outliving.is_empty()
     }
 
     pub(super) fn take(&mut self, exec: &str, event: &TaskEvent, moment: Moment) {
-        let known = self.lives.iter_mut().find(|life| *life.exec == *exec);
-        if let Some(life) = known {
-            life.take(event, moment);
+        let known = self.executions.iter_mut().find(|execution| *execution.exec == *exec);
+        if let Some(execution) = known {
+            execution.take(event, moment);
         } else {
-            let mut life = Life::new(exec);
-            life.take(event, moment);
-            self.lives.push(life);
+            let mut execution = Execution::new(exec);
+            execution.take(event, moment);
+            self.executions.push(execution);
         }
     }
 
-    /// A call that can be recorded, with where its time went and the life of its command, if that is known.
-    pub(super) fn next_conclusion(
-        &mut self,
+    /// The next call that can be recorded.
+    pub(super) fn next_conclusion(&mut self, events: Events, now: Instant) -> Option<Concluded> {
+        let is_ready =
+            |call: &InFlight| call.concluding.as_ref().is_some_and(|concluding| concluding.is_ready(now));
+        let mut ready = (0..self.calls.len()).filter(|call| is_ready(&self.calls[*call])).peekable();
+        ready.peek()?;
+        let (call, Conclusion { phases, execution }) = {
+            let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
+            let matchings = Matchings::new(&claims, &self.executions);
+            ready.find_map(|call| Some((call, self.conclusion(call, events, now, &matchings)?)))?
+        };
+        let execution = execution.map(|execution| self.executions.remove(execution));
+        let mut call = self.calls.remove(call);
+        let concluding = call.concluding.take()?;
+        Some(Concluded { call, concluding, phases, execution })
+    }
+
+    /// Where the time of a call that has ended went, if nothing that is waited for can tell more.
+    fn conclusion(
+        &self,
+        call: usize,
         events: Events,
         now: Instant,
-    ) -> Option<(InFlight, Phases, Option<Life>)> {
-        let is_ready = |end: &Concluding| !end.awaits_evidence || now >= end.until;
-        if !self.calls.iter().any(|call| call.end.as_ref().is_some_and(is_ready)) {
-            return None;
+        matchings: &Matchings<'_>,
+    ) -> Option<Conclusion> {
+        let in_flight = &self.calls[call];
+        let concluding = in_flight.concluding.as_ref()?;
+        let timeline = in_flight.timeline(concluding);
+        let is_over = now >= concluding.until || in_flight.is_blind;
+        match events {
+            Events::NotWatched => {
+                Some(Phases::Missing { parts: timeline.parts(), what: Missing::NotWatched }.into())
+            }
+            Events::Unsupported => Some(Phases::Unsupported(timeline.parts()).into()),
+            Events::Heard | Events::Interrupted if is_over => {
+                Some(self.last_conclusion(call, timeline, concluding, matchings))
+            }
+            Events::Heard | Events::Interrupted => {
+                self.early_conclusion(call, timeline, concluding, matchings.open())
+            }
         }
-        let (place, phases, life) = {
-            let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
-            let early = LazyCell::new(|| Matching::new(&claims, &self.lives, false));
-            // What has not been heard of by the time at which a call is given up will not be.
-            let late = LazyCell::new(|| Matching::new(&claims, &self.lives, true));
-            let mut ready =
-                self.calls.iter().enumerate().filter(|(_, call)| call.end.as_ref().is_some_and(is_ready));
-            ready.find_map(|(place, call)| {
-                let end = call.end.as_ref()?;
-                let is_final = now >= end.until || call.is_blind;
-                let (phases, life) = match events {
-                    Events::Unasked => {
-                        let parts = call.timeline(end).parts();
-                        (Phases::Missing { parts, what: Missing::NotWatched }, None)
-                    }
-                    Events::Untold => (Phases::Unsupported(call.timeline(end).parts()), None),
-                    Events::Heard | Events::Interrupted if is_final => {
-                        self.last_conclusion(place, &late, || early.find(place))?
-                    }
-                    Events::Heard | Events::Interrupted => self.early_conclusion(place, &early)?,
-                };
-                Some((place, phases, life))
-            })?
-        };
-        let life = life.map(|life| self.lives.remove(life));
-        Some((self.calls.remove(place), phases, life))
     }
 
     /// Where the time of a call went, if nothing that is yet to come can tell more.
-    fn early_conclusion(&self, place: usize, matching: &Matching<'_>) -> Option<(Phases, Option<usize>)> {
-        let call = &self.calls[place];
-        let end = call.end.as_ref()?;
+    fn early_conclusion(
+        &self,
+        call: usize,
+        timeline: Timeline,
+        concluding: &Concluding,
+        open: &Matching<'_>,
+    ) -> Option<Conclusion> {
         // While fewer executions have been heard of than there are calls, one that fits may be another's.
         let first = self.calls.iter().map(|call| call.since).min()?;
-        let heard_of = self.lives.iter().filter(|life| {
-            life.may_be_of_the_cri() && life.first().is_some_and(|moment| moment.at + SKEW >= first)
+        let heard_of = self.executions.iter().filter(|execution| {
+            execution.may_be_of_the_cri() && execution.first().is_some_and(|moment| moment.at + SKEW >= first)
         });
         if heard_of.count() < self.calls.len() {
             return None;
         }
-        match matching.find(place) {
-            Match::Life(life) => {
-                let phases = call.timeline(end).phases(&self.lives[life], end.is_refused());
-                matches!(phases, Phases::Complete(_)).then_some((phases, Some(life)))
+        match open.find(call) {
+            Match::One(execution) => {
+                let phases = timeline.phases(&self.executions[execution], concluding.is_refused());
+                let is_all = matches!(phases, Phases::Complete(_));
+                is_all.then_some(Conclusion { phases, execution: Some(execution) })
             }
-            Match::OneOf(lives) if matching.is_settled(place) => {
-                Some((self.ambiguous(call.timeline(end), &lives), None))
+            Match::OneOf(executions) if open.is_settled(call) => {
+                Some(self.ambiguous(timeline, &executions).into())
             }
             Match::OneOf(_) | Match::None => None,
         }
     }
 
-    /// Where the time of a call went, as well as it is known. `late`: what may have been if every exit has been heard of; `early`: which it was, if one has not.
+    /// Where the time of a call went, as well as it is known.
     fn last_conclusion(
         &self,
-        place: usize,
-        late: &Matching<'_>,
-        early: impl FnOnce() -> Match,
-    ) -> Option<(Phases, Option<usize>)> {
-        let call = &self.calls[place];
-        let end = call.end.as_ref()?;
-        let timeline = call.timeline(end);
-        let found = match late.find(place) {
-            Match::None => early(),
+        call: usize,
+        timeline: Timeline,
+        concluding: &Concluding,
+        matchings: &Matchings<'_>,
+    ) -> Conclusion {
+        // What has not been heard of by now will not be; where that leaves nothing, an exit has been lost.
+        let found = match matchings.closed().find(call) {
+            Match::None => matchings.open().find(call),
             found => found,
         };
-        Some(match found {
-            Match::Life(life) => (timeline.phases(&self.lives[life], end.is_refused()), Some(life)),
-            Match::OneOf(lives) => (self.ambiguous(timeline, &lives), None),
+        match found {
+            Match::One(execution) => Conclusion {
+                phases: timeline.phases(&self.executions[execution], concluding.is_refused()),
+                execution: Some(execution),
+            },
+            Match::OneOf(executions) => self.ambiguous(timeline, &executions).into(),
             Match::None => {
-                let what = if call.is_blind { Missing::Interrupted } else { Missing::Everything };
-                (Phases::Missing { parts: timeline.parts(), what }, None)
+                let is_blind = self.calls[call].is_blind;
+                let what = if is_blind { Missing::Interrupted } else { Missing::Everything };
+                Phases::Missing { parts: timeline.parts(), what }.into()
             }
-        })
+        }
     }
 
-    fn ambiguous(&self, timeline: Timeline, lives: &[usize]) -> Phases {
-        let candidates = lives.iter().take(CANDIDATES).map(|life| self.lives[*life].exec.clone()).collect();
-        Phases::Ambiguous { parts: timeline.parts(), candidates, count: lives.len() }
+    fn ambiguous(&self, timeline: Timeline, executions: &[usize]) -> Phases {
+        let candidates = executions
+            .iter()
+            .take(CANDIDATES)
+            .map(|execution| self.executions[*execution].exec.clone())
+            .collect();
+        Phases::Ambiguous { parts: timeline.parts(), candidates, count: executions.len() }
     }
 
     /// The processes that a call may have started.
-    pub(super) fn pids_of(&self, phases: &Phases, life: Option<&Life>) -> Vec<u32> {
+    pub(super) fn pids_of(&self, phases: &Phases, execution: Option<&Execution>) -> Vec<u32> {
         match phases {
             Phases::Ambiguous { candidates, .. } => {
-                let is_one = |life: &&Life| candidates.contains(&life.exec);
-                self.lives.iter().filter(is_one).filter_map(|life| life.pid).collect()
+                let is_one = |execution: &&Execution| candidates.contains(&execution.exec);
+                self.executions.iter().filter(is_one).filter_map(|execution| execution.pid).collect()
             }
-            _ => life.and_then(|life| life.pid).into_iter().collect(),
+            _ => execution.and_then(|execution| execution.pid).into_iter().collect(),
         }
     }
 
     /// The calls that have not been answered and whose commands are known to have exited: their process, if it is known which, and since when.
     pub(in crate::exec) fn exited_unanswered(&self) -> Vec<(&InFlight, Option<u32>, Instant)> {
         let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
-        let matching = Matching::new(&claims, &self.lives, true);
-        let exited = |life: &usize| self.lives[*life].exited.map(|exited| exited.heard);
-        let unanswered = self.calls.iter().enumerate().filter(|(_, call)| call.end.is_none());
-        let found = unanswered.filter_map(|(place, call)| match matching.find(place) {
-            Match::Life(life) => Some((call, self.lives[life].pid, exited(&life)?)),
+        let matching = Matching::new(&claims, &self.executions, Exits::AllHeard);
+        let exited = |execution: &usize| self.executions[*execution].exited.map(|exited| exited.heard);
+        let unanswered = self.calls.iter().enumerate().filter(|(_, call)| call.concluding.is_none());
+        let found = unanswered.filter_map(|(index, call)| match matching.find(index) {
+            Match::One(execution) => Some((call, self.executions[execution].pid, exited(&execution)?)),
             // Whichever it was.
-            Match::OneOf(lives) => {
-                let all: Option<Vec<Instant>> = lives.iter().map(exited).collect();
+            Match::OneOf(executions) => {
+                let all: Option<Vec<Instant>> = executions.iter().map(exited).collect();
                 Some((call, None, all?.into_iter().max()?))
             }
             Match::None => None,
@@ -180,25 +221,47 @@ impl Scene {
 
     /// Forgets commands that have ended and that no call can have had which goes on, or which may yet be seen to have been made: events may be
     /// faster than what the relay tells. Forgets the oldest of too many.
-    pub(super) fn forget_lives(&mut self, now: Instant) {
+    pub(super) fn forget_executions(&mut self, now: Instant) {
         let first = self.calls.iter().map(|call| call.since).min();
-        self.lives.retain(|life| {
-            let Some(last) = life.exited.or(life.first()) else { return false };
-            let patience = if life.exited.is_some() { PATIENCE } else { LATE };
+        self.executions.retain(|execution| {
+            let Some(last) = execution.exited.or(execution.first()) else { return false };
+            let patience = if execution.exited.is_some() { PATIENCE } else { LATE };
             first.is_some_and(|first| last.heard >= first) || now - last.heard < patience
         });
-        while self.lives.len() > STRANGERS + self.calls.len() {
+        while self.executions.len() > STRANGERS + self.calls.len() {
             // Rather what is over than what may be a call's that goes on.
-            let place = self.lives.iter().position(|life| life.exited.is_some()).unwrap_or(0);
-            self.lives.remove(place);
+            let oldest = self.executions.iter().position(|execution| execution.exited.is_some()).unwrap_or(0);
+            self.executions.remove(oldest);
         }
     }
 
     /// Forgets what was executed in a container that exited a while ago.
     pub(super) fn close(&mut self, now: Instant) {
         if self.closed.is_some_and(|closed| now - closed > 2 * PATIENCE) {
-            self.lives.clear();
-            self.late.clear();
+            self.executions.clear();
+            self.outliving.clear();
         }
+    }
+}
+
+impl<'a> Matchings<'a> {
+    fn new(claims: &'a [Claim<'a>], executions: &'a [Execution]) -> Self {
+        Self { claims, executions, open: OnceCell::new(), closed: OnceCell::new() }
+    }
+
+    /// While exits may come.
+    fn open(&self) -> &Matching<'a> {
+        self.open.get_or_init(|| Matching::new(self.claims, self.executions, Exits::MayCome))
+    }
+
+    /// When all have been heard of.
+    fn closed(&self) -> &Matching<'a> {
+        self.closed.get_or_init(|| Matching::new(self.claims, self.executions, Exits::AllHeard))
+    }
+}
+
+impl From<Phases> for Conclusion {
+    fn from(phases: Phases) -> Self {
+        Self { phases, execution: None }
     }
 }

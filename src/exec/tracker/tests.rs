@@ -3,6 +3,7 @@ use std::time::SystemTime;
 use super::*;
 use crate::cri::MethodName;
 use crate::exec::assessment::Slow;
+use crate::exec::insight::Margin;
 use crate::exec::phases::{Missing, Parts, Phases};
 use crate::exec::stuck::{Kind, Watchdog};
 use crate::tap::{ExecResult, Told};
@@ -24,7 +25,7 @@ impl Scenario {
     fn new() -> Self {
         let mut tracker = Tracker::new(Settings::default());
         let since = Instant::now();
-        tracker.events(Some(true), since);
+        tracker.watched(true, since);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         Self { tracker, start, since, container: "c0ffee".into(), heads: HashMap::new() }
     }
@@ -210,7 +211,7 @@ fn a_timeout_tells_what_became_of_the_command() {
     let insight = scene.record().insight.unwrap();
     let fate = insight.fate.unwrap();
     assert_eq!((fate.started, fate.exited, fate.is_killed()), (Some(MS * 33), Some(MS * 1035), Some(true)));
-    assert_eq!((insight.margin_us, insight.assessment), (Some(-40_000), Assessment::Failed));
+    assert_eq!((insight.margin, insight.assessment), (Some(Margin::Over(40 * MS)), Assessment::Failed));
 }
 
 #[test]
@@ -235,10 +236,23 @@ fn a_command_that_outlives_its_call_amends_the_record() {
 fn without_the_runtimes_events_the_rest_is_known() {
     let mut scene = Scenario::new();
     let now = scene.at(0);
-    scene.tracker.events(Some(false), now);
+    scene.tracker.watched(false, now);
     scene.asked(1, 0, 5);
     scene.ended(1, 45, 5, Some(0));
     assert!(matches!(&scene.records()[..], [(1, Phases::Unsupported(parts))] if parts.other == MS * 44));
+}
+
+#[test]
+fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 40);
+    scenario.exited(ONE, 77, 40, 3);
+    scenario.ended_with(1, 80, Scenario::exec(5, None), Ending::Answered(Some(Code::OK)));
+    scenario.evidence(1, 81);
+    let records = scenario.records();
+    assert!(matches!(records[..], [(1, Phases::Complete(_))]), "{records:?}");
 }
 
 #[test]
@@ -246,8 +260,8 @@ fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
     let mut scene = Scenario::new();
     scene.asked(1, 0, 5);
     let now = scene.at(10);
-    scene.tracker.events(None, now);
-    scene.tracker.events(Some(true), now);
+    scene.tracker.interrupted(now);
+    scene.tracker.watched(true, now);
     scene.asked(2, 20, 5);
     scene.ended(1, 45, 5, Some(0));
     let interrupted = Missing::Interrupted;
@@ -263,9 +277,9 @@ fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
 fn what_is_asked_before_the_runtime_is_watched_again_is_interrupted() {
     let mut scene = Scenario::new();
     let now = scene.at(0);
-    scene.tracker.events(None, now);
+    scene.tracker.interrupted(now);
     scene.asked(1, 5, 5);
-    scene.tracker.events(Some(true), now);
+    scene.tracker.watched(true, now);
     scene.ended(1, 45, 5, Some(0));
     let interrupted = Missing::Interrupted;
     assert!(matches!(&scene.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::insight::{Evidence, Phases, Probe};
 use super::{milliseconds, time};
-use crate::exec::{Assessment, Insight, Record};
+use crate::exec::{Assessment, Insight, Margin, Record};
 use crate::{relay, tap};
 
 /// A call that has ended.
@@ -125,7 +125,6 @@ impl From<&tap::Container> for Container {
 }
 
 impl Exec {
-    #[expect(clippy::cast_precision_loss, reason = "microseconds of a call")]
     fn new(exec: &tap::Exec, insight: Option<&Insight>) -> Self {
         let fate = insight.and_then(|insight| insight.fate);
         Self {
@@ -136,7 +135,7 @@ impl Exec {
             stdout_bytes: exec.result.map(|result| result.stdout_bytes),
             stderr_bytes: exec.result.map(|result| result.stderr_bytes),
             probe: insight.and_then(|insight| Probe::of(&insight.identity)),
-            margin_ms: insight.and_then(|insight| insight.margin_us).map(|margin| margin as f64 / 1e3),
+            margin_ms: insight.and_then(|insight| insight.margin).map(margin_ms),
             phases: insight.map(|insight| Phases::from(&insight.phases)),
             assessment: insight.map(|insight| insight.assessment.name().to_owned()),
             slow_because: insight.and_then(|insight| match insight.assessment {
@@ -149,5 +148,13 @@ impl Exec {
             killed: fate.and_then(|fate| fate.is_killed()),
             evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
         }
+    }
+}
+
+/// Negative where the timeout was over.
+fn margin_ms(margin: Margin) -> f64 {
+    match margin {
+        Margin::Within(margin) => milliseconds(margin),
+        Margin::Over(margin) => -milliseconds(margin),
     }
 }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 use super::{Call, Exec};
 use crate::cri::{Method, MethodName};
-use crate::exec::{self, Assessment, Fate, Identity, Insight, Missing, Parts, Record, Slow};
+use crate::exec::{self, Assessment, Fate, Identity, Insight, Margin, Missing, Parts, Record, Slow};
 use crate::probe::{Source, Use};
 use crate::relay::{Ending, Peer};
 use crate::tap;
@@ -77,8 +77,7 @@ fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
     Ok(Some(Insight {
         identity: exec.probe.as_ref().map(identity).transpose()?.unwrap_or_default(),
         phases: read_phases(phases)?,
-        #[expect(clippy::cast_possible_truncation, reason = "microseconds of a call")]
-        margin_us: exec.margin_ms.map(|margin| (margin * 1e3) as i64),
+        margin: exec.margin_ms.map(margin).transpose()?,
         fate: has_fate.then_some(fate),
         assessment,
         evidence: exec.evidence.as_ref().map(evidence).transpose()?.map(Arc::new),
@@ -154,6 +153,11 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
         oom_kills: evidence.oom_kills,
         load: evidence.load1.zip(evidence.processors),
     })
+}
+
+fn margin(milliseconds: f64) -> Result<Margin, NotARecord> {
+    let margin = duration(milliseconds.abs())?;
+    Ok(if milliseconds < 0.0 { Margin::Over(margin) } else { Margin::Within(margin) })
 }
 
 /// A duration, as exactly as it was written.

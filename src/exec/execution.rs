@@ -28,7 +28,7 @@ pub(super) struct Moment {
 
 /// A command that was executed, as far as events tell of it.
 #[derive(Clone, Debug)]
-pub(super) struct Life {
+pub(super) struct Execution {
     /// What containerd calls it.
     pub(super) exec: Box<str>,
     pub(super) added: Option<Moment>,
@@ -42,7 +42,7 @@ pub(super) struct Life {
     pub(super) command: Option<Vec<String>>,
 }
 
-impl Life {
+impl Execution {
     pub(super) fn new(exec: &str) -> Self {
         Self {
             exec: exec.into(),
