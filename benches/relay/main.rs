@@ -42,9 +42,10 @@ fn main() {
             match part {
                 "latency" => turns::latency().await,
                 "pace" => turns::pace().await,
-                "memory" => memory::relay().await,
+                "memory" => memory::probeshim().await,
                 "crowd" => memory::crowd().await,
-                _ => memory::procrun().await,
+                "procrun" => memory::procrun().await,
+                unknown => unreachable!("{unknown} is none of the parts"),
             }
         });
     }

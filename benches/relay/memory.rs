@@ -23,9 +23,9 @@ const CROWD_AIM: u64 = 24 << 10;
 /// Connections that are opened and closed.
 const CONNECTIONS: usize = 2000;
 
-/// What probeshim holds after many calls that it only relays, and many connections; and after as many that it explains and records, as fast as they
-/// are answered.
-pub(crate) async fn relay() {
+/// What probeshim holds after many calls that it only relays, and many connections; and after as many that it explains and records, as fast
+/// as they are answered.
+pub(crate) async fn probeshim() {
     let folder = tempfile::tempdir().unwrap();
     let procrun = Target::procrun(folder.path(), CONTAINERS);
     let probeshim = Target::probeshim(folder.path());
@@ -54,8 +54,8 @@ pub(crate) async fn relay() {
     println!("{:>44} {:>8}", "calls not observed", probeshim.calls("dropped"));
 }
 
-/// What probeshim holds in front of a node with a thousand containers, which a kubelet lists every second, and in which a hundred ExecSyncs a
-/// second are executed.
+/// What probeshim holds in front of a node with a thousand containers, which a kubelet lists every second, and in which a hundred ExecSyncs
+/// a second are executed.
 pub(crate) async fn crowd() {
     let folder = tempfile::tempdir().unwrap();
     let procrun = Target::procrun(folder.path(), CROWD);

@@ -92,7 +92,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         },
         record: admin.from.journal.as_ref().map(|journal| shape::Recording {
             folder: journal.folder().display().to_string(),
-            off: journal.is_off().map(str::to_owned),
+            off: journal.why_off().map(str::to_owned),
         }),
         pods: shape::pods(&admin.from.world.borrow().clone()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),

@@ -15,10 +15,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
-use crate::cri::MethodName;
 use crate::exec::{Inspector, Stuck};
 use crate::record::{Calls, Event, Events, Journal};
-use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one};
+use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::world::{Change, Notice, Sandbox, Source, World};
 
@@ -196,11 +195,6 @@ impl Observatory {
             }
         }
     }
-}
-
-/// Whether a call only asks how things are.
-fn is_question(method: &MethodName) -> bool {
-    ["PodSandboxStatus", "ContainerStatus", "ListPodSandbox", "ListContainers"].contains(&method.label())
 }
 
 async fn until(due: Option<Instant>) {

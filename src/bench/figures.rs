@@ -101,8 +101,8 @@ impl Samples {
     #[expect(clippy::cast_precision_loss, reason = "numbers of calls")]
     pub(super) fn into_way(mut self, way: &str) -> Way {
         let calls = self.total.len().max(1) as f64;
-        // All calls executed the same: where nothing tells which execution was whose, how long they took to start and to run is known all the
-        // same.
+        // All calls executed the same: where nothing tells which execution was whose, how long they took to start and to run is known all
+        // the same.
         if self.explained < self.total.len() && !self.executions.is_empty() {
             self.named.retain(|(name, _)| !["start", "run"].contains(name));
             let of = |part: fn(&Timing) -> Duration| self.executions.iter().map(part).collect();

@@ -112,7 +112,7 @@ fn text(report: &Report, screen: Screen) -> String {
 
 /// What cannot be said of one phase.
 fn summary(way: &Way, calls: usize) -> String {
-    let (rate, cpu) = (way.calls_per_second, human::duration(way.cpu_ms_per_call));
+    let (rate, cpu) = (way.calls_per_second, human::milliseconds(way.cpu_ms_per_call));
     let failed = if way.failed > 0 { format!(", {} failed", way.failed) } else { String::new() };
     let untold = match calls.saturating_sub(way.explained) {
         0 => String::new(),
@@ -131,7 +131,7 @@ fn rows(way: &Way) -> Vec<Vec<Cell>> {
         let times = [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms];
         [Cell::new(&way.way), Cell::new(&figures.phase), Cell::new(figures.count.to_string())]
             .into_iter()
-            .chain(times.map(|time| Cell::new(human::duration(time))))
+            .chain(times.map(|time| Cell::new(human::milliseconds(time))))
             .collect()
     };
     way.phases.iter().map(row).collect()

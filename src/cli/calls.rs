@@ -143,7 +143,7 @@ fn row(call: &Call) -> Vec<Cell> {
         Cell::new(human::time(&call.start)),
         Cell::new(&call.method),
         Cell::styled(&call.code, style_of_code(&call.code)),
-        Cell::new(human::duration(call.duration_ms)),
+        Cell::new(human::milliseconds(call.duration_ms)),
         Cell::new(human::size(call.request_bytes)),
         Cell::new(human::size(call.response_bytes)),
         Cell::new(peer(call)),
@@ -172,9 +172,9 @@ fn margin(call: &Call) -> Cell {
     match call.exec.as_ref().and_then(|exec| exec.margin_ms) {
         None => Cell::new(""),
         Some(late) if late < 0.0 => {
-            Cell::styled(format!("-{}", human::duration(-late)), AnsiColor::Red.on_default())
+            Cell::styled(format!("-{}", human::milliseconds(-late)), AnsiColor::Red.on_default())
         }
-        Some(margin) => Cell::new(human::duration(margin)),
+        Some(margin) => Cell::new(human::milliseconds(margin)),
     }
 }
 

@@ -74,7 +74,7 @@ fn bar(phases: &Phases, total: f64, width: usize, screen: Screen) -> String {
         let bar = bar::part(begun, time, total, room);
         begun += time;
         let style = if screen.colour && !bar.is_empty() { bar::style(name) } else { Style::new() };
-        let (took, percent) = (human::duration(time), 100.0 * time / total.max(f64::MIN_POSITIVE));
+        let (took, percent) = (human::milliseconds(time), 100.0 * time / total.max(f64::MIN_POSITIVE));
         let line = format!("{name:<8}{took:>8} {percent:>5.1} %  {style}{bar}{style:#}");
         Some(line.trim_end().to_owned() + "\n")
     };

@@ -78,8 +78,8 @@ pub struct Flags {
     #[arg(long, value_name = "URL", allow_hyphen_values = true)]
     pub otlp: Option<String>,
 
-    /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where the
-    /// time of an ExecSync goes [default: on]
+    /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where
+    /// the time of an ExecSync goes [default: on]
     #[arg(long, value_name = "on|off")]
     pub watch_runtime: Option<String>,
 

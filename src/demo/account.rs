@@ -111,7 +111,7 @@ impl Account {
     }
 
     pub(super) fn duration(duration: Duration) -> String {
-        human::duration(duration.as_secs_f64() * 1e3)
+        human::duration(duration)
     }
 
     /// Waits until nobody reads any more.

@@ -6,7 +6,7 @@ use crate::cri::Code;
 use crate::relay::Ending;
 use crate::tap::{Call, Exec};
 
-/// What the watch runs on.
+/// What the inspector runs on.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Calls that take longer than this are slow.

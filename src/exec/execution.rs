@@ -93,8 +93,8 @@ impl Now {
 
 impl Moment {
     /// What happened at a time of the wall clock, and is heard of now. The two clocks are compared here and nowhere else, so that a step of
-    /// the wall clock while a call lasts changes nothing. What cannot be so, because it would lie in the future or far back, was timed by a clock that is
-    /// not ours, or that has been set in this very moment: then it is when it was heard of.
+    /// the wall clock while a call lasts changes nothing. What cannot be so, because it would lie in the future or far back, was timed by a
+    /// clock that is not ours, or that has been set in this very moment: then it is when it was heard of.
     pub(super) fn new(at: SystemTime, now: Now) -> Self {
         let heard = now.instant;
         let age = now.wall.duration_since(at).ok().filter(|age| *age <= LATEST);

@@ -37,37 +37,31 @@ pub struct Inspector {
     specs: Specs,
     /// What specs say of the containers in which something was executed.
     uses: HashMap<Arc<str>, Arc<[ExecUse]>>,
-    /// Those of them that were looked for on this host; with a time where they were not found.
-    located: HashMap<Arc<str>, Option<Instant>>,
+    located: HashMap<Arc<str>, Location>,
     sampler: Sampler,
     client: OwnClient,
-    found: mpsc::UnboundedSender<Found>,
-    finds: mpsc::UnboundedReceiver<Found>,
+    /// For those who answer.
+    answer: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
 }
 
-/// A container's first process; `None` where the runtime did not tell.
+/// Whether it is known where a container runs.
 #[derive(Debug)]
-struct Found {
-    container: Arc<str>,
-    pid: Option<i32>,
+enum Location {
+    /// The runtime was asked; it may have told by now.
+    Asked,
+    /// It did not tell, and is asked again no earlier than then.
+    NotTold(Instant),
 }
 
 /// Something that the inspector had asked for; hand it to [`Inspector::heard`].
 #[derive(Debug)]
-pub struct Heard(Either);
-
-#[derive(Debug)]
-enum Either {
-    Found(Found),
-    Answer(Answer),
-}
+pub struct Heard(Answer);
 
 impl Inspector {
     /// Begins to inspect. `client` is for questions of our own about containers.
     pub fn start(settings: Settings, specs: Specs, client: OwnClient, metrics: Metrics) -> io::Result<Self> {
         let (answer, answers) = mpsc::unbounded_channel();
-        let (found, finds) = mpsc::unbounded_channel();
         Ok(Self {
             tracker: Tracker::new(settings),
             watchdog: Watchdog::default(),
@@ -76,10 +70,9 @@ impl Inspector {
             specs,
             uses: HashMap::new(),
             located: HashMap::new(),
-            sampler: Sampler::start(answer)?,
+            sampler: Sampler::start(answer.clone())?,
             client,
-            found,
-            finds,
+            answer,
             answers,
         })
     }
@@ -172,36 +165,19 @@ impl Inspector {
 
     /// Waits for something that was asked for. Nothing is lost where it is cancelled.
     pub async fn hear(&mut self) -> Heard {
-        tokio::select! {
-            Some(found) = self.finds.recv() => Heard(Either::Found(found)),
-            Some(answer) = self.answers.recv() => Heard(Either::Answer(answer)),
-            else => std::future::pending().await,
+        match self.answers.recv().await {
+            Some(answer) => Heard(answer),
+            None => std::future::pending().await,
         }
     }
 
     /// Takes what was asked for.
-    pub fn heard(&mut self, Heard(heard): Heard, now: Instant) {
-        match heard {
-            Either::Found(Found { container, pid: Some(pid) }) => {
-                // It may have gone meanwhile.
-                if self.located.contains_key(&container) {
-                    self.sampler.ask(Ask::Located { container, pid });
-                }
-            }
-            Either::Found(Found { container, pid: None }) => {
-                if let Some(located) = self.located.get_mut(&container) {
-                    *located = Some(now + LOOK_AGAIN);
-                }
-            }
-            Either::Answer(Answer::Evidence { call, evidence }) => {
-                self.tracker.evidence(call, *evidence, now);
-            }
-            Either::Answer(Answer::Command { container, exec, words }) => {
-                self.tracker.command(&container, &exec, words);
-            }
-            Either::Answer(Answer::Left { container, processes }) => {
-                self.watchdog.left(&container, &processes, now);
-            }
+    pub fn heard(&mut self, Heard(answer): Heard, now: Instant) {
+        match answer {
+            Answer::Located { container, pid } => self.located(container, pid, now),
+            Answer::Evidence { call, evidence } => self.tracker.evidence(call, *evidence, now),
+            Answer::Command { container, exec, words } => self.tracker.command(&container, &exec, words),
+            Answer::Left { container, processes } => self.watchdog.left(&container, &processes, now),
         }
         self.ask();
     }
@@ -269,7 +245,7 @@ impl Inspector {
     /// Where a call executes, and what specs say of it.
     fn place(&mut self, world: &World, container: &Arc<str>, exec: &Exec) -> Place {
         let Some(known) = world.container(container) else { return Place::default() };
-        let sandbox = known.sandbox.as_deref().and_then(|id| world.sandbox(id));
+        let sandbox = world.sandbox_of(known);
         let identity = sandbox.map_or(Identity::Unknown, |sandbox| {
             let specs = &self.specs;
             let uses = self.uses.entry(container.clone()).or_insert_with(|| specs.of(sandbox, known).into());
@@ -283,22 +259,35 @@ impl Inspector {
         Place { container: Some(known.name.clone()), pod, identity }
     }
 
-    /// Finds out where a container runs, once; where that did not work, a while later again.
+    /// Asks where a container runs, once; where that was not told, a while later again.
     fn locate(&mut self, world: &World, container: &Arc<str>, now: Instant) {
         let is_due = match self.located.get(container) {
             None => world.container(container).is_some(),
-            Some(again) => again.is_some_and(|again| now >= again),
+            Some(Location::NotTold(again)) => now >= *again,
+            Some(Location::Asked) => false,
         };
         if !is_due {
             return;
         }
-        self.located.insert(container.clone(), None);
-        let (client, found, container) = (self.client.clone(), self.found.clone(), container.clone());
+        self.located.insert(container.clone(), Location::Asked);
+        let (client, answer, container) = (self.client.clone(), self.answer.clone(), container.clone());
         tokio::spawn(async move {
             let pid = pid_of(client, &container).await;
             // Nobody listens once the program ends.
-            let _ = found.send(Found { container, pid });
+            let _ = answer.send(Answer::Located { container, pid });
         });
+    }
+
+    /// The runtime has told a container's first process, or has not.
+    fn located(&mut self, container: Arc<str>, pid: Option<i32>, now: Instant) {
+        // It may have gone meanwhile.
+        let Some(location) = self.located.get_mut(&container) else { return };
+        match pid {
+            Some(pid) => {
+                self.sampler.ask(Ask::Located { container, pid });
+            }
+            None => *location = Location::NotTold(now + LOOK_AGAIN),
+        }
     }
 }
 

@@ -99,8 +99,8 @@ impl<'a> Matching<'a> {
         if self.may_be_a_strangers(call, &left) { Match::OneOf(left) } else { Match::of(left) }
     }
 
-    /// Whether the one execution that a call may have had may as well be a stranger's. It is not, where the call's exit code is its; where the call failed
-    /// without starting anything, and it never started; or where the call was cut off with nothing else going on.
+    /// Whether the one execution that a call may have had may as well be a stranger's. It is not, where the call's exit code is its; where
+    /// the call failed without starting anything, and it never started; or where the call was cut off with nothing else going on.
     fn may_be_a_strangers(&self, call: usize, left: &[usize]) -> bool {
         let (Some(end), [only]) = (self.calls[call].end, left) else { return false };
         let has_started = self.executions[*only].started.is_some();
@@ -112,7 +112,8 @@ impl<'a> Matching<'a> {
         }
     }
 
-    /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its executions have ended, and all these executions.
+    /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its executions have ended, and all these
+    /// executions.
     pub(super) fn is_settled(&self, call: usize) -> bool {
         let own = &self.edges[call];
         let competes = |other: &usize| self.edges[*other].iter().any(|execution| own.contains(execution));
@@ -166,8 +167,8 @@ impl<'a> Matching<'a> {
         false
     }
 
-    /// Leaves of the executions those whose words are the call's. The words tell something only where those of each execution are those of a call, and each call has such
-    /// an execution: a shell that becomes its command has the words of another call perhaps.
+    /// Leaves of the executions those whose words are the call's. The words tell something only where those of each execution are those of
+    /// a call, and each call has such an execution: a shell that becomes its command has the words of another call perhaps.
     fn tell_by_commands(&mut self) {
         let is_told = self.executions.len() > 1
             && self.executions.iter().all(|execution| {

@@ -105,8 +105,8 @@ impl Meter {
         self.tracker.task(stamped, now);
     }
 
-    /// Where the time of each call went that is known since it was last asked. Calls that have ended are all known once `is_over`: what is missing
-    /// now does not come any more.
+    /// Where the time of each call went that is known since it was last asked. Calls that have ended are all known once `is_over`: what is
+    /// missing now does not come any more.
     pub fn phases(&mut self, is_over: bool) -> Vec<Phases> {
         if is_over {
             self.tracker.give_up(Instant::now());

@@ -14,7 +14,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::identity::Identity;
 use super::insight::Record;
 use super::phases::Phases;
-use super::stuck::{Kind, Stuck};
+use super::stuck::{Stuck, StuckKind};
 use crate::world::World;
 
 /// Upper bounds of the phases, in seconds: from a `true` in a synthetic container to a child that holds the output.
@@ -191,7 +191,7 @@ impl Metrics {
     }
 
     pub(super) fn stuck(&self, stuck: &Stuck) {
-        for kind in [Kind::Overdue, Kind::Unanswered, Kind::Left] {
+        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::Left] {
             let count = stuck.keys().filter(|(stuck, _)| *stuck == kind).count();
             let gauge = self.stuck.get_or_create(&KindLabel { kind: kind.name() });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -1,9 +1,10 @@
 //! ExecSyncs, explained: whose each was, where its time went, and what on the node explains it.
 //!
 //! ```text
-//! sightings ──► tracker ◄── events of what is executed      (matching, execution ──► phases)
-//!                 │  ▲
-//!             asks│  │answers                                identity, habit
+//!               Inspector
+//! sightings ──► tracker ◄── events of what is executed      (matching, execution ──► phases; identity, habit)
+//!                 │  ▲  └─► Watchdog, for what is stuck
+//!             asks│  │answers
 //!                 ▼  │
 //!               sampler (evidence, on a thread of its own)
 //! ```
@@ -34,4 +35,4 @@ pub use inspector::{Heard, Inspector};
 pub use meter::{Measured, Meter, Timing};
 pub use metrics::Metrics;
 pub use phases::{Missing, Parts, Phases};
-pub use stuck::{Kind, Stuck, StuckExec};
+pub use stuck::{Stuck, StuckExec, StuckKind};

@@ -11,8 +11,8 @@ use super::evidence::{Ask, Process};
 use super::tracker::{InFlight, Session, Tracker};
 use crate::tap::{Container, Pod};
 
-/// By how much something may be late before it is taken for stuck. A runtime starts the timer of an `ExecSync` only once the command runs, and
-/// starting it can take a second or two on a busy node.
+/// By how much something may be late before it is taken for stuck. A runtime starts the timer of an `ExecSync` only once the command runs,
+/// and starting it can take a second or two on a busy node.
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// How long after a call its container is looked at for what it left, and how often while something is.
@@ -22,11 +22,11 @@ const LOOK: Duration = Duration::from_secs(5);
 const SESSIONS: usize = 256;
 
 /// What is stuck, in the order in which it began.
-pub type Stuck = BTreeMap<(Kind, u64), StuckExec>;
+pub type Stuck = BTreeMap<(StuckKind, u64), StuckExec>;
 
 /// In which way something is stuck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum StuckKind {
     /// A call outlives its timeout by more than five seconds. The number is the call's.
     Overdue,
     /// A command exited more than five seconds ago, and its call has not been answered. The number is the call's.
@@ -39,13 +39,13 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StuckExec {
     /// In which way.
-    pub kind: Kind,
+    pub kind: StuckKind,
     /// The call.
     pub call: u64,
     /// Since when: when its timeout was over, its command had exited, or it ended.
     pub since: Instant,
     /// The whole id of the container.
-    pub place: Arc<str>,
+    pub container_id: Arc<str>,
     /// The pod, as far as it is known.
     pub pod: Option<Arc<Pod>>,
     /// The container.
@@ -61,7 +61,7 @@ pub struct StuckExec {
 pub(super) struct Watchdog {
     stuck: Stuck,
     /// What calls that have ended executed, by container.
-    places: HashMap<Arc<str>, Looking>,
+    containers: HashMap<Arc<str>, Looking>,
     pub(super) asks: Vec<Ask>,
 }
 
@@ -72,7 +72,7 @@ struct Looking {
     next: Instant,
 }
 
-impl Kind {
+impl StuckKind {
     /// Its name.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -92,17 +92,19 @@ impl Watchdog {
     /// A call is over: what it executed should be, too.
     pub(super) fn watch(&mut self, session: Session) {
         let looking = self
-            .places
+            .containers
             .entry(session.container.clone())
             .or_insert_with(|| Looking { sessions: VecDeque::new(), next: session.ended + LOOK });
         looking.sessions.push_back(session);
         if looking.sessions.len() > SESSIONS {
             // Rather one of which nothing is known to be left.
             let is_left = |session: &Session| {
-                self.stuck.values().any(|stuck| stuck.kind == Kind::Left && stuck.call == session.call.id)
+                self.stuck
+                    .values()
+                    .any(|stuck| stuck.kind == StuckKind::Left && stuck.call == session.call.id)
             };
-            let place = looking.sessions.iter().position(|session| !is_left(session)).unwrap_or(0);
-            looking.sessions.remove(place);
+            let index = looking.sessions.iter().position(|session| !is_left(session)).unwrap_or(0);
+            looking.sessions.remove(index);
         }
     }
 
@@ -112,22 +114,25 @@ impl Watchdog {
         for (container, scene) in tracker.scenes() {
             for call in &scene.calls {
                 if let Some(overdue) = overdue(call, container, now) {
-                    self.stuck.insert((Kind::Overdue, call.id), overdue);
+                    self.stuck.insert((StuckKind::Overdue, call.id), overdue);
                 }
                 // What its command was is known better now than it will be: others may come and go in the container.
-                if let Some(known) = before.get(&(Kind::Unanswered, call.id)).filter(|_| !call.has_ended()) {
-                    self.stuck.insert((Kind::Unanswered, call.id), known.clone());
+                if let Some(known) =
+                    before.get(&(StuckKind::Unanswered, call.id)).filter(|_| !call.has_ended())
+                {
+                    self.stuck.insert((StuckKind::Unanswered, call.id), known.clone());
                 }
             }
             for (call, pid, exited) in scene.exited_unanswered() {
                 if now - exited >= MARGIN {
-                    let found = StuckExec { pid, ..StuckExec::of(Kind::Unanswered, call, container, exited) };
-                    self.stuck.entry((Kind::Unanswered, call.id)).or_insert(found);
+                    let found =
+                        StuckExec { pid, ..StuckExec::of(StuckKind::Unanswered, call, container, exited) };
+                    self.stuck.entry((StuckKind::Unanswered, call.id)).or_insert(found);
                 }
             }
         }
-        self.stuck.extend(before.into_iter().filter(|((kind, _), _)| *kind == Kind::Left));
-        for (container, looking) in &mut self.places {
+        self.stuck.extend(before.into_iter().filter(|((kind, _), _)| *kind == StuckKind::Left));
+        for (container, looking) in &mut self.containers {
             if now < looking.next {
                 continue;
             }
@@ -143,51 +148,53 @@ impl Watchdog {
 
     /// What is left of the sessions that were asked about.
     pub(super) fn left(&mut self, container: &Arc<str>, processes: &[Process], now: Instant) {
-        let is_left_here = |stuck: &StuckExec| stuck.kind == Kind::Left && stuck.place == *container;
+        let is_left_here =
+            |stuck: &StuckExec| stuck.kind == StuckKind::Left && stuck.container_id == *container;
         self.stuck.retain(|_, stuck| !is_left_here(stuck));
-        let Some(looking) = self.places.get_mut(container) else { return };
+        let Some(looking) = self.containers.get_mut(container) else { return };
         for process in processes {
             let session = looking.sessions.iter().rev().find(|session| session.pid == process.session);
             let Some(Session { call, ended, .. }) = session else { continue };
             let left = StuckExec {
-                kind: Kind::Left,
+                kind: StuckKind::Left,
                 call: call.id,
                 since: *ended,
-                place: container.clone(),
+                container_id: container.clone(),
                 pod: call.pod.clone(),
                 container: call.container.clone(),
                 pid: Some(process.pid),
                 command: process.command.clone(),
             };
-            self.stuck.insert((Kind::Left, process.pid.into()), left);
+            self.stuck.insert((StuckKind::Left, process.pid.into()), left);
         }
         let alive: HashSet<u32> = processes.iter().map(|process| process.session).collect();
         looking.sessions.retain(|session| alive.contains(&session.pid) || now - session.ended < MARGIN);
         if looking.sessions.is_empty() {
-            self.places.remove(container);
+            self.containers.remove(container);
         }
     }
 
     /// A container has no processes any more.
     pub(super) fn gone(&mut self, container: &str) {
-        self.places.remove(container);
-        self.stuck.retain(|(kind, _), stuck| *kind != Kind::Left || *stuck.place != *container);
+        self.containers.remove(container);
+        self.stuck.retain(|(kind, _), stuck| *kind != StuckKind::Left || *stuck.container_id != *container);
     }
 }
 
-fn overdue(call: &InFlight, place: &Arc<str>, now: Instant) -> Option<StuckExec> {
+fn overdue(call: &InFlight, container: &Arc<str>, now: Instant) -> Option<StuckExec> {
     let due = call.since() + call.exec.timeout()?;
-    (!call.has_ended() && now >= due + MARGIN).then(|| StuckExec::of(Kind::Overdue, call, place, due))
+    (!call.has_ended() && now >= due + MARGIN)
+        .then(|| StuckExec::of(StuckKind::Overdue, call, container, due))
 }
 
 impl StuckExec {
-    fn of(kind: Kind, call: &InFlight, container: &Arc<str>, since: Instant) -> Self {
+    fn of(kind: StuckKind, call: &InFlight, container: &Arc<str>, since: Instant) -> Self {
         let place = call.place();
         Self {
             kind,
             call: call.id,
             since,
-            place: container.clone(),
+            container_id: container.clone(),
             pod: place.pod.clone(),
             container: place.container.clone(),
             pid: None,

@@ -17,8 +17,8 @@ pub struct ExecUse {
     pub source: Source,
 }
 
-/// A probe or hook as it is written somewhere: what it executes, or `None` where it does something else, which hides what is written elsewhere as
-/// well.
+/// A probe or hook as it is written somewhere: what it executes, or `None` where it does something else, which hides what is written
+/// elsewhere as well.
 pub(super) type Written = (Use, Option<ExecUse>);
 
 /// What a command is executed for.

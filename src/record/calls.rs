@@ -62,7 +62,8 @@ impl Calls {
     }
 
     /// Keeps what was recorded on disk before, each call as it was recorded last, and returns the number from which new calls are counted:
-    /// a thousand later at least, because the probeshim before this one may still be recording its last. `redact`: what is shown of commands is the program alone.
+    /// a thousand later at least, because the probeshim before this one may still be recording its last. `redact`: what is shown of
+    /// commands is the program alone.
     pub fn recall(&self, folder: &Path, redact: bool) -> u64 {
         let (mut kept, mut last) = (self.lock(), None);
         let mut known = HashSet::new();
@@ -140,8 +141,8 @@ impl Calls {
     }
 }
 
-/// The number from which calls are counted after those of an earlier probeshim, of which the last recorded has this one: a thousand are left for those
-/// that it still records.
+/// The number from which calls are counted after those of an earlier probeshim, of which the last recorded has this one: a thousand are
+/// left for those that it still records.
 fn next_number(last: u64) -> u64 {
     (last + 1000).next_multiple_of(1000) + 1
 }

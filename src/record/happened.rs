@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::events::{Event, Severity};
-use crate::exec::{Kind, StuckExec};
+use crate::exec::{StuckExec, StuckKind};
 use crate::terminal::human;
 use crate::world::{Change, Container, Runtime, Sandbox, World};
 
@@ -86,9 +86,9 @@ impl Event {
     #[must_use]
     pub fn of_stuck(stuck: &StuckExec, age: Duration) -> Self {
         let reason = match stuck.kind {
-            Kind::Overdue => "ExecSyncOverdue",
-            Kind::Unanswered => "ExecSyncUnanswered",
-            Kind::Left => "ExecProcessLeft",
+            StuckKind::Overdue => "ExecSyncOverdue",
+            StuckKind::Unanswered => "ExecSyncUnanswered",
+            StuckKind::Left => "ExecProcessLeft",
         };
         let message = stuck.sentence(age);
         Self::about(stuck, Severity::Warning, reason, message)
@@ -98,15 +98,15 @@ impl Event {
     #[must_use]
     pub fn of_unstuck(stuck: &StuckExec, age: Duration) -> Self {
         let (reason, what) = match stuck.kind {
-            Kind::Overdue => ("ExecSyncEnded", "ended"),
-            Kind::Unanswered => ("ExecSyncAnswered", "was answered"),
-            Kind::Left => ("ExecProcessGone", "is gone"),
+            StuckKind::Overdue => ("ExecSyncEnded", "ended"),
+            StuckKind::Unanswered => ("ExecSyncAnswered", "was answered"),
+            StuckKind::Left => ("ExecProcessGone", "is gone"),
         };
         let subject = match (stuck.kind, stuck.pid) {
-            (Kind::Left, Some(pid)) => format!("Process {pid} of call {}", stuck.call),
+            (StuckKind::Left, Some(pid)) => format!("Process {pid} of call {}", stuck.call),
             _ => format!("Call {}", stuck.call),
         };
-        let age = human::duration(age.as_secs_f64() * 1e3);
+        let age = human::duration(age);
         Self::about(stuck, Severity::Normal, reason, format!("{subject} {what} after {age}"))
     }
 
@@ -123,7 +123,7 @@ impl Event {
     }
 
     fn of_container(reason: &'static str, container: &Container, world: &World, message: String) -> Self {
-        let sandbox = container.sandbox.as_deref().and_then(|id| world.sandbox(id));
+        let sandbox = world.sandbox_of(container);
         Self {
             pod: sandbox.map(|sandbox| sandbox.pod.clone()),
             container: Some(container.name.clone()),
@@ -140,17 +140,17 @@ impl StuckExec {
     /// What is wrong, in a sentence.
     #[must_use]
     pub fn sentence(&self, age: Duration) -> String {
-        let (call, age) = (self.call, human::duration(age.as_secs_f64() * 1e3));
+        let (call, age) = (self.call, human::duration(age));
         let command = human::command(&self.command);
         let pid = self.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         match self.kind {
-            Kind::Overdue => {
+            StuckKind::Overdue => {
                 format!("Call {call} has not been answered, {age} after its timeout was over: {command}")
             }
-            Kind::Unanswered => {
+            StuckKind::Unanswered => {
                 format!("Call {call} has not been answered, {age} after its command exited{pid}: {command}")
             }
-            Kind::Left => format!("A process{pid} is left {age} after call {call} ended: {command}"),
+            StuckKind::Left => format!("A process{pid} is left {age} after call {call} ended: {command}"),
         }
     }
 }

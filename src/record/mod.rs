@@ -1,4 +1,4 @@
-//! What was seen, for as long as memory is set aside for it.
+//! The last calls and events, in memory and on disk, and how they are written as JSON.
 
 mod calls;
 mod events;

@@ -36,7 +36,7 @@ pub enum Sighting {
 /// An `ExecSync` that is on its way.
 #[derive(Debug)]
 pub struct AskedExec {
-    /// The call, which is dropped once it has ended and its end has been seen, or could not be.
+    /// The call; gone once nobody holds it any more, because its end was seen or dropped.
     pub head: Weak<Head>,
     /// Its number.
     pub id: u64,

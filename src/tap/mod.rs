@@ -26,7 +26,7 @@ pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Told};
 pub use fact::Fact;
 pub use metrics::Metrics;
 
-pub use watched::is_about_one;
+pub use watched::{is_about_one, is_question};
 
 use pace::Pace;
 use watched::Response;

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-/// Milliseconds from one list that is looked at to the next of its kind, at least. A kubelet asks for each every second; what a client asks for
-/// over and over tells nothing new, and lists are long.
+/// Milliseconds from one list that is looked at to the next of its kind, at least. A kubelet asks for each every second; what a client asks
+/// for over and over tells nothing new, and lists are long.
 const APART: u64 = 250;
 
 /// The pace of one kind of list. It is asked on the byte path.

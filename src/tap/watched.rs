@@ -55,6 +55,12 @@ pub fn is_about_one(method: &MethodName) -> bool {
     })
 }
 
+/// Whether a call only asks how things are, and what it tells is no news of something that was done.
+#[must_use]
+pub fn is_question(method: &MethodName) -> bool {
+    ["PodSandboxStatus", "ContainerStatus", "ListPodSandbox", "ListContainers"].contains(&method.label())
+}
+
 /// What is watched of a method, if anything.
 pub(super) fn of(method: &MethodName) -> Option<Watched> {
     let MethodName::Known(method) = method else { return None };

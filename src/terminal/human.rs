@@ -1,6 +1,7 @@
 //! Figures and texts as people read them.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use unicode_width::UnicodeWidthStr as _;
@@ -8,7 +9,12 @@ use unicode_width::UnicodeWidthStr as _;
 use super::is_printable;
 
 /// A duration with three digits: `850µs`, `35.2ms`, `1.25s`, `2m05s`, `3h02m`.
-pub(crate) fn duration(milliseconds: f64) -> String {
+pub(crate) fn duration(duration: Duration) -> String {
+    milliseconds(duration.as_secs_f64() * 1e3)
+}
+
+/// The same, of milliseconds.
+pub(crate) fn milliseconds(milliseconds: f64) -> String {
     let seconds = milliseconds / 1e3;
     if seconds >= 3599.5 {
         let minutes = (seconds / 60.0).round();
@@ -142,7 +148,7 @@ mod tests {
             (3_599_600.0, "1h00m"),
             (10_920_000.0, "3h02m"),
         ] {
-            assert_eq!(duration(milliseconds), shown, "{milliseconds}");
+            assert_eq!(super::milliseconds(milliseconds), shown, "{milliseconds}");
         }
     }
 

@@ -32,8 +32,8 @@ pub enum Change {
 }
 
 impl World {
-    /// Takes what is so: told by `source` when asked at `since`, and known here at `now`. A world that is shared is copied first, and only if
-    /// something is new.
+    /// Takes what is so: told by `source` when asked at `since`, and known here at `now`. A world that is shared is copied first, and only
+    /// if something is new.
     pub fn fold(
         self: &mut Arc<Self>,
         source: Source,

@@ -62,6 +62,12 @@ impl World {
         })
     }
 
+    /// The sandbox of a container.
+    #[must_use]
+    pub fn sandbox_of(&self, container: &Container) -> Option<&Arc<Sandbox>> {
+        self.sandbox(container.sandbox.as_deref()?)
+    }
+
     /// The sandboxes that are there, in no order.
     pub fn sandboxes(&self) -> impl Iterator<Item = &Arc<Sandbox>> {
         self.sandboxes.values()

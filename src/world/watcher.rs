@@ -58,49 +58,48 @@ pub struct Watcher {
     notices: mpsc::Sender<Notice>,
 }
 
-/// Nobody takes what is told any more.
-struct Unheard;
-
 impl Watcher {
     /// Asks the runtime from now on, until the receiver is dropped.
     #[must_use]
     pub fn start(own: Own) -> mpsc::Receiver<Notice> {
         let (notices, told) = mpsc::channel(WAITING);
+        let heard = notices.clone();
         let watcher = Self { client: own.client(), own, notices };
-        tokio::spawn(watcher.run());
+        tokio::spawn(async move {
+            tokio::select! {
+                () = watcher.run() => {}
+                () = heard.closed() => {}
+            }
+        });
         told
     }
 
-    async fn run(mut self) {
+    /// Watches the runtime whenever it is there.
+    async fn run(self) {
         let mut pause = RETRY.0;
         loop {
-            let notices = self.notices.clone();
-            let mut is_there = false;
-            let watched = tokio::select! {
-                watched = self.watch(&mut is_there) => watched,
-                () = notices.closed() => return,
-            };
-            let Err(error) = watched else { return };
-            if is_there {
-                info!(error = harmless(error.message()), "the runtime tells nothing now");
-                pause = RETRY.0;
-                if self.tell(Notice::Gone).await.is_err() {
-                    return;
+            match self.version().await {
+                Ok(runtime) => {
+                    let ended = self.watch(runtime).await;
+                    info!(error = harmless(ended.message()), "the runtime tells nothing now");
+                    self.tell(Notice::Gone).await;
+                    pause = RETRY.0;
                 }
-            } else {
-                debug!(error = harmless(error.message()), "the runtime tells nothing yet");
+                Err(status) => debug!(error = harmless(status.message()), "the runtime tells nothing yet"),
             }
             sleep(pause).await;
             pause = (2 * pause).min(RETRY.1);
         }
     }
 
-    /// Watches for as long as the runtime's events last; without events, for as long as it answers. Says whether it answered at all.
-    async fn watch(&mut self, is_there: &mut bool) -> Result<Unheard, Status> {
+    async fn version(&self) -> Result<Runtime, Status> {
         let request = v1::VersionRequest { version: "v1".to_owned() };
-        let runtime = Runtime::from(in_time(self.client.version(request)).await?.into_inner());
+        Ok(in_time(self.client.clone().version(request)).await?.into_inner().into())
+    }
+
+    /// Watches for as long as the runtime's events last; without events, for as long as it answers. Returns what ended it.
+    async fn watch(&self, runtime: Runtime) -> Status {
         let begun = Instant::now();
-        *is_there = true;
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
         // A subscription takes a moment to begin, and grpc-go does not say when it has.
@@ -113,15 +112,14 @@ impl Watcher {
         // Beside the events, which must not wait for it.
         let mut listing = None;
         loop {
-            let heard = tokio::select! {
+            tokio::select! {
                 () = &mut settled, if !is_settled => {
                     is_settled = true;
-                    self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await
+                    self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await;
                 }
                 _ = ticks.tick(), if listing.is_none() => {
                     containers = containers.or_else(|| self.containers(&runtime));
                     listing = Some(Box::pin(list(self.client.clone())));
-                    Ok(())
                 }
                 told = listed(&mut listing) => {
                     listing = None;
@@ -130,44 +128,33 @@ impl Watcher {
                         // Its events tell whether it is there.
                         Err(status) if tasks.is_some() => {
                             debug!(status = harmless(status.message()), "the runtime was not listed");
-                            Ok(())
                         }
-                        Err(status) => return Err(status),
+                        Err(status) => return status,
                     }
                 }
                 event = next(&mut tasks) => match event {
-                    Ok(event) => match fact_of(&event.event) {
-                        Some(fact) => {
-                            let told = Told { since: Instant::now(), facts: vec![fact] };
-                            self.tell(Notice::Told(Source::Event, told)).await
-                        }
-                        None => self.tell(Notice::Task(event)).await,
-                    },
+                    Ok(event) => self.tell(notice_of(event)).await,
                     Err(status) if status.code() == Code::Unimplemented => {
                         warn!(
                             status = harmless(status.message()),
                             "containerd does not tell of what it executes: phases are not to be had"
                         );
                         (tasks, is_settled) = (None, true);
-                        self.tell(Notice::There { runtime: runtime.clone(), tells_execs: false }).await
+                        self.tell(Notice::There { runtime: runtime.clone(), tells_execs: false }).await;
                     }
-                    Err(status) => return Err(status),
+                    Err(status) => return status,
                 },
                 event = next(&mut containers) => match event {
                     // What it tells may have been so a while ago, but not before the stream began.
                     Ok(event) => {
                         let told = Told { since: begun, facts: Fact::of_event(event) };
-                        self.tell(Notice::Told(Source::Event, told)).await
+                        self.tell(Notice::Told(Source::Event, told)).await;
                     }
                     Err(status) => {
                         debug!(status = harmless(status.message()), "the runtime's container events have ended");
                         containers = None;
-                        Ok(())
                     }
                 },
-            };
-            if heard.is_err() {
-                return Ok(Unheard);
             }
         }
     }
@@ -179,8 +166,9 @@ impl Watcher {
         runtime.tells_every_subscriber().then(|| Subscription::new(call))
     }
 
-    async fn tell(&self, notice: Notice) -> Result<(), Unheard> {
-        self.notices.send(notice).await.map_err(|_| Unheard)
+    async fn tell(&self, notice: Notice) {
+        // Where nobody listens any more, the watcher is about to end.
+        let _ = self.notices.send(notice).await;
     }
 }
 
@@ -204,6 +192,14 @@ where
     match listing {
         Some(listing) => listing.await,
         None => pending().await,
+    }
+}
+
+/// An event of containerd's: of a container's own process, or of what is executed in it.
+fn notice_of(event: Stamped) -> Notice {
+    match fact_of(&event.event) {
+        Some(fact) => Notice::Told(Source::Event, Told { since: Instant::now(), facts: vec![fact] }),
+        None => Notice::Task(event),
     }
 }
 

@@ -172,8 +172,8 @@ impl Execs {
         }
     }
 
-    /// What others execute at the same time is not taken for a call's: neither `ctr`, which goes to containerd itself, nor `crictl exec`, which
-    /// goes through the runtime's streaming server.
+    /// What others execute at the same time is not taken for a call's: neither `ctr`, which goes to containerd itself, nor `crictl exec`,
+    /// which goes through the runtime's streaming server.
     fn leaves_strangers_alone(&self, containerd: &Containerd) {
         let says_so = ["sh", "-c", "echo up; sleep 3"];
         let container = self.pod.container.as_str();

@@ -134,8 +134,8 @@ impl Probeshim {
         segments.map(|segment| std::fs::read_to_string(segment.path()).unwrap()).collect()
     }
 
-    /// The calls that it has seen, all of which it has kept: the first is still there. (A status would ask the runtime for its version, which
-    /// counts that.)
+    /// The calls that it has seen, all of which it has kept: the first is still there. (A status would ask the runtime for its version,
+    /// which counts that.)
     pub(crate) fn calls(&self) -> Vec<Value> {
         let calls: Vec<Value> = serde_json::from_str(&self.ask(&["calls", "-o", "json"])).unwrap();
         assert!(calls.is_empty() || calls.iter().any(|call| call["id"] == 1), "the oldest are gone");

@@ -57,8 +57,8 @@ pub(super) fn mounts() -> Vec<Mount> {
     cgroups.collect()
 }
 
-/// The beginning of a path as far as the part that has the container's id in it: what is below is the container's own affair, as `init.scope` of a
-/// systemd in it.
+/// The beginning of a path as far as the part that has the container's id in it: what is below is the container's own affair, as
+/// `init.scope` of a systemd in it.
 fn part_of<'a>(path: &'a str, container: &str) -> Option<&'a str> {
     let at = path.find(container).filter(|_| !container.is_empty())?;
     let end = path[at..].find('/').map_or(path.len(), |slash| at + slash);
@@ -66,8 +66,8 @@ fn part_of<'a>(path: &'a str, container: &str) -> Option<&'a str> {
 }
 
 impl Cgroup {
-    /// The control groups of a container whose first process this is. `None` where the process is not on this host, or not in control groups
-    /// of the container's own: what its id is part of.
+    /// The control groups of a container whose first process this is. `None` where the process is not on this host, or not in control
+    /// groups of the container's own: what its id is part of.
     pub(super) fn of(pid: i32, container: &str, mounts: &[Mount]) -> Option<Self> {
         let process = Process::new(pid).ok()?;
         let memberships = process.cgroups().ok()?.0.into_iter();

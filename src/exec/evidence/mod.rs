@@ -10,8 +10,8 @@ use std::time::Duration;
 pub use processes::Process;
 pub(super) use sampler::{Answer, Ask, Sampler};
 
-/// What was measured from the beginning of a call to its end: from a tenth of a second before, where other calls began then, or a little after, where the
-/// container had to be found first. `None` is not measured.
+/// What was measured from the beginning of a call to its end: from a tenth of a second before, where other calls began then, or a little
+/// after, where the container had to be found first. `None` is not measured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// How long it was measured.

@@ -55,6 +55,8 @@ pub(in crate::exec) enum Answer {
     Command { container: Arc<str>, exec: Box<str>, words: Vec<String> },
     /// What is left.
     Left { container: Arc<str>, processes: Vec<Process> },
+    /// The first process of a container; `None` where the runtime, who is asked for it in the sampler's stead, did not tell.
+    Located { container: Arc<str>, pid: Option<i32> },
 }
 
 /// The sampler's thread, which ends when this is dropped.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{duration, percent};
+use super::percent;
 use crate::exec::evidence::{Cpu, Evidence, Pressures};
+use crate::terminal::human::duration;
 
 /// The part of the time that was measured from which standing still is worth a sentence.
 const NOTABLE_STALL: f64 = 0.1;

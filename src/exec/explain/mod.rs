@@ -11,7 +11,7 @@ use super::phases::{Missing, Parts, Phases};
 use crate::cri::Code;
 use crate::relay::{Ending, Peer};
 use crate::tap::{Call, Exec};
-use crate::terminal::human;
+use crate::terminal::human::{self, duration};
 
 /// The exit code by which CRI-O says that a command timed out.
 const CRIO_TIMEOUT: i32 = -1;
@@ -236,10 +236,6 @@ fn evidence(insight: &Insight) -> Vec<String> {
         return vec![format!("{measured} stands out ({why}).")];
     }
     found
-}
-
-fn duration(duration: Duration) -> String {
-    human::duration(duration.as_secs_f64() * 1e3)
 }
 
 fn percent(part: Duration, whole: Duration) -> String {

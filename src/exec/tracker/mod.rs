@@ -201,8 +201,8 @@ impl Tracker {
         self.conclude(&container, now.instant);
     }
 
-    /// The container that a call was filed under. By the time it ends the container's id may be known whole, where only its beginning was when it
-    /// was asked.
+    /// The container that a call was filed under. By the time it ends the container's id may be known whole, where only its beginning was
+    /// when it was asked.
     pub(super) fn container_of(&self, call: u64) -> Option<&Arc<str>> {
         let found = self.scenes.iter().find(|(_, scene)| scene.call(call).is_some());
         found.map(|(container, _)| container)

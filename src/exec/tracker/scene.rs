@@ -201,7 +201,8 @@ impl Scene {
         }
     }
 
-    /// The calls that have not been answered and whose commands are known to have exited: their process, if it is known which, and since when.
+    /// The calls that have not been answered and whose commands are known to have exited: their process, if it is known which, and since
+    /// when.
     pub(in crate::exec) fn exited_unanswered(&self) -> Vec<(&InFlight, Option<u32>, Instant)> {
         let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
         let matching = Matching::new(&claims, &self.executions, Exits::AllHeard);
@@ -219,8 +220,8 @@ impl Scene {
         found.collect()
     }
 
-    /// Forgets commands that have ended and that no call can have had which goes on, or which may yet be seen to have been made: events may be
-    /// faster than what the relay tells. Forgets the oldest of too many.
+    /// Forgets commands that have ended and that no call can have had which goes on, or which may yet be seen to have been made: events may
+    /// be faster than what the relay tells. Forgets the oldest of too many.
     pub(super) fn forget_executions(&mut self, now: Instant) {
         let first = self.calls.iter().map(|call| call.since).min();
         self.executions.retain(|execution| {

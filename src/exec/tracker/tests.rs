@@ -5,7 +5,7 @@ use crate::cri::MethodName;
 use crate::exec::assessment::Slow;
 use crate::exec::insight::Margin;
 use crate::exec::phases::{Missing, Parts, Phases};
-use crate::exec::stuck::{Kind, Watchdog};
+use crate::exec::stuck::{StuckKind, Watchdog};
 use crate::tap::{ExecResult, Told};
 
 const MS: Duration = Duration::from_millis(1);
@@ -122,36 +122,36 @@ fn parts(phases: [u64; 6]) -> Parts {
 
 #[test]
 fn a_call_is_recorded_as_soon_as_everything_is_known() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 5);
-    scene.added(ONE, 3);
-    scene.started(ONE, 33, 77);
-    scene.exited(ONE, 40, 77, 0);
-    assert!(scene.records().is_empty());
-    scene.ended(1, 45, 5, Some(0));
-    assert_eq!(scene.records(), [(1, Phases::Complete(parts([1, 2, 30, 7, 5, 0])))]);
-    assert_eq!(scene.tracker.sessions.pop().unwrap().pid, 77);
-    scene.tracker.tick(scene.at(2000));
-    assert_eq!(scene.tracker.scenes().count(), 0, "nothing is left of it");
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 77);
+    scenario.exited(ONE, 40, 77, 0);
+    assert!(scenario.records().is_empty());
+    scenario.ended(1, 45, 5, Some(0));
+    assert_eq!(scenario.records(), [(1, Phases::Complete(parts([1, 2, 30, 7, 5, 0])))]);
+    assert_eq!(scenario.tracker.sessions.pop().unwrap().pid, 77);
+    scenario.tracker.tick(scenario.at(2000));
+    assert_eq!(scenario.tracker.scenes().count(), 0, "nothing is left of it");
 }
 
 #[test]
 fn an_exit_that_comes_late_is_waited_for_and_one_that_never_comes_is_missing() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 5);
-    scene.added(ONE, 3);
-    scene.started(ONE, 33, 77);
-    scene.ended(1, 45, 5, Some(0));
-    assert!(scene.records().is_empty());
-    assert_eq!(scene.tracker.next_tick(), Some(scene.at(1045)));
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 77);
+    scenario.ended(1, 45, 5, Some(0));
+    assert!(scenario.records().is_empty());
+    assert_eq!(scenario.tracker.next_tick(), Some(scenario.at(1045)));
     let mut other = Scenario::new();
     other.asked(1, 0, 5);
     other.added(ONE, 3);
     other.started(ONE, 33, 77);
     other.ended(1, 45, 5, Some(0));
 
-    scene.exited(ONE, 40, 77, 0);
-    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(_))]));
+    scenario.exited(ONE, 40, 77, 0);
+    assert!(matches!(&scenario.records()[..], [(1, Phases::Complete(_))]));
     other.tracker.tick(other.at(1045));
     let [(1, Phases::Missing { parts, what: Missing::Exited })] = &other.records()[..] else {
         panic!("not missing")
@@ -161,37 +161,37 @@ fn an_exit_that_comes_late_is_waited_for_and_one_that_never_comes_is_missing() {
 
 #[test]
 fn calls_at_once_are_told_apart_once_all_is_known() {
-    let mut scene = Scenario::new();
+    let mut scenario = Scenario::new();
     for id in [1, 2] {
-        scene.asked(id, 0, 5);
+        scenario.asked(id, 0, 5);
     }
     for (exec, pid) in [(ONE, 77), (TWO, 78)] {
-        scene.added(exec, 3);
-        scene.started(exec, 33, pid);
+        scenario.added(exec, 3);
+        scenario.started(exec, 33, pid);
     }
-    scene.exited(ONE, 40, 77, 4);
-    scene.ended(2, 45, 5, Some(4));
-    scene.evidence(2, 46);
-    assert!(scene.records().is_empty(), "the other may be about to exit with the same code");
-    scene.exited(TWO, 47, 78, 0);
-    assert!(matches!(&scene.records()[..], [(2, Phases::Complete(_))]));
-    scene.ended(1, 50, 5, Some(0));
-    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(_))]));
+    scenario.exited(ONE, 40, 77, 4);
+    scenario.ended(2, 45, 5, Some(4));
+    scenario.evidence(2, 46);
+    assert!(scenario.records().is_empty(), "the other may be about to exit with the same code");
+    scenario.exited(TWO, 47, 78, 0);
+    assert!(matches!(&scenario.records()[..], [(2, Phases::Complete(_))]));
+    scenario.ended(1, 50, 5, Some(0));
+    assert!(matches!(&scenario.records()[..], [(1, Phases::Complete(_))]));
 }
 
 #[test]
 fn calls_at_once_that_are_alike_are_ambiguous() {
-    let mut scene = Scenario::new();
+    let mut scenario = Scenario::new();
     for (id, exec) in [(1, ONE), (2, TWO)] {
-        scene.asked(id, 0, 5);
-        scene.added(exec, 3);
-        scene.started(exec, 33, 77);
-        scene.exited(exec, 40, 77, 0);
+        scenario.asked(id, 0, 5);
+        scenario.added(exec, 3);
+        scenario.started(exec, 33, 77);
+        scenario.exited(exec, 40, 77, 0);
     }
-    scene.ended(1, 45, 5, Some(0));
-    assert!(scene.records().is_empty(), "the other's exit code may tell them apart");
-    scene.ended(2, 45, 5, Some(0));
-    let records = scene.records();
+    scenario.ended(1, 45, 5, Some(0));
+    assert!(scenario.records().is_empty(), "the other's exit code may tell them apart");
+    scenario.ended(2, 45, 5, Some(0));
+    let records = scenario.records();
     assert_eq!(records.len(), 2, "nothing more can tell");
     for (_, phases) in records {
         let Phases::Ambiguous { candidates, count, .. } = phases else { panic!("{phases:?}") };
@@ -201,14 +201,14 @@ fn calls_at_once_that_are_alike_are_ambiguous() {
 
 #[test]
 fn a_timeout_tells_what_became_of_the_command() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 1);
-    scene.added(ONE, 3);
-    scene.started(ONE, 33, 77);
-    scene.exited(ONE, 1035, 77, 137);
-    scene.ended(1, 1040, 1, None);
-    scene.evidence(1, 1041);
-    let insight = scene.record().insight.unwrap();
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 1);
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 77);
+    scenario.exited(ONE, 1035, 77, 137);
+    scenario.ended(1, 1040, 1, None);
+    scenario.evidence(1, 1041);
+    let insight = scenario.record().insight.unwrap();
     let fate = insight.fate.unwrap();
     assert_eq!((fate.started, fate.exited, fate.is_killed()), (Some(MS * 33), Some(MS * 1035), Some(true)));
     assert_eq!((insight.margin, insight.assessment), (Some(Margin::Over(40 * MS)), Assessment::Failed));
@@ -216,17 +216,17 @@ fn a_timeout_tells_what_became_of_the_command() {
 
 #[test]
 fn a_command_that_outlives_its_call_amends_the_record() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 1);
-    scene.added(ONE, 3);
-    scene.started(ONE, 33, 77);
-    scene.ended_with(1, 500, Scenario::exec(1, None), Ending::ClientReset(h2::Reason::CANCEL));
-    scene.evidence(1, 501);
-    scene.tracker.tick(scene.at(1500));
-    let early = scene.record();
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 1);
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 77);
+    scenario.ended_with(1, 500, Scenario::exec(1, None), Ending::ClientReset(h2::Reason::CANCEL));
+    scenario.evidence(1, 501);
+    scenario.tracker.tick(scenario.at(1500));
+    let early = scenario.record();
     assert!(!early.is_amended && early.insight.unwrap().fate.unwrap().exited.is_none());
-    scene.exited(ONE, 9000, 77, 137);
-    let late = scene.record();
+    scenario.exited(ONE, 9000, 77, 137);
+    let late = scenario.record();
     let fate = late.insight.as_ref().unwrap().fate.unwrap();
     assert_eq!((late.is_amended, late.call.id, fate.exited), (true, 1, Some(MS * 9000)));
     assert!(matches!(late.insight.unwrap().phases, Phases::Complete(_)));
@@ -234,12 +234,12 @@ fn a_command_that_outlives_its_call_amends_the_record() {
 
 #[test]
 fn without_the_runtimes_events_the_rest_is_known() {
-    let mut scene = Scenario::new();
-    let now = scene.at(0);
-    scene.tracker.watched(false, now);
-    scene.asked(1, 0, 5);
-    scene.ended(1, 45, 5, Some(0));
-    assert!(matches!(&scene.records()[..], [(1, Phases::Unsupported(parts))] if parts.other == MS * 44));
+    let mut scenario = Scenario::new();
+    let now = scenario.at(0);
+    scenario.tracker.watched(false, now);
+    scenario.asked(1, 0, 5);
+    scenario.ended(1, 45, 5, Some(0));
+    assert!(matches!(&scenario.records()[..], [(1, Phases::Unsupported(parts))] if parts.other == MS * 44));
 }
 
 #[test]
@@ -257,81 +257,83 @@ fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
 
 #[test]
 fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 5);
-    let now = scene.at(10);
-    scene.tracker.interrupted(now);
-    scene.tracker.watched(true, now);
-    scene.asked(2, 20, 5);
-    scene.ended(1, 45, 5, Some(0));
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    let now = scenario.at(10);
+    scenario.tracker.interrupted(now);
+    scenario.tracker.watched(true, now);
+    scenario.asked(2, 20, 5);
+    scenario.ended(1, 45, 5, Some(0));
     let interrupted = Missing::Interrupted;
-    assert!(matches!(&scene.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
-    scene.added(ONE, 23);
-    scene.started(ONE, 33, 77);
-    scene.exited(ONE, 40, 77, 0);
-    scene.ended(2, 45, 5, Some(0));
-    assert!(matches!(&scene.records()[..], [(2, Phases::Complete(_))]));
+    assert!(matches!(&scenario.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
+    scenario.added(ONE, 23);
+    scenario.started(ONE, 33, 77);
+    scenario.exited(ONE, 40, 77, 0);
+    scenario.ended(2, 45, 5, Some(0));
+    assert!(matches!(&scenario.records()[..], [(2, Phases::Complete(_))]));
 }
 
 #[test]
 fn what_is_asked_before_the_runtime_is_watched_again_is_interrupted() {
-    let mut scene = Scenario::new();
-    let now = scene.at(0);
-    scene.tracker.interrupted(now);
-    scene.asked(1, 5, 5);
-    scene.tracker.watched(true, now);
-    scene.ended(1, 45, 5, Some(0));
+    let mut scenario = Scenario::new();
+    let now = scenario.at(0);
+    scenario.tracker.interrupted(now);
+    scenario.asked(1, 5, 5);
+    scenario.tracker.watched(true, now);
+    scenario.ended(1, 45, 5, Some(0));
     let interrupted = Missing::Interrupted;
-    assert!(matches!(&scene.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
+    assert!(matches!(&scenario.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
 }
 
 #[test]
 fn a_command_that_could_not_be_started_is_over() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 5);
-    scene.added(ONE, 3);
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    scenario.added(ONE, 3);
     let unknown = Ending::Answered(Some(Code(2)));
-    scene.ended_with(1, 45, Scenario::exec(5, None), unknown);
-    scene.evidence(1, 46);
-    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(parts))] if parts.start == Some(MS * 42)));
-    scene.tracker.tick(scene.at(2000));
-    assert_eq!(scene.tracker.scenes().count(), 0, "no exit of it is waited for");
+    scenario.ended_with(1, 45, Scenario::exec(5, None), unknown);
+    scenario.evidence(1, 46);
+    assert!(
+        matches!(&scenario.records()[..], [(1, Phases::Complete(parts))] if parts.start == Some(MS * 42))
+    );
+    scenario.tracker.tick(scenario.at(2000));
+    assert_eq!(scenario.tracker.scenes().count(), 0, "no exit of it is waited for");
 }
 
 #[test]
 fn what_was_executed_in_a_container_goes_with_it() {
-    let mut scene = Scenario::new();
-    scene.added(ONE, 3);
-    scene.started(ONE, 33, 77);
-    scene.tracker.tick(scene.at(100_000));
-    assert_eq!(scene.tracker.scenes().count(), 1, "it runs");
-    let now = scene.at(100_000);
-    scene.tracker.closed("c0ffee", now);
-    scene.tracker.tick(scene.at(103_000));
-    assert_eq!(scene.tracker.scenes().count(), 0);
+    let mut scenario = Scenario::new();
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 77);
+    scenario.tracker.tick(scenario.at(100_000));
+    assert_eq!(scenario.tracker.scenes().count(), 1, "it runs");
+    let now = scenario.at(100_000);
+    scenario.tracker.closed("c0ffee", now);
+    scenario.tracker.tick(scenario.at(103_000));
+    assert_eq!(scenario.tracker.scenes().count(), 0);
 }
 
 #[test]
 fn a_call_whose_beginning_was_not_seen_is_explained_all_the_same() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 5);
-    scene.tracker.scenes.clear();
-    scene.added(ONE, 3);
-    scene.started(ONE, 33, 77);
-    scene.exited(ONE, 40, 77, 0);
-    scene.ended(1, 45, 5, Some(0));
-    assert!(matches!(&scene.records()[..], [(1, Phases::Complete(_))]), "its events had been kept");
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    scenario.tracker.scenes.clear();
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 77);
+    scenario.exited(ONE, 40, 77, 0);
+    scenario.ended(1, 45, 5, Some(0));
+    assert!(matches!(&scenario.records()[..], [(1, Phases::Complete(_))]), "its events had been kept");
 }
 
 #[test]
 fn a_call_whose_end_was_not_seen_is_forgotten() {
-    let mut scene = Scenario::new();
-    scene.asked(1, 0, 5);
-    scene.tracker.tick(scene.at(1000));
-    assert_eq!(scene.tracker.in_flight_now(), (1, 1));
-    scene.heads.clear();
-    scene.tracker.tick(scene.at(2000));
-    assert_eq!((scene.tracker.in_flight_now(), scene.tracker.scenes().count()), ((0, 0), 0));
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    scenario.tracker.tick(scenario.at(1000));
+    assert_eq!(scenario.tracker.in_flight_now(), (1, 1));
+    scenario.heads.clear();
+    scenario.tracker.tick(scenario.at(2000));
+    assert_eq!((scenario.tracker.in_flight_now(), scenario.tracker.scenes().count()), ((0, 0), 0));
 }
 
 #[test]
@@ -359,23 +361,23 @@ fn what_is_slow_is_so_by_timeout_threshold_or_habit() {
 
 #[test]
 fn what_is_stuck_is_told_of_while_it_lasts() {
-    let (mut scene, mut watchdog) = (Scenario::new(), Watchdog::default());
-    scene.asked(1, 0, 1);
-    scene.added(ONE, 3);
-    scene.started(ONE, 33, 77);
-    let mut kinds = |scene: &Scenario, at: u32| -> Vec<Kind> {
-        watchdog.tick(&scene.tracker, scene.at(at));
+    let (mut scenario, mut watchdog) = (Scenario::new(), Watchdog::default());
+    scenario.asked(1, 0, 1);
+    scenario.added(ONE, 3);
+    scenario.started(ONE, 33, 77);
+    let mut kinds = |scenario: &Scenario, at: u32| -> Vec<StuckKind> {
+        watchdog.tick(&scenario.tracker, scenario.at(at));
         watchdog.stuck().keys().map(|(kind, _)| *kind).collect()
     };
-    assert_eq!(kinds(&scene, 5900), []);
-    assert_eq!(kinds(&scene, 6100), [Kind::Overdue]);
-    scene.exited(ONE, 7000, 77, 137);
-    assert_eq!(kinds(&scene, 12_100), [Kind::Overdue, Kind::Unanswered]);
+    assert_eq!(kinds(&scenario, 5900), []);
+    assert_eq!(kinds(&scenario, 6100), [StuckKind::Overdue]);
+    scenario.exited(ONE, 7000, 77, 137);
+    assert_eq!(kinds(&scenario, 12_100), [StuckKind::Overdue, StuckKind::Unanswered]);
     // A stranger's execution, which may have been the call's for all that is known, changes nothing.
-    scene.added(TWO, 12_200);
-    scene.started(TWO, 12_210, 78);
-    scene.exited(TWO, 12_300, 78, 0);
-    assert_eq!(kinds(&scene, 12_400), [Kind::Overdue, Kind::Unanswered]);
-    scene.ended(1, 13_000, 1, None);
-    assert_eq!(kinds(&scene, 13_100), []);
+    scenario.added(TWO, 12_200);
+    scenario.started(TWO, 12_210, 78);
+    scenario.exited(TWO, 12_300, 78, 0);
+    assert_eq!(kinds(&scenario, 12_400), [StuckKind::Overdue, StuckKind::Unanswered]);
+    scenario.ended(1, 13_000, 1, None);
+    assert_eq!(kinds(&scenario, 13_100), []);
 }

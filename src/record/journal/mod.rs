@@ -88,7 +88,7 @@ impl Journal {
 
     /// Why it does not write any more, if it does not.
     #[must_use]
-    pub fn is_off(&self) -> Option<&str> {
+    pub fn why_off(&self) -> Option<&str> {
         self.off.get().map(String::as_str)
     }
 }
@@ -206,7 +206,7 @@ mod tests {
         let (journal, thread) = Journal::start(Settings { folder, limit: 1 << 20 }).unwrap();
         for id in 0.. {
             journal.write(Arc::new(record(id)));
-            if journal.is_off().is_some() {
+            if journal.why_off().is_some() {
                 break;
             }
             thread::yield_now();
@@ -215,6 +215,6 @@ mod tests {
         let before = journal.dropped.get();
         journal.write(Arc::new(record(0)));
         assert_eq!(journal.dropped.get(), before + 1);
-        journal.is_off().unwrap().to_owned()
+        journal.why_off().unwrap().to_owned()
     }
 }

@@ -20,8 +20,8 @@ const READ: u64 = 8 << 20;
 /// Bytes of a line that are read: no record is as long.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is passed
-/// over.
+/// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is
+/// passed over.
 pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(Record)) {
     let (mut left, mut parts) = (READ, Vec::new());
     for (number, size) in segments::of(folder).unwrap_or_default().into_iter().rev() {

@@ -42,7 +42,7 @@ pub struct Phases {
     /// How many they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate_count: Option<usize>,
-    /// Where something is missing: `everything`, `interrupted`, `started` or `exited`.
+    /// Where something is missing: `everything`, `interrupted`, `not-watched`, `started` or `exited`.
     pub missing: Option<String>,
 }
 

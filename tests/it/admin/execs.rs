@@ -64,7 +64,7 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
     let status =
         answered(&place, &["status"], |status| (pods(status).len() == 2).then(|| pods(status))).await;
     assert_eq!(status[0]["name"], "bypass");
-    let id = runtime.create(("bypass", &pod), super::super::procrun::shell("side", "exit 3")).await.unwrap();
+    let id = runtime.create(("bypass", &pod), crate::procrun::shell("side", "exit 3")).await.unwrap();
     runtime.start_container(&id).await.unwrap();
     let exited = answered(&place, &["status"], |status| {
         let container = pods(status)[0]["containers"][0].clone();
@@ -123,11 +123,11 @@ async fn an_exec_is_explained_by_its_number() {
         assert_eq!(answer.code, Some(code), "{arguments:?}: {answer:?}");
         assert!(answer.stderr.contains(told), "{arguments:?}: {answer:?}");
     }
-    let ids = async |filter: [&str; 2]| {
+    let count = async |filter: [&str; 2]| {
         let calls = place.ask(&[&["calls", "-o", "json"], &filter[..]].concat()).await.json();
         calls.as_array().unwrap().len()
     };
-    for (filter, count) in [
+    for (filter, expected) in [
         (["--pod", "it/pod"], 1),
         (["--pod", "other"], 0),
         (["--container", "main"], 1),
@@ -135,7 +135,7 @@ async fn an_exec_is_explained_by_its_number() {
         (["--probe", "unknown"], 1),
         (["--probe", "Liveness"], 0),
     ] {
-        assert_eq!(ids(filter).await, count, "{filter:?}");
+        assert_eq!(count(filter).await, expected, "{filter:?}");
     }
     runtime.end().await;
 }
@@ -189,16 +189,16 @@ async fn an_annotation_that_cannot_be_read_is_an_event() {
 #[tokio::test]
 async fn what_the_disk_does_not_take_is_warned_of_once_and_touches_no_call() {
     // Nothing can be made below a file.
-    is_off(|state| fs::write(state, "").unwrap(), "directory").await;
-    let is_full = |state: &Path| {
+    recording_ends(|state| fs::write(state, "").unwrap(), "directory").await;
+    let fill = |state: &Path| {
         fs::create_dir_all(state.join("calls")).unwrap();
         std::os::unix::fs::symlink("/dev/full", state.join("calls/calls-00000001.jsonl")).unwrap();
     };
-    is_off(is_full, "No space left on device").await;
+    recording_ends(fill, "No space left on device").await;
 }
 
 /// Starts with a state folder that was spoiled, and expects that recording is off for that reason, and nothing else.
-async fn is_off(spoil: impl FnOnce(&Path), reason: &str) {
+async fn recording_ends(spoil: impl FnOnce(&Path), reason: &str) {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;
@@ -208,9 +208,9 @@ async fn is_off(spoil: impl FnOnce(&Path), reason: &str) {
         execute(&shim, &container, &["true"]).await;
     }
     kept(&place, 3).await;
-    let status =
+    let told =
         answered(&place, &["status"], |status| status["record"]["off"].as_str().map(str::to_owned)).await;
-    assert!(status.contains(reason), "{status}");
+    assert!(told.contains(reason), "{told}");
     execute(&shim, &container, &["true"]).await;
     kept(&place, 4).await;
     let lines = shim.lines();
