@@ -96,6 +96,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         }),
         pods: shape::pods(&admin.from.world.borrow().clone()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
+        faults: admin.from.faults.get(),
     })
 }
 

@@ -74,6 +74,9 @@ pub struct Status {
     pub pods: Vec<StatusPod>,
     /// What is stuck.
     pub stuck: Vec<Stuck>,
+    /// Faults of probeshim's own in what watches the calls.
+    #[serde(default)]
+    pub faults: u64,
 }
 
 /// Where calls are recorded on disk.

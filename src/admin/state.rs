@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
@@ -51,6 +52,8 @@ pub struct Sources {
     pub journal: Option<Journal>,
     /// What is exported as traces, if anything is.
     pub traces: Option<Traces>,
+    /// Faults of our own in what watches.
+    pub faults: Counter,
 }
 
 /// The API, and the registry of metrics.
@@ -76,6 +79,11 @@ impl Admin {
         if let Some(traces) = &from.traces {
             traces.register(&mut metrics);
         }
+        metrics.register(
+            "faults",
+            "Faults of probeshim's own in what watches the calls; traffic is not touched by them",
+            from.faults.clone(),
+        );
         Self { facts, from, metrics }
     }
 }

@@ -7,18 +7,21 @@
 //! ```
 
 use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::metrics::counter::Counter;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use tracing::{info, warn};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
+use tracing::{error, info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Inspector, Stuck};
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
+use crate::terminal::harmless;
 use crate::world::{Change, Notice, Sandbox, Source, World};
 
 /// How often what is stuck is looked for.
@@ -36,6 +39,8 @@ pub(super) struct Outlets {
     pub(super) events: Arc<Events>,
     pub(super) journal: Option<Journal>,
     pub(super) traces: Option<Traces>,
+    /// Faults of our own.
+    pub(super) faults: Counter,
 }
 
 /// Everything that is known, and the way it came to be known.
@@ -44,13 +49,19 @@ pub(super) struct Observatory {
     world: Arc<World>,
     inspector: Inspector,
     outlets: Outlets,
-    /// Whether a list of what is there has come: what is in the first one was there before.
-    is_listed: bool,
+    listed: Listed,
+}
+
+/// Of what a list has come: what is in the first one was there before, and is no news.
+#[derive(Clone, Copy, Debug, Default)]
+struct Listed {
+    sandboxes: bool,
+    containers: bool,
 }
 
 impl Observatory {
     pub(super) fn new(inspector: Inspector, outlets: Outlets) -> Self {
-        Self { world: Arc::default(), inspector, outlets, is_listed: false }
+        Self { world: Arc::default(), inspector, outlets, listed: Listed::default() }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -60,10 +71,11 @@ impl Observatory {
         let (mut sightings, mut told) = (Vec::new(), Vec::with_capacity(BATCH));
         loop {
             let due = self.inspector.next_tick();
+            let faults = self.outlets.faults.get();
             tokio::select! {
                 more = decoder.next(|sighting| sightings.push(sighting)) => {
                     for sighting in sightings.drain(..) {
-                        self.saw(sighting);
+                        self.guarded(|it| it.saw(sighting));
                     }
                     if !more {
                         break;
@@ -71,17 +83,31 @@ impl Observatory {
                 }
                 count = notices.recv_many(&mut told, BATCH), if !notices.is_closed() || !notices.is_empty() => {
                     for notice in told.drain(..count) {
-                        self.was_told(notice);
+                        self.guarded(|it| it.was_told(notice));
                     }
                 }
-                heard = self.inspector.hear() => self.inspector.heard(heard, Instant::now()),
-                _ = looks.tick() => self.look(),
-                () = until(due) => self.inspector.tick(Instant::now()),
+                heard = self.inspector.hear() => self.guarded(|it| it.inspector.heard(heard, Instant::now())),
+                _ = looks.tick() => self.guarded(Self::look),
+                () = until(due) => self.guarded(|it| it.inspector.tick(Instant::now())),
             }
-            self.record();
+            self.guarded(Self::record);
+            if self.outlets.faults.get() > faults {
+                // What is due may be what is wrong, and due again at once.
+                sleep(LOOK).await;
+            }
         }
-        self.inspector.give_up(Instant::now());
-        self.record();
+        self.guarded(|it| it.inspector.give_up(Instant::now()));
+        self.guarded(Self::record);
+    }
+
+    /// Does one thing. A fault of ours in it loses what was looked at, and no more: what comes next is seen, and traffic is not touched.
+    fn guarded(&mut self, step: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| step(self))).is_err() {
+            self.outlets.faults.inc();
+            error!(
+                "a fault of probeshim's own: what was looked at is lost, please report it; traffic is not touched"
+            );
+        }
     }
 
     fn saw(&mut self, sighting: Sighting) {
@@ -131,20 +157,21 @@ impl Observatory {
         if told.facts.is_empty() {
             return;
         }
-        let is_news = is_act || self.is_listed;
-        self.is_listed |= told.facts.iter().any(|fact| matches!(fact, Fact::Sandboxes(_)));
+        let before = self.listed;
+        self.listed.sandboxes |= told.facts.iter().any(|fact| matches!(fact, Fact::Sandboxes(_)));
+        self.listed.containers |= told.facts.iter().any(|fact| matches!(fact, Fact::Containers(_)));
         let changes = self.world.fold(source, told.since, Instant::now(), told.facts);
         if changes.is_empty() {
             return;
         }
         self.outlets.worlds.send_replace(self.world.clone());
         self.inspector.changed(&self.world, &changes, Instant::now());
-        for event in
-            changes.iter().filter(|_| is_news).filter_map(|change| Event::of_change(change, &self.world))
-        {
-            self.outlets.events.push(event);
-        }
         for change in &changes {
+            if (is_act || before.has(change))
+                && let Some(event) = Event::of_change(change, &self.world)
+            {
+                self.outlets.events.push(event);
+            }
             if let Change::SandboxRuns(sandbox) = change {
                 self.misread(sandbox);
             }
@@ -155,7 +182,7 @@ impl Observatory {
     fn misread(&self, sandbox: &Sandbox) {
         for problem in self.inspector.misread(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
-            warn!(namespace, pod, "{problem}");
+            warn!(namespace, pod, "{}", harmless(&problem));
             self.outlets.events.push(Event::of_misread(sandbox, problem));
         }
     }
@@ -170,12 +197,12 @@ impl Observatory {
         }
         for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
             let event = Event::of_stuck(new, now - new.since);
-            warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", event.message);
+            warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", harmless(&event.message));
             self.outlets.events.push(event);
         }
         for (_, old) in before.iter().filter(|(key, _)| !stuck.contains_key(key)) {
             let event = Event::of_unstuck(old, now - old.since);
-            info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", event.message);
+            info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", harmless(&event.message));
             self.outlets.events.push(event);
         }
         self.outlets.stuck.send_replace(Arc::new(stuck));
@@ -193,6 +220,20 @@ impl Observatory {
             if let Some(journal) = &self.outlets.journal {
                 journal.write(record);
             }
+        }
+    }
+}
+
+impl Listed {
+    /// Whether a list had come of what has changed.
+    fn has(self, change: &Change) -> bool {
+        match change {
+            Change::SandboxRuns(_) | Change::SandboxStopped(_) | Change::SandboxGone(_) => self.sandboxes,
+            Change::ContainerCreated(_)
+            | Change::ContainerStarted(_)
+            | Change::ContainerExited(_)
+            | Change::ContainerGone(_) => self.containers,
+            Change::Updated => false,
         }
     }
 }

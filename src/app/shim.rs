@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use prometheus_client::metrics::counter::Counter;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
@@ -120,6 +121,7 @@ impl Shim {
         let (journal, recording) = journal.map(Journal::start).transpose()?.unzip();
         let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
         let events = Arc::new(Events::default());
+        let faults = Counter::default();
         let (own, exec_metrics) = (Own::new(&upstream), exec::Metrics::default());
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
@@ -135,6 +137,7 @@ impl Shim {
             exec: exec_metrics.clone(),
             journal: journal.clone(),
             traces: traces.clone(),
+            faults: faults.clone(),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
@@ -145,7 +148,7 @@ impl Shim {
             inspector.unwatched();
             mpsc::channel(1).1
         };
-        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces };
+        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults };
         let observatory = Observatory::new(inspector, outlets);
         let observing = tokio::spawn(observatory.run(decoder, notices));
         let drain = CancellationToken::new();

@@ -182,7 +182,7 @@ impl<'a> Bench<'a> {
             phases.extend(meter.phases(false));
         }
         samples.lasted(began.elapsed(), self::busy()?.saturating_sub(busy));
-        let late = self.late_events(&mut meter, calls - phases.len());
+        let late = self.late_events(&mut meter, calls.saturating_sub(phases.len()));
         phases.extend(late.await?);
         samples.executions(meter.executions());
         for phases in phases {

@@ -14,6 +14,8 @@ const MOST: usize = 12;
 pub(super) struct Claim<'a> {
     pub(super) sent: Instant,
     pub(super) command: &'a [String],
+    /// Events may have been missed while it lasted.
+    pub(super) is_blind: bool,
     /// How it ended, if it did.
     pub(super) end: Option<End>,
 }
@@ -112,6 +114,11 @@ impl<'a> Matching<'a> {
         }
     }
 
+    /// Whether no other call can have had an execution that a call may have had.
+    pub(super) fn is_alone(&self, call: usize) -> bool {
+        self.near(call).len() == 1
+    }
+
     /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its executions have ended, and all these
     /// executions.
     pub(super) fn is_settled(&self, call: usize) -> bool {
@@ -193,7 +200,9 @@ impl Claim<'_> {
     /// Whether an execution can have been that of this call.
     fn may_have(&self, execution: &Execution, exits: Exits) -> bool {
         let Some(first) = execution.first() else { return false };
-        if !execution.may_be_of_the_cri() || first.at + SKEW < self.sent {
+        // One of which the beginning was missed is that of a call that missed it.
+        let is_whole = execution.added.or(execution.started).is_some();
+        if !execution.may_be_of_the_cri() || first.at + SKEW < self.sent || !(is_whole || self.is_blind) {
             return false;
         }
         let Some(end) = self.end else { return true };
@@ -201,10 +210,7 @@ impl Claim<'_> {
             return false;
         }
         match (execution.exited, execution.status) {
-            (Some(exited), Some(status)) => {
-                let is_in_time = !end.outcome.has_exited() || exited.at <= end.at + SKEW;
-                is_in_time && end.outcome.exit_code().is_none_or(|code| code == status)
-            }
+            (Some(exited), Some(status)) => end.fits(exited.at, status),
             _ => !end.outcome.has_exited() || exits == Exits::MayCome,
         }
     }
@@ -215,9 +221,17 @@ impl Claim<'_> {
     }
 }
 
+impl End {
+    /// Whether an exit at this time and with this status can be the one that it tells of.
+    pub(super) fn fits(&self, exited: Instant, status: u32) -> bool {
+        let is_in_time = !self.outcome.has_exited() || exited <= self.at + SKEW;
+        is_in_time && self.outcome.exit_code().is_none_or(|code| code == status)
+    }
+}
+
 impl Outcome {
     /// Whether the command had exited when the call ended.
-    fn has_exited(self) -> bool {
+    pub(super) fn has_exited(self) -> bool {
         matches!(self, Self::Exited(_) | Self::TimedOut)
     }
 

@@ -115,7 +115,9 @@ impl Meter {
         }
         self.tracker.asks.clear();
         let records = self.tracker.records.drain(..);
-        records.filter_map(|record| Some(record.insight?.phases.clone())).collect()
+        // What has been heard of since a call was counted does not count again.
+        let told = records.filter(|record| !record.is_amended);
+        told.filter_map(|record| Some(record.insight?.phases.clone())).collect()
     }
 
     /// What was executed in the container since it was last asked, and is over.

@@ -12,6 +12,24 @@ use crate::world::Sandbox;
 /// What begins the keys of all of them.
 const OURS: &str = "probeshim.io/";
 
+/// What a probe may say.
+const FIELDS: [&str; 10] = [
+    "exec",
+    "httpGet",
+    "tcpSocket",
+    "grpc",
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+    "terminationGracePeriodSeconds",
+];
+
+/// How much is told of one annotation that cannot be read: reasons, and characters.
+const TOLD: usize = 3;
+const LONGEST: usize = 500;
+
 /// The probes of a container. One that cannot be read is as if it were not there.
 pub(super) fn read(sandbox: &Sandbox, container: &str) -> Vec<Written> {
     let read = |(used, _): (Use, &str)| {
@@ -21,21 +39,26 @@ pub(super) fn read(sandbox: &Sandbox, container: &str) -> Vec<Written> {
     Use::PROBES.into_iter().filter_map(read).collect()
 }
 
-/// What cannot be read, and why. `redact`: what is written there may be a command, and is not shown.
+/// What cannot be read, and why: a sentence for each annotation. `redact`: what is written there may be a command, and is not shown.
 #[must_use]
 pub fn annotation_problems(sandbox: &Sandbox, redact: bool) -> Vec<String> {
     let mut problems = Vec::new();
     for (key, text) in &sandbox.annotations {
         let Some(name) = key.strip_prefix(OURS) else { continue };
-        match used(name).map(|used| probe(used, text, redact)) {
-            None => problems.push(format!(
-                "annotation {key} means nothing: its key must be {OURS}<liveness|readiness|startup>.<container>"
-            )),
-            Some(Err(reasons)) => {
-                problems.extend(reasons.into_iter().map(|reason| format!("annotation {key}: {reason}")));
+        let problem = match used(name).map(|used| probe(used, text, redact)) {
+            None => {
+                format!(
+                    "annotation {key} means nothing: its key must be {OURS}<liveness|readiness|startup>.<container>"
+                )
             }
-            Some(Ok(_)) => {}
-        }
+            Some(Err(reasons)) => {
+                let more = reasons.len().saturating_sub(TOLD);
+                let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+                format!("annotation {key}: {}{more}", reasons[..reasons.len().min(TOLD)].join("; "))
+            }
+            Some(Ok(_)) => continue,
+        };
+        problems.push(problem.chars().take(LONGEST).collect());
     }
     problems
 }
@@ -53,6 +76,11 @@ fn probe(used: Use, text: &str, redact: bool) -> Result<Written, Vec<String>> {
     let node = if redact { node.secret() } else { node };
     let mut problems = Vec::new();
     let read = manifest::probe(used, &node, &HashMap::new(), Source::Annotation, &mut problems);
+    for field in value.as_object().into_iter().flat_map(|object| object.keys()) {
+        if let Some(unknown) = node.field(field).filter(|_| !FIELDS.contains(&field.as_str())) {
+            unknown.complain("is no field of a probe", &mut problems);
+        }
+    }
     if problems.is_empty() {
         Ok((used, read))
     } else {

@@ -53,10 +53,17 @@ fn read_node(node: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> Ve
         node.complain("must have a pod template in its spec", problems);
         return Vec::new();
     };
-    let Some(name) = node.at(&["metadata", "name"]).and_then(|name| name.text(problems)) else {
+    let Some(named) = node.at(&["metadata", "name"]) else {
         node.complain("must have a name in its metadata", problems);
         return Vec::new();
     };
+    let Some(name) = named.text(problems) else { return Vec::new() };
+    if !is_name(&name) {
+        named.complain(
+            "must be a name of Kubernetes: up to 253 lower-case letters, digits, - and ., with a letter or digit at each end",
+            problems,
+        );
+    }
     let text =
         |path: &[&str], problems: &mut Vec<Problem>| node.at(path).and_then(|node| node.text(problems));
     let owner = Owner {
@@ -67,6 +74,15 @@ fn read_node(node: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> Ve
         labels: labels(&pod, problems),
     };
     vec![Manifest { owner, containers: containers(&pod, source, problems) }]
+}
+
+/// Whether the API server takes it for the name of what makes pods.
+fn is_name(name: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = [name.bytes().next(), name.bytes().next_back()];
+    ends.into_iter().all(|end| end.is_some_and(is_word))
+        && name.len() <= 253
+        && name.bytes().all(|byte| is_word(byte) || byte == b'-' || byte == b'.')
 }
 
 fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
@@ -137,6 +153,8 @@ pub(super) fn probe(
         |field, default| probe.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems));
     let timeout_seconds = i64::from(seconds("timeoutSeconds", TIMEOUT));
     let period = Duration::from_secs(seconds("periodSeconds", PERIOD).unsigned_abs().into());
+    let handlers = ["exec", "httpGet", "tcpSocket", "grpc"];
+    one_handler(probe, &handlers, "must have one of exec, httpGet, tcpSocket and grpc", problems);
     let command = command(probe, problems)?;
     Some(ExecUse { used, command: expand(&command, env), timeout_seconds, period: Some(period), source })
 }
@@ -149,8 +167,18 @@ pub(super) fn hook(
     problems: &mut Vec<Problem>,
 ) -> Option<ExecUse> {
     hook.object(problems)?;
+    let handlers = ["exec", "httpGet", "tcpSocket", "sleep"];
+    one_handler(hook, &handlers, "must have one of exec, httpGet, tcpSocket and sleep", problems);
     let command = command(hook, problems)?;
     Some(ExecUse { used, command, timeout_seconds: 0, period: None, source })
+}
+
+/// Complains of a probe or hook that does nothing, or more than one thing.
+fn one_handler(node: &Node<'_>, handlers: &[&str], reason: &'static str, problems: &mut Vec<Problem>) {
+    let there = handlers.iter().filter(|handler| node.field(handler).is_some());
+    if there.count() != 1 {
+        node.complain(reason, problems);
+    }
 }
 
 fn command(handler: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {

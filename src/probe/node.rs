@@ -91,7 +91,12 @@ impl<'a> Node<'a> {
 /// The value as it was written, or what kind of thing it is: whole objects would hide what is wrong with them.
 fn shown(value: &Value) -> String {
     match value {
-        Value::Object(_) => "an object".to_owned(),
+        Value::Object(object) if object.is_empty() => "an empty object".to_owned(),
+        Value::Object(object) => {
+            let fields: Vec<&str> = object.keys().take(3).map(String::as_str).collect();
+            let more = if object.len() > fields.len() { ", …" } else { "" };
+            format!("an object with {}{more}", fields.join(", "))
+        }
         Value::Array(list) if list.is_empty() => "an empty list".to_owned(),
         Value::Array(_) => "a list".to_owned(),
         Value::String(text) if text.chars().count() > 60 => "a long string".to_owned(),

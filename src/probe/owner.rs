@@ -76,8 +76,11 @@ impl Owner {
     fn has_named(&self, name: &str) -> bool {
         let is_random = |part: &str| part.len() == 5 && is_word(part);
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        let generated =
-            |base: &str| name.strip_prefix(&base[..base.len().min(LONGEST_BASE)]).is_some_and(is_random);
+        let generated = |base: &str| {
+            // Names of Kubernetes are ASCII; of any other none of the pods that it makes has the beginning.
+            let base = base.get(..base.len().min(LONGEST_BASE)).unwrap_or(base);
+            name.strip_prefix(base).is_some_and(is_random)
+        };
         let own = format!("{}-", self.name);
         match self.kind {
             Kind::Pod => *name == self.name,

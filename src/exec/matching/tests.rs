@@ -39,7 +39,7 @@ impl Clock {
 /// A call from here to there, in milliseconds; and its exit code if it has ended.
 fn claim(clock: Clock, from: u32, end: Option<(u32, u32)>) -> Claim<'static> {
     let ended = |(at, code)| End { at: clock.at(at), outcome: Outcome::Exited(Some(code)) };
-    Claim { sent: clock.at(from), command: &[], end: end.map(ended) }
+    Claim { sent: clock.at(from), command: &[], is_blind: false, end: end.map(ended) }
 }
 
 fn found(calls: &[Claim<'_>], executions: &[Execution]) -> Vec<Match> {

@@ -13,7 +13,7 @@ use crate::exec::execution::Execution;
 use crate::exec::habit::Key;
 use crate::exec::insight::{Fate, Insight, Margin, Record};
 use crate::exec::matching::{Claim, End, Outcome};
-use crate::exec::phases::{Phases, Timeline};
+use crate::exec::phases::{Missing, Phases, Timeline};
 use crate::relay::{Ending, Head};
 use crate::tap::{Call, Ended, Exec};
 
@@ -52,7 +52,7 @@ pub(super) struct Outliving {
     pub(super) record: Record,
     pub(super) execution: Execution,
     pub(super) timeline: Timeline,
-    pub(super) is_refused: bool,
+    pub(super) end: End,
 }
 
 impl InFlight {
@@ -60,6 +60,7 @@ impl InFlight {
         Claim {
             sent: self.since + self.sent,
             command: &self.exec.command,
+            is_blind: self.is_blind,
             end: self.concluding.as_ref().map(|concluding| concluding.end),
         }
     }
@@ -131,7 +132,7 @@ impl Concluding {
             record: record.clone().without_trace(),
             execution,
             timeline,
-            is_refused,
+            end: self.end,
         });
         (record, outliving)
     }
@@ -143,15 +144,22 @@ impl Outliving {
         self.timeline.since + self.timeline.end
     }
 
-    /// The record with what has been heard of since.
-    pub(super) fn amended(&self) -> Record {
-        let mut record = Record { is_amended: true, ..self.record.clone() };
+    /// The record with what has been heard of since; and the execution, if by its end it was not the call's.
+    pub(super) fn amended(self) -> (Record, Option<Execution>) {
+        let Self { record, execution, timeline, end } = self;
+        let mut record = Record { is_amended: true, ..record };
+        let exit = execution.exited.zip(execution.status);
+        let is_its = exit.is_none_or(|(exited, status)| end.fits(exited.at, status));
         if let Some(insight) = &mut record.insight {
             let insight = Arc::make_mut(insight);
-            insight.phases = self.timeline.phases(&self.execution, self.is_refused);
-            insight.fate = Fate::of(&record.call, Some(&self.execution), self.timeline.since);
+            insight.phases = if is_its {
+                timeline.phases(&execution, end.outcome == Outcome::Refused)
+            } else {
+                Phases::Missing { parts: timeline.parts(), what: Missing::Everything }
+            };
+            insight.fate = Fate::of(&record.call, Some(&execution).filter(|_| is_its), timeline.since);
         }
-        record
+        (record, Some(execution).filter(|_| !is_its))
     }
 }
 

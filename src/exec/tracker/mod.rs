@@ -146,8 +146,10 @@ impl Tracker {
     /// A call has ended. One that was not seen when it was asked is taken up now.
     pub(super) fn ended(&mut self, container: &Arc<str>, ended: Box<Ended>, place: Place, now: Instant) {
         let id = ended.call.id;
-        let is_known = self.scenes.get(container).is_some_and(|scene| scene.call(id).is_some());
-        if !is_known {
+        let known = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id));
+        if let Some(call) = known {
+            call.place.learn(place);
+        } else {
             let Some(exec) = &ended.call.exec else { return };
             let sent = ended.sent.unwrap_or(Sent { whole: ended.head.since, sent: ended.head.since });
             let exec = Arc::new((**exec).clone());
@@ -184,11 +186,13 @@ impl Tracker {
         let container: Arc<str> = stamped.event.container().into();
         let moment = Moment::new(stamped.at, now);
         let scene = self.scenes.entry(container.clone()).or_default();
-        if let Some(outliving) = scene.outliving.iter_mut().find(|one| *one.execution.exec == *exec) {
-            outliving.execution.take(&stamped.event, moment);
-            if outliving.execution.exited.is_some() {
-                self.records.push(outliving.amended());
-                scene.outliving.retain(|one| one.execution.exited.is_none());
+        if let Some(index) = scene.outliving.iter().position(|one| *one.execution.exec == *exec) {
+            scene.outliving[index].execution.take(&stamped.event, moment);
+            if scene.outliving[index].execution.exited.is_some() {
+                let (record, others) = scene.outliving.remove(index).amended();
+                self.records.push(record);
+                scene.executions.extend(others);
+                self.conclude(&container, now.instant);
             }
             return;
         }
@@ -306,7 +310,7 @@ impl Tracker {
         while let Some(concluded) = scene.next_conclusion(self.events, now) {
             let Concluded { call, concluding, phases, execution } = concluded;
             let ended = concluding.end.at;
-            let pids = scene.pids_of(&phases, execution.as_ref());
+            let pids = scene.pids_of(concluding.end.outcome, &phases, execution.as_ref());
             let (record, outliving) = concluding.into_record(call, phases, execution);
             self.sessions.extend(pids.into_iter().map(|pid| Session {
                 container: container.clone(),
@@ -325,6 +329,16 @@ impl Tracker {
 }
 
 impl Place {
+    /// Takes what has become known since.
+    fn learn(&mut self, now: Self) {
+        if self.container.is_none() {
+            (self.container, self.pod) = (now.container, now.pod);
+            if now.identity != Identity::Unknown {
+                self.identity = now.identity;
+            }
+        }
+    }
+
     /// What a habit belongs to.
     fn habitat(&self, container: &Arc<str>) -> Arc<str> {
         let uid = self.pod.as_ref().and_then(|pod| pod.uid.as_deref());

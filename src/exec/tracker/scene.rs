@@ -9,7 +9,7 @@ use super::call::{Concluding, InFlight, Outliving};
 use super::{Events, PATIENCE, STRANGERS};
 use crate::containerd::TaskEvent;
 use crate::exec::execution::{Execution, Moment, SKEW};
-use crate::exec::matching::{Claim, Exits, Match, Matching};
+use crate::exec::matching::{Claim, Exits, Match, Matching, Outcome};
 use crate::exec::phases::{Missing, Phases, Timeline};
 
 /// Executions that an ambiguous call names.
@@ -162,9 +162,9 @@ impl Scene {
         concluding: &Concluding,
         matchings: &Matchings<'_>,
     ) -> Conclusion {
-        // What has not been heard of by now will not be; where that leaves nothing, an exit has been lost.
+        // What has not been heard of by now will hardly be. Where that leaves nothing its exit is late, unless what goes on may be another's.
         let found = match matchings.closed().find(call) {
-            Match::None => matchings.open().find(call),
+            Match::None if matchings.open().is_alone(call) => matchings.open().find(call),
             found => found,
         };
         match found {
@@ -190,9 +190,15 @@ impl Scene {
         Phases::Ambiguous { parts: timeline.parts(), candidates, count: executions.len() }
     }
 
-    /// The processes that a call may have started.
-    pub(super) fn pids_of(&self, phases: &Phases, execution: Option<&Execution>) -> Vec<u32> {
+    /// The first processes of what a call executed; of what it may have executed, where all of that should be over.
+    pub(super) fn pids_of(
+        &self,
+        outcome: Outcome,
+        phases: &Phases,
+        execution: Option<&Execution>,
+    ) -> Vec<u32> {
         match phases {
+            Phases::Ambiguous { .. } if !outcome.has_exited() => Vec::new(),
             Phases::Ambiguous { candidates, .. } => {
                 let is_one = |execution: &&Execution| candidates.contains(&execution.exec);
                 self.executions.iter().filter(is_one).filter_map(|execution| execution.pid).collect()

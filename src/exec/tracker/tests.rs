@@ -6,7 +6,7 @@ use crate::exec::assessment::Slow;
 use crate::exec::insight::Margin;
 use crate::exec::phases::{Missing, Parts, Phases};
 use crate::exec::stuck::{StuckKind, Watchdog};
-use crate::tap::{ExecResult, Told};
+use crate::tap::{self, ExecResult, Told};
 
 const MS: Duration = Duration::from_millis(1);
 const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
@@ -19,6 +19,8 @@ struct Scenario {
     since: Instant,
     container: Arc<str>,
     heads: HashMap<u64, Arc<Head>>,
+    /// Where calls execute, as it is known when they end.
+    place: Place,
 }
 
 impl Scenario {
@@ -27,7 +29,14 @@ impl Scenario {
         let since = Instant::now();
         tracker.watched(true, since);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
-        Self { tracker, start, since, container: "c0ffee".into(), heads: HashMap::new() }
+        Self {
+            tracker,
+            start,
+            since,
+            container: "c0ffee".into(),
+            heads: HashMap::new(),
+            place: Place::default(),
+        }
     }
 
     fn at(&self, millis: u32) -> Instant {
@@ -74,7 +83,7 @@ impl Scenario {
         let told = Told { since: head.since, facts: Vec::new() };
         let ended = Ended { sent: None, call, told, head };
         let now = self.at(at);
-        self.tracker.ended(&self.container.clone(), Box::new(ended), Place::default(), now);
+        self.tracker.ended(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }
 
     fn event(&mut self, at: u32, event: TaskEvent) {
@@ -271,6 +280,81 @@ fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
     scenario.exited(ONE, 40, 77, 0);
     scenario.ended(2, 45, 5, Some(0));
     assert!(matches!(&scenario.records()[..], [(2, Phases::Complete(_))]));
+}
+
+/// One call has lost its events, while another's command runs on.
+fn beside_another(scenario: &mut Scenario) {
+    scenario.asked(2, 300, 5);
+    scenario.added(TWO, 304);
+    scenario.started(TWO, 314, 40);
+    scenario.ended(1, 1000, 5, Some(0));
+    scenario.tracker.tick(scenario.at(2500));
+    let records = scenario.records();
+    assert!(matches!(&records[..], [(1, Phases::Missing { .. })]), "{records:?}");
+    scenario.exited(TWO, 4300, 40, 7);
+    scenario.ended(2, 4303, 5, Some(7));
+    scenario.evidence(2, 4304);
+    let records = scenario.records();
+    assert!(matches!(&records[..], [(2, Phases::Complete(_))]), "{records:?}");
+}
+
+#[test]
+fn what_goes_on_is_not_taken_from_another_for_a_call_without_events() {
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    beside_another(&mut scenario);
+}
+
+#[test]
+fn an_exit_whose_beginning_was_missed_is_not_taken_for_another_calls() {
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    let now = scenario.at(100);
+    scenario.tracker.interrupted(now);
+    scenario.tracker.watched(true, now);
+    scenario.asked(2, 300, 5);
+    scenario.added(TWO, 304);
+    scenario.started(TWO, 314, 40);
+    scenario.ended(1, 1000, 5, Some(7));
+    scenario.evidence(1, 1001);
+    assert!(matches!(&scenario.records()[..], [(1, Phases::Missing { .. })]));
+    scenario.exited(ONE, 1020, 30, 7);
+    scenario.exited(TWO, 4300, 40, 7);
+    scenario.ended(2, 4303, 5, Some(7));
+    scenario.evidence(2, 4304);
+    let records = scenario.records();
+    assert!(matches!(&records[..], [(2, Phases::Complete(_))]), "{records:?}");
+}
+
+#[test]
+fn a_late_exit_that_is_not_the_answers_is_anothers() {
+    for (at, status, is_its) in [(44, 0, true), (44, 3, false), (3000, 0, false)] {
+        let mut scenario = Scenario::new();
+        scenario.asked(1, 0, 5);
+        scenario.added(ONE, 3);
+        scenario.started(ONE, 33, 40);
+        scenario.ended(1, 45, 5, Some(0));
+        scenario.tracker.tick(scenario.at(1100));
+        let first = scenario.records();
+        assert!(matches!(&first[..], [(1, Phases::Missing { what: Missing::Exited, .. })]), "{first:?}");
+        scenario.exited(ONE, at, 40, status);
+        let amended = scenario.records();
+        let is_complete = matches!(&amended[..], [(1, Phases::Complete(_))]);
+        let is_missing = matches!(&amended[..], [(1, Phases::Missing { what: Missing::Everything, .. })]);
+        assert_eq!((is_complete, is_missing), (is_its, !is_its), "{at} {status}: {amended:?}");
+    }
+}
+
+#[test]
+fn a_container_may_become_known_while_a_call_lasts() {
+    let mut scenario = Scenario::new();
+    scenario.asked(1, 0, 5);
+    let known = tap::Container { name: Some("main".to_owned()), ..tap::Container::default() };
+    scenario.place = Place { container: Some(Arc::new(known)), ..Place::default() };
+    scenario.ended(1, 45, 5, Some(0));
+    scenario.tracker.give_up(scenario.at(46));
+    let record = scenario.record();
+    assert_eq!(record.call.container.as_ref().unwrap().name.as_deref(), Some("main"));
 }
 
 #[test]

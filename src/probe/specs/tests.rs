@@ -140,12 +140,18 @@ fn the_first_source_that_tells_of_a_use_counts() {
 
 #[test]
 fn annotations_that_cannot_be_read_are_told_of() {
+    let many = json!({"exec": {"command": vec![1; 1000]}}).to_string();
     let annotations = [
         ("probeshim.io/liveness.good", r#"{"exec": {"command": ["true"]}}"#),
-        ("probeshim.io/liveness.main", r#"{"exec": {"command": "secret"}, "periodSeconds": -1}"#),
+        (
+            "probeshim.io/liveness.main",
+            r#"{"exec": {"command": "secret"}, "periodSeconds": -1, "frequency": 3}"#,
+        ),
         ("probeshim.io/livenes.main", "{}"),
         ("probeshim.io/readiness.main", "{"),
         ("probeshim.io/startup.", "{}"),
+        ("probeshim.io/startup.main", r#"{"exce": {"command": ["true"]}}"#),
+        ("probeshim.io/startup.other", &many),
         ("example.com/liveness.main", "{"),
     ];
     let (sandbox, _) = seen("web", &[], &annotations, &[]);
@@ -153,10 +159,15 @@ fn annotations_that_cannot_be_read_are_told_of() {
         annotation_problems(&sandbox, false),
         [
             "annotation probeshim.io/livenes.main means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
-            "annotation probeshim.io/liveness.main: periodSeconds is -1; it must be a whole number of seconds from 0 to 2147483647",
-            "annotation probeshim.io/liveness.main: exec.command is \"secret\"; it must be a list",
+            "annotation probeshim.io/liveness.main: periodSeconds is -1; it must be a whole number of seconds from 0 to 2147483647; \
+             exec.command is \"secret\"; it must be a list; frequency is 3; it is no field of a probe",
             "annotation probeshim.io/readiness.main: it is not JSON: EOF while parsing an object at line 1 column 1",
             "annotation probeshim.io/startup. means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
+            "annotation probeshim.io/startup.main: it must have one of exec, httpGet, tcpSocket and grpc, not an object with exce; \
+             exce is an object with command; it is no field of a probe",
+            "annotation probeshim.io/startup.other: exec.command[0] is 1; it must be a string; quote it if it looks like something else; \
+             exec.command[1] is 1; it must be a string; quote it if it looks like something else; \
+             exec.command[2] is 1; it must be a string; quote it if it looks like something else; and 997 more",
         ]
     );
     assert!(!annotation_problems(&sandbox, true).concat().contains("secret"));
@@ -206,24 +217,27 @@ items:
   metadata: {name: job}
   spec: {}
 - kind: Pod
-  metadata: {name: web}
+  metadata: {name: Web}
   spec:
     containers:
     - name: main
       livenessProbe: {exec: {command: []}, timeoutSeconds: -1}
       readinessProbe: {exec: {command: [sh, -c, 5]}, periodSeconds: soon}
+      startupProbe: {}
     - image: nameless
 ";
     let told = specs(&[("a.yaml", wrong), ("b.yaml", "a: [b"), ("c.json", "[1]")]).unwrap_err();
     let lines: Vec<&str> = told.lines().collect();
     let expected = [
         "a.yaml: items[0].metadata.name is 7; it must be a string",
-        "a.yaml: items[1] is an object; it must have a pod template in its spec",
+        "a.yaml: items[2].metadata.name is \"Web\"; it must be a name of Kubernetes",
+        "a.yaml: items[2].spec.containers[0].startupProbe is an empty object; it must have one of exec",
+        "a.yaml: items[1] is an object with kind, metadata, spec; it must have a pod template in its spec",
         "a.yaml: items[2].spec.containers[0].livenessProbe.timeoutSeconds is -1; it must be a whole number",
         "a.yaml: items[2].spec.containers[0].livenessProbe.exec.command is an empty list; it must name a program",
         "a.yaml: items[2].spec.containers[0].readinessProbe.periodSeconds is \"soon\"; it must be a whole number",
         "a.yaml: items[2].spec.containers[0].readinessProbe.exec.command[2] is 5; it must be a string",
-        "a.yaml: items[2].spec.containers[1] is an object; it must have a name",
+        "a.yaml: items[2].spec.containers[1] is an object with image; it must have a name",
     ];
     for line in expected {
         assert!(lines.iter().any(|told| told.starts_with(line)), "{line} is not in\n{told}");
