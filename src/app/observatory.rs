@@ -244,3 +244,34 @@ async fn until(due: Option<Instant>) {
         None => pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cri::Own;
+    use crate::exec;
+    use crate::probe::Specs;
+    use crate::socket::SocketPath;
+
+    #[tokio::test]
+    async fn a_fault_is_counted_and_what_comes_next_is_seen() {
+        let client = Own::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
+        let inspector =
+            Inspector::start(exec::Settings::default(), Specs::default(), client, exec::Metrics::default());
+        let events = Arc::new(Events::default());
+        let outlets = Outlets {
+            worlds: watch::channel(Arc::default()).0,
+            stuck: watch::channel(Arc::default()).0,
+            calls: Arc::new(Calls::new(crate::record::Limits::default())),
+            events: events.clone(),
+            journal: None,
+            traces: None,
+            faults: Counter::default(),
+        };
+        let mut observatory = Observatory::new(inspector.unwrap(), outlets);
+        observatory.guarded(|_| panic!("for the test"));
+        observatory.guarded(|it| it.was_told(Notice::Gone));
+        assert_eq!(observatory.outlets.faults.get(), 1);
+        assert_eq!(events.select(&crate::record::EventFilter::default()).len(), 1);
+    }
+}

@@ -136,6 +136,13 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
             (format!("off, because {why}"), AnsiColor::Yellow.on_default())
         }
     };
+    let faults = (status.faults > 0).then(|| {
+        (
+            "faults",
+            format!("{} of probeshim's own, which the log tells", status.faults),
+            AnsiColor::Red.on_default(),
+        )
+    });
     let up = human::age(&status.started, Timestamp::now());
     [
         ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
@@ -161,6 +168,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
         ),
     ]
     .into_iter()
+    .chain(faults)
     .map(|(name, value, style)| vec![Cell::styled(name, Style::new().bold()), Cell::styled(value, style)])
     .collect()
 }

@@ -149,5 +149,7 @@ mod tests {
             labels: BTreeMap::new(),
         };
         assert!(long.has_named(&format!("{}x2x4z", "n".repeat(58))));
+        let strange = Owner { name: format!("{}é", "n".repeat(57)), ..long };
+        assert!(!strange.has_named(&format!("{}x2x4z", "n".repeat(58))));
     }
 }

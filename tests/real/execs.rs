@@ -1,7 +1,6 @@
 //! A pod in which things are executed through probeshim, and what it says of each.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -172,23 +171,36 @@ impl Execs {
         }
     }
 
-    /// What others execute at the same time is not taken for a call's: neither `ctr`, which goes to containerd itself, nor `crictl exec`,
-    /// which goes through the runtime's streaming server.
+    /// What others begin and end while a call lasts is not taken for its: what `ctr` executes by its id; what `crictl exec` does, which goes
+    /// through the runtime's streaming server, by its exit code, and not at all where that is the same.
     fn leaves_strangers_alone(&self, containerd: &Containerd) {
-        let says_so = ["sh", "-c", "echo up; sleep 3"];
         let container = self.pod.container.as_str();
-        let ctr = [&["tasks", "exec", "--exec-id", "stranger", container][..], &says_so].concat();
-        let streams = [&["exec", container][..], &says_so].concat();
-        for mut stranger in [containerd.ctr_command(&ctr), self.crictl.command(&streams)] {
-            let mut stranger = stranger.stdout(Stdio::piped()).spawn().unwrap();
-            let mut said = String::new();
-            BufReader::new(stranger.stdout.as_mut().unwrap()).read_line(&mut said).unwrap();
-            assert_eq!(said, "up\n");
-            mostly(&self.exec(&["sleep", "1"], 0), "run", 0.8);
-            assert!(stranger.try_wait().unwrap().is_none(), "the stranger was there all the time");
-            stranger.wait().unwrap();
-        }
-        assert!(!self.shim.ask(&["calls", "-o", "json"]).contains("stranger"));
+        let ctr = ["tasks", "exec", "--exec-id", "stranger", container, "true"];
+        let call = self.exec_beside(&mut containerd.ctr_command(&ctr));
+        mostly(&call, "run", 0.8);
+        let call = self.exec_beside(&mut self.crictl.command(&["exec", container, "sh", "-c", "exit 9"]));
+        mostly(&call, "run", 0.8);
+        let call = self.exec_beside(&mut self.crictl.command(&["exec", container, "true"]));
+        let phases = &call["exec"]["phases"];
+        assert_eq!(
+            (&phases["state"], &phases["candidateCount"]),
+            (&"ambiguous".into(), &2.into()),
+            "{call:#}"
+        );
+        self.explains(&call, &["2 commands were executed in the container at that time"]);
+    }
+
+    /// Executes something, and something else meanwhile; returns what is recorded of the first.
+    fn exec_beside(&self, stranger: &mut Command) -> Value {
+        let before = self.all().len();
+        let call = self.spawn(&["sleep", "2"], 0);
+        wait_for("the call is on its way", || {
+            self.shim.metrics().contains("probeshim_exec_in_flight 1").then_some(())
+        });
+        stranger.output().unwrap();
+        assert_eq!(self.all().len(), before, "the stranger was over before the call was");
+        call.output();
+        wait_for("the call is recorded", || self.all().get(before).cloned())
     }
 
     /// A container with a quota of 5 % is slow, and why is said.

@@ -464,4 +464,6 @@ fn what_is_stuck_is_told_of_while_it_lasts() {
     assert_eq!(kinds(&scenario, 12_400), [StuckKind::Overdue, StuckKind::Unanswered]);
     scenario.ended(1, 13_000, 1, None);
     assert_eq!(kinds(&scenario, 13_100), []);
+    scenario.asked(2, 14_000, i64::MAX);
+    assert_eq!(kinds(&scenario, 90_000), [], "a timeout that no clock can show is never over");
 }

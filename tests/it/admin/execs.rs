@@ -93,6 +93,28 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
 }
 
 #[tokio::test]
+async fn what_the_first_lists_tell_is_no_news_where_nobody_else_lists() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let old = runtime.runs("sleep 1000").await;
+    let shim = place.start(&[]).await;
+    for method in ["ListPodSandbox", "ListContainers"] {
+        call(&shim, &[(&format!("{SERVICE}/{method}"), Vec::new())]).await;
+    }
+    answered(&place, &["status"], |status| status["pods"][0]["containers"].as_array()?.first().map(drop))
+        .await;
+    let request = StopContainerRequest { container_id: old.clone(), timeout: 0 }.encode_to_vec();
+    call(&shim, &[(&format!("{SERVICE}/StopContainer"), request)]).await;
+    let request = ContainerStatusRequest { container_id: old, verbose: false }.encode_to_vec();
+    call(&shim, &[(&format!("{SERVICE}/ContainerStatus"), request)]).await;
+    let events = answered(&place, &["events"], |events| {
+        events.as_array().filter(|events| !events.is_empty()).map(|_| events.clone())
+    });
+    assert_eq!(reasons(&events.await), ["ContainerExited"]);
+    runtime.end().await;
+}
+
+#[tokio::test]
 async fn an_exec_is_explained_by_its_number() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
