@@ -24,6 +24,9 @@ const FEW: usize = 64;
 
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 
+/// A command as probes have it.
+const PROBE: [&str; 3] = ["sh", "-c", "test -f /tmp/healthy && curl -fsS http://localhost:8080/healthz"];
+
 /// The calls that are measured on one runtime.
 pub(crate) struct Cases {
     /// The smallest call.
@@ -56,14 +59,13 @@ impl Cases {
             v1::CreateContainerRequest { pod_sandbox_id, config: Some(container), sandbox_config: Some(pod) };
         let real = client.create_container(request).await.unwrap().into_inner().container_id;
         client.start_container(v1::StartContainerRequest { container_id: real.clone() }).await.unwrap();
-        let probe = ["sh", "-c", "test -f /tmp/healthy && curl -fsS http://localhost:8080/healthz"];
         Self {
             version: Self::version(),
             list: Self::list(),
             synthetic: Case {
                 name: "ExecSync without a process",
                 path: EXEC_SYNC,
-                message: exec(synthetic, &probe),
+                message: exec(synthetic, &PROBE),
                 calls: MANY,
             },
             real: Case {
@@ -73,6 +75,20 @@ impl Cases {
                 calls: FEW,
             },
         }
+    }
+
+    /// An `ExecSync` in each container of a runtime that answers without a process.
+    pub(crate) async fn of_each(runtime: &Path) -> Vec<Case> {
+        let mut client = runtime_service(&SocketPath::new(runtime).unwrap());
+        let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
+        let containers = containers.into_inner().containers.into_iter();
+        let case = |container: v1::Container| Case {
+            name: "ExecSync without a process",
+            path: EXEC_SYNC,
+            message: exec(container.id, &PROBE),
+            calls: MANY,
+        };
+        containers.map(case).collect()
     }
 
     pub(crate) fn version() -> Case {

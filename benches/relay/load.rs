@@ -62,17 +62,16 @@ impl Load {
         (latencies, start.elapsed())
     }
 
-    /// Makes so many calls a second, whatever becomes of those before; returns their latencies in nanoseconds, and how long all
+    /// Makes these calls, so many a second, whatever becomes of those before; returns their latencies in nanoseconds, and how long all
     /// took.
     pub(crate) async fn pace(
         &mut self,
-        case: &Case,
+        cases: impl Iterator<Item = &Case>,
         per_second: u32,
-        count: usize,
     ) -> (Histogram<u64>, Duration) {
         let start = Instant::now();
         let (mut ticks, mut running) = (interval(Duration::from_secs(1) / per_second), JoinSet::new());
-        for _ in 0..count {
+        for case in cases {
             ticks.tick().await;
             let (calls, uri) = (self.calls.clone(), format!("http://localhost{}", case.path));
             let message = case.message.clone();

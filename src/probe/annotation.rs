@@ -43,7 +43,7 @@ pub(super) fn read(sandbox: &Sandbox, container: &str) -> Vec<Written> {
 #[must_use]
 pub fn annotation_problems(sandbox: &Sandbox, redact: bool) -> Vec<String> {
     let mut problems = Vec::new();
-    for (key, text) in &sandbox.annotations {
+    for (key, text) in sandbox.annotations.iter() {
         let Some(name) = key.strip_prefix(OURS) else { continue };
         let problem = match used(name).map(|used| probe(used, text, redact)) {
             None => {

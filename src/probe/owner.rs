@@ -69,7 +69,7 @@ impl Owner {
     }
 
     fn has_labels(&self, sandbox: &Sandbox) -> bool {
-        self.labels.iter().all(|(key, value)| sandbox.labels.get(key) == Some(value))
+        self.labels.iter().all(|(key, value)| sandbox.labels.get(key) == Some(value.as_str()))
     }
 
     /// Whether a pod's name is one that its controller makes of its own.

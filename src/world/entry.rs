@@ -1,10 +1,11 @@
 //! A sandbox and a container, as they are known.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::texts::Texts;
 use crate::cri::{ContainerFact, SandboxFact, v1};
 use crate::tap;
 
@@ -19,9 +20,6 @@ const KEPT_ANNOTATIONS: [&str; 5] = [
 
 /// Bytes that are kept of the annotations of one sandbox or container. Kubernetes allows 256 KiB; what matters here is shorter.
 const LONGEST_ANNOTATIONS: usize = 64 << 10;
-
-/// Labels or annotations.
-pub(super) type Texts = BTreeMap<String, String>;
 
 /// Where something is known from. The latest to have said something new counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,8 +105,8 @@ impl Sandbox {
             attempt: 0,
             is_ready: true,
             created_at: 0,
-            labels: Texts::new(),
-            annotations: Texts::new(),
+            labels: Texts::default(),
+            annotations: Texts::default(),
             addresses: Vec::new(),
             source,
             seen,
@@ -138,8 +136,8 @@ impl Sandbox {
         if let Some(created_at) = fact.created_at.filter(|at| *at != 0) {
             next.set(&self.created_at, created_at, |sandbox| &mut sandbox.created_at);
         }
-        if let Some(labels) = fact.labels.as_ref().filter(|labels| !is_same(labels, &self.labels)) {
-            next.get().labels = labels.clone().into_iter().collect();
+        if let Some(labels) = fact.labels.as_ref().filter(|labels| !self.labels.is(labels)) {
+            next.get().labels = labels.iter().collect();
         }
         if let Some(annotations) = &fact.annotations {
             next.set(&self.annotations, kept(annotations), |sandbox| &mut sandbox.annotations);
@@ -162,8 +160,8 @@ impl Container {
             exit: None,
             created_at: 0,
             image: String::new(),
-            labels: Texts::new(),
-            annotations: Texts::new(),
+            labels: Texts::default(),
+            annotations: Texts::default(),
             source,
             seen,
         }
@@ -204,8 +202,8 @@ impl Container {
         if let Some(image) = fact.image.as_ref().filter(|image| **image != self.image) {
             next.get().image.clone_from(image);
         }
-        if let Some(labels) = fact.labels.as_ref().filter(|labels| !is_same(labels, &self.labels)) {
-            next.get().labels = labels.clone().into_iter().collect();
+        if let Some(labels) = fact.labels.as_ref().filter(|labels| !self.labels.is(labels)) {
+            next.get().labels = labels.iter().collect();
         }
         if let Some(annotations) = &fact.annotations {
             next.set(&self.annotations, kept(annotations), |container| &mut container.annotations);
@@ -246,10 +244,6 @@ fn order(state: v1::ContainerState) -> u8 {
     }
 }
 
-fn is_same(told: &HashMap<String, String>, known: &Texts) -> bool {
-    told.len() == known.len() && told.iter().all(|(key, value)| known.get(key) == Some(value))
-}
-
 /// Those annotations that matter here, as many as there is room for.
 fn kept(annotations: &HashMap<String, String>) -> Texts {
     let matters = |key: &str| KEPT_ANNOTATIONS.iter().any(|kept| key.starts_with(kept));
@@ -261,5 +255,5 @@ fn kept(annotations: &HashMap<String, String>) -> Texts {
         room = left.unwrap_or(0);
         left.is_some()
     };
-    kept.into_iter().take_while(fits).map(|(key, value)| (key.clone(), value.clone())).collect()
+    kept.into_iter().take_while(fits).collect()
 }

@@ -9,6 +9,7 @@
 mod entry;
 mod fold;
 mod runtime;
+mod texts;
 mod watcher;
 
 use std::collections::{HashMap, VecDeque};
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 pub use entry::{Container, Sandbox, Source};
 pub use fold::Change;
 pub use runtime::Runtime;
+pub use texts::Texts;
 pub use watcher::{Notice, Watcher};
 
 /// Sandboxes, and as many containers, that are kept at most. No node has as many; a client could invent more.

@@ -1,0 +1,52 @@
+//! Labels and annotations.
+
+use std::collections::HashMap;
+
+/// Texts by their keys. There are two of them in each sandbox and container, most with an entry or two, and they hardly ever change: so they are kept
+/// as tightly as can be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts(Box<[(Box<str>, Box<str>)]>);
+
+impl Texts {
+    /// The text at a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
+        Some(&self.0[found].1)
+    }
+
+    /// All of them, in the order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, text)| (&**key, &**text))
+    }
+
+    /// Whether they are these.
+    pub(super) fn is(&self, told: &HashMap<String, String>) -> bool {
+        told.len() == self.0.len() && told.iter().all(|(key, text)| self.get(key) == Some(text))
+    }
+}
+
+impl<'a> FromIterator<(&'a String, &'a String)> for Texts {
+    fn from_iter<T: IntoIterator<Item = (&'a String, &'a String)>>(texts: T) -> Self {
+        let mut texts: Vec<(Box<str>, Box<str>)> =
+            texts.into_iter().map(|(key, text)| (key.as_str().into(), text.as_str().into())).collect();
+        texts.sort_unstable();
+        Self(texts.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_found_by_their_keys() {
+        let told =
+            [("tier", "web"), ("app", "shop"), ("zone", "")].map(|(key, text)| (key.into(), text.into()));
+        let told = HashMap::from(told);
+        let texts: Texts = told.iter().collect();
+        assert!(texts.iter().eq([("app", "shop"), ("tier", "web"), ("zone", "")]));
+        assert_eq!(["app", "zone", "other"].map(|key| texts.get(key)), [Some("shop"), Some(""), None]);
+        assert!(texts.is(&told) && !texts.is(&HashMap::new()) && !Texts::default().is(&told));
+    }
+}
