@@ -62,6 +62,7 @@ pub(crate) async fn crowd() {
     let procrun = Target::procrun(folder.path(), CROWD);
     let probeshim = Target::probeshim(folder.path());
     let probes = Cases::of_each(procrun.socket()).await;
+    assert_eq!(probes.len(), CROWD);
     let (mut probes, list) = (probes.iter().cycle(), Cases::list());
     let mut kubelet = Load::connect(probeshim.socket()).await;
     println!("\nprobeshim with {CROWD} containers and 100 ExecSyncs a second, all of it recorded");

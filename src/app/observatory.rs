@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{error, info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
-use crate::exec::{Inspector, Stuck};
+use crate::exec::{Inspector, Record, Stuck};
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
@@ -210,16 +210,20 @@ impl Observatory {
 
     fn record(&mut self) {
         for record in self.inspector.records() {
-            if let Some(traces) = &self.outlets.traces
-                && is_about_one(&record.call.method)
-                && !record.is_amended
-            {
-                traces.export(record.span());
-            }
-            let record = self.outlets.calls.push(record.without_trace());
-            if let Some(journal) = &self.outlets.journal {
-                journal.write(record);
-            }
+            self.guarded(|it| it.keep(record));
+        }
+    }
+
+    fn keep(&self, record: Record) {
+        if let Some(traces) = &self.outlets.traces
+            && is_about_one(&record.call.method)
+            && !record.is_amended
+        {
+            traces.export(record.span());
+        }
+        let record = self.outlets.calls.push(record.without_trace());
+        if let Some(journal) = &self.outlets.journal {
+            journal.write(record);
         }
     }
 }

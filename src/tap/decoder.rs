@@ -1,5 +1,6 @@
 //! The far side of the queue: what the relay saw becomes sightings.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -91,6 +92,9 @@ enum Undecoded {
     /// It is not the message that it should be.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
+    /// A fault of ours.
+    #[error("a fault of probeshim's own")]
+    Fault,
 }
 
 /// Takes calls from the queue and decodes them.
@@ -208,8 +212,10 @@ fn asked(asked: Asked) -> Option<Sighting> {
     })))
 }
 
+/// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.
 fn read(read: &mut Reading, capture: &Capture, read_message: ReadMessage) -> Result<(), Undecoded> {
-    Ok(read_message(read, unary_message(capture.whole()?)?)?)
+    let message = unary_message(capture.whole()?)?;
+    Ok(catch_unwind(AssertUnwindSafe(|| read_message(read, message))).map_err(|_| Undecoded::Fault)??)
 }
 
 impl Undecoded {
@@ -221,6 +227,7 @@ impl Undecoded {
             Self::Frame(FrameError::Compressed) => "compressed",
             Self::Frame(FrameError::NotOne) => "not-one-message",
             Self::Malformed(_) => "malformed",
+            Self::Fault => "fault",
         }
     }
 }

@@ -80,10 +80,14 @@ impl Watcher {
         loop {
             match self.version().await {
                 Ok(runtime) => {
+                    let began = Instant::now();
                     let ended = self.watch(runtime).await;
                     info!(error = harmless(ended.message()), "the runtime tells nothing now");
                     self.tell(Notice::Gone).await;
-                    pause = RETRY.0;
+                    // One that answers, and yet cannot be watched, is asked less and less often too.
+                    if began.elapsed() > RETRY.1 {
+                        pause = RETRY.0;
+                    }
                 }
                 Err(status) => debug!(error = harmless(status.message()), "the runtime tells nothing yet"),
             }

@@ -193,7 +193,7 @@ impl Execs {
     /// Executes something, and something else meanwhile; returns what is recorded of the first.
     fn exec_beside(&self, stranger: &mut Command) -> Value {
         let before = self.all().len();
-        let call = self.spawn(&["sleep", "2"], 0);
+        let call = self.spawn(&["sleep", "4"], 0);
         wait_for("the call is on its way", || {
             self.shim.metrics().contains("probeshim_exec_in_flight 1").then_some(())
         });

@@ -137,8 +137,7 @@ async fn call(
     let client = runtime_service(&socket);
     let room = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(per_second).unwrap());
-    // What could not be made while containerd was away is made up for.
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     for container in containers.iter().cycle() {
         if stop.run_until_cancelled(ticks.tick()).await.is_none() {
             break;

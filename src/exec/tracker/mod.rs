@@ -189,7 +189,14 @@ impl Tracker {
         if let Some(index) = scene.outliving.iter().position(|one| *one.execution.exec == *exec) {
             scene.outliving[index].execution.take(&stamped.event, moment);
             if scene.outliving[index].execution.exited.is_some() {
-                let (record, others) = scene.outliving.remove(index).amended();
+                let outliving = scene.outliving.remove(index);
+                let (pid, ended) = (outliving.execution.pid, outliving.ended());
+                let (record, others) = outliving.amended();
+                if others.is_none() {
+                    let session =
+                        |pid| Session { container: container.clone(), call: record.call.clone(), pid, ended };
+                    self.sessions.extend(pid.map(session));
+                }
                 self.records.push(record);
                 scene.executions.extend(others);
                 self.conclude(&container, now.instant);
@@ -306,7 +313,8 @@ impl Tracker {
 
     /// Records all calls of a container of which everything is known that will be.
     fn conclude(&mut self, container: &Arc<str>, now: Instant) {
-        let Some(scene) = self.scenes.get_mut(container) else { return };
+        // Where it is worked on it is not among the others: a fault loses it, and not those that come after it.
+        let Some(mut scene) = self.scenes.remove(container) else { return };
         while let Some(concluded) = scene.next_conclusion(self.events, now) {
             let Concluded { call, concluding, phases, execution } = concluded;
             let ended = concluding.end.at;
@@ -325,6 +333,7 @@ impl Tracker {
             }
         }
         scene.forget_executions(now);
+        self.scenes.insert(container.clone(), scene);
     }
 }
 

@@ -163,8 +163,9 @@ impl Scene {
         matchings: &Matchings<'_>,
     ) -> Conclusion {
         // What has not been heard of by now will hardly be. Where that leaves nothing its exit is late, unless what goes on may be another's.
+        let is_blind = self.calls[call].is_blind;
         let found = match matchings.closed().find(call) {
-            Match::None if matchings.open().is_alone(call) => matchings.open().find(call),
+            Match::None if !is_blind && matchings.open().is_alone(call) => matchings.open().find(call),
             found => found,
         };
         match found {
@@ -174,7 +175,6 @@ impl Scene {
             },
             Match::OneOf(executions) => self.ambiguous(timeline, &executions).into(),
             Match::None => {
-                let is_blind = self.calls[call].is_blind;
                 let what = if is_blind { Missing::Interrupted } else { Missing::Everything };
                 Phases::Missing { parts: timeline.parts(), what }.into()
             }
@@ -190,7 +190,8 @@ impl Scene {
         Phases::Ambiguous { parts: timeline.parts(), candidates, count: executions.len() }
     }
 
-    /// The first processes of what a call executed; of what it may have executed, where all of that should be over.
+    /// The first processes of what a call executed; or of what it may have executed, where all of that is over by what was answered. What has
+    /// not exited then may still turn out to be another's.
     pub(super) fn pids_of(
         &self,
         outcome: Outcome,
@@ -199,6 +200,9 @@ impl Scene {
     ) -> Vec<u32> {
         match phases {
             Phases::Ambiguous { .. } if !outcome.has_exited() => Vec::new(),
+            _ if outcome.has_exited() && execution.is_some_and(|execution| execution.exited.is_none()) => {
+                Vec::new()
+            }
             Phases::Ambiguous { candidates, .. } => {
                 let is_one = |execution: &&Execution| candidates.contains(&execution.exec);
                 self.executions.iter().filter(is_one).filter_map(|execution| execution.pid).collect()
@@ -213,7 +217,9 @@ impl Scene {
         let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
         let matching = Matching::new(&claims, &self.executions, Exits::AllHeard);
         let exited = |execution: &usize| self.executions[*execution].exited.map(|exited| exited.heard);
-        let unanswered = self.calls.iter().enumerate().filter(|(_, call)| call.concluding.is_none());
+        // Of a call whose events were interrupted nothing tells whether an exit was its.
+        let is_unanswered = |call: &InFlight| call.concluding.is_none() && !call.is_blind;
+        let unanswered = self.calls.iter().enumerate().filter(|(_, call)| is_unanswered(call));
         let found = unanswered.filter_map(|(index, call)| match matching.find(index) {
             Match::One(execution) => Some((call, self.executions[execution].pid, exited(&execution)?)),
             // Whichever it was.

@@ -87,9 +87,12 @@ impl Scenario {
     }
 
     fn event(&mut self, at: u32, event: TaskEvent) {
-        let wall = self.start + MS * at;
-        let stamped = Stamped { at: wall, event };
-        let now = Now { instant: self.at(at), wall };
+        self.event_heard(at, at, event);
+    }
+
+    fn event_heard(&mut self, at: u32, heard: u32, event: TaskEvent) {
+        let stamped = Stamped { at: self.start + MS * at, event };
+        let now = Now { instant: self.at(heard), wall: self.start + MS * heard };
         self.tracker.task(&stamped, now);
     }
 
@@ -327,6 +330,33 @@ fn an_exit_whose_beginning_was_missed_is_not_taken_for_another_calls() {
 }
 
 #[test]
+fn a_call_that_missed_its_events_is_given_nothing_that_goes_on() {
+    let mut scenario = Scenario::new();
+    let now = scenario.at(0);
+    scenario.tracker.interrupted(now);
+    scenario.asked(1, 1, 1);
+    scenario.tracker.watched(true, now);
+    // A stranger's, which exits long before the call is answered.
+    scenario.added(ONE, 10);
+    scenario.started(ONE, 12, 40);
+    scenario.exited(ONE, 30, 40, 0);
+    let mut watchdog = Watchdog::default();
+    watchdog.tick(&scenario.tracker, scenario.at(5900));
+    assert!(watchdog.stuck().is_empty());
+    scenario.added(TWO, 5950);
+    scenario.started(TWO, 5960, 41);
+    scenario.ended(1, 6000, 1, Some(3));
+    scenario.evidence(1, 6001);
+    let records = scenario.records();
+    let interrupted = Missing::Interrupted;
+    assert!(
+        matches!(&records[..], [(1, Phases::Missing { what, .. })] if *what == interrupted),
+        "{records:?}"
+    );
+    assert!(scenario.tracker.sessions.is_empty());
+}
+
+#[test]
 fn a_late_exit_that_is_not_the_answers_is_anothers() {
     for (at, status, is_its) in [(44, 0, true), (44, 3, false), (3000, 0, false)] {
         let mut scenario = Scenario::new();
@@ -337,7 +367,15 @@ fn a_late_exit_that_is_not_the_answers_is_anothers() {
         scenario.tracker.tick(scenario.at(1100));
         let first = scenario.records();
         assert!(matches!(&first[..], [(1, Phases::Missing { what: Missing::Exited, .. })]), "{first:?}");
-        scenario.exited(ONE, at, 40, status);
+        let (container, exec) = (scenario.container.to_string(), ONE.to_owned());
+        let exit = TaskEvent::ExecExited { container, exec, pid: 40, status };
+        scenario.event_heard(at, at.max(1200), exit);
+        let watched: Vec<u32> = scenario.tracker.sessions.iter().map(|session| session.pid).collect();
+        assert_eq!(
+            watched,
+            if is_its { vec![40] } else { vec![] },
+            "what it left is looked for once it is its"
+        );
         let amended = scenario.records();
         let is_complete = matches!(&amended[..], [(1, Phases::Complete(_))]);
         let is_missing = matches!(&amended[..], [(1, Phases::Missing { what: Missing::Everything, .. })]);
