@@ -62,12 +62,7 @@ impl Cases {
         Self {
             version: Self::version(),
             list: Self::list(),
-            synthetic: Case {
-                name: "ExecSync without a process",
-                path: EXEC_SYNC,
-                message: exec(synthetic, &PROBE),
-                calls: MANY,
-            },
+            synthetic: Self::synthetic(synthetic),
             real: Case {
                 name: "ExecSync of true",
                 path: EXEC_SYNC,
@@ -81,14 +76,21 @@ impl Cases {
     pub(crate) async fn of_each(runtime: &Path) -> Vec<Case> {
         let mut client = runtime_service(&SocketPath::new(runtime).unwrap());
         let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
-        let containers = containers.into_inner().containers.into_iter();
-        let case = |container: v1::Container| Case {
+        containers
+            .into_inner()
+            .containers
+            .into_iter()
+            .map(|container| Self::synthetic(container.id))
+            .collect()
+    }
+
+    fn synthetic(container: String) -> Case {
+        Case {
             name: "ExecSync without a process",
             path: EXEC_SYNC,
-            message: exec(container.id, &PROBE),
+            message: exec(container, &PROBE),
             calls: MANY,
-        };
-        containers.map(case).collect()
+        }
     }
 
     pub(crate) fn version() -> Case {

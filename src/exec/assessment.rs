@@ -101,3 +101,36 @@ impl Slow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::tap::ExecResult;
+
+    #[test]
+    fn what_is_slow_is_so_by_timeout_threshold_or_habit() {
+        let settings = Settings::default();
+        let call = |millis, timeout| {
+            let mut call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(millis));
+            call.ending = Ending::Answered(Some(Code::OK));
+            let result = Some(ExecResult { exit_code: 0, stdout_bytes: 0, stderr_bytes: 0 });
+            let exec = Exec { command: Vec::new(), is_cut: false, timeout_seconds: timeout, result };
+            call.exec = Some(Box::new(exec));
+            call
+        };
+        let slow = |why| Assessment::Slow(why);
+        for (millis, timeout, median, assessment) in [
+            (400, 1, None, Assessment::Fine),
+            (600, 1, None, slow(Slow::HalfOfTimeout)),
+            (1100, 0, None, slow(Slow::Threshold)),
+            (1100, 30, None, slow(Slow::Threshold)),
+            (100, 30, Some(30), slow(Slow::ThreeMedians)),
+            (80, 30, Some(30), Assessment::Fine),
+        ] {
+            let median = median.map(Duration::from_millis);
+            assert_eq!(settings.assessment(&call(millis, timeout), median), assessment, "{millis} {timeout}");
+        }
+    }
+}

@@ -59,12 +59,12 @@ impl Margin {
         timeout.checked_sub(took).map_or_else(|| Self::Over(took.saturating_sub(timeout)), Self::Within)
     }
 
-    /// In seconds; negative where the timeout was over.
+    /// In this unit; negative where the timeout was over.
     #[must_use]
-    pub fn seconds(self) -> f64 {
+    pub fn signed(self, unit: impl Fn(Duration) -> f64) -> f64 {
         match self {
-            Self::Within(margin) => margin.as_secs_f64(),
-            Self::Over(margin) => -margin.as_secs_f64(),
+            Self::Within(margin) => unit(margin),
+            Self::Over(margin) => -unit(margin),
         }
     }
 }

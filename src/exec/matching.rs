@@ -101,8 +101,9 @@ impl<'a> Matching<'a> {
         if self.may_be_a_strangers(call, &left) { Match::OneOf(left) } else { Match::of(left) }
     }
 
-    /// Whether the one execution that a call may have had may as well be a stranger's. It is not, where the call told
-    /// that its command had exited; where the call failed without starting anything, and it never started; or where the call was cut off with nothing else going on.
+    /// Whether the one execution that a call may have had may as well be a stranger's. It is not, where the call told that its command had
+    /// exited; where the call failed without starting anything, and it never started; or where the call was cut off with nothing else going
+    /// on.
     fn may_be_a_strangers(&self, call: usize, left: &[usize]) -> bool {
         let (Some(end), [only]) = (self.calls[call].end, left) else { return false };
         let has_started = self.executions[*only].started.is_some();

@@ -146,7 +146,9 @@ impl Metrics {
             }
         }
         if let Some(margin) = insight.margin {
-            self.margins.get_or_create(&self.labels_of(record)).observe(margin.seconds());
+            self.margins
+                .get_or_create(&self.labels_of(record))
+                .observe(margin.signed(|margin| margin.as_secs_f64()));
         }
     }
 

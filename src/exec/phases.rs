@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::execution::{Execution, Moment};
+use super::matching::Outcome;
 
 /// Where the time went, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,9 +83,8 @@ impl Timeline {
         Parts { queue: self.sent.saturating_sub(self.whole), ..Parts::default() }.filled(self.end)
     }
 
-    /// What an execution tells of its call. `is_refused`: the runtime answered with an error that is
-    /// not a timeout.
-    pub(super) fn phases(&self, execution: &Execution, is_refused: bool) -> Phases {
+    /// What an execution tells of its call, which had this outcome.
+    pub(super) fn phases(&self, execution: &Execution, outcome: Outcome) -> Phases {
         // An answer may overtake the rest of its request.
         let end = self.end.max(self.sent);
         let after = |moment: Option<Moment>| moment.map(|moment| moment.after(self.since));
@@ -105,7 +105,7 @@ impl Timeline {
         let what = match (added, started, exited) {
             (Some(_), Some(_), Some(_)) => None,
             // It could not be started, and that is how the time was spent.
-            (Some(_), None, _) if is_refused => {
+            (Some(_), None, _) if outcome == Outcome::Refused => {
                 parts.start = between(added, Some(end));
                 None
             }

@@ -60,7 +60,7 @@ fn attributes(call: &Call, insight: Option<&Insight>) -> Vec<(&'static str, Valu
         let probe = insight.identity.label();
         known.extend(probe.map(|probe| ("probeshim.probe", Value::Text(probe.to_owned()))));
         known.push(("probeshim.phases", Value::Text(insight.phases.state().to_owned())));
-        let margin = insight.margin.map(|margin| margin.seconds() * 1e3);
+        let margin = insight.margin.map(|margin| margin.signed(|margin| margin.as_secs_f64() * 1e3));
         known.extend(margin.map(|margin| ("probeshim.margin_ms", Value::Float(margin))));
     }
     known

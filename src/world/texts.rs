@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Texts by their keys. There are two of them in each sandbox and container, most with an entry or two, and they hardly ever change: so they are kept
-/// as tightly as can be.
+/// Texts by their keys. There are two of them in each sandbox and container, most with an entry or two, and they hardly ever change: so they
+/// are kept as tightly as can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts(Box<[(Box<str>, Box<str>)]>);
 

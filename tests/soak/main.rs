@@ -70,13 +70,7 @@ fn memory_stays_flat_and_nothing_hangs() {
             containerd.crash_and_restart();
         }
         let (memory, now) = (execs.shim.memory(), execs.shim.processor_time());
-        let spent = |thread: Option<&str>| {
-            let of = |times: &[(String, u64)]| -> u64 {
-                let is_it = |name: &str| thread.is_none_or(|thread| name == thread);
-                times.iter().filter(|(name, _)| is_it(name)).map(|(_, time)| time).sum()
-            };
-            (of(&now) - of(&before)) as f64 / 15.0
-        };
+        let spent = |thread| (time_of(&now, thread) - time_of(&before, thread)) as f64 / 15.0;
         println!(
             "{:>6.2} {:>10} {:>8} {memory:>10} {:>13.1} {:>8.1}",
             slot as f64 / 4.0,
@@ -95,8 +89,7 @@ fn memory_stays_flat_and_nothing_hangs() {
         metrics.lines().filter(|line| line.starts_with("probeshim_exec_phases_total")).collect();
     println!("{}", states.join("\n"));
     println!("peak {} KiB", execs.shim.peak());
-    let sampler: u64 =
-        execs.shim.processor_time().iter().filter(|(name, _)| name == "sampler").map(|(_, time)| time).sum();
+    let sampler = time_of(&execs.shim.processor_time(), Some("sampler"));
     let sampler = sampler as f64 / made.load(Ordering::Relaxed) as f64 / 1e3 * 100.0;
     println!("the sampler takes {:.2} % of a core at 100 calls a second", 100.0 * sampler);
     assert!(sampler < SAMPLER_AIM, "more than the aim");
@@ -123,6 +116,12 @@ fn memory_stays_flat_and_nothing_hangs() {
         pod.remove(&execs.crictl);
     }
     execs.end();
+}
+
+/// The milliseconds that this thread spent, or all of them.
+fn time_of(times: &[(String, u64)], thread: Option<&str>) -> u64 {
+    let is_it = |name: &str| thread.is_none_or(|thread| name == thread);
+    times.iter().filter(|(name, _)| is_it(name)).map(|(_, time)| time).sum()
 }
 
 /// Makes calls at this pace until it is told to stop, and then waits for those in flight.

@@ -92,11 +92,6 @@ impl Concluding {
         !self.awaits_evidence || now >= self.until
     }
 
-    /// Whether the runtime answered with an error that is not a timeout: perhaps before anything was executed.
-    pub(super) fn is_refused(&self) -> bool {
-        self.end.outcome == Outcome::Refused
-    }
-
     /// The record of the call, and its command if more may be heard of that.
     pub(super) fn into_record(
         self,
@@ -104,7 +99,7 @@ impl Concluding {
         phases: Phases,
         execution: Option<Execution>,
     ) -> (Record, Option<Outliving>) {
-        let (timeline, is_refused) = (call.timeline(&self), self.is_refused());
+        let (timeline, end) = (call.timeline(&self), self.end);
         let InFlight { exec, place, .. } = call;
         let Ended { head, mut call, .. } = *self.ended;
         call.container = place.container.or(call.container);
@@ -122,28 +117,23 @@ impl Concluding {
             insight: Some(Arc::new(insight)),
             trace: head.trace.clone(),
             is_amended: false,
-            ended: Some(self.end.at),
+            ended: Some(end.at),
         };
         // Of a command that could not be started nothing more is heard.
         let goes_on = |execution: &Execution| {
-            execution.exited.is_none() && !(is_refused && execution.started.is_none())
+            execution.exited.is_none() && !(end.outcome == Outcome::Refused && execution.started.is_none())
         };
         let outliving = execution.filter(goes_on).map(|execution| Outliving {
             record: record.clone().without_trace(),
             execution,
             timeline,
-            end: self.end,
+            end,
         });
         (record, outliving)
     }
 }
 
 impl Outliving {
-    /// When its call ended.
-    pub(super) fn ended(&self) -> Instant {
-        self.timeline.since + self.timeline.end
-    }
-
     /// The record with what has been heard of since; and the execution, if by its end it was not the call's.
     pub(super) fn amended(self) -> (Record, Option<Execution>) {
         let Self { record, execution, timeline, end } = self;
@@ -153,7 +143,7 @@ impl Outliving {
         if let Some(insight) = &mut record.insight {
             let insight = Arc::make_mut(insight);
             insight.phases = if is_its {
-                timeline.phases(&execution, end.outcome == Outcome::Refused)
+                timeline.phases(&execution, end.outcome)
             } else {
                 Phases::Missing { parts: timeline.parts(), what: Missing::Everything }
             };

@@ -156,27 +156,25 @@ impl Tracker {
             let call = self.begin(container, &ended.head, sent, exec, place);
             self.scenes.entry(container.clone()).or_default().calls.push(call);
         }
-        let in_flight = self.in_flight(container);
-        let Some(call) = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id)) else { return };
+        let Some(call) = self.scenes.get(container).and_then(|scene| scene.call(id)) else { return };
         let assessment = self.settings.assessment(&ended.call, self.habits.median(&call.key));
         let awaits_evidence = assessment != Assessment::Fine;
-        if awaits_evidence {
-            self.asks.push(Ask::Evidence { call: id, container: container.clone(), in_flight });
+        let ask = if awaits_evidence {
+            let in_flight = self.in_flight(container);
+            Ask::Evidence { call: id, container: container.clone(), in_flight }
         } else {
-            self.asks.push(Ask::Forget { call: id });
-        }
+            Ask::Forget { call: id }
+        };
+        self.asks.push(ask);
         if ended.call.ending == Ending::Answered(Some(Code::OK)) {
             self.habits.took(&call.key, ended.call.duration);
         }
         let end = end_of(&ended.call, call.since);
-        call.concluding = Some(Concluding {
-            ended,
-            end,
-            assessment,
-            until: now + PATIENCE,
-            evidence: None,
-            awaits_evidence,
-        });
+        let until = now + PATIENCE;
+        let concluding = Concluding { ended, end, assessment, until, evidence: None, awaits_evidence };
+        if let Some(call) = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id)) {
+            call.concluding = Some(concluding);
+        }
         self.conclude(container, now);
     }
 
@@ -190,13 +188,11 @@ impl Tracker {
             scene.outliving[index].execution.take(&stamped.event, moment);
             if scene.outliving[index].execution.exited.is_some() {
                 let outliving = scene.outliving.remove(index);
-                let (pid, ended) = (outliving.execution.pid, outliving.ended());
+                let (pid, end) = (outliving.execution.pid, outliving.end);
                 let (record, others) = outliving.amended();
-                if others.is_none() {
-                    let session =
-                        |pid| Session { container: container.clone(), call: record.call.clone(), pid, ended };
-                    self.sessions.extend(pid.map(session));
-                }
+                // Until now it might have turned out to be another's; of a call that told of no exit it has been watched since.
+                let pid = pid.filter(|_| others.is_none() && end.outcome.has_exited());
+                self.sessions.extend(pid.map(|pid| Session::of(&record, &container, pid, end.at)));
                 self.records.push(record);
                 scene.executions.extend(others);
                 self.conclude(&container, now.instant);
@@ -245,15 +241,10 @@ impl Tracker {
 
     /// No event tells more of the calls that go on.
     fn deafen(&mut self, now: Instant) {
-        let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
-        for scene in self.scenes.values_mut() {
-            for call in &mut scene.calls {
-                call.is_blind = true;
-            }
+        for call in self.scenes.values_mut().flat_map(|scene| &mut scene.calls) {
+            call.is_blind = true;
         }
-        for container in containers {
-            self.conclude(&container, now);
-        }
+        self.conclude_all(now);
     }
 
     /// The runtime is not asked for its events.
@@ -285,16 +276,13 @@ impl Tracker {
 
     /// Records what has been waited for long enough, and forgets what nobody waits for.
     pub(super) fn tick(&mut self, now: Instant) {
-        let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
-        for container in containers {
-            self.conclude(&container, now);
-        }
+        self.conclude_all(now);
         for scene in self.scenes.values_mut() {
             // Its end has not been seen: there was too much to see.
             let lost =
                 scene.calls.extract_if(.., |call| call.concluding.is_none() && call.head.strong_count() == 0);
             self.asks.extend(lost.map(|call| Ask::Forget { call: call.id }));
-            scene.outliving.retain(|one| now - one.ended() < LATE);
+            scene.outliving.retain(|one| now - one.end.at < LATE);
             scene.close(now);
         }
         self.scenes.retain(|_, scene| !scene.is_empty());
@@ -311,21 +299,23 @@ impl Tracker {
         calls.filter_map(|call| Some(call.concluding.as_ref()?.until)).min()
     }
 
+    fn conclude_all(&mut self, now: Instant) {
+        let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
+        for container in containers {
+            self.conclude(&container, now);
+        }
+    }
+
     /// Records all calls of a container of which everything is known that will be.
     fn conclude(&mut self, container: &Arc<str>, now: Instant) {
         // Where it is worked on it is not among the others: a fault loses it, and not those that come after it.
         let Some(mut scene) = self.scenes.remove(container) else { return };
         while let Some(concluded) = scene.next_conclusion(self.events, now) {
             let Concluded { call, concluding, phases, execution } = concluded;
-            let ended = concluding.end.at;
-            let pids = scene.pids_of(concluding.end.outcome, &phases, execution.as_ref());
+            let end = concluding.end;
+            let pids = scene.pids_of(end.outcome, &phases, execution.as_ref());
             let (record, outliving) = concluding.into_record(call, phases, execution);
-            self.sessions.extend(pids.into_iter().map(|pid| Session {
-                container: container.clone(),
-                call: record.call.clone(),
-                pid,
-                ended,
-            }));
+            self.sessions.extend(pids.into_iter().map(|pid| Session::of(&record, container, pid, end.at)));
             self.records.push(record);
             scene.outliving.extend(outliving);
             if scene.outliving.len() > STRANGERS {
@@ -334,6 +324,12 @@ impl Tracker {
         }
         scene.forget_executions(now);
         self.scenes.insert(container.clone(), scene);
+    }
+}
+
+impl Session {
+    fn of(record: &Record, container: &Arc<str>, pid: u32, ended: Instant) -> Self {
+        Self { container: container.clone(), call: record.call.clone(), pid, ended }
     }
 }
 

@@ -143,7 +143,7 @@ impl Scene {
         }
         match open.find(call) {
             Match::One(execution) => {
-                let phases = timeline.phases(&self.executions[execution], concluding.is_refused());
+                let phases = timeline.phases(&self.executions[execution], concluding.end.outcome);
                 let is_all = matches!(phases, Phases::Complete(_));
                 is_all.then_some(Conclusion { phases, execution: Some(execution) })
             }
@@ -162,7 +162,8 @@ impl Scene {
         concluding: &Concluding,
         matchings: &Matchings<'_>,
     ) -> Conclusion {
-        // What has not been heard of by now will hardly be. Where that leaves nothing its exit is late, unless what goes on may be another's.
+        // What has not been heard of by now will hardly be. Where that leaves nothing its exit is late, unless what goes on may be
+        // another's.
         let is_blind = self.calls[call].is_blind;
         let found = match matchings.closed().find(call) {
             Match::None if !is_blind && matchings.open().is_alone(call) => matchings.open().find(call),
@@ -170,7 +171,7 @@ impl Scene {
         };
         match found {
             Match::One(execution) => Conclusion {
-                phases: timeline.phases(&self.executions[execution], concluding.is_refused()),
+                phases: timeline.phases(&self.executions[execution], concluding.end.outcome),
                 execution: Some(execution),
             },
             Match::OneOf(executions) => self.ambiguous(timeline, &executions).into(),
@@ -190,8 +191,8 @@ impl Scene {
         Phases::Ambiguous { parts: timeline.parts(), candidates, count: executions.len() }
     }
 
-    /// The first processes of what a call executed; or of what it may have executed, where all of that is over by what was answered. What has
-    /// not exited then may still turn out to be another's.
+    /// The first processes of what a call executed; or of what it may have executed, where all of that is over by what was answered. What
+    /// has not exited then may still turn out to be another's.
     pub(super) fn pids_of(
         &self,
         outcome: Outcome,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::insight::{Evidence, Phases, Probe};
 use super::{milliseconds, time};
-use crate::exec::{Assessment, Insight, Margin, Record};
+use crate::exec::{Assessment, Insight, Record};
 use crate::{relay, tap};
 
 /// A call that has ended.
@@ -135,7 +135,7 @@ impl Exec {
             stdout_bytes: exec.result.map(|result| result.stdout_bytes),
             stderr_bytes: exec.result.map(|result| result.stderr_bytes),
             probe: insight.and_then(|insight| Probe::of(&insight.identity)),
-            margin_ms: insight.and_then(|insight| insight.margin).map(margin_ms),
+            margin_ms: insight.and_then(|insight| insight.margin).map(|margin| margin.signed(milliseconds)),
             phases: insight.map(|insight| Phases::from(&insight.phases)),
             assessment: insight.map(|insight| insight.assessment.name().to_owned()),
             slow_because: insight.and_then(|insight| match insight.assessment {
@@ -148,13 +148,5 @@ impl Exec {
             killed: fate.and_then(|fate| fate.is_killed()),
             evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
         }
-    }
-}
-
-/// Negative where the timeout was over.
-fn margin_ms(margin: Margin) -> f64 {
-    match margin {
-        Margin::Within(margin) => milliseconds(margin),
-        Margin::Over(margin) => -milliseconds(margin),
     }
 }

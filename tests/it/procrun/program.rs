@@ -149,7 +149,11 @@ async fn a_container_inherits_nothing_from_whoever_started_procrun() {
 #[tokio::test]
 async fn a_terminal_that_goes_ends_it_in_order() {
     let place = Place::new();
-    let mut runtime = start(&place).await;
+    // These tests may have been started with it ignored, as nohup does, and what they start would inherit that.
+    let started = command(&place, &[]);
+    let mut heeding = Command::new("env");
+    heeding.arg("--default-signal=HUP").arg(started.get_program()).args(started.get_args());
+    let mut runtime = spawn(&place, heeding).await;
     populate(&place).await;
     runtime.signal(Signal::HUP);
     assert_eq!(runtime.ended().await, Some(0));
