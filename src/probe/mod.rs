@@ -1,20 +1,28 @@
 //! Probes as they are specified, and where that is written.
 //!
 //! ```text
-//! --pods files ──► manifest ──┐
-//! annotations of a sandbox ───┴─► Specs ──► what is executed in which container, and why
+//! rules of the config ──┐
+//! --pods files ─────────┼──► read ──► Specs ──► a pod with its probes
+//! the kubelet's /pods ──┤                  └──► what is executed in which container, and why
+//! annotations ──────────┘
 //! ```
 
-mod annotation;
 mod expand;
-mod files;
-mod manifest;
-mod node;
+mod manifests;
 mod owner;
+mod pod;
+mod read;
+mod rule;
 mod spec;
 mod specs;
+mod value;
 
-pub use annotation::annotation_problems;
-pub use files::FileError;
+pub use pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
+pub use read::annotation::annotation_problems;
+pub use read::files::FileError;
+pub(crate) use read::node;
+pub(crate) use read::probe::probe as read_probe;
+pub use rule::{Matches, Rule};
 pub use spec::{ExecUse, Source, Use};
 pub use specs::Specs;
+pub use value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};

@@ -1,6 +1,8 @@
-//! What is executed in a container, by whose wish, as far as its spec tells.
+//! Who says what is executed in a container, and what for.
 
 use std::time::Duration;
+
+use super::value::ProbeType;
 
 /// A command that the kubelet executes in a container again and again, or once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,10 +18,6 @@ pub struct ExecUse {
     /// Where it is written.
     pub source: Source,
 }
-
-/// A probe or hook as it is written somewhere: what it executes, or `None` where it does something else, which hides what is written
-/// elsewhere as well.
-pub(super) type Written = (Use, Option<ExecUse>);
 
 /// What a command is executed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,23 +37,22 @@ pub enum Use {
 /// Where something is written, in the order in which it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
+    /// A rule of the configuration.
+    Config,
     /// An annotation of the pod for probeshim.
     Annotation,
     /// A file that `--pods` names.
     Manifest,
+    /// What the kubelet tells of its pods.
+    Kubelet,
     /// What kubectl left in an annotation of the pod when it was applied.
     LastApplied,
     /// What the kubelet left in an annotation of the container.
-    Kubelet,
+    KubeletAnnotation,
 }
 
 impl Use {
-    /// The probes, and the names of their fields in a container.
-    pub(super) const PROBES: [(Self, &str); 3] = [
-        (Self::Liveness, "livenessProbe"),
-        (Self::Readiness, "readinessProbe"),
-        (Self::Startup, "startupProbe"),
-    ];
+    const ALL: [Self; 5] = [Self::Liveness, Self::Readiness, Self::Startup, Self::PostStart, Self::PreStop];
 
     /// The hooks, and the names of their fields in a lifecycle.
     pub(super) const HOOKS: [(Self, &str); 2] = [(Self::PostStart, "postStart"), (Self::PreStop, "preStop")];
@@ -63,8 +60,7 @@ impl Use {
     /// The one of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        let all = Self::PROBES.into_iter().chain(Self::HOOKS).map(|(used, _)| used);
-        all.into_iter().find(|used| used.name() == name)
+        Self::ALL.into_iter().find(|used| used.name() == name)
     }
 
     /// Its name.
@@ -80,8 +76,25 @@ impl Use {
     }
 }
 
+impl From<ProbeType> for Use {
+    fn from(probe_type: ProbeType) -> Self {
+        match probe_type {
+            ProbeType::Startup => Self::Startup,
+            ProbeType::Readiness => Self::Readiness,
+            ProbeType::Liveness => Self::Liveness,
+        }
+    }
+}
+
 impl Source {
-    const ALL: [Self; 4] = [Self::Annotation, Self::Manifest, Self::LastApplied, Self::Kubelet];
+    const ALL: [Self; 6] = [
+        Self::Config,
+        Self::Annotation,
+        Self::Manifest,
+        Self::Kubelet,
+        Self::LastApplied,
+        Self::KubeletAnnotation,
+    ];
 
     /// The one of this name.
     #[must_use]
@@ -93,10 +106,18 @@ impl Source {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Self::Config => "config",
             Self::Annotation => "annotation",
             Self::Manifest => "manifest",
+            Self::Kubelet => "kubelet",
             Self::LastApplied => "last-applied",
-            Self::Kubelet => "kubelet-annotation",
+            Self::KubeletAnnotation => "kubelet-annotation",
         }
+    }
+
+    /// Whether a person wrote it for probeshim to read, who is told of fields that nobody knows. What comes from elsewhere may be newer
+    /// than we are.
+    pub(super) fn is_written_for_us(self) -> bool {
+        matches!(self, Self::Config | Self::Annotation | Self::Manifest)
     }
 }

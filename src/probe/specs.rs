@@ -1,14 +1,21 @@
-//! What is known to be executed in a container, from all sources.
+//! What is known of the probes and hooks of a pod, from all sources.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
-use super::annotation;
-use super::files::{self, FileError};
-use super::manifest::{self, Manifest, hook};
-use super::node::Node;
-use super::spec::{ExecUse, Source, Use, Written};
+use super::expand::expand;
+use super::manifests::Manifests;
+use super::pod::{ContainerPort, ContainerSpec, Env, PodSpec, Role};
+use super::read::files::{self, FileError};
+use super::read::manifest::Manifest;
+use super::read::node::Node;
+use super::read::{annotation, manifest, pod, probe};
+use super::rule::Rule;
+use super::spec::{ExecUse, Source, Use};
+use super::value::{Handler, Probe, ProbeType};
 use crate::world::{Container, Sandbox};
 
 /// Where kubectl leaves what was applied.
@@ -17,10 +24,15 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// Where the kubelet leaves the hook for others who stop the container.
 const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
 
-/// The specs that files tell of. What annotations tell is read when a container is asked for.
+/// Where the kubelet leaves the container's ports.
+const PORTS: &str = "io.kubernetes.container.ports";
+
+/// The specs that rules, files and the kubelet tell of. What annotations tell is read when a pod is asked for. Copies share what is in them.
 #[derive(Clone, Debug, Default)]
 pub struct Specs {
-    manifests: Vec<Manifest>,
+    pub(super) rules: Arc<[Rule]>,
+    pub(super) manifests: Arc<Manifests>,
+    pub(super) kubelet: Arc<Manifests>,
 }
 
 impl Specs {
@@ -28,46 +40,177 @@ impl Specs {
     /// everything that is wrong with them.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
         let mut errors = Vec::new();
-        let manifests = paths.iter().flat_map(|path| files::read(path.as_ref(), &mut errors)).collect();
-        if errors.is_empty() { Ok(Self { manifests }) } else { Err(errors) }
+        let manifests: Manifests =
+            paths.iter().flat_map(|path| files::read(path.as_ref(), &mut errors)).collect();
+        if errors.is_empty() {
+            Ok(Self { manifests: Arc::new(manifests), ..Self::default() })
+        } else {
+            Err(errors)
+        }
     }
 
-    /// What is executed in a container, as far as it is known. For each use the first source that tells of it counts. What an annotation
-    /// says that cannot be read is as if it said nothing; [`annotation_problems`](super::annotation_problems) tells of it.
+    /// The same, with rules that count before all else.
     #[must_use]
-    pub fn of(&self, sandbox: &Sandbox, container: &Container) -> Vec<ExecUse> {
-        let Some(name) = container.name.name.as_deref() else { return Vec::new() };
-        let from_files = self.manifests.iter().find(|manifest| manifest.owner.has(sandbox));
-        let from_files = from_files.and_then(|manifest| manifest.containers.get(name)).cloned();
-        let all = [
-            annotation::read(sandbox, name),
-            from_files.unwrap_or_default(),
-            from_last_applied(sandbox, name),
-            from_kubelet(container).into_iter().collect(),
-        ];
-        let mut written: Vec<Written> = Vec::new();
-        for found in all.into_iter().flatten() {
-            if !written.iter().any(|(known, _)| *known == found.0) {
-                written.push(found);
+    pub fn with_rules(self, rules: Vec<Rule>) -> Self {
+        Self { rules: rules.into(), ..self }
+    }
+
+    /// The pod of a sandbox with those of its containers that are there, in the order in which they were created. For each probe and hook
+    /// the first source that tells of it counts; of the rest, the first that knows the pod. What an annotation says that cannot be read is
+    /// as if it said nothing; [`annotation_problems`](super::annotation_problems) tells of it.
+    #[must_use]
+    pub fn pod<'a>(
+        &self,
+        sandbox: &Sandbox,
+        containers: impl IntoIterator<Item = &'a Arc<Container>>,
+    ) -> PodSpec {
+        let applied = last_applied(sandbox);
+        let written = [self.manifests.of(sandbox), self.kubelet.of(sandbox), applied.as_ref()];
+        let pods = written.map(|manifest| manifest.map(|manifest| &*manifest.pod));
+        let mut pod = match pods.into_iter().flatten().next() {
+            Some(known) => known.clone(),
+            None => PodSpec::default(),
+        };
+        let is_annotated = annotation::is_there(sandbox);
+        let mut there: Vec<(&str, &Container)> = Vec::new();
+        for container in containers {
+            let Some(name) = container.name.name.as_deref() else { continue };
+            if pod.container(name).is_none() {
+                pod.containers.push(Arc::new(ContainerSpec::named(name)));
+            }
+            there.push((name, container));
+        }
+        for spec in &mut pod.containers {
+            let name = spec.name.clone();
+            let seen = there.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
+            let others = pods.iter().flatten().filter_map(|pod| pod.container(&name));
+            let all = Written { rules: &self.rules, sandbox, is_annotated, seen, others: others.collect() };
+            if let Some(merged) = all.merged(spec) {
+                *spec = Arc::new(merged);
             }
         }
-        written.into_iter().filter_map(|(_, exec)| exec).collect()
+        pod
+    }
+
+    /// What is executed in a container, as far as it is known.
+    #[must_use]
+    pub fn of(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<ExecUse> {
+        let Some(name) = container.name.name.as_deref() else { return Vec::new() };
+        let pod = self.pod(sandbox, [container]);
+        let Some(spec) = pod.container(name) else { return Vec::new() };
+        let probes = spec.all_probes().filter_map(|(probe_type, probe)| match &probe.handler {
+            Handler::Exec(command) => Some(ExecUse {
+                used: probe_type.into(),
+                command: command.clone(),
+                timeout_seconds: probe.timeout.into(),
+                period: Some(Duration::from_secs(probe.period.into())),
+                source: probe.source,
+            }),
+            _ => None,
+        });
+        probes.chain(self.hooks(sandbox, container, name)).collect()
+    }
+
+    fn hooks(&self, sandbox: &Sandbox, container: &Container, name: &str) -> Vec<ExecUse> {
+        let applied = last_applied(sandbox);
+        let written = [
+            (self.manifests.of(sandbox), Source::Manifest),
+            (self.kubelet.of(sandbox), Source::Kubelet),
+            (applied.as_ref(), Source::LastApplied),
+        ];
+        let written = written
+            .into_iter()
+            .filter_map(|(manifest, source)| Some((manifest?.pod.container(name)?.hooks.clone(), source)));
+        let left = pre_stop(container).map(|hook| (vec![hook], Source::KubeletAnnotation));
+        let mut known: Vec<Use> = Vec::new();
+        let mut hooks = Vec::new();
+        for ((used, command), source) in
+            written.chain(left).flat_map(|(hooks, source)| hooks.into_iter().map(move |hook| (hook, source)))
+        {
+            if !known.contains(&used) {
+                known.push(used);
+                let hook = |command| ExecUse { used, command, timeout_seconds: 0, period: None, source };
+                hooks.extend(command.map(hook));
+            }
+        }
+        hooks
     }
 }
 
-fn from_last_applied(sandbox: &Sandbox, container: &str) -> Vec<Written> {
-    let read = || {
-        let value: Value = serde_json::from_str(sandbox.annotations.get(LAST_APPLIED)?).ok()?;
-        let mut manifests = manifest::read(&value, Source::LastApplied, &mut Vec::new());
-        manifests.first_mut()?.containers.remove(container)
-    };
-    read().unwrap_or_default()
+/// Everything that is written of a container.
+struct Written<'a> {
+    rules: &'a [Rule],
+    sandbox: &'a Sandbox,
+    is_annotated: bool,
+    /// The container itself, if it is there.
+    seen: Option<&'a Container>,
+    /// What manifests say of it, the first one first.
+    others: Vec<&'a Arc<ContainerSpec>>,
 }
 
-fn from_kubelet(container: &Container) -> Option<Written> {
+impl Written<'_> {
+    /// The container with the probes that count; `None` where those are what it has already.
+    fn merged(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
+        if base.role == Role::Init {
+            return None;
+        }
+        let image = self.seen.map(|container| container.image.as_str()).or(base.image.as_deref());
+        let rules: Vec<&Rule> =
+            self.rules.iter().filter(|rule| rule.matches.has(self.sandbox, &base.name, image)).collect();
+        let ports = (base.ports.is_empty()).then(|| self.seen.and_then(ports)).flatten();
+        let probe = |probe_type| {
+            let told = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
+                probes.iter().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe.clone())
+            };
+            let annotated = || {
+                let read = annotation::read(self.sandbox, &base.name, probe_type);
+                read.filter(|_| self.is_annotated).map(|probe| Some(Arc::new(probe)))
+            };
+            let written = || self.others.iter().find_map(|other| told(&other.probes));
+            let rule = rules.iter().find_map(|rule| told(&rule.probes));
+            Some((probe_type, expanded(rule.or_else(annotated).or_else(written)??, &base.env)))
+        };
+        let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();
+        let is_same = ports.is_none()
+            && probes.len() == base.probes.len()
+            && probes.iter().all(|(probe_type, probe)| {
+                base.probe(*probe_type).is_some_and(|known| Arc::ptr_eq(known, probe))
+            });
+        let probes = probes.into_iter().map(|(probe_type, probe)| (probe_type, Some(probe))).collect();
+        (!is_same).then(|| ContainerSpec {
+            probes,
+            ports: ports.unwrap_or_else(|| base.ports.clone()),
+            ..base.clone()
+        })
+    }
+}
+
+/// The probe, with the variables of its command expanded.
+fn expanded(probe: Arc<Probe>, env: &Env) -> Arc<Probe> {
+    match &probe.handler {
+        Handler::Exec(command) if command.iter().any(|word| word.contains('$')) => {
+            Arc::new(Probe { handler: Handler::Exec(expand(command, env)), ..(*probe).clone() })
+        }
+        _ => probe,
+    }
+}
+
+fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
+    let value: Value = serde_json::from_str(sandbox.annotations.get(LAST_APPLIED)?).ok()?;
+    manifest::read(&value, Source::LastApplied, &mut Vec::new()).into_iter().next()
+}
+
+fn pre_stop(container: &Container) -> Option<(Use, Option<Vec<String>>)> {
     let value: Value = serde_json::from_str(container.annotations.get(PRE_STOP)?).ok()?;
-    let hook = hook(Use::PreStop, &Node::root("", &value), Source::Kubelet, &mut Vec::new());
-    Some((Use::PreStop, hook))
+    Some((Use::PreStop, probe::hook(&Node::root("", &value), &mut Vec::new())))
+}
+
+/// The ports that the kubelet tells of in an annotation.
+fn ports(container: &Container) -> Option<Vec<ContainerPort>> {
+    let value: Value = serde_json::from_str(container.annotations.get(PORTS)?).ok()?;
+    let mut problems = Vec::new();
+    let list = Node::root("", &value).list(&mut problems);
+    Some(list.iter().filter_map(|node| pod::port(node, &mut problems)).collect())
 }
 
 #[cfg(test)]

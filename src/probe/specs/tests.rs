@@ -3,15 +3,26 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
+use wildmatch::WildMatch;
 
 use super::*;
 use crate::cri::{ContainerFact, SandboxFact, v1};
-use crate::probe::annotation_problems;
+use crate::probe::{Matches, RestartPolicy, annotation_problems};
 use crate::tap::Fact;
 use crate::world;
 
-/// A sandbox and its container `main`, as the world knows them.
 fn seen(
+    name: &str,
+    labels: &[(&str, &str)],
+    annotations: &[(&str, &str)],
+    of_container: &[(&str, &str)],
+) -> (Arc<Sandbox>, Arc<Container>) {
+    seen_in("shop", name, labels, annotations, of_container)
+}
+
+/// A sandbox and its container `main`, as the world knows them.
+fn seen_in(
+    namespace: &str,
     name: &str,
     labels: &[(&str, &str)],
     annotations: &[(&str, &str)],
@@ -20,8 +31,12 @@ fn seen(
     let texts = |texts: &[(&str, &str)]| {
         Some(texts.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
     };
-    let metadata =
-        v1::PodSandboxMetadata { name: name.into(), uid: "u-1".into(), namespace: "shop".into(), attempt: 0 };
+    let metadata = v1::PodSandboxMetadata {
+        name: name.into(),
+        uid: "u-1".into(),
+        namespace: namespace.into(),
+        attempt: 0,
+    };
     let sandbox = SandboxFact {
         id: "p".into(),
         metadata: Some(metadata),
@@ -87,13 +102,13 @@ fn a_manifest_tells_of_the_pods_that_it_makes() {
     assert_eq!(
         told(&uses),
         [
-            ("liveness", "test -f /tmp/x <> $(OTHER)".to_owned(), 1, "manifest"),
             ("startup", "true".to_owned(), 5, "manifest"),
+            ("liveness", "test -f /tmp/x <> $(OTHER)".to_owned(), 1, "manifest"),
             ("preStop", "sleep 5".to_owned(), 0, "manifest"),
         ]
     );
     let periods: Vec<_> = uses.iter().map(|used| used.period.map(|period| period.as_secs())).collect();
-    assert_eq!(periods, [Some(10), Some(2), None]);
+    assert_eq!(periods, [Some(2), Some(10), None]);
     let (other, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "api")], &[], &[]);
     assert!(specs.of(&other, &container).is_empty(), "another label");
 }
@@ -126,8 +141,8 @@ fn the_first_source_that_tells_of_a_use_counts() {
     assert_eq!(
         told(&specs.of(&sandbox, &container)),
         [
-            ("liveness", "annotated".to_owned(), 3, "annotation"),
             ("readiness", "manifest".to_owned(), 1, "manifest"),
+            ("liveness", "annotated".to_owned(), 3, "annotation"),
             ("preStop", "applied".to_owned(), 0, "last-applied"),
         ]
     );
@@ -159,12 +174,14 @@ fn annotations_that_cannot_be_read_are_told_of() {
         annotation_problems(&sandbox, false),
         [
             "annotation probeshim.io/livenes.main means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
-            "annotation probeshim.io/liveness.main: periodSeconds is -1; it must be a whole number of seconds from 0 to 2147483647; \
-             exec.command is \"secret\"; it must be a list; frequency is 3; it is no field of a probe",
+            "annotation probeshim.io/liveness.main: exec.command is \"secret\"; it must be a list; \
+             periodSeconds is -1; it must be a whole number of seconds from 0 to 2147483647; frequency is 3; it must not be there: known fields are exec, httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, \
+             successThreshold, failureThreshold, terminationGracePeriodSeconds",
             "annotation probeshim.io/readiness.main: it is not JSON: EOF while parsing an object at line 1 column 1",
             "annotation probeshim.io/startup. means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
             "annotation probeshim.io/startup.main: it must have one of exec, httpGet, tcpSocket and grpc, not an object with exce; \
-             exce is an object with command; it is no field of a probe",
+             exce is an object with command; it must not be there: known fields are exec, httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, \
+             successThreshold, failureThreshold, terminationGracePeriodSeconds",
             "annotation probeshim.io/startup.other: exec.command[0] is 1; it must be a string; quote it if it looks like something else; \
              exec.command[1] is 1; it must be a string; quote it if it looks like something else; \
              exec.command[2] is 1; it must be a string; quote it if it looks like something else; and 997 more",
@@ -248,10 +265,330 @@ items:
 }
 
 #[test]
-fn periods_have_their_defaults() {
-    let text = "{kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, livenessProbe: {exec: {command: [x]}, timeoutSeconds: 0, periodSeconds: 0}}]}}";
-    let specs = specs(&[("pod.yaml", text)]).unwrap();
-    let (_, Some(exec)) = &specs.manifests[0].containers["main"][0] else { panic!("{specs:?}") };
-    assert_eq!((exec.timeout_seconds, exec.period), (1, Some(Duration::from_secs(10))));
-    assert_eq!(specs.manifests[0].owner.namespace, "default");
+fn what_is_absent_or_zero_has_its_default() {
+    for fields in ["", ", timeoutSeconds: 0, periodSeconds: 0, failureThreshold: 0, successThreshold: 0"] {
+        let text = format!(
+            "{{kind: Pod, metadata: {{name: web}}, spec: {{containers: [{{name: main, livenessProbe: {{exec: {{command: [x]}}{fields}}}}}]}}}}"
+        );
+        let specs = specs(&[("pod.yaml", &text)]).unwrap();
+        let (sandbox, container) = seen_in("default", "web", &[], &[], &[]);
+        let pod = specs.pod(&sandbox, [&container]);
+        let probe = pod.container("main").unwrap().probe(ProbeType::Liveness).unwrap();
+        let Probe { initial_delay, timeout, period, success_threshold, failure_threshold, .. } = **probe;
+        assert_eq!((initial_delay, timeout, period, success_threshold, failure_threshold), (0, 1, 10, 1, 3));
+        assert_eq!((pod.restart_policy, pod.termination_grace_period), (RestartPolicy::Always, Some(30)));
+    }
+}
+
+/// What differs in pods that are written alike.
+fn pod_with(container: &str) -> String {
+    format!("{{kind: Pod, metadata: {{name: web, namespace: shop}}, spec: {{containers: [{container}]}}}}")
+}
+
+#[test]
+fn rules_come_first_and_match_by_what_they_say() {
+    let probe = |command: &str| {
+        let node = json!({"exec": {"command": [command]}});
+        let read = probe::probe(ProbeType::Liveness, &Node::root("", &node), Source::Config, &mut Vec::new());
+        vec![(ProbeType::Liveness, read.map(Arc::new))]
+    };
+    let glob = |glob: &str| Some(WildMatch::new(glob));
+    let rules = vec![
+        Rule { matches: Matches { namespace: glob("other"), ..Matches::default() }, probes: probe("a") },
+        Rule { matches: Matches { pod: glob("web-?"), ..Matches::default() }, probes: probe("b") },
+        Rule {
+            matches: Matches { labels: vec![("app".into(), WildMatch::new("sh*"))], ..Matches::default() },
+            probes: vec![(ProbeType::Liveness, None)],
+        },
+        Rule {
+            matches: Matches { image: glob("*/nginx:*"), container: glob("main"), ..Matches::default() },
+            probes: probe("d"),
+        },
+    ];
+    let written = pod_with("{name: main, image: reg/nginx:1, livenessProbe: {exec: {command: [written]}}}");
+    let specs = specs(&[("pod.yaml", &written)]).unwrap().with_rules(rules);
+    let command = |name: &str, labels: &[(&str, &str)]| {
+        let (sandbox, _) = seen(name, labels, &[], &[]);
+        let uses = specs.pod(&sandbox, []);
+        uses.container("main").map(|container| {
+            match container.probe(ProbeType::Liveness).map(|it| &it.handler) {
+                Some(Handler::Exec(command)) => command[0].clone(),
+                _ => "none".to_owned(),
+            }
+        })
+    };
+    assert_eq!(command("web", &[]).as_deref(), Some("d"), "the image that is written");
+    assert_eq!(command("web", &[("app", "shop")]).as_deref(), Some("none"));
+    assert_eq!(command("web-1", &[]), None, "no container of this pod is known yet");
+    let (sandbox, container) = seen("web-1", &[], &[], &[]);
+    assert_eq!(told(&specs.of(&sandbox, &container)), [("liveness", "b".to_owned(), 1, "config")]);
+}
+
+#[test]
+fn ports_are_those_of_the_spec_or_of_the_kubelets_annotation() {
+    let ports = [(PORTS, r#"[{"name": "http", "containerPort": 8080, "protocol": "TCP"}]"#)];
+    let (sandbox, container) = seen("web", &[], &[], &ports);
+    let read = |specs: Specs| specs.pod(&sandbox, [&container]).container("main").unwrap().ports.clone();
+    let named = |name: &str, number| vec![ContainerPort { name: Some(name.to_owned()), number }];
+    assert_eq!(read(Specs::default()), named("http", 8080));
+    let written = pod_with("{name: main, ports: [{name: web, containerPort: 80}]}");
+    assert_eq!(read(specs(&[("pod.yaml", &written)]).unwrap()), named("web", 80));
+}
+
+/// A row: its name, what is written of a container, and what of it is wrong; nothing where it is fine.
+type Row = (&'static str, &'static str, &'static [&'static str]);
+
+/// Table 9.5 of what the API server takes: ValidateProbe and _validateProbe, ValidateHandler, container cases.
+const VALIDATION: [Row; 40] = [
+    ("ValidateProbe: nil", "", &[]),
+    (
+        "ValidateProbe: initialDelaySeconds 10",
+        "livenessProbe: {exec: {command: [x]}, initialDelaySeconds: 10}",
+        &[],
+    ),
+    ("ValidateProbe: timeoutSeconds 10", "livenessProbe: {exec: {command: [x]}, timeoutSeconds: 10}", &[]),
+    ("ValidateProbe: periodSeconds 10", "livenessProbe: {exec: {command: [x]}, periodSeconds: 10}", &[]),
+    (
+        "ValidateProbe: successThreshold 10",
+        "readinessProbe: {exec: {command: [x]}, successThreshold: 10}",
+        &[],
+    ),
+    (
+        "ValidateProbe: failureThreshold 10",
+        "livenessProbe: {exec: {command: [x]}, failureThreshold: 10}",
+        &[],
+    ),
+    ("ValidateProbe: no handler", "readinessProbe: {timeoutSeconds: 10}", &["readinessProbe"]),
+    (
+        "ValidateProbe: initialDelaySeconds -10",
+        "readinessProbe: {exec: {command: [x]}, initialDelaySeconds: -10}",
+        &["readinessProbe.initialDelaySeconds"],
+    ),
+    (
+        "ValidateProbe: timeoutSeconds -10",
+        "readinessProbe: {exec: {command: [x]}, timeoutSeconds: -10}",
+        &["readinessProbe.timeoutSeconds"],
+    ),
+    (
+        "ValidateProbe: periodSeconds -10",
+        "readinessProbe: {exec: {command: [x]}, periodSeconds: -10}",
+        &["readinessProbe.periodSeconds"],
+    ),
+    (
+        "ValidateProbe: successThreshold -10",
+        "readinessProbe: {exec: {command: [x]}, successThreshold: -10}",
+        &["readinessProbe.successThreshold"],
+    ),
+    (
+        "ValidateProbe: failureThreshold -10",
+        "readinessProbe: {exec: {command: [x]}, failureThreshold: -10}",
+        &["readinessProbe.failureThreshold"],
+    ),
+    (
+        "_validateProbe: probe grace -1",
+        "livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: -1}",
+        &["livenessProbe.terminationGracePeriodSeconds"],
+    ),
+    (
+        "_validateProbe: probe grace 0",
+        "livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 0}",
+        &["livenessProbe.terminationGracePeriodSeconds"],
+    ),
+    (
+        "_validateProbe: probe grace 1",
+        "livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 1}",
+        &[],
+    ),
+    ("ValidateHandler: exec", "livenessProbe: {exec: {command: [echo]}}", &[]),
+    (
+        "ValidateHandler: http port 1",
+        "livenessProbe: {httpGet: {path: /, port: 1, host: '', scheme: HTTP}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http port 65535",
+        "livenessProbe: {httpGet: {path: /foo, port: 65535, host: host, scheme: HTTP}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http named port",
+        "livenessProbe: {httpGet: {path: /, port: port, scheme: HTTP}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http Host header",
+        "livenessProbe: {httpGet: {path: /, port: port, httpHeaders: [{name: Host, value: foo.example.com}]}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http duplicate X-Forwarded-For",
+        "livenessProbe: {httpGet: {path: /, port: port, httpHeaders: [{name: X-Forwarded-For, value: 1.2.3.4}, {name: X-Forwarded-For, value: 5.6.7.8}]}}",
+        &[],
+    ),
+    ("ValidateHandler: empty", "livenessProbe: {}", &["livenessProbe"]),
+    (
+        "ValidateHandler: exec without command",
+        "livenessProbe: {exec: {command: []}}",
+        &["livenessProbe.exec.command"],
+    ),
+    (
+        "ValidateHandler: empty path and port 0",
+        "livenessProbe: {httpGet: {path: '', port: 0}}",
+        &["livenessProbe.httpGet.port"],
+    ),
+    (
+        "ValidateHandler: port 65536",
+        "livenessProbe: {httpGet: {path: /foo, port: 65536}}",
+        &["livenessProbe.httpGet.port"],
+    ),
+    (
+        "ValidateHandler: empty port string",
+        "livenessProbe: {httpGet: {path: '', port: ''}}",
+        &["livenessProbe.httpGet.port"],
+    ),
+    (
+        "ValidateHandler: header Host:",
+        "livenessProbe: {httpGet: {path: /, port: p, httpHeaders: [{name: 'Host:', value: foo}]}}",
+        &["livenessProbe.httpGet.httpHeaders[0].name"],
+    ),
+    (
+        "ValidateHandler: header X_Forwarded_For",
+        "livenessProbe: {httpGet: {path: /, port: p, httpHeaders: [{name: X_Forwarded_For, value: foo}]}}",
+        &["livenessProbe.httpGet.httpHeaders[0].name"],
+    ),
+    (
+        "container cases: readiness with grace",
+        "readinessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 10}",
+        &["readinessProbe.terminationGracePeriodSeconds"],
+    ),
+    (
+        "container cases: liveness without tcp port",
+        "livenessProbe: {tcpSocket: {}}",
+        &["livenessProbe.tcpSocket.port"],
+    ),
+    (
+        "container cases: liveness without action",
+        "livenessProbe: {initialDelaySeconds: 1}",
+        &["livenessProbe"],
+    ),
+    (
+        "container cases: liveness successThreshold 2",
+        "livenessProbe: {exec: {command: [x]}, successThreshold: 2}",
+        &["livenessProbe.successThreshold"],
+    ),
+    (
+        "container cases: startup successThreshold 2",
+        "startupProbe: {exec: {command: [x]}, successThreshold: 2}",
+        &["startupProbe.successThreshold"],
+    ),
+    (
+        "container cases: all numerics negative",
+        "startupProbe: {exec: {command: [x]}, initialDelaySeconds: -1, timeoutSeconds: -1, periodSeconds: -1, successThreshold: -1, failureThreshold: -1, terminationGracePeriodSeconds: -1}",
+        &[
+            "startupProbe.initialDelaySeconds",
+            "startupProbe.timeoutSeconds",
+            "startupProbe.periodSeconds",
+            "startupProbe.successThreshold",
+            "startupProbe.failureThreshold",
+            "startupProbe.terminationGracePeriodSeconds",
+        ],
+    ),
+    (
+        "1.3: two handlers",
+        "livenessProbe: {exec: {command: [x]}, tcpSocket: {port: 1}}",
+        &["livenessProbe.tcpSocket"],
+    ),
+    (
+        "1.3: a port's name, wrong in every way",
+        "livenessProbe: {tcpSocket: {port: -1234--5678--90_}}",
+        &["livenessProbe.tcpSocket.port"; 4],
+    ),
+    (
+        "1.3: scheme in small letters",
+        "livenessProbe: {httpGet: {port: 1, scheme: http}}",
+        &["livenessProbe.httpGet.scheme"],
+    ),
+    ("1.3: gRPC port by name", "livenessProbe: {grpc: {port: health}}", &["livenessProbe.grpc.port"]),
+    (
+        "1.3: restartPolicyRules without restartPolicy",
+        "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]",
+        &["restartPolicy"],
+    ),
+    (
+        "1.3: rules that are wrong",
+        "restartPolicy: Sometimes, restartPolicyRules: [{action: Explode}, {exitCodes: {operator: Is, values: [a]}}]",
+        &[
+            "restartPolicy",
+            "restartPolicyRules[0].action",
+            "restartPolicyRules[0].exitCodes",
+            "restartPolicyRules[1].action",
+            "restartPolicyRules[1].exitCodes.operator",
+            "restartPolicyRules[1].exitCodes.values[0]",
+        ],
+    ),
+];
+
+#[test]
+fn table_9_5_validation() {
+    for (name, container, wrong) in VALIDATION {
+        let written = format!("{{name: main, {container}}}");
+        let told = specs(&[("pod.yaml", &pod_with(&written))]).err().unwrap_or_default();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), wrong.len(), "{name}: {told}");
+        for (line, path) in lines.iter().zip(wrong) {
+            let beginning = format!("pod.yaml: spec.containers[0].{path} is ");
+            assert!(line.starts_with(&beginning), "{name}: {line} instead of {beginning}");
+        }
+    }
+}
+
+#[test]
+fn table_9_5_containers_that_have_no_probes() {
+    let probe = |field: &str| format!("{field}: {{exec: {{command: [x]}}}}");
+    for (name, list, more, path) in [
+        ("ephemeral container", "ephemeralContainers", "", ""),
+        ("init container without Always", "initContainers", "", ""),
+        ("sidecar with successThreshold 2", "initContainers", "restartPolicy: Always, ", ".successThreshold"),
+        (
+            "sidecar with readiness grace",
+            "initContainers",
+            "restartPolicy: Always, ",
+            ".terminationGracePeriodSeconds",
+        ),
+    ] {
+        for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            let probe = match path {
+                "" => probe(field),
+                ".successThreshold" => probe(field).replace("]}}", "]}, successThreshold: 2}"),
+                _ => probe(field).replace("]}}", "]}, terminationGracePeriodSeconds: 2}"),
+            };
+            let is_fine = match path {
+                ".successThreshold" => field == "readinessProbe",
+                ".terminationGracePeriodSeconds" => field != "readinessProbe",
+                _ => false,
+            };
+            let text = format!(
+                "{{kind: Pod, metadata: {{name: web}}, spec: {{containers: [], {list}: [{{name: side, {more}{probe}}}]}}}}"
+            );
+            let told = specs(&[("pod.yaml", &text)]).err().unwrap_or_default();
+            let expected = format!("pod.yaml: spec.{list}[0].{field}{path} is ");
+            assert_eq!(told.is_empty(), is_fine, "{name}, {field}: {told}");
+            assert!(is_fine || told.starts_with(&expected), "{name}, {field}: {told}");
+        }
+    }
+}
+
+#[test]
+fn lists_of_the_api_have_items_without_a_kind() {
+    let list = json!({"kind": "PodList", "items": [
+        {"metadata": {"name": "web", "namespace": "shop", "uid": "u-1"},
+         "spec": {"restartPolicy": "Never", "containers": [{"name": "main"}],
+                  "initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "first"}]}},
+    ]});
+    let mut problems = Vec::new();
+    let read = manifest::read(&list, Source::Kubelet, &mut problems);
+    assert_eq!((read.len(), problems), (1, vec![]));
+    let roles: Vec<_> = read[0].pod.containers.iter().map(|it| (it.name.as_str(), it.role)).collect();
+    assert_eq!(roles, [("main", Role::Regular), ("side", Role::Sidecar), ("first", Role::Init)]);
+    assert_eq!(read[0].pod.restart_policy, RestartPolicy::Never);
 }

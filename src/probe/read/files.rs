@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{self, Manifest};
-use super::spec::Source;
+use crate::probe::spec::Source;
 
 /// What files of manifests are called, other files of a folder are passed over.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -42,7 +42,7 @@ pub enum FileError {
 }
 
 /// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong.
-pub(super) fn read(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
+pub(crate) fn read(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
     let files = match files(path) {
         Ok(files) => files,
         Err(source) => {

@@ -1,0 +1,55 @@
+//! Many manifests, among which that of a pod is found quickly.
+
+use std::collections::HashMap;
+
+use super::owner::Kind;
+use super::read::manifest::Manifest;
+use crate::world::Sandbox;
+
+/// Manifests, of which the first one that makes a pod counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Manifests {
+    all: Vec<Manifest>,
+    by_namespace: HashMap<String, Namespace>,
+}
+
+/// The places of a namespace's manifests, in their order.
+#[derive(Clone, Debug, Default)]
+struct Namespace {
+    /// Of pods, by their names.
+    pods: HashMap<String, Vec<usize>>,
+    /// Of what makes pods.
+    others: Vec<usize>,
+}
+
+impl Manifests {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The first one that makes the pod of a sandbox.
+    pub(super) fn of(&self, sandbox: &Sandbox) -> Option<&Manifest> {
+        let (namespace, name) = sandbox.pod.namespace.as_ref().zip(sandbox.pod.name.as_deref())?;
+        let namespace = self.by_namespace.get(namespace)?;
+        // A static pod has the name of its node after its own, which may have a - of its own.
+        let ends = name.match_indices('-').map(|(end, _)| end).chain([name.len()]);
+        let pods = ends.filter_map(|end| namespace.pods.get(&name[..end])).flatten();
+        let has = |place: &&usize| self.all[**place].owner.has(sandbox);
+        pods.chain(&namespace.others).filter(has).min().map(|place| &self.all[*place])
+    }
+}
+
+impl FromIterator<Manifest> for Manifests {
+    fn from_iter<T: IntoIterator<Item = Manifest>>(manifests: T) -> Self {
+        let all: Vec<Manifest> = manifests.into_iter().collect();
+        let mut by_namespace: HashMap<String, Namespace> = HashMap::new();
+        for (place, Manifest { owner, .. }) in all.iter().enumerate() {
+            let namespace = by_namespace.entry(owner.namespace.clone()).or_default();
+            match owner.kind {
+                Kind::Pod => namespace.pods.entry(owner.name.clone()).or_default().push(place),
+                _ => namespace.others.push(place),
+            }
+        }
+        Self { all, by_namespace }
+    }
+}

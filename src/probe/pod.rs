@@ -1,0 +1,154 @@
+//! A pod as far as probing it is concerned: its containers, their probes, and what becomes of one that ends.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::spec::Use;
+use super::value::{Probe, ProbeType};
+
+/// The variables that the kubelet expands in the commands of probes: those with a value in the spec. One that takes its value from
+/// elsewhere is there, and empty.
+pub type Env = HashMap<String, String>;
+
+/// A pod, as somebody wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodSpec {
+    /// Whether its containers are started again when they end.
+    pub restart_policy: RestartPolicy,
+    /// Seconds that its containers have for their end; `None` where nobody says.
+    pub termination_grace_period: Option<u32>,
+    /// Its containers: the regular ones in their order, then those that run before them.
+    pub containers: Vec<Arc<ContainerSpec>>,
+}
+
+/// A container of a pod, as somebody wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerSpec {
+    /// Its name in the pod.
+    pub name: String,
+    /// When it runs.
+    pub role: Role,
+    /// The image that is asked for, where it is written.
+    pub image: Option<String>,
+    /// Whether it is started again when it ends, where that is said of this one.
+    pub restart_policy: Option<RestartPolicy>,
+    /// What is done at which exit code, before any policy counts.
+    pub restart_rules: Vec<RestartRule>,
+    /// Its ports.
+    pub ports: Vec<ContainerPort>,
+    /// Its variables.
+    pub env: Env,
+    /// Its probes, at most one of each type; `None` where it is said that there is none.
+    pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
+    /// What its hooks execute; `None` where they do something else.
+    pub hooks: Vec<(Use, Option<Vec<String>>)>,
+}
+
+/// When a container runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// As long as the pod.
+    #[default]
+    Regular,
+    /// From before the regular ones as long as they (an init container with `restartPolicy: Always`).
+    Sidecar,
+    /// Once, before the regular ones. It is never probed.
+    Init,
+}
+
+/// Whether a container is started again when it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// It is.
+    #[default]
+    Always,
+    /// It is if its exit code was not 0.
+    OnFailure,
+    /// It is not.
+    Never,
+}
+
+/// What is done at some exit codes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestartRule {
+    /// Whether the codes are those at which it is done, or those at which it is not.
+    pub is_in: bool,
+    /// Exit codes.
+    pub codes: Vec<i32>,
+    /// Whether all containers of the pod are started again, or only this one.
+    pub restarts_all: bool,
+}
+
+/// A port of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerPort {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Its number.
+    pub number: u16,
+}
+
+impl PodSpec {
+    /// The container of this name.
+    #[must_use]
+    pub fn container(&self, name: &str) -> Option<&Arc<ContainerSpec>> {
+        self.containers.iter().find(|container| container.name == name)
+    }
+
+    /// Whether any of its containers has a probe.
+    #[must_use]
+    pub fn is_probed(&self) -> bool {
+        self.containers.iter().any(|container| container.all_probes().next().is_some())
+    }
+}
+
+impl ContainerSpec {
+    /// A container of which nothing is written but its name.
+    #[must_use]
+    pub fn named(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Its probe of a type, if it has one.
+    #[must_use]
+    pub fn probe(&self, probe_type: ProbeType) -> Option<&Arc<Probe>> {
+        self.all_probes().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe)
+    }
+
+    /// Its probes, as the kubelet orders them.
+    pub fn all_probes(&self) -> impl Iterator<Item = (ProbeType, &Arc<Probe>)> {
+        let written = |probe_type| self.probes.iter().find(move |(known, _)| *known == probe_type);
+        ProbeType::ALL.into_iter().filter_map(move |kind| Some((kind, written(kind)?.1.as_ref()?)))
+    }
+
+    /// Whether it is started again after this exit code (as the kubelet: rules, then its own policy, then the pod's).
+    #[must_use]
+    pub fn is_restarted(&self, of_pod: RestartPolicy, exit_code: i32) -> bool {
+        if self.role == Role::Sidecar || self.rule_at(exit_code).is_some() {
+            return true;
+        }
+        match self.restart_policy.unwrap_or(of_pod) {
+            RestartPolicy::Always => true,
+            RestartPolicy::OnFailure => exit_code != 0,
+            RestartPolicy::Never => false,
+        }
+    }
+
+    /// Whether this exit code makes all containers of the pod start again.
+    #[must_use]
+    pub fn restarts_all(&self, exit_code: i32) -> bool {
+        self.rule_at(exit_code).is_some_and(|rule| rule.restarts_all)
+    }
+
+    /// The first rule for an exit code. Without a policy of the container's own there are none.
+    fn rule_at(&self, exit_code: i32) -> Option<&RestartRule> {
+        self.restart_policy?;
+        self.restart_rules.iter().find(|rule| rule.codes.contains(&exit_code) == rule.is_in)
+    }
+}
+
+impl RestartPolicy {
+    /// All of them, by their names.
+    pub(super) const NAMED: [(&'static str, Self); 3] =
+        [("Always", Self::Always), ("OnFailure", Self::OnFailure), ("Never", Self::Never)];
+}

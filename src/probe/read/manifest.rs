@@ -1,0 +1,102 @@
+//! A document of Kubernetes → the pods that it makes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::node::{Node, Problem};
+use super::pod;
+use crate::probe::owner::{Kind, Owner};
+use crate::probe::pod::PodSpec;
+use crate::probe::spec::Source;
+
+/// The pods that a document makes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// Which pods they are.
+    pub(crate) owner: Owner,
+    /// What they are.
+    pub(crate) pod: Arc<PodSpec>,
+}
+
+/// Reads a document. One that makes no pods makes nothing; a list makes what its items make. One with a problem is left out.
+pub(crate) fn read(document: &Value, source: Source, problems: &mut Vec<Problem>) -> Vec<Manifest> {
+    read_node(&Node::root("", document), None, source, problems)
+}
+
+/// `kind`: what it is where it does not say so itself, as the items of some lists do not.
+fn read_node(
+    node: &Node<'_>,
+    kind: Option<&str>,
+    source: Source,
+    problems: &mut Vec<Problem>,
+) -> Vec<Manifest> {
+    if node.object(problems).is_none() {
+        return Vec::new();
+    }
+    let kind = match (node.field("kind"), kind) {
+        (Some(kind), _) => kind.text(problems),
+        (None, Some(kind)) => Some(kind.to_owned()),
+        (None, None) => {
+            node.complain("must have a kind, such as Pod or Deployment", problems);
+            None
+        }
+    };
+    let Some(kind) = kind else { return Vec::new() };
+    if let Some(of_items) = kind.strip_suffix("List") {
+        let of_items = Some(of_items).filter(|kind| !kind.is_empty());
+        let items = node.field("items").map(|items| items.list(problems)).unwrap_or_default();
+        return items.iter().flat_map(|item| read_node(item, of_items, source, problems)).collect();
+    }
+    let Some(kind) = Kind::named(&kind) else { return Vec::new() };
+    let before = problems.len();
+    let owner = owner(node, kind, problems);
+    let template = match kind {
+        Kind::Pod => Some(node.clone()),
+        Kind::CronJob => node.at(&["spec", "jobTemplate", "spec", "template"]),
+        _ => node.at(&["spec", "template"]),
+    };
+    let Some(template) = template else {
+        node.complain("must have a pod template in its spec", problems);
+        return Vec::new();
+    };
+    let labels = labels(&template, problems);
+    let pod = pod::read(&template, source, problems);
+    let made = owner.filter(|_| problems.len() == before);
+    made.map(|owner| Manifest { owner: Owner { labels, ..owner }, pod: Arc::new(pod) }).into_iter().collect()
+}
+
+fn owner(node: &Node<'_>, kind: Kind, problems: &mut Vec<Problem>) -> Option<Owner> {
+    let Some(named) = node.at(&["metadata", "name"]) else {
+        node.complain("must have a name in its metadata", problems);
+        return None;
+    };
+    let name = named.text(problems)?;
+    if !is_name(&name) {
+        named.complain(
+            "must be a name of Kubernetes: up to 253 lower-case letters, digits, - and ., with a letter or digit at each end",
+            problems,
+        );
+    }
+    let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
+    let namespace = text(&["metadata", "namespace"]).unwrap_or_else(|| "default".to_owned());
+    let uid = text(&["metadata", "uid"]).filter(|_| kind == Kind::Pod);
+    Some(Owner { kind, name, namespace, uid, labels: BTreeMap::new() })
+}
+
+/// Whether the API server takes it for the name of what makes pods.
+fn is_name(name: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = [name.bytes().next(), name.bytes().next_back()];
+    ends.into_iter().all(|end| end.is_some_and(is_word))
+        && name.len() <= 253
+        && name.bytes().all(|byte| is_word(byte) || byte == b'-' || byte == b'.')
+}
+
+fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    let Some(labels) = pod.at(&["metadata", "labels"]) else { return BTreeMap::new() };
+    let Some(object) = labels.object(problems) else { return BTreeMap::new() };
+    let read = |key: &String| Some((key.clone(), labels.field(key)?.text(problems)?));
+    object.keys().filter_map(read).collect()
+}

@@ -1,0 +1,177 @@
+//! A place in a document, which knows its path, and what is wrong there.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde_json::{Map, Value};
+
+/// Something that a document should not say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    path: String,
+    value: String,
+    reason: Cow<'static, str>,
+}
+
+/// A value in a document.
+#[derive(Clone, Debug)]
+pub(crate) struct Node<'a> {
+    path: String,
+    value: &'a Value,
+    /// Whether what stands here may be a secret, and is shown to nobody.
+    is_secret: bool,
+}
+
+impl<'a> Node<'a> {
+    /// The document itself, which is called so in what is wrong with it.
+    pub(crate) fn root(name: &str, value: &'a Value) -> Self {
+        Self { path: name.to_owned(), value, is_secret: false }
+    }
+
+    /// What is at a field; nothing where it is absent or null, as Kubernetes takes it.
+    pub(crate) fn field(&self, name: &str) -> Option<Self> {
+        let value = self.value.get(name).filter(|value| !value.is_null())?;
+        Some(Self { path: self.path_of(name), value, is_secret: self.is_secret })
+    }
+
+    /// The same, but that nothing in it is shown.
+    pub(crate) fn secret(self) -> Self {
+        Self { is_secret: true, ..self }
+    }
+
+    /// The field of a field.
+    pub(crate) fn at(&self, names: &[&str]) -> Option<Self> {
+        names.iter().try_fold(self.clone(), |node, name| node.field(name))
+    }
+
+    /// What is written there.
+    pub(crate) fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    pub(crate) fn object(&self, problems: &mut Vec<Problem>) -> Option<&'a Map<String, Value>> {
+        self.read(self.value.as_object(), "must be an object", problems)
+    }
+
+    /// Complains of fields that are none of these: nobody would read them.
+    pub(crate) fn only(&self, fields: &[&str], problems: &mut Vec<Problem>) {
+        let unknown = |(name, value): (&String, &'a Value)| {
+            (!fields.contains(&name.as_str())).then(|| Self {
+                path: self.path_of(name),
+                value,
+                is_secret: self.is_secret,
+            })
+        };
+        for field in self.value.as_object().into_iter().flatten().filter_map(unknown) {
+            field.complain(format!("must not be there: known fields are {}", fields.join(", ")), problems);
+        }
+    }
+
+    pub(crate) fn list(&self, problems: &mut Vec<Problem>) -> Vec<Self> {
+        let list = self.read(self.value.as_array(), "must be a list", problems);
+        let at = |(place, value)| {
+            let path = format!("{}[{place}]", self.path);
+            Node { path, value, is_secret: self.is_secret }
+        };
+        list.into_iter().flatten().enumerate().map(at).collect()
+    }
+
+    pub(crate) fn text(&self, problems: &mut Vec<Problem>) -> Option<String> {
+        self.read(self.value.as_str(), "must be a string; quote it if it looks like something else", problems)
+            .map(str::to_owned)
+    }
+
+    pub(crate) fn texts(&self, problems: &mut Vec<Problem>) -> Vec<String> {
+        self.list(problems).iter().filter_map(|node| node.text(problems)).collect()
+    }
+
+    pub(crate) fn flag(&self, problems: &mut Vec<Problem>) -> Option<bool> {
+        self.read(self.value.as_bool(), "must be true or false", problems)
+    }
+
+    /// One of a few words.
+    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)], problems: &mut Vec<Problem>) -> Option<T> {
+        let text = self.text(problems)?;
+        let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+        if found.is_none() {
+            let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            self.complain(format!("must be one of {}", allowed.join(", ")), problems);
+        }
+        found
+    }
+
+    /// A number of seconds that Kubernetes takes; `default` for 0.
+    pub(crate) fn seconds_or(&self, default: u32, problems: &mut Vec<Problem>) -> u32 {
+        let reason = "must be a whole number of seconds from 0 to 2147483647";
+        let seconds = self.number(0..=i32::MAX.into(), reason, problems);
+        seconds.filter(|seconds| *seconds != 0).unwrap_or(default)
+    }
+
+    /// A count that Kubernetes takes; `default` for 0.
+    pub(crate) fn count_or(&self, default: u32, problems: &mut Vec<Problem>) -> u32 {
+        let count = self.number(0..=i32::MAX.into(), "must be a whole number from 0 to 2147483647", problems);
+        count.filter(|count| *count != 0).unwrap_or(default)
+    }
+
+    /// A whole number in a range.
+    pub(crate) fn number<T: TryFrom<i64>>(
+        &self,
+        range: RangeInclusive<i64>,
+        reason: &'static str,
+        problems: &mut Vec<Problem>,
+    ) -> Option<T> {
+        let number = self.value.as_i64().filter(|number| range.contains(number));
+        self.read(number.and_then(|number| T::try_from(number).ok()), reason, problems)
+    }
+
+    /// A field should be there.
+    pub(crate) fn missing(&self, field: &str, reason: &'static str, problems: &mut Vec<Problem>) {
+        let (path, value) = (self.path_of(field), "missing".to_owned());
+        problems.push(Problem { path, value, reason: reason.into() });
+    }
+
+    /// It should not be here, or not be so.
+    pub(crate) fn complain(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Problem>) {
+        let value = if self.is_secret { "something else".to_owned() } else { shown(self.value) };
+        problems.push(Problem { path: self.path.clone(), value, reason: reason.into() });
+    }
+
+    fn read<T>(&self, value: Option<T>, reason: &'static str, problems: &mut Vec<Problem>) -> Option<T> {
+        if value.is_none() {
+            self.complain(reason, problems);
+        }
+        value
+    }
+
+    fn path_of(&self, field: &str) -> String {
+        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
+    }
+}
+
+/// The value as it was written, or what kind of thing it is: whole objects would hide what is wrong with them.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::Object(object) if object.is_empty() => "an empty object".to_owned(),
+        Value::Object(object) => {
+            let fields: Vec<&str> = object.keys().take(3).map(String::as_str).collect();
+            let more = if object.len() > fields.len() { ", …" } else { "" };
+            format!("an object with {}{more}", fields.join(", "))
+        }
+        Value::Array(list) if list.is_empty() => "an empty list".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::String(text) if text.chars().count() > 60 => "a long string".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, value, reason } = self;
+        if path.is_empty() {
+            write!(f, "it {reason}, not {value}")
+        } else {
+            write!(f, "{path} is {value}; it {reason}")
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What somebody wrote of a pod → the pod, as far as probing it is concerned, by the rules of Kubernetes 1.36.
+
+use std::sync::Arc;
+
+use super::node::{Node, Problem};
+use super::probe::{hook, probe};
+use crate::probe::pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
+use crate::probe::spec::{Source, Use};
+use crate::probe::value::ProbeType;
+
+/// What the API server takes where a pod says nothing else, in seconds.
+const TERMINATION_GRACE_PERIOD: u32 = 30;
+
+/// What the API server allows of a container.
+const MOST_RULES: usize = 20;
+const MOST_CODES: usize = 255;
+
+/// Reads a pod or a template of one.
+pub(super) fn read(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> PodSpec {
+    let Some(spec) = pod.field("spec") else { return PodSpec::default() };
+    let policy = spec.field("restartPolicy");
+    let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
+    let grace = spec.field("terminationGracePeriodSeconds");
+    let reason = "must be a whole number of seconds from 0 to 2147483647";
+    let grace = grace.and_then(|grace| grace.number(0..=i32::MAX.into(), reason, problems));
+    let mut containers = Vec::new();
+    for (list, is_init) in [("containers", false), ("initContainers", true)] {
+        let list = spec.field(list).map(|list| list.list(problems)).unwrap_or_default();
+        containers.extend(list.iter().filter_map(|node| container(node, is_init, source, problems)));
+    }
+    no_probes(&spec, problems);
+    PodSpec {
+        restart_policy: policy.unwrap_or_default(),
+        termination_grace_period: Some(grace.unwrap_or(TERMINATION_GRACE_PERIOD)),
+        containers: containers.into_iter().map(Arc::new).collect(),
+    }
+}
+
+/// Containers that are put into a pod for somebody to look around in have no probes.
+fn no_probes(spec: &Node<'_>, problems: &mut Vec<Problem>) {
+    let list = spec.field("ephemeralContainers").map(|list| list.list(problems)).unwrap_or_default();
+    for container in list {
+        forbid(&container, "must not be there: an ephemeral container has none", problems);
+    }
+}
+
+/// Complains of every probe of a container, and of its lifecycle.
+fn forbid(container: &Node<'_>, reason: &'static str, problems: &mut Vec<Problem>) {
+    let probes = ProbeType::ALL.map(ProbeType::field).into_iter();
+    for field in probes.chain(["lifecycle"]).filter_map(|field| container.field(field)) {
+        field.complain(reason, problems);
+    }
+}
+
+fn container(
+    node: &Node<'_>,
+    is_init: bool,
+    source: Source,
+    problems: &mut Vec<Problem>,
+) -> Option<ContainerSpec> {
+    node.object(problems)?;
+    let Some(name) = node.field("name") else {
+        node.complain("must have a name", problems);
+        return None;
+    };
+    let name = name.text(problems)?;
+    let policy = node.field("restartPolicy");
+    let restart_policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
+    let role = match (is_init, restart_policy) {
+        (false, _) => Role::Regular,
+        (true, Some(RestartPolicy::Always)) => Role::Sidecar,
+        (true, _) => Role::Init,
+    };
+    if role == Role::Init {
+        forbid(
+            node,
+            "must not be there: an init container has none, unless its restartPolicy is Always",
+            problems,
+        );
+    }
+    let mut container = ContainerSpec { name, role, restart_policy, ..ContainerSpec::default() };
+    container.image = node.field("image").and_then(|image| image.text(problems));
+    container.restart_rules = rules(node, problems);
+    container.ports = ports(node, problems);
+    container.env = env(node, problems);
+    if role != Role::Init {
+        for probe_type in ProbeType::ALL {
+            let read = node.field(probe_type.field());
+            let read = read.and_then(|node| probe(probe_type, &node, source, problems));
+            container.probes.extend(read.map(|probe| (probe_type, Some(Arc::new(probe)))));
+        }
+        for (used, field) in Use::HOOKS {
+            let read = node.at(&["lifecycle", field]);
+            container.hooks.extend(read.map(|node| (used, hook(&node, problems))));
+        }
+    }
+    Some(container)
+}
+
+/// What is done at which exit code.
+fn rules(container: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<RestartRule> {
+    let Some(node) = container.field("restartPolicyRules") else { return Vec::new() };
+    let rules = node.list(problems);
+    if container.field("restartPolicy").is_none() && !rules.is_empty() {
+        container.missing("restartPolicy", "must be there where there are restartPolicyRules", problems);
+    }
+    if rules.len() > MOST_RULES {
+        node.complain("must have at most 20 rules", problems);
+    }
+    rules.iter().filter_map(|rule| self::rule(rule, problems)).collect()
+}
+
+fn rule(rule: &Node<'_>, problems: &mut Vec<Problem>) -> Option<RestartRule> {
+    rule.object(problems)?;
+    let actions = [("Restart", false), ("RestartAllContainers", true)];
+    let action = rule.field("action").map(|action| action.one_of(&actions, problems));
+    if action.is_none() {
+        rule.missing("action", "must be one of Restart, RestartAllContainers", problems);
+    }
+    let Some(exit_codes) = rule.field("exitCodes") else {
+        rule.missing("exitCodes", "must say at which exit codes", problems);
+        return None;
+    };
+    exit_codes.object(problems)?;
+    let operators = [("In", true), ("NotIn", false)];
+    let operator = exit_codes.field("operator").map(|operator| operator.one_of(&operators, problems));
+    if operator.is_none() {
+        exit_codes.missing("operator", "must be one of In, NotIn", problems);
+    }
+    let values = exit_codes.field("values");
+    let list = values.as_ref().map(|values| values.list(problems)).unwrap_or_default();
+    if let Some(values) = values.filter(|_| list.len() > MOST_CODES) {
+        values.complain("must have at most 255 exit codes", problems);
+    }
+    let code = |code: &Node<'_>| {
+        code.number(i32::MIN.into()..=i32::MAX.into(), "must be an exit code, a whole number", problems)
+    };
+    let codes = list.iter().filter_map(code).collect();
+    Some(RestartRule { is_in: operator??, codes, restarts_all: action?? })
+}
+
+fn ports(container: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<ContainerPort> {
+    let list = container.field("ports").map(|ports| ports.list(problems)).unwrap_or_default();
+    list.iter().filter_map(|node| port(node, problems)).collect()
+}
+
+/// A port, as specs and the kubelet's annotation write it.
+pub(crate) fn port(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<ContainerPort> {
+    let name = node.field("name").and_then(|name| name.text(problems));
+    let reason = "must be a port's number from 1 to 65535";
+    let number = node.field("containerPort")?.number(1..=65_535, reason, problems)?;
+    Some(ContainerPort { name: name.filter(|name| !name.is_empty()), number })
+}
+
+fn env(container: &Node<'_>, problems: &mut Vec<Problem>) -> Env {
+    let list = container.field("env").map(|env| env.list(problems)).unwrap_or_default();
+    let mut env = Env::new();
+    for variable in list {
+        let name = variable.field("name").and_then(|name| name.text(problems));
+        let value = variable.field("value").and_then(|value| value.secret().text(problems));
+        env.extend(name.map(|name| (name, value.unwrap_or_default())));
+    }
+    env
+}

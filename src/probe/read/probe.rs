@@ -1,0 +1,234 @@
+//! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
+
+use super::node::{Node, Problem};
+use crate::probe::spec::Source;
+use crate::probe::value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
+
+/// What the kubelet takes for a probe that says nothing else: seconds, and counts.
+const TIMEOUT: u32 = 1;
+const PERIOD: u32 = 10;
+const SUCCESS_THRESHOLD: u32 = 1;
+const FAILURE_THRESHOLD: u32 = 3;
+
+/// What a probe may do, in the order in which the API server looks for it.
+const PROBE_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
+
+/// What a hook may do.
+const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
+
+/// What a probe may say.
+pub(crate) const PROBE_FIELDS: [&str; 10] = [
+    "exec",
+    "httpGet",
+    "tcpSocket",
+    "grpc",
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+    "terminationGracePeriodSeconds",
+];
+
+/// What a header's name is made of, for the API server.
+const HEADER_NAME: &str = "must be the name of a header: letters, digits and -";
+
+/// The longest name of a port.
+const LONGEST_PORT_NAME: usize = 15;
+
+/// A probe; `None` where anything is wrong with it.
+pub(crate) fn probe(
+    probe_type: ProbeType,
+    node: &Node<'_>,
+    source: Source,
+    problems: &mut Vec<Problem>,
+) -> Option<Probe> {
+    node.object(problems)?;
+    let before = problems.len();
+    let is_strict = source.is_written_for_us();
+    let handler = one_handler(node, &PROBE_HANDLERS, problems)
+        .and_then(|(name, handler)| read_handler(name, &handler, is_strict, problems));
+    let mut seconds =
+        |field, default| node.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems));
+    let initial_delay = seconds("initialDelaySeconds", 0);
+    let (timeout, period) = (seconds("timeoutSeconds", TIMEOUT), seconds("periodSeconds", PERIOD));
+    let mut count =
+        |field, default| node.field(field).map_or(default, |count| count.count_or(default, problems));
+    let success_threshold = count("successThreshold", SUCCESS_THRESHOLD);
+    let failure_threshold = count("failureThreshold", FAILURE_THRESHOLD);
+    if let Some(threshold) = node.field("successThreshold").filter(|_| success_threshold != 1)
+        && probe_type != ProbeType::Readiness
+    {
+        threshold.complain(format!("must be 1 for a {} probe", probe_type.name()), problems);
+    }
+    let termination_grace_period = node.field("terminationGracePeriodSeconds").and_then(|grace| {
+        if probe_type == ProbeType::Readiness {
+            grace.complain("must not be there: a readiness probe ends no container", problems);
+        }
+        grace.number(1..=i32::MAX.into(), "must be a whole number of seconds from 1 to 2147483647", problems)
+    });
+    if is_strict {
+        node.only(&PROBE_FIELDS, problems);
+    }
+    handler.filter(|_| problems.len() == before).map(|handler| Probe {
+        handler,
+        initial_delay,
+        timeout,
+        period,
+        success_threshold,
+        failure_threshold,
+        termination_grace_period,
+        source,
+    })
+}
+
+/// What a hook executes, if it executes something. The kubelet expands nothing in it, and sets no timeout.
+pub(crate) fn hook(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+    node.object(problems)?;
+    let (name, handler) = one_handler(node, &HOOK_HANDLERS, problems)?;
+    if name == "exec" { command(&handler, problems) } else { None }
+}
+
+/// The first handler that is there. Those after it should not be, as the API server sees it, and are not looked at further.
+fn one_handler<'a>(
+    node: &Node<'a>,
+    handlers: &[&'static str],
+    problems: &mut Vec<Problem>,
+) -> Option<(&'static str, Node<'a>)> {
+    let mut there = handlers.iter().filter_map(|name| Some((*name, node.field(name)?)));
+    let Some((first, handler)) = there.next() else {
+        let (last, others) = handlers.split_last()?;
+        node.complain(format!("must have one of {} and {last}", others.join(", ")), problems);
+        return None;
+    };
+    for (_, other) in there {
+        other.complain(format!("must not be there beside {first}: there can be one handler"), problems);
+    }
+    Some((first, handler))
+}
+
+fn read_handler(
+    name: &str,
+    node: &Node<'_>,
+    is_strict: bool,
+    problems: &mut Vec<Problem>,
+) -> Option<Handler> {
+    node.object(problems)?;
+    let mut only = |fields: &[&str]| {
+        if is_strict {
+            node.only(fields, problems);
+        }
+    };
+    match name {
+        "exec" => {
+            only(&["command"]);
+            command(node, problems).map(Handler::Exec)
+        }
+        "httpGet" => {
+            only(&["path", "port", "host", "scheme", "httpHeaders"]);
+            http(node, is_strict, problems).map(Handler::Http)
+        }
+        "tcpSocket" => {
+            only(&["port", "host"]);
+            let (port, host) = (port(node, problems), text(node, "host", problems));
+            Some(Handler::Tcp(TcpSocket { port: port?, host }))
+        }
+        _ => {
+            only(&["port", "service"]);
+            let reason = "must be a port's number from 1 to 65535; gRPC ports cannot be named";
+            let port = required(node, "port", reason, problems)?.number(1..=65_535, reason, problems);
+            let service = text(node, "service", problems).unwrap_or_default();
+            Some(Handler::Grpc(GrpcHealth { port: port?, service }))
+        }
+    }
+}
+
+fn command(exec: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+    exec.object(problems)?;
+    let command = required(exec, "command", "must be a list: the program and its arguments", problems)?;
+    let before = problems.len();
+    let texts = command.texts(problems);
+    if texts.is_empty() && problems.len() == before {
+        command.complain("must name a program", problems);
+    }
+    (problems.len() == before).then_some(texts)
+}
+
+fn http(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>) -> Option<HttpGet> {
+    let port = port(node, problems);
+    let path = text(node, "path", problems).unwrap_or_else(|| "/".to_owned());
+    let host = text(node, "host", problems);
+    let schemes = [("HTTP", false), ("HTTPS", true)];
+    let scheme = node.field("scheme").filter(|scheme| scheme.value() != "");
+    let is_https = scheme.and_then(|scheme| scheme.one_of(&schemes, problems)).unwrap_or(false);
+    let list = node.field("httpHeaders").map(|headers| headers.list(problems)).unwrap_or_default();
+    let headers = list.iter().filter_map(|node| header(node, is_strict, problems)).collect();
+    Some(HttpGet { path, port: port?, host, is_https, headers })
+}
+
+fn header(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>) -> Option<(String, String)> {
+    node.object(problems)?;
+    if is_strict {
+        node.only(&["name", "value"], problems);
+    }
+    let name = required(node, "name", HEADER_NAME, problems)?;
+    let value = node.field("value").and_then(|value| value.secret().text(problems)).unwrap_or_default();
+    let text = name.text(problems)?;
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        name.complain(HEADER_NAME, problems);
+        return None;
+    }
+    Some((text, value))
+}
+
+fn port(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Port> {
+    let reason = "must be a port's number from 1 to 65535, or the name of one of the container's ports";
+    let port = required(node, "port", reason, problems)?;
+    let Some(name) = port.value().as_str() else {
+        return port.number(1..=65_535, reason, problems).map(Port::Number);
+    };
+    let before = problems.len();
+    for (_, reason) in wrong_name(name).into_iter().filter(|(is_wrong, _)| *is_wrong) {
+        port.complain(reason, problems);
+    }
+    (problems.len() == before).then(|| Port::Name(name.to_owned()))
+}
+
+/// What the API server finds wrong with the name of a port: several things, at times.
+fn wrong_name(name: &str) -> [(bool, &'static str); 4] {
+    let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    [
+        (name.len() > LONGEST_PORT_NAME, "must be the name of a port, of at most 15 characters"),
+        (
+            !name.is_empty() && !name.bytes().all(is_known),
+            "must be the name of a port: lower-case letters, digits and -",
+        ),
+        (
+            !name.bytes().any(|byte| byte.is_ascii_lowercase()),
+            "must be the name of a port, with a letter in it; a number is written without quotes",
+        ),
+        (
+            name.starts_with('-') || name.ends_with('-') || name.contains("--"),
+            "must be the name of a port, without a - at either end and without two in a row",
+        ),
+    ]
+}
+
+/// A text that is not empty.
+fn text(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<String> {
+    node.field(field).and_then(|text| text.text(problems)).filter(|text| !text.is_empty())
+}
+
+/// A field that must be there.
+fn required<'a>(
+    node: &Node<'a>,
+    field: &str,
+    reason: &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<Node<'a>> {
+    let found = node.field(field);
+    if found.is_none() {
+        node.missing(field, reason, problems);
+    }
+    found
+}

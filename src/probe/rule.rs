@@ -1,0 +1,50 @@
+//! Rules of the configuration: which probes the containers have that match.
+
+use std::sync::Arc;
+
+use wildmatch::WildMatch;
+
+use super::value::{Probe, ProbeType};
+use crate::world::Sandbox;
+
+/// Probes for all containers that match.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rule {
+    /// Which containers.
+    pub matches: Matches,
+    /// Their probes; `None` where they are to have none.
+    pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
+}
+
+/// Which containers. What is absent matches all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Matches {
+    /// The pod's namespace.
+    pub namespace: Option<WildMatch>,
+    /// The pod's name.
+    pub pod: Option<WildMatch>,
+    /// The container's name.
+    pub container: Option<WildMatch>,
+    /// The container's image, as it was asked for.
+    pub image: Option<WildMatch>,
+    /// Labels of the pod, and their values.
+    pub labels: Vec<(String, WildMatch)>,
+}
+
+impl Matches {
+    /// Whether they match a container of a pod.
+    pub(super) fn has(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
+        let pod = &sandbox.pod;
+        let matches = |glob: &Option<WildMatch>, text: Option<&str>| {
+            glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.matches(text)))
+        };
+        matches(&self.namespace, pod.namespace.as_deref())
+            && matches(&self.pod, pod.name.as_deref())
+            && matches(&self.container, Some(container))
+            && matches(&self.image, image)
+            && self
+                .labels
+                .iter()
+                .all(|(key, glob)| sandbox.labels.get(key).is_some_and(|value| glob.matches(value)))
+    }
+}
