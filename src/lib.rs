@@ -29,6 +29,8 @@ pub mod world;
 
 pub mod probe;
 
+pub mod prober;
+
 pub mod exec;
 
 pub mod procrun;

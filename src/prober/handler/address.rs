@@ -1,0 +1,65 @@
+//! Ports and addresses, as the kubelet takes them.
+
+use crate::probe::{ContainerPort, Port};
+
+/// Why a port is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// None of the container's ports has this name, and it is no number either.
+    #[error("strconv.Atoi: parsing {0:?}: invalid syntax")]
+    Unknown(String),
+    /// It is a number that no port has.
+    #[error("invalid port number: {0}")]
+    OutOfRange(i64),
+}
+
+/// The number of a port: by its name among those of the container that is probed, and of no other; else what is written as a number.
+pub(super) fn port(port: &Port, ports: &[ContainerPort]) -> Result<u16, PortError> {
+    let name = match port {
+        Port::Number(number) => return Ok(*number),
+        Port::Name(name) => name,
+    };
+    if let Some(port) = ports.iter().find(|port| port.name.as_ref() == Some(name)) {
+        return Ok(port.number);
+    }
+    let number: i64 = name.parse().map_err(|_| PortError::Unknown(name.clone()))?;
+    let port = u16::try_from(number).ok().filter(|port| *port > 0);
+    port.ok_or(PortError::OutOfRange(number))
+}
+
+/// A host and a port as one text. What has a colon of its own gets brackets.
+pub(super) fn joined(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tables 9.3 (`GetURLParts`, `GetTCPAddrParts`) and 9.4 (`FindPortByName`, `ResolveContainerPort`). What is an integer there is checked
+    /// before it is a `Port` here.
+    #[test]
+    fn tables_9_3_and_9_4_ports() {
+        let ports = [ContainerPort { name: Some("found".to_owned()), number: 93 }];
+        let name = |name: &str| Port::Name(name.to_owned());
+        let unknown = |name: &str| Err(PortError::Unknown(name.to_owned()));
+        for (row, written, expected) in [
+            ("\"\"", name(""), unknown("")),
+            ("\"-1\"", name("-1"), Err(PortError::OutOfRange(-1))),
+            ("\"not-found\"", name("not-found"), unknown("not-found")),
+            ("\"found\"", name("found"), Ok(93)),
+            ("76", Port::Number(76), Ok(76)),
+            ("\"118\"", name("118"), Ok(118)),
+            ("\"66666\"", name("66666"), Err(PortError::OutOfRange(66_666))),
+        ] {
+            assert_eq!(port(&written, &ports), expected, "{row}");
+        }
+    }
+
+    #[test]
+    fn addresses_with_colons_are_bracketed() {
+        assert_eq!(joined("10.0.0.1", 80), "10.0.0.1:80");
+        assert_eq!(joined("fd00::1", 80), "[fd00::1]:80");
+        assert_eq!(joined("", 32), ":32");
+    }
+}

@@ -1,0 +1,125 @@
+//! Connections of network probes: from the network that we are in, which should be the host's, with what the kubelet sets on them.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::task::spawn_blocking;
+
+/// How long the system may hold the end of a connection, as the kubelet sets it.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Why there is no connection, in Go's words.
+#[derive(Debug)]
+pub(super) enum DialError {
+    /// The name has no address.
+    Lookup { host: String, source: io::Error },
+    /// The address does not take a connection.
+    Connect { address: SocketAddr, source: io::Error },
+}
+
+/// A connection whose end waits for the system where nobody else has to.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: Option<TcpStream>,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+}
+
+/// Connects to a name or address; to this host where there is none.
+pub(super) async fn dial(host: &str, port: u16) -> Result<Connection, DialError> {
+    let mut last = None;
+    for address in addresses(host, port).await? {
+        match connect(address).await {
+            Ok(connection) => return Ok(connection),
+            // Go tells of the first one.
+            Err(source) => drop(last.get_or_insert(DialError::Connect { address, source })),
+        }
+    }
+    Err(last.unwrap_or_else(|| DialError::Lookup {
+        host: host.to_owned(),
+        source: io::Error::other("no such host"),
+    }))
+}
+
+async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    if host.is_empty() {
+        return Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
+    }
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let found = lookup_host((host, port)).await;
+    found.map(Iterator::collect).map_err(|source| DialError::Lookup { host: host.to_owned(), source })
+}
+
+async fn connect(address: SocketAddr) -> io::Result<Connection> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    SockRef::from(&socket).set_linger(Some(LINGER))?;
+    socket.set_nodelay(true)?;
+    let stream = socket.connect(address).await?;
+    let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
+    Ok(Connection { stream: Some(stream), local, peer })
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let Some(stream) = self.stream.take().and_then(|stream| stream.into_std().ok()) else { return };
+        // With the linger, closing waits for what has been sent to arrive. Where the program ends, it waits there.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            spawn_blocking(move || drop(stream));
+        }
+    }
+}
+
+impl Connection {
+    fn stream(self: Pin<&mut Self>) -> io::Result<Pin<&mut TcpStream>> {
+        let stream = self.get_mut().stream.as_mut();
+        stream.map(Pin::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.stream()?.poll_write(cx, buf)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream()?.poll_shutdown(cx)
+    }
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lookup { host, .. } => write!(f, "dial tcp: lookup {host}: no such host"),
+            Self::Connect { address, source } => {
+                write!(f, "dial tcp {address}: connect: {}", system_words(source))
+            }
+        }
+    }
+}
+
+/// What Go says of an error of the system: the system's words, in small letters.
+pub(super) fn system_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}

@@ -1,0 +1,155 @@
+//! exec: a command is executed in the container, with an `ExecSync`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::{Code, Status};
+
+use super::go::{quoted, rpc_error, seconds};
+use super::{Attempt, AttemptError, LONGEST_OUTPUT, Target};
+use crate::cri::OwnClient;
+use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
+use crate::probe::ProbeType;
+use crate::tap::{Container, Pod};
+
+/// How much longer than the command's timeout the runtime may take, as the kubelet's `runtimeRequestTimeout`.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Whose command it is.
+#[derive(Clone, Debug)]
+pub struct ExecProbe {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// The container.
+    pub container: Arc<Container>,
+    /// Which of its probes.
+    pub probe_type: ProbeType,
+}
+
+/// Is told of every command that is executed, as the relay's observer is of those of clients.
+pub trait ExecWatch: fmt::Debug + Send + Sync {
+    /// A command is about to be executed. What is returned is asked to end it.
+    fn asked(
+        &self,
+        probe: &ExecProbe,
+        request: &ExecSyncRequest,
+    ) -> Box<dyn FnOnce(&Result<ExecSyncResponse, Status>) + Send>;
+}
+
+/// Executes commands.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    client: OwnClient,
+    watch: Option<Arc<dyn ExecWatch>>,
+}
+
+impl Executor {
+    /// Executes through this client, and tells of it.
+    #[must_use]
+    pub fn new(client: OwnClient, watch: Option<Arc<dyn ExecWatch>>) -> Self {
+        Self { client, watch }
+    }
+
+    async fn exec_sync(
+        &self,
+        probe: &ExecProbe,
+        request: ExecSyncRequest,
+    ) -> Result<ExecSyncResponse, Status> {
+        let limit = PATIENCE + Duration::from_secs(request.timeout.unsigned_abs());
+        let end = self.watch.as_ref().map(|watch| watch.asked(probe, &request));
+        let answered = timeout(limit, self.client.clone().exec_sync(request)).await;
+        let expired = || Err(Status::deadline_exceeded("context deadline exceeded"));
+        let answered =
+            answered.map_or_else(|_| expired(), |answered| answered.map(tonic::Response::into_inner));
+        if let Some(end) = end {
+            end(&answered);
+        }
+        answered
+    }
+}
+
+/// One attempt. The runtime is who ends the command at its timeout.
+pub(super) async fn attempt(
+    executor: &Executor,
+    probe: ExecProbe,
+    target: &Target<'_>,
+    command: &[String],
+    timeout_seconds: u32,
+) -> Result<Attempt, AttemptError> {
+    let request = ExecSyncRequest {
+        container_id: target.container_id.to_owned(),
+        cmd: command.to_vec(),
+        timeout: timeout_seconds.into(),
+    };
+    judged(executor.exec_sync(&probe, request).await, command, timeout_seconds)
+}
+
+/// What an answer means for the probe.
+fn judged(
+    answered: Result<ExecSyncResponse, Status>,
+    command: &[String],
+    timeout_seconds: u32,
+) -> Result<Attempt, AttemptError> {
+    match answered {
+        Ok(response) => {
+            let output = output(&response);
+            Ok(if response.exit_code == 0 { Attempt::Success(output) } else { Attempt::Failure(output) })
+        }
+        // As the runtime ends it, or we do: the kubelet does not tell the two apart.
+        Err(status) if status.code() == Code::DeadlineExceeded => Ok(Attempt::Failure(format!(
+            "command timed out: {} timed out after {}",
+            quoted(&command.join(" ")),
+            seconds(timeout_seconds)
+        ))),
+        Err(status) => Err(AttemptError::Exec(rpc_error(&status))),
+    }
+}
+
+/// What the command wrote: all of stdout, then all of stderr, as much of it as the kubelet keeps.
+fn output(response: &ExecSyncResponse) -> String {
+    let written = response.stdout.iter().chain(&response.stderr).copied();
+    let written: Vec<u8> = written.take(LONGEST_OUTPUT).collect();
+    String::from_utf8_lossy(&written).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(exit_code: i32, stdout: &str, stderr: &str) -> Result<ExecSyncResponse, Status> {
+        Ok(ExecSyncResponse { stdout: stdout.into(), stderr: stderr.into(), exit_code })
+    }
+
+    /// Table 9.4, exec, and 9.3, `NewExecInContainer`. An error with exit status 0 does not exist here: the exit code is in the answer.
+    #[test]
+    fn table_9_4_exec() {
+        let long = "x".repeat(11 << 10);
+        let (kept, text) = ("x".repeat(10 << 10), str::to_owned);
+        for (row, answered, expected) in [
+            ("ok", answer(0, "OK", ""), Ok(Attempt::Success(text("OK")))),
+            ("11 KiB output", answer(0, &long, ""), Ok(Attempt::Success(kept))),
+            (
+                "plain error",
+                Err(Status::unknown("test error")),
+                Err("rpc error: code = Unknown desc = test error"),
+            ),
+            ("exit 1", answer(1, "Fail", ""), Ok(Attempt::Failure(text("Fail")))),
+            (
+                "timeout error",
+                Err(Status::deadline_exceeded("timeout 1s exceeded")),
+                Ok(Attempt::Failure(text("command timed out: \"a \\\"b\\\"\" timed out after 1s"))),
+            ),
+            (
+                "CRI-O's timeout",
+                answer(-1, "", "command timed out"),
+                Ok(Attempt::Failure(text("command timed out"))),
+            ),
+            ("stdout, then stderr", answer(1, "out", "err"), Ok(Attempt::Failure(text("outerr")))),
+        ] {
+            let judged = judged(answered, &[text("a"), text("\"b\"")], 1);
+            assert_eq!(judged.map_err(|error| error.to_string()), expected.map_err(text), "{row}");
+        }
+    }
+}

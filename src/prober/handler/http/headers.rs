@@ -1,0 +1,80 @@
+//! The headers of a probe's request: those that are configured, and those that the kubelet adds.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONNECTION, HOST, REFERER, USER_AGENT};
+use http::{HeaderMap, HeaderName, HeaderValue, Request};
+use http_body_util::Empty;
+
+use super::place::Place;
+use crate::prober::handler;
+use crate::prober::handler::go::quoted;
+
+/// A request of a probe.
+pub(super) type GetRequest = Request<Empty<Bytes>>;
+
+/// What is sent with each request of an attempt.
+pub(super) struct Headers(HeaderMap);
+
+impl Headers {
+    /// The configured headers, and what the kubelet adds where they are not configured. A value that cannot be sent fails the attempt.
+    pub(super) fn new(configured: &[(String, String)]) -> Result<Self, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in configured {
+            let invalid = |_| format!("net/http: invalid header field name {}", quoted(name));
+            let known = HeaderName::from_bytes(name.as_bytes()).map_err(invalid)?;
+            let invalid =
+                |_| format!("net/http: invalid header field value for {}", quoted(&canonical(name)));
+            // Go takes blanks off its ends.
+            let value = value.trim_matches([' ', '\t', '\r', '\n']);
+            headers.append(known, HeaderValue::from_bytes(value.as_bytes()).map_err(invalid)?);
+        }
+        if !headers.contains_key(USER_AGENT) {
+            headers.insert(USER_AGENT, HeaderValue::from_static(handler::USER_AGENT));
+        }
+        if !headers.contains_key(ACCEPT) {
+            headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        }
+        for name in [USER_AGENT, ACCEPT] {
+            if headers.get(&name).is_some_and(HeaderValue::is_empty) {
+                headers.remove(&name);
+            }
+        }
+        Ok(Self(headers))
+    }
+
+    /// The host that is configured, if one is.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.0.get(HOST).and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty())
+    }
+
+    /// A request for HTTP/1.1.
+    pub(super) fn request(
+        &self,
+        place: &Place,
+        host: Option<&str>,
+        referer: Option<&str>,
+    ) -> Result<GetRequest, String> {
+        let invalid = |error: http::Error| error.to_string();
+        let mut request = Request::get(place.target()).body(Empty::new()).map_err(invalid)?;
+        let headers = request.headers_mut();
+        *headers = self.0.clone();
+        let host = HeaderValue::from_str(host.unwrap_or(&place.authority));
+        headers.insert(HOST, host.map_err(|_| "http: invalid Host header".to_owned())?);
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        if let Some(referer) = referer.and_then(|referer| HeaderValue::from_str(referer).ok())
+            && !headers.contains_key(REFERER)
+        {
+            headers.insert(REFERER, referer);
+        }
+        Ok(request)
+    }
+}
+
+/// A header's name as Go writes it.
+fn canonical(name: &str) -> String {
+    let part = |part: &str| {
+        let (first, rest) = part.split_at(part.len().min(1));
+        first.to_ascii_uppercase() + &rest.to_ascii_lowercase()
+    };
+    name.split('-').map(part).collect::<Vec<_>>().join("-")
+}

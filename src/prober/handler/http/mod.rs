@@ -1,0 +1,94 @@
+//! httpGet: a page is asked for, and redirects are followed as far as they stay on the same host.
+
+mod exchange;
+mod headers;
+mod place;
+mod reference;
+mod tls;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::go::quoted;
+use super::{Attempt, AttemptError, LONGEST_OUTPUT};
+use crate::probe::HttpGet;
+use exchange::{Answer, exchange};
+use headers::Headers;
+use place::Place;
+
+/// Redirects that are followed.
+const MOST_REDIRECTS: usize = 10;
+
+/// What the kubelet says when the time is over before an answer has begun, and while it comes.
+const NO_HEADERS: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+const NO_BODY: &str = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
+
+/// One attempt; `limit` is for all of it, redirects included.
+pub(super) async fn attempt(
+    get: &HttpGet,
+    host: &str,
+    port: u16,
+    limit: Duration,
+) -> Result<Attempt, AttemptError> {
+    let until = Instant::now() + limit;
+    let mut place = Place::new(get.is_https, host, port, &get.path).map_err(AttemptError::Request)?;
+    let headers = match Headers::new(&get.headers) {
+        Ok(headers) => headers,
+        Err(reason) => return Ok(failed(&place.url(), &reason)),
+    };
+    let (mut own_host, mut referer) = (headers.host().map(str::to_owned), None);
+    let mut followed = 0;
+    loop {
+        let request = headers.request(&place, own_host.as_deref(), referer.as_deref());
+        let answer = match request {
+            Ok(request) => timeout_at(until, exchange(&place, request)).await,
+            Err(reason) => Ok(Err(reason)),
+        };
+        let answer = match answer {
+            Err(_) => return Ok(failed(&place.url(), NO_HEADERS)),
+            Ok(Err(reason)) => return Ok(failed(&place.url(), &reason)),
+            Ok(Ok(answer)) => answer,
+        };
+        let Some(location) = answer.location() else { return finished(answer, until).await };
+        let Some((next, is_whole)) = place.elsewhere(&location) else {
+            let reason = format!("failed to parse Location header {}: invalid URL", quoted(&location));
+            return Ok(failed(&place.url(), &reason));
+        };
+        if next.host() != place.host() {
+            return finished(answer, until).await;
+        }
+        followed += 1;
+        if followed >= MOST_REDIRECTS {
+            return Ok(failed(&location, "stopped after 10 redirects"));
+        }
+        if is_whole {
+            // A host of one's own is for the server that one names oneself.
+            own_host = None;
+        }
+        referer = (!place.is_https || next.is_https).then(|| place.url());
+        place = next;
+    }
+}
+
+/// What an answer means, once its body has been read.
+async fn finished(answer: Answer, until: Instant) -> Result<Attempt, AttemptError> {
+    let status = answer.status;
+    let body = match timeout_at(until, answer.body(LONGEST_OUTPUT)).await {
+        Err(_) => return Err(AttemptError::Body(NO_BODY.to_owned())),
+        Ok(Err(reason)) => return Err(AttemptError::Body(reason)),
+        Ok(Ok(body)) => String::from_utf8_lossy(&body).into_owned(),
+    };
+    Ok(match status.as_u16() {
+        200..300 => Attempt::Success(body),
+        300..400 => Attempt::Warning(format!("Probe terminated redirects, Response body: {body}")),
+        status => Attempt::Failure(format!("HTTP probe failed with statuscode: {status}")),
+    })
+}
+
+fn failed(url: &str, reason: &str) -> Attempt {
+    Attempt::Failure(format!("Get {}: {reason}", quoted(url)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Where a page is asked for.
+
+use url::Url;
+
+use super::reference;
+use crate::prober::handler::address::joined;
+use crate::prober::handler::go::quoted;
+
+/// A server, and what is asked of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) is_https: bool,
+    /// Host and port, as they are written.
+    pub(super) authority: String,
+    /// Path and query, as they are written: empty at times.
+    path: String,
+}
+
+impl Place {
+    /// What a probe asks for. A host that cannot be one is an error.
+    pub(super) fn new(is_https: bool, host: &str, port: u16, path: &str) -> Result<Self, String> {
+        let place = Self { is_https, authority: joined(host, port), path: reference::target(path) };
+        match host.chars().find(|letter| letter.is_ascii_control() || " \"<>\\^`{|}%/?#@".contains(*letter)) {
+            Some(wrong) => {
+                let wrong = quoted(&wrong.to_string());
+                Err(format!("parse {}: invalid character {wrong} in host name", quoted(&place.url())))
+            }
+            None => Ok(place),
+        }
+    }
+
+    /// Its URL.
+    pub(super) fn url(&self) -> String {
+        let scheme = if self.is_https { "https" } else { "http" };
+        format!("{scheme}://{}{}", self.authority, self.path)
+    }
+
+    /// Path and query, as they are sent.
+    pub(super) fn target(&self) -> String {
+        let path = self.path.replace(' ', "%20");
+        if path.starts_with('/') { path } else { format!("/{path}") }
+    }
+
+    /// The host without brackets.
+    pub(super) fn host(&self) -> &str {
+        let end = self.port_at().map_or(self.authority.len(), |(colon, _)| colon);
+        self.authority[..end].trim_start_matches('[').trim_end_matches(']')
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.port_at().map_or(if self.is_https { 443 } else { 80 }, |(_, port)| port)
+    }
+
+    /// Where somebody who is here is sent, and whether the place is written whole.
+    pub(super) fn elsewhere(&self, location: &str) -> Option<(Self, bool)> {
+        let is_whole = Url::parse(location).is_ok();
+        let base =
+            if self.host().is_empty() { self.url().replacen("://", "://localhost", 1) } else { self.url() };
+        let next = Url::parse(&base).ok()?.join(location).ok()?;
+        let path =
+            next.query().map_or_else(|| next.path().to_owned(), |query| format!("{}?{query}", next.path()));
+        let authority = if is_whole || location.starts_with("//") {
+            let port = next.port().map(|port| format!(":{port}")).unwrap_or_default();
+            format!("{}{port}", next.host_str()?)
+        } else {
+            self.authority.clone()
+        };
+        Some((Self { is_https: next.scheme() == "https", authority, path }, is_whole))
+    }
+
+    fn port_at(&self) -> Option<(usize, u16)> {
+        let (host, port) = self.authority.rsplit_once(':')?;
+        Some((host.len(), port.parse().ok()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_sent_elsewhere_keeps_what_is_not_said() {
+        let here = Place::new(false, "10.0.0.1", 8080, "/a/b?c").unwrap();
+        let sent = |location: &str| here.elsewhere(location).map(|(place, is_whole)| (place.url(), is_whole));
+        let url = |url: &str, is_whole| Some((url.to_owned(), is_whole));
+        assert_eq!(sent("/new"), url("http://10.0.0.1:8080/new", false));
+        assert_eq!(sent("new?x"), url("http://10.0.0.1:8080/a/new?x", false));
+        assert_eq!(sent("https://10.0.0.1/y"), url("https://10.0.0.1/y", true));
+        assert_eq!(sent("//other:1/y"), url("http://other:1/y", false));
+        assert_eq!(sent("http://[fd00::1]:81"), url("http://[fd00::1]:81/", true));
+        let (next, _) = here.elsewhere("http://[fd00::1]:81").unwrap();
+        assert_eq!((next.host(), next.port()), ("fd00::1", 81));
+        assert_eq!(here.elsewhere("http://[x"), None);
+    }
+
+    #[test]
+    fn a_host_that_is_none_is_refused() {
+        let error = Place::new(false, "a b", 80, "/").unwrap_err();
+        assert_eq!(error, "parse \"http://a b:80/\": invalid character \" \" in host name");
+        let local = Place::new(true, "", 80, "").unwrap();
+        assert_eq!((local.url().as_str(), local.host(), local.target().as_str()), ("https://:80", "", "/"));
+    }
+}

@@ -1,0 +1,271 @@
+//! Table 9.4 of the kubelet's tests, http: each row against a real server, on real time.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::*;
+use crate::probe::Port;
+
+/// A server that answers each request as it is told to. It ends with the value.
+struct Server {
+    port: u16,
+    _tasks: JoinSet<()>,
+}
+
+async fn serve(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Server {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answer = Arc::new(answer);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let mut connections = JoinSet::new();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let answer = answer.clone();
+            connections.spawn(async move {
+                let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut buffer).await {
+                        Ok(0) | Err(_) => return,
+                        Ok(read) => request.extend_from_slice(&buffer[..read]),
+                    }
+                }
+                let answer = answer(&String::from_utf8(request).unwrap());
+                if answer == "never" {
+                    std::future::pending::<()>().await;
+                }
+                let _ = stream.write_all(answer.as_bytes()).await;
+                if answer.ends_with("stall") {
+                    std::future::pending::<()>().await;
+                }
+            });
+        }
+    });
+    Server { port, _tasks: tasks }
+}
+
+/// An answer with a body.
+fn page(status: u16, headers: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status} X\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> HttpGet {
+    let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    HttpGet { path: path.to_owned(), port: Port::Number(port), host: None, is_https: false, headers }
+}
+
+async fn probed(server: &Server, path: &str, headers: &[(&str, &str)]) -> Result<Attempt, AttemptError> {
+    let get = get(server.port, path, headers);
+    attempt(&get, "127.0.0.1", server.port, Duration::from_secs(1)).await
+}
+
+/// The lines of the request that a probe sends, sorted but for the first.
+async fn sent(path: &str, headers: &[(&str, &str)]) -> Vec<String> {
+    let server = serve(|request| page(200, "", request)).await;
+    let Ok(Attempt::Success(request)) = probed(&server, path, headers).await else { panic!("{headers:?}") };
+    let request = request.replace(&server.port.to_string(), "PORT");
+    let mut lines: Vec<String> = request.trim_end().split("\r\n").map(str::to_owned).collect();
+    lines[1..].sort();
+    lines
+}
+
+#[tokio::test]
+async fn table_9_4_what_is_sent() {
+    let plain = [
+        "GET / HTTP/1.1",
+        "Accept: */*",
+        "Connection: close",
+        "Host: 127.0.0.1:PORT",
+        "User-Agent: kube-probe/1.36",
+    ];
+    let replaced = |from: &str, to: &[&str]| -> Vec<String> {
+        let others = plain[1..].iter().filter(|line| !line.starts_with(from)).copied();
+        let mut lines: Vec<String> = others.chain(to.iter().copied()).map(str::to_owned).collect();
+        lines.sort();
+        lines.insert(0, plain[0].to_owned());
+        lines
+    };
+    for (row, headers, expected) in [
+        ("checker 1, 2, 9, 16: default headers", &[][..], replaced("-", &[])),
+        (
+            "checker 3: Accept-Encoding gzip",
+            &[("accept-encoding", "gzip")],
+            replaced("-", &["Accept-Encoding: gzip"]),
+        ),
+        (
+            "checker 4: Accept-Encoding foo",
+            &[("Accept-Encoding", "foo")],
+            replaced("-", &["Accept-Encoding: foo"]),
+        ),
+        (
+            "checker 5: Accept-Encoding empty",
+            &[("Accept-Encoding", "")],
+            replaced("-", &["Accept-Encoding: "]),
+        ),
+        (
+            "checker 6: X-Muffins-Or-Cupcakes",
+            &[("X-Muffins-Or-Cupcakes", "muffins")],
+            replaced("-", &["X-Muffins-Or-Cupcakes: muffins"]),
+        ),
+        (
+            "checker 7: User-Agent",
+            &[("User-Agent", "foo/1.0")],
+            replaced("User-Agent", &["User-Agent: foo/1.0"]),
+        ),
+        ("checker 8: User-Agent empty", &[("User-Agent", "")], replaced("User-Agent", &[])),
+        ("checker 10: Accept", &[("Accept", "text/html")], replaced("Accept", &["Accept: text/html"])),
+        ("checker 14: Accept empty", &[("Accept", "")], replaced("Accept", &[])),
+        (
+            "checker 17: Host",
+            &[("Host", "muffins.cupcakes.org")],
+            replaced("Host", &["Host: muffins.cupcakes.org"]),
+        ),
+        (
+            "HeaderConversion: mixed case, duplicates in order",
+            &[("x-MUFFINS-or-cupcakes", "b"), ("X-Muffins-Or-Cupcakes", "a")],
+            replaced("-", &["X-Muffins-Or-Cupcakes: a", "X-Muffins-Or-Cupcakes: b"]),
+        ),
+    ] {
+        assert_eq!(sent("/", headers).await, expected, "{row}");
+    }
+    assert_eq!(sent("?foo", &[]).await[0], "GET /?foo HTTP/1.1");
+}
+
+#[tokio::test]
+async fn table_9_4_what_is_answered() {
+    let success = |body: &str| Ok(Attempt::Success(body.to_owned()));
+    let failure = |text: &str| Ok(Attempt::Failure(text.to_owned()));
+    let long = "x".repeat(10_241);
+    for (row, answer, expected) in [
+        ("checker 0: ok body", page(200, "", "ok body"), success("ok body")),
+        (
+            "checker 18: invalid status -1",
+            "HTTP/1.1 -1 X\r\n\r\n".to_owned(),
+            failure("net/http: HTTP/1.x transport connection broken: malformed HTTP response"),
+        ),
+        ("checker 19: 500", page(500, "", "secret"), failure("HTTP probe failed with statuscode: 500")),
+        (
+            "checker 20: slow",
+            "never".to_owned(),
+            failure("context deadline exceeded (Client.Timeout exceeded while awaiting headers)"),
+        ),
+        ("PayloadTruncated", page(200, "", &long), success(&long[..10_240])),
+        ("PayloadNormal", page(200, "", &long[..10_239]), success(&long[..10_239])),
+        ("3.2: 204", page(204, "", ""), success("")),
+        (
+            "3.2: 304",
+            page(304, "", ""),
+            Ok(Attempt::Warning("Probe terminated redirects, Response body: ".into())),
+        ),
+        ("3.2: closed", String::new(), failure("EOF")),
+        (
+            "3.2: stalls in its body",
+            "HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\nstall".to_owned(),
+            Err(AttemptError::Body(NO_BODY.to_owned())),
+        ),
+        (
+            "3.2: ends in its body",
+            "HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\nshort".to_owned(),
+            Err(AttemptError::Body("unexpected EOF".to_owned())),
+        ),
+    ] {
+        let server = serve(move |_| answer.clone()).await;
+        let told = probed(&server, "/", &[]).await;
+        match (&told, &expected) {
+            (Ok(Attempt::Failure(told)), Ok(Attempt::Failure(expected))) => {
+                assert!(told.contains(expected), "{row}: {told}");
+            }
+            _ => assert_eq!(told, expected, "{row}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn table_9_4_redirects() {
+    let succeeding = serve(|_| page(200, "", "other port")).await;
+    let failing = serve(|_| page(500, "", "")).await;
+    let (there, gone) = (succeeding.port, failing.port);
+    let server = serve(move |request| {
+        let path = request.split(' ').nth(1).unwrap();
+        let to = |status: u16, location: &str| page(status, &format!("Location: {location}\r\n"), "");
+        let host = request.lines().find(|line| line.starts_with("Host: ")).unwrap();
+        match path.trim_start_matches('/').split_once('/') {
+            Some(("to", rest)) => {
+                let (status, location) = rest.split_once('/').unwrap();
+                to(status.parse().unwrap(), &format!("/{location}"))
+            }
+            Some(("bare", body)) => page(308, "", body),
+            Some(("port", port)) => to(302, &format!("http://127.0.0.1:{port}/")),
+            _ if path == "/ok" => page(200, "", "ok"),
+            _ if path == "/loop" => to(302, "/loop"),
+            _ if path == "/away" => to(302, "http://0.0.0.0/fail"),
+            _ if path == "/host" && host == "Host: test.com" => page(200, "", "preserved"),
+            _ if path == "/whole" => to(302, &format!("http://127.0.0.1:{there}/")),
+            _ => page(500, "", "the body"),
+        }
+    })
+    .await;
+    let success = |body: &str| Ok(Attempt::Success(body.to_owned()));
+    let warning =
+        |body: &str| Ok(Attempt::Warning(format!("Probe terminated redirects, Response body: {body}")));
+    let failure = |text: &str| Ok(Attempt::Failure(text.to_owned()));
+    let failed = || failure("HTTP probe failed with statuscode: 500");
+    let (other, broken) = (format!("/port/{there}"), format!("/port/{gone}"));
+    let host = &[("Host", "test.com")][..];
+    for (row, path, headers, expected) in [
+        ("checker 21: 301 to 200", "/to/301/ok", &[][..], success("ok")),
+        ("checker 22: 301 to 500", "/to/301/new", &[], failed()),
+        ("checker 23: 302 to 200", "/to/302/ok", &[], success("ok")),
+        ("checker 24: 302 to 500", "/to/302/new", &[], failed()),
+        ("checker 25: 307 to 200", "/to/307/ok", &[], success("ok")),
+        ("checker 26: 307 to 500", "/to/307/new", &[], failed()),
+        ("checker 27: 308 to 200", "/to/308/ok", &[], success("ok")),
+        ("checker 28: 308 to 500", "/to/308/new", &[], failed()),
+        ("checker 29: 308 to 308 without Location", "/to/308/bare/", &[], warning("")),
+        ("checker 30: the same with a body", "/to/308/bare/ok-body", &[], warning("ok-body")),
+        ("NonLocalRedirects: local success", "/to/302/ok", &[], success("ok")),
+        ("NonLocalRedirects: other port success", &other, &[], success("other port")),
+        ("NonLocalRedirects: other port fail", &broken, &[], failed()),
+        ("NonLocalRedirects: bogus non-local", "/away", &[], warning("")),
+        ("NonLocalRedirects: loop", "/loop", &[], failure("Get \"/loop\": stopped after 10 redirects")),
+        ("HostHeaderPreservedAfterRedirect: right", "/to/302/host", host, success("preserved")),
+        ("HostHeaderPreservedAfterRedirect: wrong", "/to/302/host", &[("Host", "wrong.com")], failed()),
+        ("HostHeaderPreservedAfterRedirect: none", "/to/302/host", &[], failed()),
+    ] {
+        assert_eq!(probed(&server, path, headers).await, expected, "{row}");
+    }
+}
+
+#[tokio::test]
+async fn who_is_not_there_fails_with_the_words_of_the_system() {
+    let port = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+    let closed = attempt(&get(port, "/x", &[]), "127.0.0.1", port, Duration::from_secs(1)).await;
+    let text =
+        format!("Get \"http://127.0.0.1:{port}/x\": dial tcp 127.0.0.1:{port}: connect: connection refused");
+    assert_eq!(closed, Ok(Attempt::Failure(text)));
+    let bad = attempt(&get(port, "/", &[("X-A", "a\u{1}")]), "127.0.0.1", port, Duration::from_secs(1)).await;
+    assert!(
+        matches!(bad, Ok(Attempt::Failure(text)) if text.ends_with("invalid header field value for \"X-A\""))
+    );
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_told_apart() {
+    // It answers what looks like no request at all.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let answering = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        let _ = stream.read(&mut [0; 1024]).await;
+    });
+    let https = HttpGet { is_https: true, ..get(port, "/", &[]) };
+    let told = attempt(&https, "127.0.0.1", port, Duration::from_secs(1)).await;
+    answering.await.unwrap();
+    let text = format!("Get \"https://127.0.0.1:{port}/\": http: server gave HTTP response to HTTPS client");
+    assert_eq!(told, Ok(Attempt::Failure(text)));
+}

@@ -1,0 +1,106 @@
+//! What is done at an attempt, and what came of it, in the kubelet's words.
+
+mod address;
+mod dial;
+mod exec;
+mod go;
+mod grpc;
+mod http;
+mod tcp;
+
+use std::time::Duration;
+
+use crate::probe::{ContainerSpec, Handler, Probe};
+
+pub(super) use address::PortError;
+pub use exec::{ExecProbe, ExecWatch, Executor};
+
+/// The user agent of network probes; the version is that of the kubelet whose behaviour this is.
+pub(super) const USER_AGENT: &str = "kube-probe/1.36";
+
+/// What is kept of an output: the kubelet cuts there.
+pub(super) const LONGEST_OUTPUT: usize = 10 << 10;
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attempt {
+    /// It went well.
+    Success(String),
+    /// It went well, in a way that somebody should look at.
+    Warning(String),
+    /// It did not.
+    Failure(String),
+}
+
+/// Why it is not known what came of an attempt. It counts neither as success nor as failure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AttemptError {
+    /// The runtime did not execute the command, or did not say what came of it.
+    #[error("{0}")]
+    Exec(String),
+    /// The port is none.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// The request cannot be made.
+    #[error("{0}")]
+    Request(String),
+    /// The answer began and did not end.
+    #[error("{0}")]
+    Body(String),
+}
+
+/// Where an attempt goes.
+#[derive(Clone, Debug)]
+pub struct Target<'a> {
+    /// The container's id.
+    pub container_id: &'a str,
+    /// What is written of it.
+    pub container: &'a ContainerSpec,
+    /// The pod's address; empty where it is not known.
+    pub pod_ip: &'a str,
+}
+
+/// Makes one attempt.
+pub async fn attempt(
+    probe: &Probe,
+    target: &Target<'_>,
+    exec: ExecProbe,
+    executor: &Executor,
+) -> Result<Attempt, AttemptError> {
+    let timeout = Duration::from_secs(probe.timeout.into());
+    match &probe.handler {
+        Handler::Exec(command) => exec::attempt(executor, exec, target, command, probe.timeout).await,
+        Handler::Http(get) => {
+            let port = address::port(&get.port, &target.container.ports)?;
+            let host = get.host.as_deref().unwrap_or(target.pod_ip);
+            http::attempt(get, host, port, timeout).await
+        }
+        Handler::Tcp(socket) => {
+            let port = address::port(&socket.port, &target.container.ports)?;
+            let host = socket.host.as_deref().unwrap_or(target.pod_ip);
+            Ok(tcp::attempt(host, port, timeout).await)
+        }
+        Handler::Grpc(health) => Ok(grpc::attempt(health, target.pod_ip, timeout).await),
+    }
+}
+
+impl Attempt {
+    /// What it wrote or answered, or why it failed.
+    #[must_use]
+    pub fn output(&self) -> &str {
+        match self {
+            Self::Success(output) | Self::Warning(output) | Self::Failure(output) => output,
+        }
+    }
+}
+
+impl AttemptError {
+    /// The result that the kubelet tells beside it.
+    #[must_use]
+    pub fn resulted_in(&self) -> &'static str {
+        match self {
+            Self::Body(_) => "failure",
+            _ => "unknown",
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The prober.
+
+pub mod handler;
