@@ -237,7 +237,7 @@ impl Listed {
             | Change::ContainerStarted(_)
             | Change::ContainerExited(_)
             | Change::ContainerGone(_) => self.containers,
-            Change::Updated => false,
+            Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => false,
         }
     }
 }

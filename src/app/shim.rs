@@ -143,7 +143,7 @@ impl Shim {
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs, own.client(), exec_metrics)?;
         let notices = if watches_runtime {
-            Watcher::start(own)
+            Watcher::start(own, mpsc::channel(1).1)
         } else {
             inspector.unwatched();
             mpsc::channel(1).1

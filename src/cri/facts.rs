@@ -21,6 +21,8 @@ pub struct SandboxFact {
     pub annotations: Option<HashMap<String, String>>,
     /// Its addresses, the first one first.
     pub addresses: Option<Vec<String>>,
+    /// Whether it is in the network of its host.
+    pub is_host_network: Option<bool>,
 }
 
 /// What one message tells of a container. What it does not tell is `None`.
@@ -36,6 +38,8 @@ pub struct ContainerFact {
     pub state: Option<v1::ContainerState>,
     /// In nanoseconds since 1970.
     pub created_at: Option<i64>,
+    /// Once it has been started: when, in nanoseconds since 1970.
+    pub started_at: Option<i64>,
     /// Once it has exited: with which code, and the runtime's word for it.
     pub exit: Option<(i32, String)>,
     /// The image as it was asked for.
@@ -56,6 +60,7 @@ impl From<v1::PodSandbox> for SandboxFact {
             labels: Some(sandbox.labels),
             annotations: Some(sandbox.annotations),
             addresses: None,
+            is_host_network: None,
         }
     }
 }
@@ -67,6 +72,8 @@ impl From<v1::PodSandboxStatus> for SandboxFact {
             let all = std::iter::once(network.ip).chain(others);
             all.filter(|address| !address.is_empty()).collect()
         });
+        let namespaces = sandbox.linux.and_then(|linux| linux.namespaces).and_then(|all| all.options);
+        let is_host_network = namespaces.map(|options| options.network() == v1::NamespaceMode::Node);
         Self {
             is_ready: Some(sandbox.state == v1::PodSandboxState::SandboxReady as i32),
             id: sandbox.id,
@@ -75,6 +82,7 @@ impl From<v1::PodSandboxStatus> for SandboxFact {
             labels: Some(sandbox.labels),
             annotations: Some(sandbox.annotations),
             addresses,
+            is_host_network,
         }
     }
 }
@@ -87,6 +95,7 @@ impl From<v1::Container> for ContainerFact {
             sandbox: Some(container.pod_sandbox_id),
             metadata: container.metadata,
             created_at: Some(container.created_at),
+            started_at: None,
             exit: None,
             image: container.image.map(name_of),
             labels: Some(container.labels),
@@ -105,6 +114,7 @@ impl From<v1::ContainerStatus> for ContainerFact {
             sandbox: None,
             metadata: container.metadata,
             created_at: Some(container.created_at),
+            started_at: Some(container.started_at),
             exit: has_exited.then_some((container.exit_code, container.reason)),
             image: container.image.map(name_of),
             labels: Some(container.labels),

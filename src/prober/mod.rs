@@ -1,3 +1,348 @@
-//! The prober.
+//! Probes, made as the kubelet makes them, and what they amount to.
+//!
+//! ```text
+//! world, specs ──► Prober ──► Pod ◄──► Machine (decides), verdict, status
+//!                               ▲
+//!                            Worker ──► handler ──► runtime (ExecSync), the pod's address
+//!                               └──► Witness, metrics
+//! ```
 
+mod decision;
 pub mod handler;
+mod machine;
+mod metrics;
+mod node;
+mod notice;
+mod pod;
+mod report;
+mod status;
+mod verdict;
+mod worker;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use crate::cri::v1::ContainerState;
+use crate::probe::{PodSpec, Specs};
+use crate::world::{self, Change, Enquiry, Sandbox, World};
+use handler::Executor;
+use machine::State;
+use pod::{Age, Known, Pod, Todo};
+use worker::Worker;
+
+pub use metrics::Metrics;
+pub use notice::{Notice, What, Witness};
+pub use report::{ContainerReport, PodReport, ProbeReport};
+pub use status::{Condition, Phase};
+pub use verdict::{ProbeResult, Run, Verdict, step};
+
+/// Makes probes, and says what would be killed. Copies share it.
+#[derive(Clone, Debug)]
+pub struct Prober {
+    shared: Arc<Shared>,
+}
+
+/// What its workers share.
+#[derive(Debug)]
+struct Shared {
+    executor: Executor,
+    metrics: Metrics,
+    witness: Arc<dyn Witness>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    /// When the first list of the node had come: until then everything has been there before.
+    since: Instant,
+    is_listed: bool,
+    specs: Specs,
+    pods: HashMap<Arc<str>, Entry>,
+    is_over: bool,
+}
+
+/// A pod of the node. One that has no probe is only remembered.
+#[derive(Debug)]
+struct Entry {
+    sandbox: Arc<Sandbox>,
+    containers: Vec<Arc<world::Container>>,
+    pod: Option<Arc<Pod>>,
+}
+
+impl Prober {
+    /// A prober that knows nothing of the node yet.
+    #[must_use]
+    pub fn new(specs: Specs, executor: Executor, metrics: Metrics, witness: Arc<dyn Witness>) -> Self {
+        let inner =
+            Inner { since: Instant::now(), is_listed: false, specs, pods: HashMap::new(), is_over: false };
+        Self { shared: Arc::new(Shared { executor, metrics, witness, inner: Mutex::new(inner) }) }
+    }
+
+    /// Something has become of the node. Tells what has to be known before probes can be made.
+    pub fn changed(&self, world: &World, changes: &[Change]) -> Vec<Enquiry> {
+        let mut inner = self.shared.lock();
+        let mut touched: Vec<Arc<str>> = Vec::new();
+        for change in changes {
+            if let Some(key) = inner.take(world, change)
+                && !touched.contains(&key)
+            {
+                touched.push(key);
+            }
+        }
+        let now = Instant::now();
+        touched.iter().flat_map(|key| self.shared.refresh(&mut inner, key, now)).collect()
+    }
+
+    /// The whole node has been listed: what comes from now on is new.
+    pub fn listed(&self) {
+        let mut inner = self.shared.lock();
+        if !inner.is_listed {
+            (inner.is_listed, inner.since) = (true, Instant::now());
+        }
+    }
+
+    /// What is written of probes is different from now on.
+    pub fn specify(&self, specs: Specs) {
+        let mut inner = self.shared.lock();
+        inner.specs = specs;
+        let (keys, now): (Vec<_>, _) = (inner.pods.keys().cloned().collect(), Instant::now());
+        for key in keys {
+            self.shared.refresh(&mut inner, &key, now);
+        }
+    }
+
+    /// A container is being stopped, or somebody has tried to.
+    pub fn stopping(&self, container_id: &str, is_being_stopped: bool) {
+        let pods: Vec<_> = self.shared.pods();
+        for pod in pods {
+            let mut todo = Todo::default();
+            pod.lock().stopping(container_id, is_being_stopped, &mut todo);
+            self.shared.carry_out(&pod, todo);
+        }
+    }
+
+    /// Does what is due, and tells what still has to be known. `is_kubelet_there`: a kubelet uses the runtime.
+    pub fn tick(&self, is_kubelet_there: bool) -> Vec<Enquiry> {
+        let now = Instant::now();
+        for pod in self.shared.pods() {
+            let mut todo = Todo::default();
+            let mut inner = pod.lock();
+            if inner.next_sync <= now {
+                inner.sync(now, &mut todo);
+            }
+            inner.spared(is_kubelet_there, now, &mut todo);
+            drop(inner);
+            self.shared.carry_out(&pod, todo);
+        }
+        self.shared.lock().pods.values().flat_map(Entry::unknown).collect()
+    }
+
+    /// Ends all workers.
+    pub fn stop(&self) {
+        let mut inner = self.shared.lock();
+        inner.is_over = true;
+        for pod in inner.pods.values().filter_map(|entry| entry.pod.as_ref()) {
+            pod.lock().stop();
+        }
+        inner.pods.clear();
+    }
+
+    /// How all pods are that are probed.
+    #[must_use]
+    pub fn report(&self) -> Vec<PodReport> {
+        self.shared.pods().iter().map(|pod| pod.lock().report()).collect()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pods(&self) -> Vec<Arc<Pod>> {
+        self.lock().pods.values().filter_map(|entry| entry.pod.clone()).collect()
+    }
+
+    /// Whether there has been a prober for less than this.
+    fn is_young(&self, period: Duration) -> bool {
+        let inner = self.lock();
+        !inner.is_listed || inner.since.elapsed() < period
+    }
+
+    /// Looks again at a pod of which something new is known.
+    fn refresh(self: &Arc<Self>, inner: &mut Inner, key: &Arc<str>, now: Instant) -> Vec<Enquiry> {
+        let since = inner.since;
+        let Some(entry) = inner.pods.get_mut(key) else { return Vec::new() };
+        let spec = inner.specs.pod(&entry.sandbox, &entry.containers);
+        if entry.pod.is_none() && !spec.is_probed() {
+            return Vec::new();
+        }
+        let pod = entry.pod.get_or_insert_with(|| Arc::new(Pod::new(entry.sandbox.pod.clone(), since, now)));
+        let (pod, mut todo) = (pod.clone(), Todo::default());
+        entry.tell(&mut pod.lock(), spec, now, &mut todo);
+        self.carry_out(&pod, todo);
+        entry.unknown()
+    }
+
+    /// Does what a pod wants done, once nobody looks at it.
+    fn carry_out(self: &Arc<Self>, pod: &Arc<Pod>, todo: Todo) {
+        for notice in todo.notices {
+            if notice.what == What::WouldKill {
+                self.metrics.verdict(notice.probe_type.name());
+            }
+            self.witness.notice(notice);
+        }
+        for (signals, probe) in todo.launch {
+            let worker = Worker { shared: self.clone(), pod: pod.clone(), signals, series: None };
+            self.metrics.begun();
+            let metrics = self.metrics.clone();
+            tokio::spawn(async move {
+                worker.run(probe).await;
+                metrics.ended();
+            });
+        }
+    }
+}
+
+impl Inner {
+    /// Takes a change. Tells which pod it concerns.
+    fn take(&mut self, world: &World, change: &Change) -> Option<Arc<str>> {
+        if self.is_over {
+            return None;
+        }
+        match change {
+            Change::SandboxRuns(sandbox)
+            | Change::SandboxStopped(sandbox)
+            | Change::SandboxUpdated(sandbox) => self.sandbox(sandbox),
+            Change::SandboxGone(sandbox) => {
+                let key = key_of(sandbox);
+                let is_last = self.pods.get(&key).is_some_and(|entry| entry.sandbox.id == sandbox.id);
+                let entry = if is_last { self.pods.remove(&key) } else { None };
+                if let Some(pod) = entry.and_then(|entry| entry.pod) {
+                    pod.lock().stop();
+                }
+                None
+            }
+            Change::ContainerCreated(container)
+            | Change::ContainerStarted(container)
+            | Change::ContainerExited(container)
+            | Change::ContainerUpdated(container) => {
+                let sandbox = world.sandbox_of(container)?.clone();
+                let key = self.sandbox(&sandbox)?;
+                let entry = self.pods.get_mut(&key)?;
+                let known = entry.containers.iter_mut().find(|known| known.id == container.id);
+                match known {
+                    Some(known) => *known = container.clone(),
+                    None => entry.containers.push(container.clone()),
+                }
+                Some(key)
+            }
+            Change::ContainerGone(container) => {
+                let key = key_of(world.sandbox_of(container)?);
+                let entry = self.pods.get_mut(&key)?;
+                entry.containers.retain(|known| known.id != container.id);
+                if let Some(pod) = &entry.pod {
+                    pod.lock().lose(&container.id);
+                }
+                Some(key)
+            }
+        }
+    }
+
+    /// Takes a sandbox, if it is its pod's newest one.
+    fn sandbox(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
+        let key = key_of(sandbox);
+        match self.pods.get_mut(&key) {
+            None => {
+                let entry = Entry { sandbox: sandbox.clone(), containers: Vec::new(), pod: None };
+                self.pods.insert(key.clone(), entry);
+            }
+            Some(entry) if entry.sandbox.id == sandbox.id || sandbox.attempt >= entry.sandbox.attempt => {
+                entry.sandbox = sandbox.clone();
+            }
+            Some(_) => return None,
+        }
+        Some(key)
+    }
+}
+
+impl Entry {
+    /// Tells a pod all that is known of it.
+    fn tell(&self, pod: &mut pod::Inner, spec: PodSpec, now: Instant, todo: &mut Todo) {
+        pod.names = self.sandbox.pod.clone();
+        pod.is_ending = !self.sandbox.is_ready;
+        pod.address = address(&self.sandbox);
+        if *pod.spec != spec {
+            pod.specify(spec);
+        }
+        for container in &self.containers {
+            if let Some(state) = state(container, now) {
+                let (names, id) = (container.name.clone(), container.id.clone());
+                let age = Age { created_at: container.created_at, seen: container.seen };
+                pod.see(Known { names, id, age, state, exit: container.exit.clone() });
+            }
+        }
+        pod.sync(now, todo);
+    }
+
+    /// What has to be known of it.
+    fn unknown(&self) -> Vec<Enquiry> {
+        if self.pod.is_none() {
+            return Vec::new();
+        }
+        let is_unknown = |container: &&Arc<world::Container>| match container.state {
+            ContainerState::ContainerRunning => container.started_at == 0,
+            ContainerState::ContainerExited => container.exit.is_none(),
+            _ => false,
+        };
+        let containers = self.containers.iter().filter(is_unknown);
+        let mut unknown: Vec<_> = containers.map(|it| Enquiry::Container(it.id.clone())).collect();
+        if self.sandbox.is_ready && address(&self.sandbox).is_none() {
+            unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
+        }
+        unknown
+    }
+}
+
+/// What tells pods apart: the uid, or the sandbox's id where it has none.
+fn key_of(sandbox: &Sandbox) -> Arc<str> {
+    match sandbox.pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
+        Some(uid) => uid.into(),
+        None => sandbox.id.clone(),
+    }
+}
+
+/// The address of a pod, once it is known.
+fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
+    match sandbox.addresses.first() {
+        Some(address) => Some(address.as_str().into()),
+        None if sandbox.is_host_network == Some(true) => Some(node::address().into()),
+        None => None,
+    }
+}
+
+/// How far a container has come; `None` while that is not known whole.
+fn state(container: &world::Container, now: Instant) -> Option<State> {
+    match container.state {
+        ContainerState::ContainerRunning => {
+            Some(State::Running(started(container.started_at, SystemTime::now(), now)?))
+        }
+        ContainerState::ContainerExited => {
+            Some(State::Terminated(container.exit.as_ref().map(|(code, _)| *code)))
+        }
+        _ => Some(State::Waiting),
+    }
+}
+
+/// When a container was started, by our clock; of the time on the wall only whole seconds count, as the kubelet keeps them.
+fn started(started_at: i64, wall: SystemTime, now: Instant) -> Option<Instant> {
+    let seconds = u64::try_from(started_at / 1_000_000_000).ok().filter(|seconds| *seconds > 0)?;
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    match wall.duration_since(started) {
+        Ok(age) => now.checked_sub(age),
+        Err(early) => now.checked_add(early.duration()),
+    }
+}

@@ -47,7 +47,7 @@ impl Event {
             Change::ContainerGone(container) => {
                 Some(Self::of_container("ContainerRemoved", container, world, "Removed".to_owned()))
             }
-            Change::Updated => None,
+            Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => None,
         }
     }
 

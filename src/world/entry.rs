@@ -30,6 +30,8 @@ pub enum Source {
     Event,
     /// Our own list.
     List,
+    /// Our own question.
+    Enquiry,
 }
 
 impl Source {
@@ -40,6 +42,7 @@ impl Source {
             Self::Call => "call",
             Self::Event => "event",
             Self::List => "list",
+            Self::Enquiry => "enquiry",
         }
     }
 }
@@ -63,6 +66,8 @@ pub struct Sandbox {
     pub annotations: Texts,
     /// Its addresses, the first one first; empty where they are not known.
     pub addresses: Vec<String>,
+    /// Whether it is in the network of its host, where that is known.
+    pub is_host_network: Option<bool>,
     /// Who said so.
     pub source: Source,
     /// When it was seen first.
@@ -84,6 +89,8 @@ pub struct Container {
     pub exit: Option<(i32, String)>,
     /// In nanoseconds since 1970; 0 where it is not known yet.
     pub created_at: i64,
+    /// When it was started, in nanoseconds since 1970; 0 where it is not known.
+    pub started_at: i64,
     /// The image that was asked for.
     pub image: String,
     /// Its labels.
@@ -108,6 +115,7 @@ impl Sandbox {
             labels: Texts::default(),
             annotations: Texts::default(),
             addresses: Vec::new(),
+            is_host_network: None,
             source,
             seen,
         }
@@ -145,6 +153,9 @@ impl Sandbox {
         if let Some(addresses) = fact.addresses.as_ref().filter(|addresses| !addresses.is_empty()) {
             next.set(&self.addresses, addresses.clone(), |sandbox| &mut sandbox.addresses);
         }
+        if fact.is_host_network.is_some() {
+            next.set(&self.is_host_network, fact.is_host_network, |sandbox| &mut sandbox.is_host_network);
+        }
         next.changed.map(|next| Self { source, ..next })
     }
 }
@@ -159,6 +170,7 @@ impl Container {
             state: v1::ContainerState::ContainerCreated,
             exit: None,
             created_at: 0,
+            started_at: 0,
             image: String::new(),
             labels: Texts::default(),
             annotations: Texts::default(),
@@ -198,6 +210,9 @@ impl Container {
         }
         if let Some(created_at) = fact.created_at.filter(|at| *at != 0) {
             next.set(&self.created_at, created_at, |container| &mut container.created_at);
+        }
+        if let Some(started_at) = fact.started_at.filter(|at| *at != 0) {
+            next.set(&self.started_at, started_at, |container| &mut container.started_at);
         }
         if let Some(image) = fact.image.as_ref().filter(|image| **image != self.image) {
             next.get().image.clone_from(image);

@@ -27,8 +27,10 @@ pub enum Change {
     ContainerExited(Arc<Container>),
     /// A container has been removed.
     ContainerGone(Arc<Container>),
-    /// More is known of something than before.
-    Updated,
+    /// More is known of a sandbox than before.
+    SandboxUpdated(Arc<Sandbox>),
+    /// More is known of a container than before.
+    ContainerUpdated(Arc<Container>),
 }
 
 impl World {
@@ -104,7 +106,7 @@ impl Fold<'_> {
         self.changes.push(match (known.is_none(), before.is_ready, next.is_ready) {
             (true, _, true) => Change::SandboxRuns(next),
             (false, true, false) => Change::SandboxStopped(next),
-            _ => Change::Updated,
+            _ => Change::SandboxUpdated(next),
         });
     }
 
@@ -144,7 +146,7 @@ impl Fold<'_> {
         self.changes.push(match (before.state == next.state, next.state) {
             (false, v1::ContainerState::ContainerRunning) => Change::ContainerStarted(next),
             (false, v1::ContainerState::ContainerExited) => Change::ContainerExited(next),
-            _ => Change::Updated,
+            _ => Change::ContainerUpdated(next),
         });
     }
 

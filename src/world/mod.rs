@@ -21,7 +21,7 @@ pub use entry::{Container, Sandbox, Source};
 pub use fold::Change;
 pub use runtime::Runtime;
 pub use texts::Texts;
-pub use watcher::{Notice, Watcher};
+pub use watcher::{Enquiry, Notice, Watcher};
 
 /// Sandboxes, and as many containers, that are kept at most. No node has as many; a client could invent more.
 const LIMIT: usize = 20_000;

@@ -1,10 +1,13 @@
 //! What the runtime itself is asked: a list at the start and every ten seconds, and its events for as long as they last.
 
+use std::collections::{HashSet, VecDeque};
 use std::future::pending;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status};
@@ -29,6 +32,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait before a runtime that is gone is asked again: at first, and at most.
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// Enquiries that are made at once.
+const ENQUIRIES: usize = 16;
+
 /// Notices that may wait to be taken; the runtime's stream waits then, which it is made for.
 const WAITING: usize = 1_024;
 
@@ -50,21 +56,31 @@ pub enum Notice {
     Task(Stamped),
 }
 
+/// Something that somebody wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Enquiry {
+    /// The addresses of a sandbox.
+    Sandbox(Arc<str>),
+    /// When a container was started, or how it ended.
+    Container(Arc<str>),
+}
+
 /// Asks the runtime, for as long as somebody takes what it tells.
 #[derive(Debug)]
 pub struct Watcher {
     own: Own,
     client: OwnClient,
     notices: mpsc::Sender<Notice>,
+    enquiries: mpsc::Receiver<Enquiry>,
 }
 
 impl Watcher {
-    /// Asks the runtime from now on, until the receiver is dropped.
+    /// Asks the runtime from now on, until the receiver is dropped. What is to be asked beside what always is comes through `enquiries`.
     #[must_use]
-    pub fn start(own: Own) -> mpsc::Receiver<Notice> {
+    pub fn start(own: Own, enquiries: mpsc::Receiver<Enquiry>) -> mpsc::Receiver<Notice> {
         let (notices, told) = mpsc::channel(WAITING);
         let heard = notices.clone();
-        let watcher = Self { client: own.client(), own, notices };
+        let watcher = Self { client: own.client(), own, notices, enquiries };
         tokio::spawn(async move {
             tokio::select! {
                 () = watcher.run() => {}
@@ -75,7 +91,7 @@ impl Watcher {
     }
 
     /// Watches the runtime whenever it is there.
-    async fn run(self) {
+    async fn run(mut self) {
         let mut pause = RETRY.0;
         loop {
             match self.version().await {
@@ -102,7 +118,7 @@ impl Watcher {
     }
 
     /// Watches for as long as the runtime's events last; without events, for as long as it answers. Returns what ended it.
-    async fn watch(&self, runtime: Runtime) -> Status {
+    async fn watch(&mut self, runtime: Runtime) -> Status {
         let begun = Instant::now();
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
@@ -115,8 +131,25 @@ impl Watcher {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Beside the events, which must not wait for it.
         let mut listing = None;
+        let (mut asked, mut waiting, mut answers) = (HashSet::new(), VecDeque::new(), JoinSet::new());
         loop {
+            while answers.len() < ENQUIRIES
+                && let Some(enquiry) = waiting.pop_front()
+            {
+                answers.spawn(answer(self.client.clone(), enquiry));
+            }
             tokio::select! {
+                // Who has not been told asks again.
+                Some(enquiry) = self.enquiries.recv() => if asked.insert(enquiry.clone()) {
+                    waiting.push_back(enquiry);
+                },
+                Some(Ok((enquiry, told))) = answers.join_next() => {
+                    asked.remove(&enquiry);
+                    match told {
+                        Ok(told) => self.tell(Notice::Told(Source::Enquiry, told)).await,
+                        Err(status) => debug!(?enquiry, status = harmless(status.message()), "not told"),
+                    }
+                }
                 () = &mut settled, if !is_settled => {
                     is_settled = true;
                     self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await;
@@ -174,6 +207,24 @@ impl Watcher {
         // Where nobody listens any more, the watcher is about to end.
         let _ = self.notices.send(notice).await;
     }
+}
+
+/// What somebody wants to know.
+async fn answer(mut client: OwnClient, enquiry: Enquiry) -> (Enquiry, Result<Told, Status>) {
+    let since = Instant::now();
+    let fact = match &enquiry {
+        Enquiry::Sandbox(id) => {
+            let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
+            let answer = in_time(client.pod_sandbox_status(request)).await;
+            answer.map(|answer| answer.into_inner().status.map(|status| Fact::Sandbox(status.into())))
+        }
+        Enquiry::Container(id) => {
+            let request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
+            let answer = in_time(client.container_status(request)).await;
+            answer.map(|answer| answer.into_inner().status.map(|status| Fact::Container(status.into())))
+        }
+    };
+    (enquiry, fact.map(|fact| Told { since, facts: fact.into_iter().collect() }))
 }
 
 /// Everything that is there.

@@ -54,7 +54,7 @@ impl Watched {
         let folder = tempfile::tempdir().unwrap();
         let socket = SocketPath::new(&folder.path().join("runtime.sock")).unwrap();
         let runtime = Runtime::listen(socket.as_path());
-        let notices = Watcher::start(Own::new(&socket));
+        let notices = Watcher::start(Own::new(&socket), mpsc::channel(1).1);
         let connection = runtime.accept().await;
         Self { notices, connection, early: Vec::new(), _runtime: runtime, _folder: folder }
     }

@@ -41,15 +41,25 @@ pub trait ExecWatch: fmt::Debug + Send + Sync {
 /// Executes commands.
 #[derive(Clone, Debug)]
 pub struct Executor {
-    client: OwnClient,
+    way: Way,
     watch: Option<Arc<dyn ExecWatch>>,
+}
+
+/// How it executes them.
+#[derive(Clone, Debug)]
+enum Way {
+    /// The runtime does.
+    Runtime(OwnClient),
+    /// A test answers.
+    #[cfg(test)]
+    Played(tests::Player),
 }
 
 impl Executor {
     /// Executes through this client, and tells of it.
     #[must_use]
     pub fn new(client: OwnClient, watch: Option<Arc<dyn ExecWatch>>) -> Self {
-        Self { client, watch }
+        Self { way: Way::Runtime(client), watch }
     }
 
     async fn exec_sync(
@@ -59,14 +69,23 @@ impl Executor {
     ) -> Result<ExecSyncResponse, Status> {
         let limit = PATIENCE + Duration::from_secs(request.timeout.unsigned_abs());
         let end = self.watch.as_ref().map(|watch| watch.asked(probe, &request));
-        let answered = timeout(limit, self.client.clone().exec_sync(request)).await;
+        let answered = timeout(limit, self.way.exec_sync(request)).await;
         let expired = || Err(Status::deadline_exceeded("context deadline exceeded"));
-        let answered =
-            answered.map_or_else(|_| expired(), |answered| answered.map(tonic::Response::into_inner));
+        let answered = answered.unwrap_or_else(|_| expired());
         if let Some(end) = end {
             end(&answered);
         }
         answered
+    }
+}
+
+impl Way {
+    async fn exec_sync(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
+        match self {
+            Self::Runtime(client) => client.clone().exec_sync(request).await.map(tonic::Response::into_inner),
+            #[cfg(test)]
+            Self::Played(player) => player.play(request).await,
+        }
     }
 }
 
@@ -115,10 +134,46 @@ fn output(response: &ExecSyncResponse) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::prober) mod tests {
+    use tokio::time::sleep;
+
     use super::*;
 
-    fn answer(exit_code: i32, stdout: &str, stderr: &str) -> Result<ExecSyncResponse, Status> {
+    /// Answers commands as a test says, after as long as it says.
+    #[derive(Clone)]
+    pub(in crate::prober) struct Player(Arc<Play>);
+
+    type Answered = Result<ExecSyncResponse, Status>;
+    type Play = dyn Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync;
+
+    impl Player {
+        pub(super) async fn play(&self, request: ExecSyncRequest) -> Answered {
+            let (takes, answered) = (self.0)(&request);
+            sleep(takes).await;
+            answered
+        }
+    }
+
+    impl fmt::Debug for Player {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Player")
+        }
+    }
+
+    impl Executor {
+        /// Commands are answered by a test.
+        pub(in crate::prober) fn played(
+            play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
+        ) -> Self {
+            Self { way: Way::Played(Player(Arc::new(play))), watch: None }
+        }
+    }
+
+    pub(in crate::prober) fn answer(
+        exit_code: i32,
+        stdout: &str,
+        stderr: &str,
+    ) -> Result<ExecSyncResponse, Status> {
         Ok(ExecSyncResponse { stdout: stdout.into(), stderr: stderr.into(), exit_code })
     }
 

@@ -1,0 +1,114 @@
+//! What the kubelet would do about a container whose probe has failed for good.
+
+use super::machine::State;
+use crate::probe::{PodSpec, ProbeType, RestartPolicy, Role};
+
+/// What the API server takes for a pod that says nothing, in seconds.
+const GRACE_PERIOD: u32 = 30;
+
+/// The shortest time that the kubelet gives a container for its end, in seconds.
+const LEAST_GRACE_PERIOD: u32 = 2;
+
+/// A container's end, as the kubelet would bring it about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// What the kubelet's event says.
+    pub message: String,
+    /// Seconds that the container has for its end.
+    pub grace_period: u32,
+}
+
+/// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.
+pub(super) fn kill(
+    spec: &PodSpec,
+    name: &str,
+    probe_type: ProbeType,
+    mut state: impl FnMut(&str) -> Option<State>,
+) -> Kill {
+    let container = spec.container(name);
+    let (probe, of_pod) = (probe_type.name(), spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
+    let own = container.and_then(|it| it.probe(probe_type)?.termination_grace_period);
+    let kill = |message, grace: u32| Kill { message, grace_period: grace.max(LEAST_GRACE_PERIOD) };
+    if container.is_some_and(|it| it.role == Role::Sidecar) {
+        return kill(format!("Init container {name} failed {probe} probe"), own.unwrap_or(of_pod));
+    }
+    // Rules do not count: there is no exit code yet. Nor does OnFailure look at one.
+    let policy = container.and_then(|it| it.restart_policy.filter(|own| *own != RestartPolicy::Never));
+    if policy.unwrap_or(spec.restart_policy) != RestartPolicy::Never {
+        let message = format!("Container {name} failed {probe} probe, will be restarted");
+        return kill(message, own.unwrap_or(of_pod));
+    }
+    let others = spec.containers.iter().filter(|other| other.role == Role::Regular && other.name != name);
+    let is_kept = |state: Option<State>| match state {
+        Some(State::Running(_)) => true,
+        // It is about to be started.
+        None | Some(State::Waiting) => true,
+        Some(State::Terminated(_)) => false,
+    };
+    if others.map(|other| state(&other.name)).any(is_kept) {
+        return kill(format!("Container {name} failed {probe} probe"), own.unwrap_or(of_pod));
+    }
+    // Nothing is left of the pod, which is ended as a whole: what the probe says of its grace period does not count.
+    kill(format!("Stopping container {name}"), of_pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::probe::{ContainerSpec, Probe};
+    use crate::prober::machine::tests::probe;
+
+    #[test]
+    fn a_kill_is_announced_as_the_kubelet_does() {
+        let probe = |grace| Arc::new(Probe { termination_grace_period: grace, ..probe() });
+        let of = |role, restart_policy, grace| ContainerSpec {
+            role,
+            restart_policy,
+            probes: vec![(ProbeType::Liveness, Some(probe(grace)))],
+            ..ContainerSpec::named("main")
+        };
+        let regular = |grace| of(Role::Regular, None, grace);
+        let running = Some(State::Running(Instant::now()));
+        let restarted = "Container main failed liveness probe, will be restarted";
+        for (container, policy, sibling, expected) in [
+            (regular(None), RestartPolicy::Always, None, (restarted, 40)),
+            (regular(Some(5)), RestartPolicy::OnFailure, None, (restarted, 5)),
+            (regular(Some(1)), RestartPolicy::Always, None, (restarted, 2)),
+            (
+                of(Role::Regular, Some(RestartPolicy::Always), None),
+                RestartPolicy::Never,
+                None,
+                (restarted, 40),
+            ),
+            (regular(Some(5)), RestartPolicy::Never, None, ("Stopping container main", 40)),
+            (
+                regular(Some(5)),
+                RestartPolicy::Never,
+                Some(running),
+                ("Container main failed liveness probe", 5),
+            ),
+            (
+                regular(Some(5)),
+                RestartPolicy::Never,
+                Some(Some(State::Terminated(Some(0)))),
+                ("Stopping container main", 40),
+            ),
+            (
+                of(Role::Sidecar, Some(RestartPolicy::Always), Some(500)),
+                RestartPolicy::Never,
+                Some(running),
+                ("Init container main failed liveness probe", 500),
+            ),
+        ] {
+            let mut containers = vec![Arc::new(container)];
+            containers.extend(sibling.map(|_| Arc::new(ContainerSpec::named("other"))));
+            let spec = PodSpec { restart_policy: policy, termination_grace_period: Some(40), containers };
+            let kill = kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
+            assert_eq!((kill.message.as_str(), kill.grace_period), expected, "{policy:?}");
+        }
+    }
+}

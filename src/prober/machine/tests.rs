@@ -1,0 +1,301 @@
+//! Table 9.1 of the kubelet's tests: `worker_test.go`. The fixture there: restartPolicy Never, one container, and a probe each second whose
+//! thresholds are 1.
+
+use std::time::Duration;
+
+use super::*;
+use crate::probe::{ContainerSpec, Handler, RestartPolicy, RestartRule, Source};
+
+/// A probe that does something at once, each second.
+pub(crate) fn probe() -> Probe {
+    Probe {
+        handler: Handler::Exec(vec!["true".to_owned()]),
+        initial_delay: 0,
+        timeout: 1,
+        period: 1,
+        success_threshold: 1,
+        failure_threshold: 1,
+        termination_grace_period: None,
+        source: Source::Manifest,
+    }
+}
+
+/// A machine, what it sees, and what is held to be so.
+struct Fixture {
+    machine: Machine,
+    view: View,
+    now: Instant,
+    held: Option<ProbeResult>,
+}
+
+/// Whether it goes on.
+const CONTINUE: bool = true;
+const STOP: bool = false;
+
+impl Fixture {
+    fn new(probe_type: ProbeType) -> Self {
+        Self::with(probe_type, probe())
+    }
+
+    fn with(probe_type: ProbeType, probe: Probe) -> Self {
+        let now = Instant::now();
+        let seen = Seen {
+            life: life("c"),
+            state: State::Running(now),
+            role: Role::Regular,
+            is_started: probe_type != ProbeType::Startup,
+            is_restarted: false,
+            is_survivor: false,
+            is_ending: false,
+            is_being_stopped: false,
+        };
+        let view = View { is_pod_over: false, container: Some(seen) };
+        Self { machine: Machine::new(probe_type, Arc::new(probe)), view, now, held: None }
+    }
+
+    fn seen(&mut self) -> &mut Seen {
+        self.view.container.as_mut().unwrap()
+    }
+
+    /// One turn, in which an attempt comes to this result. Tells whether it goes on.
+    fn turn(&mut self, result: ProbeResult) -> bool {
+        let mut effects = Vec::new();
+        let next = self.machine.next(&self.view, self.now, &mut effects);
+        if next == Next::Attempt {
+            self.machine.judge(result, &mut effects);
+        }
+        for effect in effects {
+            self.held = match effect {
+                Effect::Forget(_) => None,
+                Effect::Hold(_, result) => Some(result),
+            };
+        }
+        next != Next::Exit
+    }
+
+    /// The same, a few times: what is held, and how long the run is, after each.
+    fn turns(&mut self, results: &[ProbeResult]) -> Vec<(ProbeResult, u32)> {
+        let mut turn = |result: &ProbeResult| {
+            assert!(self.turn(*result));
+            (self.held.unwrap(), self.machine.run.length)
+        };
+        results.iter().map(&mut turn).collect()
+    }
+}
+
+fn life(container: &str) -> Life {
+    Life { container_id: container.into(), would_have_ended: 0 }
+}
+
+const SUCCESS: ProbeResult = ProbeResult::Success;
+const FAILURE: ProbeResult = ProbeResult::Failure;
+const UNKNOWN: ProbeResult = ProbeResult::Unknown;
+
+#[test]
+fn table_9_1_do_probe() {
+    for probe_type in ProbeType::ALL {
+        let is_readiness = probe_type == ProbeType::Readiness;
+        let started = |fixture: &mut Fixture| fixture.seen().is_started = probe_type != ProbeType::Startup;
+        type Change = fn(&mut Fixture);
+        let rows: [(&str, Change, bool, Option<ProbeResult>); 8] = [
+            ("no status", |it| it.view.container = None, CONTINUE, None),
+            ("pod failed", |it| it.view.is_pod_over = true, STOP, None),
+            ("pod deletion", |it| it.seen().is_ending = true, is_readiness, Some(SUCCESS)),
+            ("no container status", |it| it.view.container = None, CONTINUE, None),
+            ("container waiting", |it| it.seen().state = State::Waiting, CONTINUE, Some(FAILURE)),
+            ("container terminated", |it| it.seen().state = State::Terminated(Some(0)), STOP, Some(FAILURE)),
+            ("probe successful", |_| {}, CONTINUE, Some(SUCCESS)),
+            (
+                "initial delay passed",
+                |it| {
+                    it.machine.probe = Arc::new(Probe { initial_delay: 100, ..probe() });
+                    it.now += Duration::from_secs(100);
+                },
+                CONTINUE,
+                Some(SUCCESS),
+            ),
+        ];
+        for (row, change, goes_on, held) in rows {
+            let mut fixture = Fixture::new(probe_type);
+            started(&mut fixture);
+            change(&mut fixture);
+            assert_eq!(fixture.turn(SUCCESS), goes_on, "DoProbe: {row}, {probe_type:?}");
+            assert_eq!(fixture.held, held, "DoProbe: {row}, {probe_type:?}");
+        }
+    }
+}
+
+#[test]
+fn table_9_1_restart_rules() {
+    let rule = |codes: &[i32]| vec![RestartRule { is_in: true, codes: codes.into(), restarts_all: false }];
+    use RestartPolicy::{Always, Never, OnFailure};
+    for (row, policy, restart_rules, exit_code, goes_on) in [
+        ("failed, container policy OnFailure", OnFailure, vec![], 1, CONTINUE),
+        ("succeeded, OnFailure", OnFailure, vec![], 0, STOP),
+        ("failed, Always", Always, vec![], 1, CONTINUE),
+        ("succeeded, Always", Always, vec![], 0, CONTINUE),
+        ("failed, Never", Never, vec![], 1, STOP),
+        ("succeeded, Never", Never, vec![], 0, STOP),
+        ("matching rule", Never, rule(&[1]), 1, CONTINUE),
+        ("non-matching rule", Never, rule(&[99]), 1, STOP),
+    ] {
+        let spec = ContainerSpec { restart_policy: Some(policy), restart_rules, ..ContainerSpec::named("c") };
+        let mut fixture = Fixture::new(ProbeType::Liveness);
+        fixture.seen().state = State::Terminated(Some(exit_code));
+        fixture.seen().is_restarted = spec.is_restarted(Never, exit_code);
+        assert_eq!(fixture.turn(SUCCESS), goes_on, "RestartRules: {row}");
+        assert_eq!(fixture.held, Some(FAILURE), "RestartRules: {row}");
+    }
+}
+
+#[test]
+fn table_9_1_initial_delay() {
+    for (probe_type, first) in
+        [(ProbeType::Startup, UNKNOWN), (ProbeType::Readiness, FAILURE), (ProbeType::Liveness, SUCCESS)]
+    {
+        let mut fixture = Fixture::with(probe_type, Probe { initial_delay: 10, ..probe() });
+        assert_eq!(fixture.turns(&[SUCCESS])[0].0, first, "InitialDelay: just started");
+        fixture.now += Duration::from_secs(100);
+        assert_eq!(fixture.turns(&[SUCCESS])[0].0, SUCCESS, "InitialDelay: started 100 s ago");
+    }
+}
+
+#[test]
+fn table_9_1_thresholds() {
+    let mut fixture = Fixture::with(ProbeType::Readiness, Probe { failure_threshold: 3, ..probe() });
+    for round in 0..2 {
+        let held = fixture.turns(&[SUCCESS, SUCCESS, SUCCESS, FAILURE, FAILURE, FAILURE, FAILURE]);
+        let held: Vec<_> = held.into_iter().map(|(held, _)| held).collect();
+        let expected = [SUCCESS, SUCCESS, SUCCESS, SUCCESS, SUCCESS, FAILURE, FAILURE];
+        assert_eq!(held, expected, "FailureThreshold, round {round}");
+    }
+    let mut fixture = Fixture::with(ProbeType::Readiness, Probe { success_threshold: 3, ..probe() });
+    for round in 0..2 {
+        let held = fixture.turns(&[SUCCESS, SUCCESS, SUCCESS, SUCCESS, FAILURE]);
+        let held: Vec<_> = held.into_iter().map(|(held, _)| held).collect();
+        assert_eq!(held, [FAILURE, FAILURE, SUCCESS, SUCCESS, FAILURE], "SuccessThreshold, round {round}");
+    }
+}
+
+#[test]
+fn table_9_1_startup_thresholds() {
+    let three = || Probe { failure_threshold: 3, ..probe() };
+    let mut fixture = Fixture::with(ProbeType::Startup, three());
+    assert_eq!(fixture.turns(&[SUCCESS]), [(SUCCESS, 0)], "StartupProbeSuccessThreshold");
+    assert!(fixture.machine.on_hold, "StartupProbeSuccessThreshold");
+    let mut fixture = Fixture::with(ProbeType::Startup, three());
+    let told = fixture.turns(&[FAILURE; 4]);
+    let expected = [(UNKNOWN, 1), (UNKNOWN, 2), (FAILURE, 0), (FAILURE, 0)];
+    assert_eq!(told, expected, "StartupProbeFailureThreshold, ResultRunOnStartupCheckFailure");
+    assert!(fixture.machine.on_hold, "StartupProbeFailureThreshold");
+}
+
+#[test]
+fn table_9_1_on_hold() {
+    for probe_type in [ProbeType::Liveness, ProbeType::Startup] {
+        let mut fixture = Fixture::new(probe_type);
+        let told = fixture.turns(&[FAILURE, SUCCESS, SUCCESS]);
+        assert_eq!(told, [(FAILURE, 0); 3], "OnHoldOnLivenessOrStartupCheckFailure: {probe_type:?}");
+        assert!(fixture.machine.on_hold);
+        fixture.seen().life = life("another");
+        assert_eq!(fixture.turns(&[SUCCESS])[0].0, SUCCESS, "a new container ID: {probe_type:?}");
+        assert_eq!(fixture.machine.on_hold, probe_type == ProbeType::Startup);
+    }
+    let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
+    let told = fixture.turns(&[SUCCESS, FAILURE, FAILURE, FAILURE]);
+    let expected = [(SUCCESS, 1), (SUCCESS, 1), (SUCCESS, 2), (FAILURE, 0)];
+    assert_eq!(told, expected, "ResultRunOnLivenessCheckFailure");
+}
+
+/// A run goes on in the next container: one failure more may be enough.
+#[test]
+fn surprise_3_runs_outlive_their_container() {
+    let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
+    assert_eq!(fixture.turns(&[FAILURE, FAILURE]), [(SUCCESS, 1), (SUCCESS, 2)]);
+    fixture.seen().life = life("another");
+    assert_eq!(fixture.turns(&[FAILURE]), [(FAILURE, 0)]);
+}
+
+#[test]
+fn table_9_1_terminated_with_policy_never() {
+    for (row, role, goes_on) in [
+        ("Terminated sidecar, pod policy Never", Role::Sidecar, CONTINUE),
+        ("Terminated regular container, pod policy Never", Role::Regular, STOP),
+    ] {
+        let spec = ContainerSpec { role, ..ContainerSpec::named("c") };
+        let mut fixture = Fixture::new(ProbeType::Startup);
+        fixture.seen().state = State::Terminated(Some(1));
+        fixture.seen().is_restarted = spec.is_restarted(RestartPolicy::Never, 1);
+        assert_eq!((fixture.turn(SUCCESS), fixture.held), (goes_on, Some(FAILURE)), "{row}");
+    }
+}
+
+#[test]
+fn table_9_1_disabled_by_started() {
+    let mut fixture = Fixture::new(ProbeType::Liveness);
+    fixture.seen().is_started = false;
+    assert_eq!(fixture.turns(&[FAILURE])[0].0, SUCCESS, "LivenessProbeDisabledByStarted: not started");
+    fixture.seen().is_started = true;
+    assert_eq!(fixture.turns(&[FAILURE])[0].0, FAILURE, "LivenessProbeDisabledByStarted: started");
+    let mut fixture = Fixture::with(ProbeType::Startup, Probe { failure_threshold: 3, ..probe() });
+    assert_eq!(
+        fixture.turns(&[FAILURE, SUCCESS]).map_held(),
+        [UNKNOWN, SUCCESS],
+        "StartupProbeDisabledByStarted"
+    );
+    fixture.seen().is_started = true;
+    assert_eq!(fixture.turns(&[FAILURE]).map_held(), [SUCCESS], "StartupProbeDisabledByStarted: started");
+}
+
+trait Held {
+    fn map_held(self) -> Vec<ProbeResult>;
+}
+
+impl Held for Vec<(ProbeResult, u32)> {
+    fn map_held(self) -> Vec<ProbeResult> {
+        self.into_iter().map(|(held, _)| held).collect()
+    }
+}
+
+/// With the gate off, which is the kubelet's default. With the gate on everything is seeded, which is not built.
+#[test]
+fn table_9_1_change_container_status_on_kubelet_restart() {
+    let first = ProbeResult::at_first;
+    for probe_type in ProbeType::ALL {
+        // Nothing is probed yet: what is held is what was seeded.
+        let waiting = || Fixture::with(probe_type, Probe { initial_delay: 100, ..probe() });
+        let mut fixture = waiting();
+        fixture.seen().is_survivor = true;
+        fixture.turn(SUCCESS);
+        assert_eq!(fixture.held, None, "gate off, started before the kubelet: {probe_type:?}");
+        let mut fixture = waiting();
+        fixture.turn(SUCCESS);
+        assert_eq!(fixture.held, Some(first(probe_type)), "gate off, new: {probe_type:?}");
+        let mut fixture = waiting();
+        (fixture.seen().is_survivor, fixture.seen().is_started) = (true, true);
+        fixture.seen().role = Role::Sidecar;
+        fixture.turn(SUCCESS);
+        let seeded = (probe_type == ProbeType::Startup).then_some(SUCCESS);
+        assert_eq!(fixture.held, seeded, "sidecar that survived, Started=true: {probe_type:?}");
+    }
+}
+
+#[test]
+fn the_delay_counts_in_whole_seconds() {
+    let mut fixture = Fixture::with(ProbeType::Readiness, Probe { initial_delay: 2, ..probe() });
+    fixture.now += Duration::from_millis(1_999);
+    assert_eq!(fixture.turns(&[SUCCESS]).map_held(), [FAILURE]);
+    fixture.now += Duration::from_millis(1);
+    assert_eq!(fixture.turns(&[SUCCESS]).map_held(), [SUCCESS]);
+}
+
+#[test]
+fn nothing_is_probed_that_is_being_stopped_but_its_readiness() {
+    for probe_type in ProbeType::ALL {
+        let mut fixture = Fixture::new(probe_type);
+        fixture.seen().is_being_stopped = true;
+        let expected =
+            if probe_type == ProbeType::Readiness { FAILURE } else { ProbeResult::at_first(probe_type) };
+        assert_eq!((fixture.turn(FAILURE), fixture.held), (CONTINUE, Some(expected)), "{probe_type:?}");
+    }
+}

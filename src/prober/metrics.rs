@@ -1,0 +1,214 @@
+//! What is counted of probes: under the kubelet's names and labels what it counts, under our own what it hides.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::pod::Task;
+use super::verdict::ProbeResult;
+
+/// Upper bounds of durations, in seconds, as the kubelet has them.
+const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Upper bounds of the margin, in seconds; below 0 the answer came after the timeout.
+const MARGINS: [f64; 8] = [0.0, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// Upper bounds of how late an attempt began, in seconds.
+const LATENESS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0];
+
+/// What is counted of probes. Copies share it.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    total: Family<TotalLabels, Counter>,
+    durations: Family<Labels, Histogram>,
+    failures: Family<Labels, Histogram>,
+    margins: Family<Labels, Histogram>,
+    errors: Family<TotalLabels, Counter>,
+    late: Histogram,
+    workers: Gauge,
+    faults: Counter,
+    verdicts: Family<VerdictLabels, Counter>,
+}
+
+/// A probe, as its series are labelled.
+#[derive(Clone, Debug)]
+pub(super) struct Series(Arc<Probed>);
+
+/// What it is that is probed.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Probed {
+    probe_type: &'static str,
+    container: String,
+    pod: String,
+    namespace: String,
+    pod_uid: String,
+}
+
+/// The labels of durations.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Labels(Arc<Probed>);
+
+/// The labels of counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct TotalLabels {
+    result: Option<&'static str>,
+    probed: Arc<Probed>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct VerdictLabels {
+    verdict: &'static str,
+    probe_type: &'static str,
+}
+
+/// The results that the kubelet counts.
+const RESULTS: [&str; 3] = ["successful", "failed", "unknown"];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let durations = || Family::new_with_constructor((|| Histogram::new(DURATIONS)) as fn() -> Histogram);
+        let margins = Family::new_with_constructor((|| Histogram::new(MARGINS)) as fn() -> Histogram);
+        Self {
+            total: Family::default(),
+            durations: durations(),
+            failures: durations(),
+            margins,
+            errors: Family::default(),
+            late: Histogram::new(LATENESS),
+            workers: Gauge::default(),
+            faults: Counter::default(),
+            verdicts: Family::default(),
+        }
+    }
+}
+
+impl Metrics {
+    /// Adds what concerns probes as a whole.
+    pub fn register(&self, registry: &mut Registry) {
+        let late = "How late attempts of probes began";
+        registry.register_with_unit("prober_lateness", late, Unit::Seconds, self.late.clone());
+        registry.register("prober_workers", "Probes that are worked on", self.workers.clone());
+        registry.register(
+            "prober_faults",
+            "Attempts that a fault of probeshim's own ended",
+            self.faults.clone(),
+        );
+        registry.register("prober_verdicts", "Containers that would have been killed", self.verdicts.clone());
+    }
+
+    /// The registry of single probes, which a kubelet serves apart.
+    #[must_use]
+    pub fn of_probes(&self) -> Registry {
+        let mut registry = Registry::default();
+        let help = "Attempts of probes, by what came of them";
+        registry.register("prober_probe", help, self.total.clone());
+        let help = "How long attempts took that went well";
+        registry.register("prober_probe_duration_seconds", help, self.durations.clone());
+        let help = "How long attempts took that failed";
+        registry.register("probeshim_prober_failure_duration_seconds", help, self.failures.clone());
+        let help = "What was left of the timeout when an attempt ended";
+        registry.register("probeshim_prober_timeout_margin_seconds", help, self.margins.clone());
+        let help = "Attempts of which it is not known what came of them: they count for nothing";
+        registry.register("probeshim_prober_errors", help, self.errors.clone());
+        registry
+    }
+
+    /// An attempt began so late.
+    pub(super) fn late(&self, by: Duration) {
+        self.late.observe(by.as_secs_f64());
+    }
+
+    pub(super) fn fault(&self) {
+        self.faults.inc();
+    }
+
+    pub(super) fn begun(&self) {
+        self.workers.inc();
+    }
+
+    pub(super) fn ended(&self) {
+        self.workers.dec();
+    }
+
+    /// A container would have been killed.
+    pub(super) fn verdict(&self, probe_type: &'static str) {
+        self.verdicts.get_or_create(&VerdictLabels { verdict: "would-kill", probe_type }).inc();
+    }
+
+    pub(super) fn attempted(&self, series: &Series, result: ProbeResult, took: Duration, timeout: Duration) {
+        let (labels, seconds) = (Labels(series.0.clone()), took.as_secs_f64());
+        let result = if result == ProbeResult::Success { RESULTS[0] } else { RESULTS[1] };
+        self.total.get_or_create(&TotalLabels::new(series, Some(result))).inc();
+        let durations = if result == RESULTS[0] { &self.durations } else { &self.failures };
+        durations.get_or_create(&labels).observe(seconds);
+        self.margins.get_or_create(&labels).observe(timeout.as_secs_f64() - seconds);
+    }
+
+    pub(super) fn errored(&self, series: &Series) {
+        self.errors.get_or_create(&TotalLabels::new(series, None)).inc();
+    }
+
+    /// A probe is not made any more: nothing is told of it from now on, as by the kubelet.
+    pub(super) fn end(&self, series: &Series) {
+        for result in RESULTS {
+            self.total.remove(&TotalLabels::new(series, Some(result)));
+        }
+        self.errors.remove(&TotalLabels::new(series, None));
+        let labels = Labels(series.0.clone());
+        self.durations.remove(&labels);
+        self.failures.remove(&labels);
+        self.margins.remove(&labels);
+    }
+}
+
+impl Series {
+    pub(super) fn new(task: &Task) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self(Arc::new(Probed {
+            probe_type: task.probe_type.title(),
+            container: text(&task.container.name),
+            pod: text(&task.pod.name),
+            namespace: text(&task.pod.namespace),
+            pod_uid: text(&task.pod.uid),
+        }))
+    }
+}
+
+impl TotalLabels {
+    fn new(series: &Series, result: Option<&'static str>) -> Self {
+        Self { result, probed: series.0.clone() }
+    }
+}
+
+impl EncodeLabelSet for Labels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), fmt::Error> {
+        let Probed { probe_type, container, pod, namespace, .. } = &*self.0;
+        [("probe_type", *probe_type), ("container", container), ("pod", pod), ("namespace", namespace)]
+            .as_slice()
+            .encode(encoder)
+    }
+}
+
+impl EncodeLabelSet for TotalLabels {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), fmt::Error> {
+        let Probed { probe_type, container, pod, namespace, pod_uid } = &*self.probed;
+        if let Some(result) = self.result {
+            [("result", result)].as_slice().encode(encoder)?;
+        }
+        let labels = [
+            ("probe_type", *probe_type),
+            ("container", container),
+            ("pod", pod),
+            ("namespace", namespace),
+            ("pod_uid", pod_uid),
+        ];
+        labels.as_slice().encode(encoder)
+    }
+}

@@ -1,0 +1,103 @@
+//! How a pod that is probed is, for those who ask.
+
+use std::sync::Arc;
+
+use super::machine::State;
+use super::pod::{Container, Inner, Worker};
+use super::status::{Condition, Phase, conditions};
+use super::verdict::{ProbeResult, Run};
+use crate::probe::{Probe, ProbeType, Role};
+use crate::tap;
+
+/// A pod.
+#[derive(Clone, Debug)]
+pub struct PodReport {
+    /// Its names.
+    pub names: Arc<tap::Pod>,
+    /// How far it has come.
+    pub phase: Phase,
+    /// `ContainersReady` and `Ready`.
+    pub conditions: [Condition; 2],
+    /// Its containers that are there.
+    pub containers: Vec<ContainerReport>,
+}
+
+/// A container.
+#[derive(Clone, Debug)]
+pub struct ContainerReport {
+    /// Its names.
+    pub names: Arc<tap::Container>,
+    /// Whether it has started, and is ready.
+    pub is_started: bool,
+    /// Whether it is ready.
+    pub is_ready: bool,
+    /// Its probes, as the kubelet orders them.
+    pub probes: Vec<ProbeReport>,
+}
+
+/// A probe.
+#[derive(Clone, Debug)]
+pub struct ProbeReport {
+    /// What it is for.
+    pub probe_type: ProbeType,
+    /// What is made.
+    pub probe: Arc<Probe>,
+    /// What is held to be so, if anything is.
+    pub result: Option<ProbeResult>,
+    /// The last result, and how often it has come in a row.
+    pub run: Run,
+    /// Nothing is probed until there is another container.
+    pub on_hold: bool,
+    /// How often this container would have been killed.
+    pub would_have_killed: u32,
+}
+
+impl Inner {
+    /// How the pod is.
+    pub(super) fn report(&self) -> PodReport {
+        let phase = self.phase();
+        let ready: Vec<(&str, bool)> = self
+            .spec
+            .containers
+            .iter()
+            .filter(|container| container.role != Role::Init)
+            .map(|container| {
+                let place = self.containers.iter().position(|it| it.name() == container.name);
+                (container.name.as_str(), place.is_some_and(|place| self.basis(place).is_ready()))
+            })
+            .collect();
+        let container = |(place, container): (usize, &Container)| {
+            let basis = self.basis(place);
+            let of_it = |worker: &&Worker| worker.container == container.name();
+            let mut probes: Vec<ProbeReport> =
+                self.workers.iter().filter(of_it).map(|worker| worker.report(container)).collect();
+            probes.sort_by_key(|probe| probe.probe_type);
+            ContainerReport {
+                names: container.names.clone(),
+                is_started: basis.is_started(),
+                is_ready: basis.is_ready(),
+                probes,
+            }
+        };
+        PodReport {
+            names: self.names.clone(),
+            phase,
+            conditions: conditions(phase, &ready),
+            containers: self.containers.iter().enumerate().map(container).collect(),
+        }
+    }
+}
+
+impl Worker {
+    fn report(&self, container: &Container) -> ProbeReport {
+        let machine = &self.machine;
+        ProbeReport {
+            probe_type: machine.probe_type,
+            probe: machine.probe.clone(),
+            result: container.result(machine.probe_type),
+            run: machine.run,
+            on_hold: machine.on_hold && matches!(container.state, State::Running(_)),
+            would_have_killed: container.would_have_ended(machine.probe_type),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! What the results amount to for containers and their pod, by the kubelet's rules.
+
+use super::machine::State;
+use super::verdict::ProbeResult;
+use crate::probe::{PodSpec, RestartPolicy, Role};
+
+/// How far a pod has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Something has not been started yet.
+    Pending,
+    /// Something runs, or will again.
+    Running,
+    /// Everything has ended well.
+    Succeeded,
+    /// Everything has ended, something not well.
+    Failed,
+}
+
+/// A condition of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// Its name: `ContainersReady` or `Ready`.
+    pub kind: &'static str,
+    /// Whether it is met.
+    pub is_met: bool,
+    /// Why not, in one word.
+    pub reason: Option<&'static str>,
+    /// Why not, in a sentence.
+    pub message: Option<String>,
+}
+
+/// What of a container its status depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Basis {
+    pub(super) state: State,
+    pub(super) role: Role,
+    /// What its startup probe is held to say, if anything.
+    pub(super) startup: Option<ProbeResult>,
+    /// What its readiness probe is held to say, if anything.
+    pub(super) readiness: Option<ProbeResult>,
+    /// Whether it has been started already.
+    pub(super) was_started: bool,
+    /// Whether somebody probes it for that.
+    pub(super) has_startup_worker: bool,
+    pub(super) has_readiness_worker: bool,
+}
+
+impl Basis {
+    /// Whether the container has started.
+    pub(super) fn is_started(&self) -> bool {
+        if !matches!(self.state, State::Running(_)) {
+            return false;
+        }
+        match self.startup {
+            Some(result) => result == ProbeResult::Success,
+            None => self.was_started || !self.has_startup_worker,
+        }
+    }
+
+    /// Whether the container is ready; an init container is once it has ended well.
+    pub(super) fn is_ready(&self) -> bool {
+        if self.role == Role::Init {
+            return self.state == State::Terminated(Some(0));
+        }
+        self.is_started() && (self.readiness == Some(ProbeResult::Success) || !self.has_readiness_worker)
+    }
+
+    /// Whether it is looked at again, out of its time, whether it is ready by now.
+    pub(super) fn awaits_readiness(&self) -> bool {
+        self.is_started() && self.has_readiness_worker && self.readiness != Some(ProbeResult::Success)
+    }
+}
+
+/// How far a pod has come whose containers have come so far.
+pub(super) fn phase<'a>(spec: &PodSpec, mut state: impl FnMut(&str) -> Option<State> + 'a) -> Phase {
+    let (mut waiting, mut running, mut stopped, mut failed, mut restarts) = (0, 0, 0, 0, false);
+    for container in spec.containers.iter().filter(|container| container.role == Role::Regular) {
+        match state(&container.name).unwrap_or(State::Waiting) {
+            State::Waiting => waiting += 1,
+            State::Running(_) => running += 1,
+            State::Terminated(exit_code) => {
+                stopped += 1;
+                failed += usize::from(exit_code != Some(0));
+                restarts |= exit_code.is_none_or(|code| container.is_restarted(spec.restart_policy, code));
+            }
+        }
+    }
+    if waiting > 0 {
+        Phase::Pending
+    } else if running > 0 || stopped == 0 || restarts || spec.restart_policy == RestartPolicy::Always {
+        Phase::Running
+    } else if failed == 0 {
+        Phase::Succeeded
+    } else {
+        Phase::Failed
+    }
+}
+
+/// The conditions of a pod: whether each of its containers is ready, in their order.
+pub(super) fn conditions(phase: Phase, containers: &[(&str, bool)]) -> [Condition; 2] {
+    let unready: Vec<&str> =
+        containers.iter().filter(|(_, is_ready)| !is_ready).map(|(name, _)| *name).collect();
+    let (reason, message) = match phase {
+        Phase::Succeeded => (Some("PodCompleted"), None),
+        Phase::Failed => (Some("PodFailed"), None),
+        _ if unready.is_empty() => (None, None),
+        _ => {
+            let message = format!("containers with unready status: [{}]", unready.join(" "));
+            (Some("ContainersNotReady"), Some(message))
+        }
+    };
+    ["ContainersReady", "Ready"].map(|kind| Condition {
+        kind,
+        is_met: reason.is_none(),
+        reason,
+        message: message.clone(),
+    })
+}
+
+impl Phase {
+    /// Its name, as Kubernetes has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn basis(state: State) -> Basis {
+        Basis {
+            state,
+            role: Role::Regular,
+            startup: None,
+            readiness: None,
+            was_started: false,
+            has_startup_worker: false,
+            has_readiness_worker: false,
+        }
+    }
+
+    /// Table 9.2, `UpdatePodStatus` and `UpdatePodStatusWithInitContainers`: whether it has started, and is ready.
+    #[test]
+    fn table_9_2_update_pod_status() {
+        use ProbeResult::{Failure, Success};
+        let running = basis(State::Running(Instant::now()));
+        let readiness = |readiness| Basis { readiness, has_readiness_worker: true, ..running };
+        let startup = |startup| Basis { startup, has_startup_worker: true, ..running };
+        let (ended, waiting) = (basis(State::Terminated(Some(0))), basis(State::Waiting));
+        let of = |role, basis: Basis| Basis { role, ..basis };
+        for (row, basis, expected) in [
+            ("unprobed", running, (true, true)),
+            ("readiness Success", readiness(Some(Success)), (true, true)),
+            ("readiness pending", readiness(None), (true, false)),
+            ("readiness Failure", readiness(Some(Failure)), (true, false)),
+            ("startup pending", startup(None), (false, false)),
+            ("startup Success without readiness", startup(Some(Success)), (true, true)),
+            ("terminated with stale Success", Basis { readiness: Some(Success), ..ended }, (false, false)),
+            ("ordinary: not started", of(Role::Init, waiting), (false, false)),
+            ("ordinary: started", of(Role::Init, running), (true, false)),
+            ("ordinary: terminated(0)", of(Role::Init, ended), (false, true)),
+            ("sidecar: not started", of(Role::Sidecar, waiting), (false, false)),
+            ("sidecar: started", of(Role::Sidecar, running), (true, true)),
+            ("sidecar: terminated(0)", of(Role::Sidecar, ended), (false, false)),
+            (
+                "8.1: started before there was a result",
+                Basis { was_started: true, ..startup(None) },
+                (true, true),
+            ),
+        ] {
+            assert_eq!((basis.is_started(), basis.is_ready()), expected, "{row}");
+        }
+        assert!(readiness(None).awaits_readiness() && !readiness(Some(Success)).awaits_readiness());
+    }
+
+    #[test]
+    fn conditions_tell_which_containers_are_not_ready() {
+        let [containers, pod] = conditions(Phase::Running, &[("a", false), ("b", true), ("c", false)]);
+        assert_eq!((containers.kind, containers.is_met), ("ContainersReady", false));
+        assert_eq!((containers.reason, pod.reason), (Some("ContainersNotReady"), Some("ContainersNotReady")));
+        assert_eq!(pod.message.as_deref(), Some("containers with unready status: [a c]"));
+        assert!(conditions(Phase::Running, &[("a", true)]).iter().all(|condition| condition.is_met));
+        assert_eq!(conditions(Phase::Failed, &[])[1].reason, Some("PodFailed"));
+    }
+
+    #[test]
+    fn a_pod_is_over_when_nothing_of_it_will_run_again() {
+        use crate::probe::ContainerSpec;
+        let spec = |restart_policy| PodSpec {
+            restart_policy,
+            containers: ["a", "b"].map(|name| ContainerSpec::named(name).into()).into(),
+            ..PodSpec::default()
+        };
+        let ended = |code| Some(State::Terminated(Some(code)));
+        let running = Some(State::Running(Instant::now()));
+        for (policy, a, b, expected) in [
+            (RestartPolicy::Always, None, running, Phase::Pending),
+            (RestartPolicy::Never, ended(1), running, Phase::Running),
+            (RestartPolicy::Always, ended(0), ended(0), Phase::Running),
+            (RestartPolicy::OnFailure, ended(0), ended(1), Phase::Running),
+            (RestartPolicy::OnFailure, ended(0), ended(0), Phase::Succeeded),
+            (RestartPolicy::Never, ended(0), ended(1), Phase::Failed),
+            (RestartPolicy::Never, ended(0), Some(State::Terminated(None)), Phase::Running),
+        ] {
+            let told = phase(&spec(policy), |name| if name == "a" { a } else { b });
+            assert_eq!(told, expected, "{policy:?} {a:?} {b:?}");
+        }
+    }
+}

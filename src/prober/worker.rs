@@ -1,0 +1,158 @@
+//! Works on one probe of one container: attempts, in their time.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tracing::error;
+
+use super::Shared;
+use super::handler::{Attempt, AttemptError, ExecProbe, Target, attempt};
+use super::machine::Next;
+use super::metrics::Series;
+use super::notice::{Notice, What};
+use super::pod::{Pod, Signals, Task, Todo};
+use super::verdict::ProbeResult;
+use crate::probe::Probe;
+
+/// How often an attempt is made, back to back, of which it is not known what came of it.
+const TRIES: usize = 3;
+
+/// A worker.
+pub(super) struct Worker {
+    pub(super) shared: Arc<Shared>,
+    pub(super) pod: Arc<Pod>,
+    pub(super) signals: Arc<Signals>,
+    pub(super) series: Option<Series>,
+}
+
+impl Worker {
+    /// Works until there is nothing to do any more, or it is told to end. Attempts keep to a grid that begins here: one that takes longer is
+    /// followed by the next at once, and what has been missed meanwhile stays missed.
+    pub(super) async fn run(mut self, probe: Arc<Probe>) {
+        let period = Duration::from_secs(probe.period.into());
+        if self.shared.is_young(period) {
+            // All workers of a node begin at once: they are spread.
+            sleep(period.mul_f64(fastrand::f64())).await;
+        }
+        let mut due = Instant::now();
+        let mut ticks = interval_at(due + period, period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while self.work(due).await {
+            tokio::select! {
+                () = self.signals.stop.notified() => break,
+                tick = ticks.tick() => due = tick,
+                () = self.signals.trigger.notified() => {
+                    ticks.reset();
+                    due = Instant::now();
+                }
+            }
+        }
+        let mut todo = Todo::default();
+        self.pod.lock().ended(&self.signals, Instant::now(), &mut todo);
+        self.shared.carry_out(&self.pod, todo);
+        if let Some(series) = self.series {
+            self.shared.metrics.end(&series);
+        }
+    }
+
+    /// Makes an attempt that was due at a time, if it is time for one; `false` once there will be no more.
+    async fn work(&mut self, due: Instant) -> bool {
+        let now = Instant::now();
+        let mut todo = Todo::default();
+        let (next, task) = self.pod.lock().next(&self.signals, now, &mut todo);
+        self.shared.carry_out(&self.pod, todo);
+        if let Some(task) = task {
+            self.shared.metrics.late(now - due);
+            // It is large, and most of the time there is none.
+            let tried = AssertUnwindSafe(Box::pin(self.attempt(&task))).catch_unwind().await;
+            if tried.is_err() {
+                self.fault(&task);
+            }
+        }
+        next != Next::Exit
+    }
+
+    /// Makes an attempt, and takes what came of it.
+    async fn attempt(&mut self, task: &Task) {
+        let begun = Instant::now();
+        let tried = self.shared.tried(task).await;
+        let took = begun.elapsed();
+        let metrics = &self.shared.metrics;
+        let series = self.series.get_or_insert_with(|| Series::new(task));
+        let (what, message) = told(task, &tried);
+        if let Some(what) = what {
+            self.shared.notice(task, what, message);
+        }
+        let result = match tried {
+            Ok(Attempt::Success(_) | Attempt::Warning(_)) => ProbeResult::Success,
+            Ok(Attempt::Failure(_)) => ProbeResult::Failure,
+            Err(_) => {
+                metrics.errored(series);
+                return;
+            }
+        };
+        metrics.attempted(series, result, took, Duration::from_secs(task.probe.timeout.into()));
+        let mut todo = Todo::default();
+        self.pod.lock().judge(&self.signals, result, Instant::now(), &mut todo);
+        self.shared.carry_out(&self.pod, todo);
+    }
+
+    /// A fault of ours ended an attempt. It is as if there had been none.
+    fn fault(&self, task: &Task) {
+        let (pod, container) = (task.pod.name.as_deref(), task.container.name.as_deref());
+        let probe = task.probe_type.name();
+        error!(
+            pod,
+            container, probe, "a fault of probeshim's own ended an attempt of a probe, please report it"
+        );
+        self.shared.metrics.fault();
+        let message = format!("{} probe was not made: a fault of probeshim's own", task.probe_type.title());
+        self.shared.notice(task, What::Fault, message);
+    }
+}
+
+/// What is told of an attempt, in the kubelet's words; nothing where all is well.
+fn told(task: &Task, tried: &Result<Attempt, AttemptError>) -> (Option<What>, String) {
+    let title = task.probe_type.title();
+    match tried {
+        Ok(Attempt::Success(_)) => (None, String::new()),
+        Ok(Attempt::Warning(output)) => {
+            (Some(What::ProbeWarning), format!("{title} probe warning: {output}"))
+        }
+        Ok(Attempt::Failure(output)) => (Some(What::Unhealthy), format!("{title} probe failed: {output}")),
+        Err(error) => {
+            let result = error.resulted_in();
+            let message = format!("{title} probe errored and resulted in {result} state: {error}");
+            (Some(What::Unhealthy), message)
+        }
+    }
+}
+
+impl Shared {
+    /// Makes attempts until it is known what came of one, three at most.
+    async fn tried(&self, task: &Task) -> Result<Attempt, AttemptError> {
+        let target =
+            Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
+        let exec = || ExecProbe {
+            pod: task.pod.clone(),
+            container: task.container.clone(),
+            probe_type: task.probe_type,
+        };
+        let mut tried = attempt(&task.probe, &target, exec(), &self.executor).await;
+        for _ in 1..TRIES {
+            if tried.is_ok() {
+                break;
+            }
+            tried = attempt(&task.probe, &target, exec(), &self.executor).await;
+        }
+        tried
+    }
+
+    fn notice(&self, task: &Task, what: What, message: String) {
+        let (pod, container, probe_type) = (task.pod.clone(), task.container.clone(), task.probe_type);
+        self.witness.notice(Notice { pod, container, probe_type, what, message });
+    }
+}
