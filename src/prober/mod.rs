@@ -346,3 +346,6 @@ fn started(started_at: i64, wall: SystemTime, now: Instant) -> Option<Instant> {
         Err(early) => now.checked_add(early.duration()),
     }
 }
+
+#[cfg(test)]
+mod tests;

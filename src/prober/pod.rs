@@ -354,7 +354,13 @@ impl Inner {
     }
 
     /// Holds something to be so, or nothing any more. Tells whether that is new.
-    fn hold(&mut self, name: &str, probe_type: ProbeType, life: &Life, result: Option<ProbeResult>) -> bool {
+    pub(super) fn hold(
+        &mut self,
+        name: &str,
+        probe_type: ProbeType,
+        life: &Life,
+        result: Option<ProbeResult>,
+    ) -> bool {
         let Some(container) = self.named(name) else { return false };
         if container.id != life.container_id {
             return false;
@@ -396,7 +402,8 @@ impl Inner {
             let container = &mut self.containers[place];
             let ending = &mut container.endings[probe_type as usize];
             *ending = Ending { count: ending.count + 1, last: Some(now), is_open: true };
-            container.results[probe_type as usize] = None;
+            let next = Life { container_id: container.id.clone(), would_have_ended: ending.count };
+            container.results[probe_type as usize] = Some((next, ProbeResult::at_first(probe_type)));
         }
     }
 

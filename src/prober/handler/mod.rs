@@ -13,6 +13,8 @@ use std::time::Duration;
 use crate::probe::{ContainerSpec, Handler, Probe};
 
 pub(super) use address::PortError;
+#[cfg(test)]
+pub(super) use exec::tests as exec_tests;
 pub use exec::{ExecProbe, ExecWatch, Executor};
 
 /// The user agent of network probes; the version is that of the kubelet whose behaviour this is.
