@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use probeshim::cri::MethodName;
-use probeshim::relay::{Captures, Metrics, Observed, Observer, Relay, Settings};
+use probeshim::relay::{Captures, Metrics, Numbers, Observed, Observer, Relay, Settings};
 use probeshim::socket::{Access, SocketPath, claim};
 use tokio_util::sync::CancellationToken;
 
@@ -30,8 +30,15 @@ pub(crate) fn run(listen: &Path, upstream: &Path) {
     let listening = claim(&SocketPath::new(listen).unwrap(), Access::LikeUpstream(&upstream)).unwrap();
     let settings = Settings { upstream, drain_timeout: Duration::ZERO };
     let drain = CancellationToken::new();
-    let relay =
-        Relay::start(listening.listener, settings, Arc::new(Nobody), Metrics::default(), 1, drain).unwrap();
+    let relay = Relay::start(
+        listening.listener,
+        settings,
+        Arc::new(Nobody),
+        Metrics::default(),
+        Numbers::from(1),
+        drain,
+    )
+    .unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(relay.ended());
 }

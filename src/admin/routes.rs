@@ -21,6 +21,7 @@ use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::state::Admin;
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
+use crate::prober::Prober;
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
 use crate::{exec, metrics};
@@ -38,6 +39,7 @@ pub(super) fn public() -> Router<Arc<Admin>> {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
+        .route("/metrics/probes", get(metrics_of_probes))
         .fallback(nothing_here)
 }
 
@@ -70,11 +72,16 @@ async fn metrics_text(State(admin): Shared) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&admin.metrics))
 }
 
+/// Where a kubelet has them, too.
+async fn metrics_of_probes(State(admin): Shared) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&admin.of_probes))
+}
+
 async fn status(State(admin): Shared) -> Json<shape::Status> {
     let Counts { seen, kept } = admin.from.calls.counts();
     Json(shape::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        mode: "off".to_owned(),
+        mode: admin.from.mode.name().to_owned(),
         pid: std::process::id(),
         started: time(admin.facts.started),
         listen: admin.facts.listen.clone(),
@@ -94,7 +101,10 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
             folder: journal.folder().display().to_string(),
             off: journal.why_off().map(str::to_owned),
         }),
-        pods: shape::pods(&admin.from.world.borrow().clone()),
+        pods: shape::pods(
+            &admin.from.world.borrow().clone(),
+            &admin.from.prober.as_ref().map(Prober::report).unwrap_or_default(),
+        ),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
         faults: admin.from.faults.get(),
     })

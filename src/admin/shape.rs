@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
 use crate::exec::{Record, StuckExec};
+use crate::prober::{Condition, ContainerReport, PodReport, ProbeReport, ProbeResult};
 use crate::record::shape::milliseconds;
 pub use crate::record::shape::{
     Call, Container, Cpu, Event, Evidence, Exec, Peer, Phases, Pids, Pod, Pressures, Probe,
@@ -105,8 +106,57 @@ pub struct StatusPod {
     pub ip: Option<String>,
     /// `call`, `event` or `list`: what was the latest to say something new of it.
     pub source: String,
+    /// Of one that is probed: `Pending`, `Running`, `Succeeded` or `Failed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// Of one that is probed: whether all its containers are ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// Of one that is probed: `ContainersReady` and `Ready`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<StatusCondition>,
     /// Its containers, in the order in which they were created.
     pub containers: Vec<StatusContainer>,
+}
+
+/// A condition of a pod, as Kubernetes has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusCondition {
+    /// Its name.
+    pub r#type: String,
+    /// `True` or `False`.
+    pub status: String,
+    /// Why not, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Why not, in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// A probe of a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatusProbe {
+    /// `startup`, `readiness` or `liveness`.
+    pub r#type: String,
+    /// `exec`, `httpGet`, `tcpSocket` or `grpc`.
+    pub handler: String,
+    /// Where it is written.
+    pub source: String,
+    /// The last result that counted, if there was one: `success` or `failure`.
+    pub result: Option<String>,
+    /// How often it has come in a row.
+    pub run: u32,
+    /// How often it has to come in a row.
+    pub threshold: u32,
+    /// What is held to be so: `success`, `failure` or `unknown`; nothing before the first verdict.
+    pub verdict: Option<String>,
+    /// Nothing is probed until there is another container.
+    pub on_hold: bool,
+    /// How often the container would have been killed.
+    pub would_have_killed: u32,
 }
 
 /// A container, as it is on the node.
@@ -125,6 +175,15 @@ pub struct StatusContainer {
     pub exit_code: Option<i32>,
     /// The runtime's word for it.
     pub reason: Option<String>,
+    /// Of one that is probed: whether it has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<bool>,
+    /// Of one that is probed: whether it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
+    /// Its probes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub probes: Vec<StatusProbe>,
     /// `call`, `event` or `list`: what was the latest to say something new of it.
     pub source: String,
 }
@@ -233,8 +292,10 @@ impl From<&Record> for Line {
     }
 }
 
-/// The pods of a world by namespace and name, each with its containers.
-pub(super) fn pods(world: &World) -> Vec<StatusPod> {
+/// The pods of a world by namespace and name, each with its containers, and what is known of those that are probed.
+pub(super) fn pods(world: &World, probed: &[PodReport]) -> Vec<StatusPod> {
+    let probed: HashMap<&str, &PodReport> =
+        probed.iter().filter_map(|report| Some((report.names.id.as_deref()?, report))).collect();
     let mut containers: HashMap<&str, Vec<&Arc<world::Container>>> = HashMap::new();
     for container in world.containers() {
         containers.entry(container.sandbox.as_deref().unwrap_or_default()).or_default().push(container);
@@ -245,6 +306,11 @@ pub(super) fn pods(world: &World) -> Vec<StatusPod> {
     let pod = |sandbox: &Arc<world::Sandbox>| {
         let mut containers = containers.remove(&*sandbox.id).unwrap_or_default();
         containers.sort_by_key(|container| (container.created_at, &container.id));
+        let report = probed.get(&*sandbox.id);
+        let of = |container: &Arc<world::Container>| {
+            let id = container.name.id.as_ref();
+            report.and_then(|report| report.containers.iter().find(|known| known.names.id.as_ref() == id))
+        };
         StatusPod {
             namespace: sandbox.pod.namespace.clone(),
             name: sandbox.pod.name.clone(),
@@ -253,14 +319,17 @@ pub(super) fn pods(world: &World) -> Vec<StatusPod> {
             sandbox: if sandbox.is_ready { "ready" } else { "stopped" }.to_owned(),
             ip: sandbox.addresses.first().cloned(),
             source: sandbox.source.name().to_owned(),
-            containers: containers.into_iter().map(|container| StatusContainer::from(&**container)).collect(),
+            phase: report.map(|report| report.phase.name().to_owned()),
+            ready: report.map(|report| report.conditions.iter().all(|condition| condition.is_met)),
+            conditions: report.into_iter().flat_map(|it| &it.conditions).map(StatusCondition::from).collect(),
+            containers: containers.into_iter().map(|it| StatusContainer::new(it, of(it))).collect(),
         }
     };
     sandboxes.into_iter().map(pod).collect()
 }
 
-impl From<&world::Container> for StatusContainer {
-    fn from(container: &world::Container) -> Self {
+impl StatusContainer {
+    fn new(container: &world::Container, report: Option<&ContainerReport>) -> Self {
         let state = match container.state {
             ContainerState::ContainerCreated => "created",
             ContainerState::ContainerRunning => "running",
@@ -275,7 +344,41 @@ impl From<&world::Container> for StatusContainer {
             state: state.to_owned(),
             exit_code,
             reason: reason.filter(|reason| !reason.is_empty()),
+            started: report.map(|report| report.is_started),
+            ready: report.map(|report| report.is_ready),
+            probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
             source: container.source.name().to_owned(),
+        }
+    }
+}
+
+impl From<&Condition> for StatusCondition {
+    fn from(condition: &Condition) -> Self {
+        Self {
+            r#type: condition.kind.to_owned(),
+            status: if condition.is_met { "True" } else { "False" }.to_owned(),
+            reason: condition.reason.map(str::to_owned),
+            message: condition.message.clone(),
+        }
+    }
+}
+
+impl From<&ProbeReport> for StatusProbe {
+    fn from(report: &ProbeReport) -> Self {
+        let threshold = match report.run.last {
+            ProbeResult::Failure => report.probe.failure_threshold,
+            _ => report.probe.success_threshold,
+        };
+        Self {
+            r#type: report.probe_type.name().to_owned(),
+            handler: report.probe.handler.name().to_owned(),
+            source: report.probe.source.name().to_owned(),
+            result: (report.run.length > 0).then(|| report.run.last.name().to_owned()),
+            run: report.run.length,
+            threshold,
+            verdict: report.result.map(|result| result.name().to_owned()),
+            on_hold: report.on_hold,
+            would_have_killed: report.would_have_killed,
         }
     }
 }

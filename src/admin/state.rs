@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::cri::Own;
 use crate::exec::Stuck;
+use crate::prober::{self, Mode, Prober};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
 use crate::telemetry::traces::Traces;
@@ -46,6 +47,12 @@ pub struct Sources {
     pub relay: relay::Metrics,
     /// What the tap counts.
     pub tap: tap::Metrics,
+    /// What is done about probes.
+    pub mode: Mode,
+    /// Who makes them, if anybody does.
+    pub prober: Option<Prober>,
+    /// What is counted of probes.
+    pub probes: prober::Metrics,
     /// What is counted of ExecSyncs.
     pub exec: exec::Metrics,
     /// What is recorded on disk, if anything is.
@@ -62,6 +69,8 @@ pub struct Admin {
     pub(super) facts: Facts,
     pub(super) from: Sources,
     pub(super) metrics: Registry,
+    /// The metrics of single probes.
+    pub(super) of_probes: Registry,
 }
 
 impl Admin {
@@ -73,6 +82,8 @@ impl Admin {
         from.tap.register(&mut metrics);
         from.own.register(&mut metrics);
         from.exec.register(&mut metrics);
+        from.probes.register(&mut metrics);
+        let of_probes = from.probes.of_probes();
         if let Some(journal) = &from.journal {
             journal.register(&mut metrics);
         }
@@ -84,6 +95,6 @@ impl Admin {
             "Faults of probeshim's own in what watches the calls; traffic is not touched by them",
             from.faults.clone(),
         );
-        Self { facts, from, metrics }
+        Self { facts, from, metrics, of_probes }
     }
 }

@@ -16,6 +16,7 @@ use crate::config::ShimSettings;
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
 use crate::probe::Specs;
+use crate::prober::Mode;
 use crate::procrun::{self, Procrun};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
@@ -78,6 +79,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: exec::Settings::default(),
         specs: Specs::default(),
+        mode: Mode::Off,
         journal: None,
         traces: None,
         watches_runtime: true,

@@ -18,14 +18,18 @@ use tracing::{error, info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Inspector, Record, Stuck};
+use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::terminal::harmless;
-use crate::world::{Change, Notice, Sandbox, Source, World};
+use crate::world::{Change, Enquiry, Notice, Sandbox, Source, World};
 
 /// How often what is stuck is looked for.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// For how long a kubelet that was seen is taken to be there.
+const KUBELET: Duration = Duration::from_secs(60);
 
 /// Notices that are taken at once.
 const BATCH: usize = 64;
@@ -48,8 +52,19 @@ pub(super) struct Outlets {
 pub(super) struct Observatory {
     world: Arc<World>,
     inspector: Inspector,
+    /// Who makes probes, if anybody does.
+    probing: Option<Probing>,
     outlets: Outlets,
     listed: Listed,
+}
+
+/// The prober, and what it has to know.
+#[derive(Debug)]
+pub(super) struct Probing {
+    prober: Prober,
+    enquiries: mpsc::Sender<Enquiry>,
+    /// When a kubelet was seen last.
+    kubelet_seen: Option<Instant>,
 }
 
 /// Of what a list has come: what is in the first one was there before, and is no news.
@@ -60,8 +75,8 @@ struct Listed {
 }
 
 impl Observatory {
-    pub(super) fn new(inspector: Inspector, outlets: Outlets) -> Self {
-        Self { world: Arc::default(), inspector, outlets, listed: Listed::default() }
+    pub(super) fn new(inspector: Inspector, probing: Option<Probing>, outlets: Outlets) -> Self {
+        Self { world: Arc::default(), inspector, probing, outlets, listed: Listed::default() }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -114,11 +129,21 @@ impl Observatory {
         let now = Instant::now();
         match sighting {
             Sighting::Asked(asked) => self.inspector.asked(&self.world, *asked),
+            Sighting::Stopping(stopping) => {
+                if let Some(probing) = &self.probing {
+                    probing.prober.stopping(&stopping);
+                }
+            }
             Sighting::Streamed(told) => self.fold(Source::Event, told, false),
             Sighting::Ended(mut ended) => {
                 let told = std::mem::take(&mut ended.told.facts);
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
+                if let Some(probing) = &mut self.probing
+                    && ended.call.peer.as_ref().is_some_and(|peer| peer.is_kubelet())
+                {
+                    probing.kubelet_seen = Some(now);
+                }
                 self.inspector.ended(&self.world, ended, now);
             }
         }
@@ -161,12 +186,24 @@ impl Observatory {
         self.listed.sandboxes |= told.facts.iter().any(|fact| matches!(fact, Fact::Sandboxes(_)));
         self.listed.containers |= told.facts.iter().any(|fact| matches!(fact, Fact::Containers(_)));
         let changes = self.world.fold(source, told.since, Instant::now(), told.facts);
-        if changes.is_empty() {
-            return;
+        if !changes.is_empty() {
+            self.changed(&changes, is_act, before);
         }
+        if let Some(probing) =
+            self.probing.as_ref().filter(|_| self.listed.sandboxes && self.listed.containers)
+        {
+            probing.prober.listed();
+        }
+    }
+
+    /// Something has become of the node.
+    fn changed(&mut self, changes: &[Change], is_act: bool, before: Listed) {
         self.outlets.worlds.send_replace(self.world.clone());
-        self.inspector.changed(&self.world, &changes, Instant::now());
-        for change in &changes {
+        self.inspector.changed(&self.world, changes, Instant::now());
+        if let Some(probing) = &self.probing {
+            probing.ask(probing.prober.changed(&self.world, changes));
+        }
+        for change in changes {
             if (is_act || before.has(change))
                 && let Some(event) = Event::of_change(change, &self.world)
             {
@@ -191,6 +228,10 @@ impl Observatory {
     fn look(&mut self) {
         let now = Instant::now();
         self.inspector.tick(now);
+        if let Some(probing) = &self.probing {
+            let is_kubelet_there = probing.kubelet_seen.is_some_and(|seen| now - seen < KUBELET);
+            probing.ask(probing.prober.tick(is_kubelet_there));
+        }
         let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.inspector.stuck());
         if *before == stuck {
             return;
@@ -224,6 +265,19 @@ impl Observatory {
         let record = self.outlets.calls.push(record.without_trace());
         if let Some(journal) = &self.outlets.journal {
             journal.write(record);
+        }
+    }
+}
+
+impl Probing {
+    pub(super) fn new(prober: Prober, enquiries: mpsc::Sender<Enquiry>) -> Self {
+        Self { prober, enquiries, kubelet_seen: None }
+    }
+
+    /// Has the runtime asked. What finds no room is wanted again a second later.
+    fn ask(&self, enquiries: Vec<Enquiry>) {
+        for enquiry in enquiries {
+            let _ = self.enquiries.try_send(enquiry);
         }
     }
 }
@@ -272,7 +326,7 @@ mod tests {
             traces: None,
             faults: Counter::default(),
         };
-        let mut observatory = Observatory::new(inspector.unwrap(), outlets);
+        let mut observatory = Observatory::new(inspector.unwrap(), None, outlets);
         observatory.guarded(|_| panic!("for the test"));
         observatory.guarded(|it| it.was_told(Notice::Gone));
         assert_eq!(observatory.outlets.faults.get(), 1);

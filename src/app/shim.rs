@@ -15,13 +15,15 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::observatory::{Observatory, Outlets};
+use super::observatory::{Observatory, Outlets, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
 use crate::cri::Own;
 use crate::exec::{self, Inspector};
-use crate::record::{self, Calls, Events, Journal};
-use crate::relay::{self, Relay, Summary};
+use crate::prober::handler::Executor;
+use crate::prober::{self, Mode, Notice, Prober, Witness};
+use crate::record::{self, Calls, Event, Events, Journal};
+use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
 use crate::tap::{self, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
@@ -71,12 +73,26 @@ pub(super) struct Shim {
     observing: Option<JoinHandle<()>>,
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
+    prober: Option<Prober>,
 }
 
 /// The places that clients come to, other than the relay's listener.
 struct Doors {
     claims: Vec<Claim>,
     servers: JoinSet<()>,
+}
+
+/// Questions about pods and containers that may wait to be asked; more are asked again later.
+const ENQUIRIES: usize = 32_768;
+
+/// Keeps what the prober tells among the events.
+#[derive(Debug)]
+struct Told(Arc<Events>);
+
+impl Witness for Told {
+    fn notice(&self, notice: Notice) {
+        self.0.push(Event::of_probe(notice));
+    }
 }
 
 /// How long what was observed last may take to be decoded and shown at the end.
@@ -93,6 +109,7 @@ impl Shim {
             relay,
             exec: watched,
             specs,
+            mode,
             journal,
             traces,
             watches_runtime,
@@ -115,6 +132,7 @@ impl Shim {
 
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
         let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
+        let prober_metrics = prober::Metrics::default();
         let calls = Arc::new(Calls::new(record::Limits::default()));
         let first_call =
             journal.as_ref().map_or(1, |journal| calls.recall(&journal.folder, watched.redact_commands));
@@ -125,7 +143,16 @@ impl Shim {
         let (own, exec_metrics) = (Own::new(&upstream), exec::Metrics::default());
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
+        let numbers = Numbers::from(first_call);
+        let prober = (mode == Mode::DryRun).then(|| {
+            let executor = Executor::new(own.client(), Some(tap.own_execs(numbers.clone())));
+            let witness = Arc::new(Told(events.clone()));
+            Prober::new(specs.clone(), executor, prober_metrics.clone(), witness)
+        });
         let sources = Sources {
+            mode,
+            prober: prober.clone(),
+            probes: prober_metrics,
             upstream: upstream.clone(),
             own: own.clone(),
             calls: calls.clone(),
@@ -142,17 +169,19 @@ impl Shim {
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs, own.client(), exec_metrics)?;
+        let (enquiries, enquired) = mpsc::channel(ENQUIRIES);
         let notices = if watches_runtime {
-            Watcher::start(own, mpsc::channel(1).1)
+            Watcher::start(own, enquired)
         } else {
             inspector.unwatched();
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults };
-        let observatory = Observatory::new(inspector, outlets);
+        let observatory =
+            Observatory::new(inspector, prober.clone().map(|it| Probing::new(it, enquiries)), outlets);
         let observing = tokio::spawn(observatory.run(decoder, notices));
         let drain = CancellationToken::new();
-        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, first_call, drain.clone())?;
+        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
         Ok(Self {
             facts,
             calls,
@@ -163,12 +192,16 @@ impl Shim {
             observing: Some(observing),
             recording,
             tracing,
+            prober,
         })
     }
 
     /// Gives up every door and tells the relay to drain. New clients find no socket, and a successor may take its place, while calls in
     /// flight are finished.
     pub(super) async fn drain(&mut self) {
+        if let Some(prober) = self.prober.take() {
+            prober.stop();
+        }
         if let Some(doors) = self.doors.take() {
             doors.close().await;
         }

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use read::{Reader, demo_length, duration, http_address, log_filter, on_or_off, socket_path};
+use read::{Reader, demo_length, duration, http_address, log_filter, mode, on_or_off, socket_path};
 
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
 use crate::probe::Specs;
+use crate::prober::Mode;
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry::traces;
@@ -64,6 +65,11 @@ pub struct Flags {
     /// ReplicaSet, Job, CronJob, List. May be given more than once
     #[arg(long, value_name = "PATH")]
     pub pods: Vec<PathBuf>,
+
+    /// What is done about probes. off: nothing. dry-run: they are made as the kubelet makes them, and it is said what would be killed;
+    /// nothing is [default: off]
+    #[arg(long, value_name = "off|dry-run", allow_hyphen_values = true)]
+    pub enforce: Option<String>,
 
     /// Where calls are recorded on disk [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
     #[arg(long, value_name = "DIR")]
@@ -139,6 +145,8 @@ pub struct ShimSettings {
     pub exec: exec::Settings,
     /// What manifests tell of probes.
     pub specs: Specs,
+    /// What is done about them.
+    pub mode: Mode,
     /// The part of what is recorded on disk, if anything is.
     pub journal: Option<journal::Settings>,
     /// The part of what is exported as traces, if anything is.
@@ -218,6 +226,11 @@ impl Settings {
             reader.read_or("--drain-timeout", flags.drain_timeout.as_deref(), DRAIN_TIMEOUT, duration);
         let watches_runtime =
             reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
+        let mode = reader.read_or("--enforce", flags.enforce.as_deref(), Mode::default().name(), mode);
+        if mode == Some(Mode::DryRun) && watches_runtime == Some(false) {
+            let reason = "cannot be off where probes are made: it is not known what to probe".to_owned();
+            reader.complain("--watch-runtime", flags.watch_runtime.as_deref(), reason);
+        }
         let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
         let traces = reader.traces(flags.otlp.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
@@ -230,13 +243,14 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, slow, log) {
+        match (upstream, admin, http, drain_timeout, watches_runtime, mode, slow, log) {
             (
                 Some(upstream),
                 Some(admin),
                 Some(http),
                 Some(drain_timeout),
                 Some(watches_runtime),
+                Some(mode),
                 Some(slow),
                 Some(log),
             ) if reader.problems.is_empty() => {
@@ -247,6 +261,7 @@ impl Settings {
                     relay: relay::Settings { upstream, drain_timeout },
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
+                    mode,
                     journal,
                     traces,
                     watches_runtime,

@@ -8,6 +8,7 @@ use jiff::SignedDuration;
 
 use super::{Problem, RECORD, Surroundings};
 use crate::probe::Specs;
+use crate::prober::Mode;
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry;
@@ -159,6 +160,12 @@ pub(super) fn on_or_off(value: &str) -> Result<bool, String> {
         "off" => Ok(false),
         _ => Err("is neither on nor off".to_owned()),
     }
+}
+
+/// Reads what is done about probes.
+pub(super) fn mode(value: &str) -> Result<Mode, String> {
+    let found = Mode::NAMED.into_iter().find(|(name, _)| *name == value);
+    found.map(|(_, mode)| mode).ok_or_else(|| "is neither off nor dry-run".to_owned())
 }
 
 /// Reads how long a demo lasts: long enough to see something.

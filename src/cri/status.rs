@@ -29,6 +29,12 @@ const NAMES: [&str; 17] = [
     "UNAUTHENTICATED",
 ];
 
+impl From<tonic::Code> for Code {
+    fn from(code: tonic::Code) -> Self {
+        Self(i32::from(code).unsigned_abs())
+    }
+}
+
 impl Code {
     /// The call did what it was asked.
     pub const OK: Self = Self(0);

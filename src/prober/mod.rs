@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, Specs};
+use crate::tap::Stopping;
 use crate::world::{self, Change, Enquiry, Sandbox, World};
 use handler::Executor;
 use machine::State;
@@ -38,6 +39,16 @@ pub use notice::{Notice, What, Witness};
 pub use report::{ContainerReport, PodReport, ProbeReport};
 pub use status::{Condition, Phase};
 pub use verdict::{ProbeResult, Run, Verdict, step};
+
+/// What is done about probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing.
+    #[default]
+    Off,
+    /// They are made, and it is said what would be killed.
+    DryRun,
+}
 
 /// Makes probes, and says what would be killed. Copies share it.
 #[derive(Clone, Debug)]
@@ -70,6 +81,20 @@ struct Entry {
     sandbox: Arc<Sandbox>,
     containers: Vec<Arc<world::Container>>,
     pod: Option<Arc<Pod>>,
+}
+
+impl Mode {
+    /// All of them, by their names.
+    pub const NAMED: [(&'static str, Self); 2] = [("off", Self::Off), ("dry-run", Self::DryRun)];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::DryRun => "dry-run",
+        }
+    }
 }
 
 impl Prober {
@@ -114,14 +139,16 @@ impl Prober {
         }
     }
 
-    /// A container is being stopped, or somebody has tried to.
-    pub fn stopping(&self, container_id: &str, is_being_stopped: bool) {
-        let pods: Vec<_> = self.shared.pods();
-        for pod in pods {
-            let mut todo = Todo::default();
-            pod.lock().stopping(container_id, is_being_stopped, &mut todo);
-            self.shared.carry_out(&pod, todo);
+    /// Somebody has a sandbox or container stopped.
+    pub fn stopping(&self, stopping: &Stopping) {
+        let Stopping { head, sandbox, container } = stopping;
+        let Some(pod) = self.shared.lock().pod_of(sandbox.as_deref(), container.as_deref()) else { return };
+        let mut todo = Todo::default();
+        match container {
+            Some(container) => pod.lock().stopping(container, head, &mut todo),
+            None => pod.lock().stopping_all(head),
         }
+        self.shared.carry_out(&pod, todo);
     }
 
     /// Does what is due, and tells what still has to be known. `is_kubelet_there`: a kubelet uses the runtime.
@@ -252,6 +279,15 @@ impl Inner {
         }
     }
 
+    /// The pod of a sandbox or container, if it is probed.
+    fn pod_of(&self, sandbox: Option<&str>, container: Option<&str>) -> Option<Arc<Pod>> {
+        let has = |entry: &&Entry| {
+            sandbox.is_some_and(|id| *entry.sandbox.id == *id)
+                || container.is_some_and(|id| entry.containers.iter().any(|known| *known.id == *id))
+        };
+        self.pods.values().find(has)?.pod.clone()
+    }
+
     /// Takes a sandbox, if it is its pod's newest one.
     fn sandbox(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
         let key = key_of(sandbox);
@@ -273,7 +309,7 @@ impl Entry {
     /// Tells a pod all that is known of it.
     fn tell(&self, pod: &mut pod::Inner, spec: PodSpec, now: Instant, todo: &mut Todo) {
         pod.names = self.sandbox.pod.clone();
-        pod.is_ending = !self.sandbox.is_ready;
+        pod.has_ended = !self.sandbox.is_ready;
         pod.address = address(&self.sandbox);
         if *pod.spec != spec {
             pod.specify(spec);

@@ -1,7 +1,7 @@
 //! A pod that is probed: what is known of its containers, and what their probes say.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use super::notice::{Notice, What};
 use super::status::{Basis, Phase, phase};
 use super::verdict::ProbeResult;
 use crate::probe::{ContainerSpec, Handler, PodSpec, Probe, ProbeType, Role};
+use crate::relay::Head;
 use crate::tap;
 
 /// A container that ran for longer when the prober started has not been started for it to see.
@@ -34,8 +35,10 @@ pub(super) struct Inner {
     pub(super) spec: Arc<PodSpec>,
     /// Its address, once it is known.
     pub(super) address: Option<Arc<str>>,
-    /// Somebody ends it.
-    pub(super) is_ending: bool,
+    /// Its sandbox does not run any more.
+    pub(super) has_ended: bool,
+    /// Somebody has it stopped, for as long as the call is there.
+    stopper: Weak<Head>,
     /// Nobody looks at it any more.
     is_over: bool,
     pub(super) containers: Vec<Container>,
@@ -56,7 +59,8 @@ pub(super) struct Container {
     age: Age,
     pub(super) state: State,
     pub(super) was_started: bool,
-    pub(super) is_being_stopped: bool,
+    /// Somebody has it stopped, for as long as the call is there.
+    stopper: Weak<Head>,
     pub(super) exit: Option<(i32, String)>,
     /// What each type of probe is held to say.
     results: [Option<(Life, ProbeResult)>; 3],
@@ -137,7 +141,8 @@ impl Pod {
             names,
             spec: Arc::default(),
             address: None,
-            is_ending: false,
+            has_ended: false,
+            stopper: Weak::new(),
             is_over: false,
             containers: Vec::new(),
             workers: Vec::new(),
@@ -196,7 +201,7 @@ impl Inner {
             age,
             state,
             was_started: false,
-            is_being_stopped: false,
+            stopper: Weak::new(),
             exit,
             results: [const { None }; 3],
             endings: [Ending::default(); 3],
@@ -220,13 +225,22 @@ impl Inner {
         self.since.checked_duration_since(since).is_some_and(|age| age > SURVIVING)
     }
 
-    /// Nobody stops it any more, or somebody does.
-    pub(super) fn stopping(&mut self, id: &str, is_being_stopped: bool, todo: &mut Todo) {
+    /// A call stops a container.
+    pub(super) fn stopping(&mut self, id: &str, call: &Weak<Head>, todo: &mut Todo) {
         let Some(place) = self.containers.iter().position(|container| *container.id == *id) else { return };
-        self.containers[place].is_being_stopped = is_being_stopped;
-        if is_being_stopped && !self.is_ending {
+        self.containers[place].stopper = call.clone();
+        if !self.is_ending() {
             self.compare(place, todo);
         }
+    }
+
+    /// A call stops the pod.
+    pub(super) fn stopping_all(&mut self, call: &Weak<Head>) {
+        self.stopper = call.clone();
+    }
+
+    fn is_ending(&self) -> bool {
+        self.has_ended || self.is_over || self.stopper.strong_count() > 0
     }
 
     /// Looks again at what is so: starts workers that are missing, has readiness looked at, and says who would be killed.
@@ -322,7 +336,7 @@ impl Inner {
 
     /// Stops all workers, for good.
     pub(super) fn stop(&mut self) {
-        (self.is_ending, self.is_over) = (true, true);
+        self.is_over = true;
         for worker in &self.workers {
             worker.signals.stop.notify_one();
         }
@@ -385,7 +399,7 @@ impl Inner {
     /// Says whether a container would be killed, and begins to count anew as if it had been.
     fn decide(&mut self, place: usize, now: Instant, todo: &mut Todo) {
         let container = &self.containers[place];
-        if !matches!(container.state, State::Running(_)) || self.is_ending || container.is_being_stopped {
+        if !matches!(container.state, State::Running(_)) || self.is_ending() || container.is_being_stopped() {
             return;
         }
         for probe_type in [ProbeType::Liveness, ProbeType::Startup] {
@@ -490,8 +504,8 @@ impl Inner {
             is_started: self.basis(place).is_started(),
             is_restarted,
             is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
-            is_ending: self.is_ending && role == Role::Regular,
-            is_being_stopped: container.is_being_stopped && role == Role::Regular,
+            is_ending: self.is_ending() && role == Role::Regular,
+            is_being_stopped: container.is_being_stopped() && role == Role::Regular,
         }
     }
 
@@ -574,6 +588,10 @@ impl Container {
     /// What a probe is held to say of it, as it is now.
     pub(super) fn result(&self, probe_type: ProbeType) -> Option<ProbeResult> {
         self.results[probe_type as usize].as_ref().map(|(_, result)| *result)
+    }
+
+    fn is_being_stopped(&self) -> bool {
+        self.stopper.strong_count() > 0
     }
 
     /// How often a probe would have ended it.

@@ -11,8 +11,9 @@ use tonic::Status;
 use super::handler::exec_tests::answer;
 use super::*;
 use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
-use crate::cri::{ContainerFact, SandboxFact};
+use crate::cri::{ContainerFact, MethodName, SandboxFact};
 use crate::probe::ProbeType;
+use crate::relay::Head;
 use crate::tap::Fact;
 use crate::world::Source;
 
@@ -408,6 +409,21 @@ async fn table_9_3_probe() {
 }
 
 impl Node {
+    /// Somebody has a container stopped, for as long as the call is there.
+    fn stop(&self, container: &str) -> Arc<Head> {
+        let head = Arc::new(Head {
+            id: 1,
+            peer: None,
+            method: MethodName::of_path("/runtime.v1.RuntimeService/StopContainer"),
+            start: SystemTime::now(),
+            since: Instant::now(),
+            trace: None,
+        });
+        let container = Some(container.to_owned());
+        self.prober.stopping(&Stopping { head: Arc::downgrade(&head), sandbox: None, container });
+        head
+    }
+
     /// A pod with its one container.
     fn run_pod(&mut self, name: &str) {
         self.pod(name);
@@ -656,12 +672,12 @@ async fn what_somebody_else_stops_is_compared() {
     };
     let (node, begin) = start().await;
     after(21.0).await;
-    node.prober.stopping("web/main#0", true);
+    let _call = node.stop("web/main#0");
     let expected = "Is being stopped, as it would have been for its liveness probe (verdict 1)";
     assert_eq!(last(&node, begin), (What::StoppedToo, expected.to_owned()));
     let (node, begin) = start().await;
     after(11.0).await;
-    node.prober.stopping("web/main#0", true);
+    let _call = node.stop("web/main#0");
     let expected = "Is being stopped after 2 failures of its liveness probe; 3 are its threshold";
     assert_eq!(last(&node, begin), (What::StoppedBefore, expected.to_owned()));
 }

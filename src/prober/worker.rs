@@ -136,11 +136,7 @@ impl Shared {
     async fn tried(&self, task: &Task) -> Result<Attempt, AttemptError> {
         let target =
             Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
-        let exec = || ExecProbe {
-            pod: task.pod.clone(),
-            container: task.container.clone(),
-            probe_type: task.probe_type,
-        };
+        let exec = || ExecProbe { pod: task.pod.clone(), container: task.container.clone() };
         let mut tried = attempt(&task.probe, &target, exec(), &self.executor).await;
         for _ in 1..TRIES {
             if tried.is_ok() {

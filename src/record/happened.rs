@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::events::{Event, Severity};
 use crate::exec::{StuckExec, StuckKind};
+use crate::prober::{self, What};
 use crate::terminal::human;
 use crate::world::{Change, Container, Runtime, Sandbox, World};
 
@@ -48,6 +49,25 @@ impl Event {
                 Some(Self::of_container("ContainerRemoved", container, world, "Removed".to_owned()))
             }
             Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => None,
+        }
+    }
+
+    /// What the prober tells.
+    #[must_use]
+    pub fn of_probe(notice: prober::Notice) -> Self {
+        let (severity, reason) = match notice.what {
+            What::Unhealthy => (Severity::Warning, "Unhealthy"),
+            What::ProbeWarning => (Severity::Warning, "ProbeWarning"),
+            What::WouldKill => (Severity::Warning, "WouldKill"),
+            What::StoppedToo => (Severity::Normal, "StoppedToo"),
+            What::NotStopped => (Severity::Warning, "NotStopped"),
+            What::StoppedBefore => (Severity::Normal, "StoppedBefore"),
+            What::Fault => (Severity::Warning, "ProbeFault"),
+        };
+        Self {
+            pod: Some(notice.pod),
+            container: Some(notice.container),
+            ..Self::new(severity, reason, notice.message)
         }
     }
 

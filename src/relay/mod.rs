@@ -42,6 +42,8 @@ pub use metrics::Metrics;
 pub use observe::{Asked, Captures, Direction, Head, Observed, Observer, Take, Trace};
 pub use peer::Peer;
 
+pub use tracker::Numbers;
+
 use tracker::Tracker;
 
 /// What the relay runs on.
@@ -71,16 +73,16 @@ pub struct Relay {
 impl Relay {
     /// Starts the relay on a thread and a runtime of its own, so that nothing else that this process does delays a byte.
     /// It ends after `drain` is cancelled and the calls in flight are done or out of time. Until then `observer` is told of
-    /// every call, the first of which has the number `first_call`.
+    /// every call, each of which takes one of the `numbers`.
     pub fn start(
         listener: UnixListener,
         settings: Settings,
         observer: Arc<dyn Observer>,
         metrics: Metrics,
-        first_call: u64,
+        numbers: Numbers,
         drain: CancellationToken,
     ) -> io::Result<Self> {
-        let tracker = Tracker::new(observer, metrics, first_call);
+        let tracker = Tracker::new(observer, metrics, numbers);
         let (report, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = {

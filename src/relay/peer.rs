@@ -17,7 +17,16 @@ pub struct Peer {
     pub program: Option<String>,
 }
 
+/// Programs that are kubelets, or have one in them.
+const KUBELETS: [&str; 6] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "hyperkube"];
+
 impl Peer {
+    /// Whether it is a kubelet, going by the name of its program.
+    #[must_use]
+    pub fn is_kubelet(&self) -> bool {
+        self.program.as_deref().is_some_and(|program| KUBELETS.contains(&program))
+    }
+
     /// Asks the kernel (`SO_PEERCRED`) and, for the program's name, `/proc`.
     pub(super) fn of(stream: &UnixStream) -> Option<Self> {
         let credentials = stream.peer_cred().ok()?;

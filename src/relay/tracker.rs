@@ -23,8 +23,12 @@ use crate::terminal::harmless;
 pub(super) struct Tracker {
     observer: Arc<dyn Observer>,
     metrics: Metrics,
-    next: Arc<AtomicU64>,
+    numbers: Numbers,
 }
+
+/// The numbers of calls, in the order in which they come. Copies share the count.
+#[derive(Clone, Debug)]
+pub struct Numbers(Arc<AtomicU64>);
 
 /// A client connection, as the calls on it know it. Counts as open until it is dropped.
 #[derive(Debug)]
@@ -51,6 +55,20 @@ pub(super) struct CallInFlight {
 #[derive(Debug)]
 pub(super) struct End(Option<(Ending, Instant)>);
 
+impl Numbers {
+    /// The first one that is given away.
+    #[must_use]
+    pub fn from(first: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(first)))
+    }
+
+    /// The next one, which nobody else will have.
+    #[must_use]
+    pub fn take(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
 impl End {
     pub(super) fn note(&mut self, ending: Ending) {
         self.0.get_or_insert_with(|| (ending, Instant::now()));
@@ -58,8 +76,8 @@ impl End {
 }
 
 impl Tracker {
-    pub(super) fn new(observer: Arc<dyn Observer>, metrics: Metrics, first_call: u64) -> Self {
-        Self { observer, metrics, next: Arc::new(AtomicU64::new(first_call)) }
+    pub(super) fn new(observer: Arc<dyn Observer>, metrics: Metrics, numbers: Numbers) -> Self {
+        Self { observer, metrics, numbers }
     }
 
     /// A connection has been accepted.
@@ -104,7 +122,7 @@ impl CallInFlight {
     pub(super) fn start(connection: Arc<ClientConnection>, request: &Request<RecvStream>) -> Self {
         let tracker = &connection.tracker;
         tracker.metrics.streams_open.inc();
-        let id = tracker.next.fetch_add(1, Ordering::Relaxed);
+        let id = tracker.numbers.take();
         let method = MethodName::of_path(request.uri().path());
         let Captures { request: up, response: down, is_announced } = tracker.observer.captures(&method);
         let head = Arc::new(Head {

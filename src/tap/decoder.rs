@@ -28,6 +28,8 @@ const BATCH: usize = 256;
 pub enum Sighting {
     /// An `ExecSync` is on its way to upstream.
     Asked(Box<AskedExec>),
+    /// Somebody has a sandbox or container stopped, for as long as the call goes on.
+    Stopping(Stopping),
     /// A message of a stream has passed.
     Streamed(Told),
     /// A call has ended.
@@ -47,6 +49,17 @@ pub struct AskedExec {
     pub container: Option<Arc<Container>>,
     /// What it executes.
     pub exec: Box<Exec>,
+}
+
+/// A call on its way that stops something.
+#[derive(Debug)]
+pub struct Stopping {
+    /// The call; gone once nobody holds it any more.
+    pub head: Weak<Head>,
+    /// The sandbox, if it is one that is stopped.
+    pub sandbox: Option<String>,
+    /// The container, if it is one that is stopped.
+    pub container: Option<String>,
 }
 
 /// A call that has ended.
@@ -140,6 +153,7 @@ impl Decoder {
             Queued::Asked(asked) => self::asked(asked),
             Queued::Streamed(head, message) => self.streamed(&head, &message).map(Sighting::Streamed),
             Queued::Ended(observed) => Some(Sighting::Ended(Box::new(self.ended(observed)))),
+            Queued::Own(sighting) => Some(*sighting),
         }
     }
 
@@ -195,21 +209,21 @@ impl Decoder {
     }
 }
 
-/// An ExecSync that is announced.
+/// A call that is announced: an ExecSync, or one that stops something.
 fn asked(asked: Asked) -> Option<Sighting> {
     let Asked { head, request, whole, sent } = asked;
     let mut reading = Reading::new(Call::begun(&head));
     // What cannot be read is counted when the call has ended.
     read(&mut reading, &request, watched::of(&head.method)?.request?).ok()?;
-    let Call { id, container, exec, .. } = reading.call;
+    let Call { id, container, pod, exec, .. } = reading.call;
+    let head_of_it = Arc::downgrade(&head);
+    let Some(exec) = exec else {
+        let (sandbox, container) =
+            (pod.and_then(|pod| pod.id.clone()), container.and_then(|it| it.id.clone()));
+        return Some(Sighting::Stopping(Stopping { head: head_of_it, sandbox, container }));
+    };
     let sent = Sent { whole, sent };
-    Some(Sighting::Asked(Box::new(AskedExec {
-        head: Arc::downgrade(&head),
-        id,
-        sent,
-        container,
-        exec: exec?,
-    })))
+    Some(Sighting::Asked(Box::new(AskedExec { head: head_of_it, id, sent, container, exec })))
 }
 
 /// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.

@@ -9,6 +9,7 @@ mod decoder;
 mod fact;
 mod messages;
 mod metrics;
+mod own;
 mod pace;
 mod watched;
 
@@ -19,12 +20,13 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use crate::cri::MethodName;
-use crate::relay::{Asked, Capture, CaptureBudget, Captures, Head, Observed, Observer, Take};
+use crate::relay::{Asked, Capture, CaptureBudget, Captures, Head, Numbers, Observed, Observer, Take};
 
 pub use call::{Call, Container, Exec, ExecResult, Pod};
-pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Told};
+pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Stopping, Told};
 pub use fact::Fact;
 pub use metrics::Metrics;
+pub use own::{OwnExec, OwnExecs};
 
 pub use watched::{is_about_one, is_question};
 
@@ -49,6 +51,8 @@ enum Queued {
     Streamed(Arc<Head>, Capture),
     /// A call that has ended.
     Ended(Observed),
+    /// A call of our own.
+    Own(Box<Sighting>),
 }
 
 /// The side of the tap that faces the relay: it captures and hands over, and never waits.
@@ -77,6 +81,12 @@ impl Tap {
             Self { queue, budget, metrics: metrics.clone(), paces: Default::default() },
             Decoder::new(observed, metrics),
         )
+    }
+
+    /// Through which our own `ExecSync`s are seen as those of clients are. They have `numbers` of their own among them.
+    #[must_use]
+    pub fn own_execs(&self, numbers: Numbers) -> OwnExecs {
+        OwnExecs::new(self.queue.downgrade(), numbers, self.metrics.clone())
     }
 
     fn queue(&self, queued: Queued) {

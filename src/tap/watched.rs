@@ -70,7 +70,7 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
             request_limit: CONFIG_LIMIT,
             ..unary(life::run_pod_sandbox_request, life::run_pod_sandbox_response)
         },
-        "StopPodSandbox" => request(life::stop_pod_sandbox_request),
+        "StopPodSandbox" => announced(life::stop_pod_sandbox_request),
         "RemovePodSandbox" => request(life::remove_pod_sandbox_request),
         "PodSandboxStatus" => unary(life::pod_sandbox_status_request, life::pod_sandbox_status_response),
         "CreateContainer" => Watched {
@@ -78,7 +78,7 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
             ..unary(life::create_container_request, life::create_container_response)
         },
         "StartContainer" => request(life::start_container_request),
-        "StopContainer" => request(life::stop_container_request),
+        "StopContainer" => announced(life::stop_container_request),
         "RemoveContainer" => request(life::remove_container_request),
         "ContainerStatus" => unary(life::container_status_request, life::container_status_response),
         "ListPodSandbox" => {
@@ -104,6 +104,11 @@ fn request(read: ReadMessage) -> Watched {
         is_announced: false,
         list: None,
     }
+}
+
+/// The same of one that is told of as soon as it is asked.
+fn announced(read: ReadMessage) -> Watched {
+    Watched { is_announced: true, ..request(read) }
 }
 
 fn unary(request_of: ReadMessage, response: ReadMessage) -> Watched {

@@ -7,6 +7,7 @@ mod clients;
 mod execs;
 mod kubelet;
 mod life;
+mod probing;
 mod procrun;
 #[path = "../real/mod.rs"]
 mod real;

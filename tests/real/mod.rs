@@ -17,6 +17,8 @@ pub(crate) mod machine;
 pub(crate) mod mistakes;
 pub(crate) mod network;
 pub(crate) mod node;
+pub(crate) mod parity;
+pub(crate) mod probing;
 pub(crate) mod procrun;
 pub(crate) mod registry;
 pub(crate) mod server;

@@ -18,7 +18,7 @@ use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use probeshim::exec::Record;
 use probeshim::record::{self, Calls, Filter, Selection};
-use probeshim::relay::{self, Relay, Settings, Summary};
+use probeshim::relay::{self, Numbers, Relay, Settings, Summary};
 use probeshim::socket::{Access, Claim, SocketPath, claim};
 use probeshim::tap::{self, Call, Decoder, Sighting, Tap};
 use tempfile::TempDir;
@@ -65,9 +65,15 @@ pub fn tapped(drain_timeout: Duration, tap: tap::Settings) -> (Shim, Decoder) {
     let settings = Settings { upstream, drain_timeout };
     let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
     let (tap, decoder) = Tap::new(tap, tap_metrics.clone());
-    let relay =
-        Relay::start(listening.listener, settings, Arc::new(tap), relay_metrics.clone(), 1, drain.clone())
-            .unwrap();
+    let relay = Relay::start(
+        listening.listener,
+        settings,
+        Arc::new(tap),
+        relay_metrics.clone(),
+        Numbers::from(1),
+        drain.clone(),
+    )
+    .unwrap();
     let calls = Arc::new(Calls::new(record::Limits::default()));
     let shim =
         Shim { folder, claim: listening.claim, relay: Some(relay), drain, calls, relay_metrics, tap_metrics };

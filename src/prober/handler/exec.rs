@@ -1,18 +1,16 @@
 //! exec: a command is executed in the container, with an `ExecSync`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tonic::{Code, Status};
+use tonic::Status;
 
 use super::go::{quoted, rpc_error, seconds};
 use super::{Attempt, AttemptError, LONGEST_OUTPUT, Target};
-use crate::cri::OwnClient;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
-use crate::probe::ProbeType;
-use crate::tap::{Container, Pod};
+use crate::cri::{Code, OwnClient};
+use crate::tap::{Container, ExecResult, OwnExecs, Pod};
 
 /// How much longer than the command's timeout the runtime may take, as the kubelet's `runtimeRequestTimeout`.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,25 +22,13 @@ pub struct ExecProbe {
     pub pod: Arc<Pod>,
     /// The container.
     pub container: Arc<Container>,
-    /// Which of its probes.
-    pub probe_type: ProbeType,
-}
-
-/// Is told of every command that is executed, as the relay's observer is of those of clients.
-pub trait ExecWatch: fmt::Debug + Send + Sync {
-    /// A command is about to be executed. What is returned is asked to end it.
-    fn asked(
-        &self,
-        probe: &ExecProbe,
-        request: &ExecSyncRequest,
-    ) -> Box<dyn FnOnce(&Result<ExecSyncResponse, Status>) + Send>;
 }
 
 /// Executes commands.
 #[derive(Clone, Debug)]
 pub struct Executor {
     way: Way,
-    watch: Option<Arc<dyn ExecWatch>>,
+    told: Option<OwnExecs>,
 }
 
 /// How it executes them.
@@ -58,8 +44,8 @@ enum Way {
 impl Executor {
     /// Executes through this client, and tells of it.
     #[must_use]
-    pub fn new(client: OwnClient, watch: Option<Arc<dyn ExecWatch>>) -> Self {
-        Self { way: Way::Runtime(client), watch }
+    pub fn new(client: OwnClient, told: Option<OwnExecs>) -> Self {
+        Self { way: Way::Runtime(client), told }
     }
 
     async fn exec_sync(
@@ -68,12 +54,15 @@ impl Executor {
         request: ExecSyncRequest,
     ) -> Result<ExecSyncResponse, Status> {
         let limit = PATIENCE + Duration::from_secs(request.timeout.unsigned_abs());
-        let end = self.watch.as_ref().map(|watch| watch.asked(probe, &request));
+        let (pod, container) = (&probe.pod, &probe.container);
+        let told = self.told.as_ref();
+        let told = told.map(|it| it.begin(pod.clone(), container.clone(), &request.cmd, request.timeout));
         let answered = timeout(limit, self.way.exec_sync(request)).await;
         let expired = || Err(Status::deadline_exceeded("context deadline exceeded"));
         let answered = answered.unwrap_or_else(|_| expired());
-        if let Some(end) = end {
-            end(&answered);
+        if let Some(told) = told {
+            let code = answered.as_ref().map_or_else(|status| Code::from(status.code()), |_| Code::OK);
+            told.end(code, answered.as_ref().ok().map(result_of));
         }
         answered
     }
@@ -105,6 +94,15 @@ pub(super) async fn attempt(
     judged(executor.exec_sync(&probe, request).await, command, timeout_seconds)
 }
 
+/// What an answer is remembered by.
+fn result_of(response: &ExecSyncResponse) -> ExecResult {
+    ExecResult {
+        exit_code: response.exit_code,
+        stdout_bytes: response.stdout.len(),
+        stderr_bytes: response.stderr.len(),
+    }
+}
+
 /// What an answer means for the probe.
 fn judged(
     answered: Result<ExecSyncResponse, Status>,
@@ -117,7 +115,7 @@ fn judged(
             Ok(if response.exit_code == 0 { Attempt::Success(output) } else { Attempt::Failure(output) })
         }
         // As the runtime ends it, or we do: the kubelet does not tell the two apart.
-        Err(status) if status.code() == Code::DeadlineExceeded => Ok(Attempt::Failure(format!(
+        Err(status) if status.code() == tonic::Code::DeadlineExceeded => Ok(Attempt::Failure(format!(
             "command timed out: {} timed out after {}",
             quoted(&command.join(" ")),
             seconds(timeout_seconds)
@@ -135,6 +133,8 @@ fn output(response: &ExecSyncResponse) -> String {
 
 #[cfg(test)]
 pub(in crate::prober) mod tests {
+    use std::fmt;
+
     use tokio::time::sleep;
 
     use super::*;
@@ -165,7 +165,7 @@ pub(in crate::prober) mod tests {
         pub(in crate::prober) fn played(
             play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
         ) -> Self {
-            Self { way: Way::Played(Player(Arc::new(play))), watch: None }
+            Self { way: Way::Played(Player(Arc::new(play))), told: None }
         }
     }
 

@@ -1,13 +1,20 @@
-// Makes attempts of probes with the kubelet's own code: a probe as JSON a line on stdin, what came of it a line on stdout.
+// Makes attempts of probes with the kubelet's own code: a probe as JSON a line on stdin, what came of it a line on stdout. With `serve`, is
+// what is probed: HTTP on port 8080, gRPC on port 5000.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/probe"
 	grpcprobe "k8s.io/kubernetes/pkg/probe/grpc"
@@ -56,7 +63,36 @@ func attempt(asked asked) (probe.Result, string, error) {
 	return probe.Unknown, "", fmt.Errorf("no handler that is known here")
 }
 
+// serve answers until it is killed: `/healthz` well for as long as `healthy` says, 0 being for ever; `/redirect` with where `loc` says.
+func serve(healthy time.Duration) error {
+	begun := time.Now()
+	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	http.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
+		if healthy > 0 && time.Since(begun) > healthy {
+			http.Error(w, "not any more", http.StatusInternalServerError)
+		}
+	})
+	http.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, r.URL.Query().Get("loc"), http.StatusFound)
+	})
+	listener, err := net.Listen("tcp", ":5000")
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer()
+	healthpb.RegisterHealthServer(server, health.NewServer())
+	go server.Serve(listener)
+	return http.ListenAndServe(":8080", nil)
+}
+
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "serve" {
+		healthy := flag.NewFlagSet("serve", flag.ExitOnError)
+		limit := healthy.Duration("healthy", 0, "for how long /healthz is well")
+		healthy.Parse(os.Args[2:])
+		fmt.Fprintln(os.Stderr, serve(*limit))
+		os.Exit(1)
+	}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

@@ -1,0 +1,140 @@
+//! Pods as their manifests say, made with crictl, and probed by probeshim.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Value, json};
+
+use super::containerd::{Containerd, Version};
+use super::crictl::Crictl;
+use super::image::BUSYBOX;
+use super::life::Runtime as _;
+use super::machine::tool;
+use super::server::wait_for;
+use super::shim::Probeshim;
+
+/// Where containers find what is probed.
+pub(crate) const PROBES: &str = "/probes/probes";
+
+/// A containerd with pods that probeshim probes.
+pub(crate) struct Probing {
+    pub(crate) shim: Probeshim,
+    pub(crate) crictl: Crictl,
+    pub(crate) containerd: Containerd,
+    probes: PathBuf,
+}
+
+/// A pod that is there.
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    pub(crate) sandbox: String,
+    /// The ids of its containers, in the order of the manifest, those that run before the others first.
+    pub(crate) containers: Vec<String>,
+}
+
+impl Probing {
+    /// Starts a containerd and probeshim, which is told of these pods.
+    pub(crate) fn start(manifests: &[Value]) -> Result<Self, String> {
+        Self::start_with(manifests, &[])
+    }
+
+    /// The same, with more flags for probeshim.
+    pub(crate) fn start_with(manifests: &[Value], more: &[&str]) -> Result<Self, String> {
+        let probes = tool("probes-1.36")?;
+        let containerd = Containerd::start(Version::V2_2)?;
+        let folder = containerd.folder().join("pods");
+        std::fs::create_dir(&folder).unwrap();
+        for (place, manifest) in manifests.iter().enumerate() {
+            std::fs::write(folder.join(format!("{place:03}.json")), manifest.to_string()).unwrap();
+        }
+        let flags = [&["--enforce", "dry-run", "--pods", folder.to_str().unwrap()][..], more].concat();
+        let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &flags);
+        let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
+        Ok(Self { shim, crictl, containerd, probes })
+    }
+
+    /// Makes a pod as its manifest says, with names and labels as the kubelet gives them.
+    pub(crate) fn run(&self, manifest: &Value) -> Pod {
+        let name = manifest["metadata"]["name"].as_str().unwrap().to_owned();
+        let folder = self.containerd.folder();
+        let logs = folder.join("logs").join(&name);
+        std::fs::create_dir_all(&logs).unwrap();
+        let sandbox = write(
+            folder,
+            &format!("{name}-sandbox"),
+            &json!({
+                "metadata": {"name": name, "namespace": "parity", "uid": format!("uid-{name}"), "attempt": 0},
+                "log_directory": logs,
+                "linux": {},
+            }),
+        );
+        let id = self.crictl.ok(&["runp", &sandbox]);
+        let spec = &manifest["spec"];
+        let all = [&spec["initContainers"], &spec["containers"]];
+        let all = all.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
+        let containers = all.map(|container| self.create(folder, &name, &id, &sandbox, container)).collect();
+        Pod { name, sandbox: id, containers }
+    }
+
+    fn create(&self, folder: &Path, pod: &str, id: &str, sandbox: &str, container: &Value) -> String {
+        let name = container["name"].as_str().unwrap();
+        let config = write(
+            folder,
+            &format!("{pod}-{name}"),
+            &json!({
+                "metadata": {"name": name, "attempt": 0},
+                "image": {"image": BUSYBOX},
+                "command": container["command"],
+                "log_path": format!("{name}.log"),
+                "mounts": [{"host_path": self.probes, "container_path": "/probes", "readonly": true}],
+                "linux": {},
+            }),
+        );
+        let container = self.crictl.ok(&["create", id, &config, sandbox]);
+        self.crictl.ok(&["start", &container]);
+        container
+    }
+
+    /// What `probeshim status` says of a pod.
+    pub(crate) fn status(&self, pod: &str) -> Value {
+        let status: Value = serde_json::from_str(&self.shim.ask(&["status", "-o", "json"])).unwrap();
+        let pods = status["pods"].as_array().unwrap();
+        pods.iter().find(|known| known["name"] == pod).cloned().unwrap_or_default()
+    }
+
+    /// What `probeshim events` says of a pod: reasons and messages, as often as they came.
+    pub(crate) fn events(&self, pod: &str) -> Vec<Value> {
+        let events: Vec<Value> = serde_json::from_str(&self.shim.ask(&["events", "-o", "json"])).unwrap();
+        events.into_iter().filter(|event| event["pod"] == pod).collect()
+    }
+
+    /// How often something was told of a pod.
+    pub(crate) fn count(&self, pod: &str, reason: &str, message: &str) -> u64 {
+        let is_it = |event: &&Value| {
+            event["reason"] == reason && event["message"].as_str().unwrap().contains(message)
+        };
+        self.events(pod).iter().filter(is_it).map(|event| event["count"].as_u64().unwrap()).sum()
+    }
+
+    /// Waits until something has been told of a pod so often.
+    pub(crate) fn wait_for_event(&self, pod: &str, reason: &str, message: &str, count: u64) {
+        wait_for(&format!("{reason} {message:?} of {pod}"), || {
+            (self.count(pod, reason, message) >= count).then_some(())
+        });
+    }
+
+    /// When a container of a pod was seen to be ready first, within a while: how long after a time.
+    pub(crate) fn ready_after(&self, pod: &str, container: &str, since: SystemTime) -> Option<Duration> {
+        let is_ready = |status: &Value| {
+            let containers = status["containers"].as_array().cloned().unwrap_or_default();
+            containers.iter().any(|known| known["name"] == container && known["ready"] == true)
+        };
+        is_ready(&self.status(pod)).then(|| since.elapsed().unwrap())
+    }
+}
+
+fn write(folder: &Path, name: &str, config: &Value) -> String {
+    let path = folder.join(format!("{name}.json"));
+    std::fs::write(&path, config.to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
