@@ -360,7 +360,8 @@ fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
     }
 }
 
-/// How far a container has come; `None` while that is not known whole.
+/// How far a container has come; `None` while that is not known whole. One that has not been started yet is not there yet: a kubelet, which
+/// starts what it creates, does not see it in between, and would take what is held of it then for a verdict.
 fn state(container: &world::Container, now: Instant) -> Option<State> {
     match container.state {
         ContainerState::ContainerRunning => {
@@ -369,7 +370,7 @@ fn state(container: &world::Container, now: Instant) -> Option<State> {
         ContainerState::ContainerExited => {
             Some(State::Terminated(container.exit.as_ref().map(|(code, _)| *code)))
         }
-        _ => Some(State::Waiting),
+        ContainerState::ContainerCreated | ContainerState::ContainerUnknown => None,
     }
 }
 

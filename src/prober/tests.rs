@@ -358,7 +358,7 @@ async fn table_9_1_restart_all() {
     node.container("web/other#1", v1::ContainerState::ContainerCreated, 0, None);
     after(2.0).await;
     assert!(is_there(&node, "web/other liveness"), "cleaned up");
-    assert_eq!(node.report("web").phase, Phase::Pending, "cleaned up");
+    assert_eq!(node.result("web/other", LIVENESS), Some(ProbeResult::Failure), "cleaned up");
     let mut node = start().await;
     node.exit("web/other", 1);
     after(2.0).await;
@@ -495,6 +495,23 @@ async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_agai
     );
     let probe = node.probe("web/main", LIVENESS).unwrap();
     assert_eq!((probe.would_have_killed, probe.result), (3, Some(ProbeResult::Success)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_has_not_been_started_yet_has_not_failed() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
+    let mut node = Node::settled(&[web], |_| succeed()).await;
+    let begin = Instant::now();
+    node.pod("web");
+    node.container("web/main", v1::ContainerState::ContainerCreated, 0, None);
+    after(5.0).await;
+    assert_eq!(node.report("web").phase, Phase::Pending);
+    node.run("web/main");
+    after(5.0).await;
+    assert_eq!(
+        (node.told_since(begin), node.result("web/main", LIVENESS)),
+        (vec![], Some(ProbeResult::Success))
+    );
 }
 
 #[tokio::test(start_paused = true)]

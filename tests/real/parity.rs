@@ -267,7 +267,8 @@ impl Row {
                 wait_for(what, || (container()["started"] == true).then_some(()));
                 let started = Instant::now();
                 wait_for(what, || (container()["ready"] == true).then_some(()));
-                assert!(started.elapsed() < Duration::from_secs(30), "{what}: {:?}", started.elapsed());
+                let (after, events) = (started.elapsed(), probing.events(name));
+                assert!(after < Duration::from_secs(30), "{what}: after {after:?} {events:#?}");
             }
             Expected::Well => {
                 wait_for(what, || (container()["ready"] == true).then_some(()));

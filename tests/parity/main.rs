@@ -1,0 +1,29 @@
+//! `make parity`: tables 9.6 and 9.7 on a real containerd, and handlers beside the kubelet's own code.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
+
+#[path = "../real/mod.rs"]
+mod real;
+#[path = "../support/mod.rs"]
+mod support;
+
+use real::parity::{hold, rows};
+use support::skip::need;
+
+/// Rows that are held at once: their probes take processor time, and none may fail for want of it.
+const AT_ONCE: usize = 8;
+
+#[test]
+fn table_9_6_probing_container() {
+    for rows in rows().chunks(AT_ONCE) {
+        need!(hold(rows, false));
+    }
+}
+
+#[test]
+fn table_9_7_probing_restartable_init_container() {
+    for rows in rows().chunks(AT_ONCE) {
+        need!(hold(rows, true));
+    }
+}
