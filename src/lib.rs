@@ -17,6 +17,8 @@ pub mod metrics;
 
 pub mod socket;
 
+pub mod tls;
+
 pub mod cri;
 
 pub mod containerd;

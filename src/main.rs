@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser as _;
 use probeshim::app;
-use probeshim::cli::{Cli, Command, Failure};
+use probeshim::cli::{self, Cli, Command, Failure};
 use probeshim::config::{RuntimeSettings, Settings, Surroundings};
 use probeshim::procrun::{self, guardian};
 use probeshim::telemetry;
@@ -47,6 +47,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Explain(explain) => runtime.block_on(explain.run()),
         Command::Events(events) => runtime.block_on(events.run()),
         Command::Status(status) => runtime.block_on(status.run()),
+        Command::Check(check) => check.run(),
+        Command::Schema => cli::schema(),
         Command::Bench(bench) => runtime.block_on(bench.run()),
         Command::Runtime(flags) => {
             let settings = RuntimeSettings::new(&flags, &Surroundings::here())?;

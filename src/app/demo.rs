@@ -15,7 +15,7 @@ use super::signals::Signals;
 use crate::config::ShimSettings;
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
-use crate::probe::Specs;
+use crate::probe::{Sources, Specs};
 use crate::prober::Mode;
 use crate::procrun::{self, Procrun};
 use crate::relay;
@@ -79,6 +79,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: exec::Settings::default(),
         specs: Specs::default(),
+        sources: Sources::default(),
         mode: Mode::Off,
         journal: None,
         traces: None,

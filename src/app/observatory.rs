@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Inspector, Record, Stuck};
+use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one, is_question};
@@ -34,6 +35,14 @@ const KUBELET: Duration = Duration::from_secs(60);
 /// Notices that are taken at once.
 const BATCH: usize = 64;
 
+/// Where what is seen comes from.
+#[derive(Debug)]
+pub(super) struct Inlets {
+    pub(super) decoder: Decoder,
+    pub(super) notices: mpsc::Receiver<Notice>,
+    pub(super) news: mpsc::Receiver<News>,
+}
+
 /// Where what is known is kept.
 #[derive(Debug)]
 pub(super) struct Outlets {
@@ -45,6 +54,8 @@ pub(super) struct Outlets {
     pub(super) traces: Option<Traces>,
     /// Faults of our own.
     pub(super) faults: Counter,
+    /// For those who know of pods: there is a new one.
+    pub(super) hurry: Hurry,
 }
 
 /// Everything that is known, and the way it came to be known.
@@ -80,7 +91,8 @@ impl Observatory {
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
-    pub(super) async fn run(mut self, mut decoder: Decoder, mut notices: mpsc::Receiver<Notice>) {
+    pub(super) async fn run(mut self, inlets: Inlets) {
+        let Inlets { mut decoder, mut notices, mut news } = inlets;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut sightings, mut told) = (Vec::new(), Vec::with_capacity(BATCH));
@@ -101,6 +113,7 @@ impl Observatory {
                         self.guarded(|it| it.was_told(notice));
                     }
                 }
+                Some(news) = news.recv() => self.guarded(|it| it.heard_of_specs(news)),
                 heard = self.inspector.hear() => self.guarded(|it| it.inspector.heard(heard, Instant::now())),
                 _ = looks.tick() => self.guarded(Self::look),
                 () = until(due) => self.guarded(|it| it.inspector.tick(Instant::now())),
@@ -169,6 +182,23 @@ impl Observatory {
         }
     }
 
+    /// Something has become of what is written of probes.
+    fn heard_of_specs(&mut self, news: News) {
+        match news {
+            News::Specs(specs) => {
+                self.inspector.specify(specs.clone());
+                if let Some(probing) = &self.probing {
+                    probing.ask(probing.prober.specify(specs));
+                }
+            }
+            News::Problem(problem) => {
+                warn!("{}", harmless(&problem));
+                self.outlets.events.push(Event::of_specs(problem));
+            }
+            News::Solved(problem) => info!("no longer so: {}", harmless(&problem)),
+        }
+    }
+
     fn oom(&self, stamped: &Stamped) {
         if let TaskEvent::OutOfMemory { container } = &stamped.event
             && let Some(container) = self.world.container(container)
@@ -210,6 +240,7 @@ impl Observatory {
                 self.outlets.events.push(event);
             }
             if let Change::SandboxRuns(sandbox) = change {
+                self.outlets.hurry.up();
                 self.misread(sandbox);
             }
         }
@@ -325,6 +356,7 @@ mod tests {
             journal: None,
             traces: None,
             faults: Counter::default(),
+            hurry: Hurry::default(),
         };
         let mut observatory = Observatory::new(inspector.unwrap(), None, outlets);
         observatory.guarded(|_| panic!("for the test"));

@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::observatory::{Observatory, Outlets, Probing};
+use super::observatory::{Inlets, Observatory, Outlets, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
 use crate::cri::Own;
@@ -109,6 +109,7 @@ impl Shim {
             relay,
             exec: watched,
             specs,
+            sources: of_specs,
             mode,
             journal,
             traces,
@@ -168,7 +169,8 @@ impl Shim {
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
-        let mut inspector = Inspector::start(watched, specs, own.client(), exec_metrics)?;
+        let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
+        let (news, hurry) = of_specs.watch(specs);
         let (enquiries, enquired) = mpsc::channel(ENQUIRIES);
         let notices = if watches_runtime {
             Watcher::start(own, enquired)
@@ -176,10 +178,10 @@ impl Shim {
             inspector.unwatched();
             mpsc::channel(1).1
         };
-        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults };
-        let observatory =
-            Observatory::new(inspector, prober.clone().map(|it| Probing::new(it, enquiries)), outlets);
-        let observing = tokio::spawn(observatory.run(decoder, notices));
+        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
+        let probing = prober.clone().map(|prober| Probing::new(prober, enquiries));
+        let observatory = Observatory::new(inspector, probing, outlets);
+        let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
         Ok(Self {

@@ -4,6 +4,7 @@ mod ask;
 mod bar;
 mod bench;
 mod calls;
+mod check;
 mod demo;
 mod events;
 mod explain;
@@ -23,6 +24,7 @@ use crate::procrun::guardian;
 
 pub use bench::Bench;
 pub use calls::Calls;
+pub use check::{Check, schema};
 pub use demo::Demo;
 pub use events::Events;
 pub use explain::Explain;
@@ -61,6 +63,14 @@ pub enum Command {
 
     /// Show how a running probeshim and the runtime behind it stand
     Status(Status),
+
+    /// Validate manifests and the configuration by Kubernetes' rules, and show what would be probed
+    ///
+    /// Everything that is wrong is told at once, each with its file and path; the exit code is 2 then.
+    Check(Check),
+
+    /// Print the JSON schema of the configuration file
+    Schema,
 
     /// Measure what goes through a running probeshim
     Bench(Bench),

@@ -54,6 +54,11 @@ fn table(status: &shape::Status, screen: Screen) -> String {
         let rows: Vec<Vec<Cell>> = status.pods.iter().flat_map(pod_rows).collect();
         text += &Table::new(pod_columns(), screen).text(&rows);
     }
+    let probes: Vec<Vec<Cell>> = status.pods.iter().flat_map(probe_rows).collect();
+    if !probes.is_empty() {
+        text.push('\n');
+        text += &Table::new(probe_columns(), screen).text(&probes);
+    }
     if !status.stuck.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = status.stuck.iter().map(stuck_row).collect();
@@ -105,6 +110,47 @@ fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
         row
     };
     pod.containers.iter().map(row).collect()
+}
+
+fn probe_columns() -> [Column; 8] {
+    [
+        Column::words("PROBE"),
+        Column::words("OBJECT"),
+        Column::words("READY").spare(),
+        Column::words("HANDLER").spare(),
+        Column::words("SOURCE").spare(),
+        Column::words("VERDICT"),
+        Column::words("RUN"),
+        Column::figures("WOULD HAVE KILLED"),
+    ]
+}
+
+/// A row for each probe of a pod.
+fn probe_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
+    let whose = pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/");
+    let yellow = |is_yellow: bool| if is_yellow { AnsiColor::Yellow.on_default() } else { Style::new() };
+    let row = |container: &shape::StatusContainer, probe: &shape::StatusProbe| {
+        let name = container.name.as_deref().unwrap_or(&container.id);
+        let is_ready = container.ready == Some(true);
+        let run = match (&probe.result, probe.on_hold) {
+            (_, true) => "on hold".to_owned(),
+            (Some(result), _) => format!("{} of {} {result}", probe.run, probe.threshold),
+            (None, _) => "none yet".to_owned(),
+        };
+        let verdict = probe.verdict.as_deref().unwrap_or("none yet");
+        vec![
+            Cell::new(&probe.r#type),
+            Cell::new(format!("{whose} {name}")),
+            Cell::styled(if is_ready { "yes" } else { "no" }, yellow(!is_ready)),
+            Cell::new(&probe.handler),
+            Cell::new(&probe.source),
+            Cell::styled(verdict, yellow(verdict == "failure")),
+            Cell::new(run),
+            Cell::styled(probe.would_have_killed.to_string(), yellow(probe.would_have_killed > 0)),
+        ]
+    };
+    let probes = pod.containers.iter().flat_map(|of| of.probes.iter().map(move |probe| (of, probe)));
+    probes.map(|(container, probe)| row(container, probe)).collect()
 }
 
 fn stuck_row(stuck: &shape::Stuck) -> Vec<Cell> {

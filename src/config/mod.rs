@@ -1,5 +1,6 @@
 //! From what was written to what is run: every value is checked at once, and every error names its flag.
 
+mod file;
 mod read;
 mod runtime;
 
@@ -9,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use file::File;
 use read::{Reader, demo_length, duration, http_address, log_filter, mode, on_or_off, socket_path};
 
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
-use crate::probe::Specs;
+use crate::probe::{Rule, Sources, Specs};
 use crate::prober::Mode;
 use crate::record::journal;
 use crate::socket::SocketPath;
@@ -35,8 +37,14 @@ const RECORD: &str = "64MiB";
 /// What is slow unless told otherwise.
 const SLOW: &str = "1s";
 
+/// The configuration file that counts if it is there.
+const CONFIG: &str = "/etc/probeshim/config.yaml";
+
 /// What is logged unless told otherwise.
 const LOG: &str = "info";
+
+/// The JSON schema of the configuration file.
+pub const SCHEMA: &str = include_str!("schema.json");
 
 /// The flags of `run` as they were written. What is absent has its default.
 #[derive(Clone, Debug, Default, Args)]
@@ -61,6 +69,11 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<String>,
 
+    /// The configuration: these flags under names such as drainTimeout, a kubelet to ask for its pods, and rules for probes, in YAML;
+    /// `probeshim schema` describes it. Flags win over it [default: /etc/probeshim/config.yaml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
     /// Manifests that tell which probes there are, a file or a folder of them, in YAML or JSON: Pod, Deployment, DaemonSet, StatefulSet,
     /// ReplicaSet, Job, CronJob, List. May be given more than once
     #[arg(long, value_name = "PATH")]
@@ -72,8 +85,8 @@ pub struct Flags {
     pub enforce: Option<String>,
 
     /// Where calls are recorded on disk [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
+    pub state: Option<String>,
 
     /// How much of the disk they may take, 1MiB to 1TiB, or off [default: 64MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
@@ -115,6 +128,8 @@ pub struct Surroundings {
     pub has_collector: bool,
     /// Whether systemd passes a socket to it.
     pub is_activated: bool,
+    /// The configuration file that counts if it is there.
+    pub config: Option<PathBuf>,
     /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
     pub runtime_dir: Option<PathBuf>,
     /// `$XDG_STATE_HOME`, where it is set and absolute, or else `.local/state` in `$HOME`.
@@ -143,8 +158,10 @@ pub struct ShimSettings {
     pub relay: relay::Settings,
     /// The part of what watches ExecSyncs.
     pub exec: exec::Settings,
-    /// What manifests tell of probes.
+    /// What rules and manifests tell of probes.
     pub specs: Specs,
+    /// Where that may change while it runs.
+    pub sources: Sources,
     /// What is done about them.
     pub mode: Mode,
     /// The part of what is recorded on disk, if anything is.
@@ -157,10 +174,10 @@ pub struct ShimSettings {
 
 /// A value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}{} {reason}", value.as_ref().map(|value| format!(" {value:?}")).unwrap_or_default())]
+#[error("{}", self.line())]
 pub struct Problem {
-    /// The flag, with its dashes.
-    pub field: &'static str,
+    /// The flag, with its dashes; or the file and the field in it.
+    pub field: String,
     /// What was written, if anything was.
     pub value: Option<String>,
     /// What is wrong with it, and what is allowed.
@@ -171,6 +188,15 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Problems(pub Vec<Problem>);
 
+impl Problem {
+    fn line(&self) -> String {
+        let Self { field, value, reason } = self;
+        let value = value.as_ref().map(|value| format!("{value:?}"));
+        let parts = [Some(field.clone()).filter(|field| !field.is_empty()), value, Some(reason.clone())];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
 impl Surroundings {
     /// Those of this process.
     #[must_use]
@@ -180,6 +206,7 @@ impl Surroundings {
             is_root: rustix::process::geteuid().is_root(),
             has_collector: traces::is_endpoint_told(),
             is_activated: socket::is_activated(),
+            config: Some(PathBuf::from(CONFIG)),
             runtime_dir: folder("XDG_RUNTIME_DIR"),
             state_home: folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state"))),
         }
@@ -210,10 +237,38 @@ impl Surroundings {
     }
 }
 
+impl Flags {
+    /// What a flag says that the configuration file may say as well.
+    fn of_flag(&mut self, flag: &str) -> Option<&mut Option<String>> {
+        Some(match flag {
+            "--listen" => &mut self.listen,
+            "--upstream" => &mut self.upstream,
+            "--admin" => &mut self.admin,
+            "--http" => &mut self.http,
+            "--enforce" => &mut self.enforce,
+            "--state" => &mut self.state,
+            "--record" => &mut self.record,
+            "--otlp" => &mut self.otlp,
+            "--watch-runtime" => &mut self.watch_runtime,
+            "--slow" => &mut self.slow,
+            "--drain-timeout" => &mut self.drain_timeout,
+            "--log" => &mut self.log,
+            _ => return None,
+        })
+    }
+}
+
 impl Settings {
-    /// Checks the flags and fills in defaults. Returns every problem, not the first.
+    /// Checks the flags and the configuration file, and fills in defaults. Returns every problem, not the first.
     pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
-        let mut reader = Reader::default();
+        Self::read(flags, around).map(|(settings, _)| settings)
+    }
+
+    /// The same, and the rules of the configuration file.
+    fn read(flags: &Flags, around: &Surroundings) -> Result<(Self, Vec<Rule>), Problems> {
+        let (mut flags, mut reader) = (flags.clone(), Reader::default());
+        let File { rules, kubelet, written } = reader.file(&mut flags, around);
+        reader.written = written;
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
             None if around.is_activated => None,
@@ -234,7 +289,8 @@ impl Settings {
         let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
         let traces = reader.traces(flags.otlp.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
-        let specs = reader.specs(&flags.pods);
+        let files = reader.files(&flags.pods);
+        let specs = Specs::of_files(&files).with_rules(rules.clone());
         let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
@@ -261,12 +317,13 @@ impl Settings {
                     relay: relay::Settings { upstream, drain_timeout },
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
+                    sources: Sources { files, kubelet },
                     mode,
                     journal,
                     traces,
                     watches_runtime,
                 };
-                Ok(Self { shim, log })
+                Ok((Self { shim, log }, rules))
             }
             _ => Err(Problems(reader.problems)),
         }
@@ -284,6 +341,25 @@ impl fmt::Display for Problems {
 pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketPath, Problems> {
     let mut reader = Reader::default();
     reader.admin(flag, around).ok_or(Problems(reader.problems))
+}
+
+/// What files of manifests and the rules of a configuration tell of probes. Returns every problem, not the first.
+pub fn check(paths: &[PathBuf], config: Option<&PathBuf>, around: &Surroundings) -> Result<Specs, Problems> {
+    // Where it will run is not where it is checked.
+    let around = Surroundings { is_root: true, config: None, ..around.clone() };
+    let mut flags = Flags { config: config.cloned(), ..Flags::default() };
+    let (rules, mut problems) = match Settings::read(&flags, &around) {
+        Ok((_, rules)) => (rules, Vec::new()),
+        Err(Problems(problems)) => (Vec::new(), problems),
+    };
+    Reader::default().file(&mut flags, &around);
+    let paths: Vec<&PathBuf> = paths.iter().chain(&flags.pods).collect();
+    let specs = Specs::read(&paths).unwrap_or_else(|errors| {
+        let wrong = |reason: String| Problem { field: String::new(), value: None, reason };
+        problems.extend(errors.iter().map(|error| wrong(error.to_string())));
+        Specs::default()
+    });
+    if problems.is_empty() { Ok(specs.with_rules(rules)) } else { Err(Problems(problems)) }
 }
 
 /// What `--since` says.

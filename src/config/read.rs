@@ -1,13 +1,15 @@
 //! Values as people write them, read one by one; what is wrong is collected.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{Problem, RECORD, Surroundings};
-use crate::probe::Specs;
+use super::file::File;
+use super::{Flags, Problem, RECORD, Surroundings};
+use crate::probe::Files;
 use crate::prober::Mode;
 use crate::record::journal;
 use crate::socket::SocketPath;
@@ -21,6 +23,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Default)]
 pub(super) struct Reader {
     pub(super) problems: Vec<Problem>,
+    /// Where flags are written that come from a file, by their names.
+    pub(super) written: BTreeMap<&'static str, String>,
 }
 
 impl Reader {
@@ -31,25 +35,37 @@ impl Reader {
         }
     }
 
-    /// What files and folders of manifests tell; everything that is wrong with them is a problem of its own.
-    pub(super) fn specs(&mut self, paths: &[PathBuf]) -> Specs {
-        Specs::read(paths).unwrap_or_else(|errors| {
+    /// What the configuration file says; everything that is wrong with it is a problem of its own.
+    pub(super) fn file(&mut self, flags: &mut Flags, around: &Surroundings) -> File {
+        let (file, wrong) = File::read(flags, around);
+        let problem = |(path, reason): (PathBuf, String)| Problem {
+            field: format!("{}:", path.display()),
+            value: None,
+            reason,
+        };
+        self.problems.extend(wrong.into_iter().map(problem));
+        file
+    }
+
+    /// Files and folders of manifests; everything that is wrong with files that are named is a problem of its own.
+    pub(super) fn files(&mut self, paths: &[PathBuf]) -> Files {
+        Files::read(paths).unwrap_or_else(|errors| {
             for error in errors {
                 self.complain("--pods", None, error.to_string());
             }
-            Specs::default()
+            Files::default()
         })
     }
 
     /// What is recorded on disk, if anything is; what is wrong with it is a problem as well.
     pub(super) fn journal(
         &mut self,
-        state: Option<&Path>,
+        state: Option<&str>,
         record: Option<&str>,
         around: &Surroundings,
     ) -> Option<journal::Settings> {
         let limit = self.read_or("--record", record, RECORD, size)??;
-        let folder = state.map(Path::to_owned).or_else(|| around.state_dir());
+        let folder = state.map(PathBuf::from).or_else(|| around.state_dir());
         if folder.is_none() && record.is_none() {
             // Nobody asked for it, and there is no place for it.
             return None;
@@ -73,6 +89,7 @@ impl Reader {
     }
 
     pub(super) fn complain(&mut self, field: &'static str, value: Option<&str>, reason: String) {
+        let field = self.written.get(field).cloned().unwrap_or_else(|| field.to_owned());
         self.problems.push(Problem { field, value: value.map(str::to_owned), reason });
     }
 

@@ -8,6 +8,7 @@ fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
         is_root,
         has_collector: false,
         is_activated: false,
+        config: None,
         runtime_dir: runtime_dir.map(PathBuf::from),
         state_home: None,
     }
@@ -127,4 +128,165 @@ fn procrun_has_its_place_among_our_own() {
         nowhere.lines().nth(1),
         Some("--root is needed: not root, and neither XDG_STATE_HOME nor HOME is set")
     );
+}
+
+/// Flags that name a file with this text.
+fn file(text: &str) -> (tempfile::TempDir, Flags) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.yaml");
+    std::fs::write(&path, text).unwrap();
+    let state = Some(folder.path().display().to_string());
+    (folder, Flags { config: Some(path), state, ..Flags::default() })
+}
+
+/// Everything that a file may say.
+const WHOLE: &str = r#"
+listen: /run/a.sock
+upstream: unix:///run/crio/crio.sock
+admin: /run/b.sock
+http: off
+enforce: dry-run
+state: /tmp
+record: 1GiB
+otlp: off
+watchRuntime: on
+slow: 2s
+drainTimeout: 5s
+log: warn
+redactCommands: true
+pods: [/tmp]
+kubelet:
+  url: https://127.0.0.1:10250
+  tokenFile: /a
+  certificateFile: /b
+  keyFile: /c
+  authorityFile: /d
+  insecureSkipVerify: false
+  interval: 5s
+probes:
+- match: {namespace: shop, pod: "web-*", container: main, image: "*/nginx:*", labels: {app: w?b}}
+  startupProbe: {httpGet: {path: /a, port: http, host: h, scheme: HTTPS, httpHeaders: [{name: A, value: b}]}}
+  readinessProbe:
+    tcpSocket: {port: 80, host: h}
+    initialDelaySeconds: 1
+    timeoutSeconds: 2
+    periodSeconds: 3
+    successThreshold: 4
+    failureThreshold: 5
+  livenessProbe: {grpc: {port: 5000, service: s}, terminationGracePeriodSeconds: 6}
+- match: {}
+  livenessProbe: off
+"#;
+
+#[test]
+fn a_file_says_what_flags_do_not() {
+    let (_folder, flags) = file(WHOLE);
+    let flags = Flags { slow: Some("3s".into()), state: None, ..flags };
+    let (Settings { shim, .. }, rules) = Settings::read(&flags, &around(true, None)).unwrap();
+    assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
+    assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
+    assert_eq!((shim.mode, shim.http), (Mode::DryRun, None));
+    let kubelet = shim.sources.kubelet.unwrap();
+    assert_eq!(
+        (kubelet.url.as_str(), kubelet.interval),
+        ("https://127.0.0.1:10250/", Duration::from_secs(5))
+    );
+    assert_eq!((rules.len(), rules[0].probes.len()), (2, 3));
+    assert!(matches!(rules[1].probes[..], [(_, None)]));
+    let (_folder, flags) = file("");
+    assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file says nothing");
+}
+
+#[test]
+fn everything_that_is_wrong_with_a_file_is_told_at_once_with_its_path() {
+    let text = r#"
+upsteam: /run/a.sock
+slow: 1 fortnight
+drainTimeout: 5
+kubelet: {url: "http://127.0.0.1:10255", tokenFile: /a, keyFile: /b, interval: 1ms}
+pods: none
+probes:
+- livenessProbe: {exec: {command: [x]}, periodSecs: 3}
+- match: {pods: "*", pod: ""}
+- match: {pod: web}
+  readinessProbe: {httpGet: {port: 0}}
+  startupProbe: soon
+"#;
+    let (folder, flags) = file(text);
+    let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    let told = told.replace(&folder.path().display().to_string(), "");
+    for expected in [
+        "/config.yaml: upsteam is \"/run/a.sock\"; it must not be there: known fields are listen, upstream,",
+        "/config.yaml: drainTimeout is 5; it must be a string",
+        "/config.yaml: slow \"1 fortnight\" is not a duration",
+        "/config.yaml: pods is \"none\"; it must be a list",
+        "/config.yaml: kubelet.interval is \"1ms\"; it must be a duration from 1s to 24h",
+        "/config.yaml: kubelet.certificateFile is missing; it must be there beside keyFile",
+        "/config.yaml: kubelet.tokenFile is \"/a\"; it must not be there where the url is http",
+        "/config.yaml: probes[0].match is missing; it must say which containers",
+        "/config.yaml: probes[0].livenessProbe.periodSecs is 3; it must not be there: known fields are exec,",
+        "/config.yaml: probes[1].match.pods is \"*\"; it must not be there: known fields are namespace,",
+        "/config.yaml: probes[1].match.pod is \"\"; it must not be empty",
+        "/config.yaml: probes[1] is an object with match; it must have one at least of startupProbe,",
+        "/config.yaml: probes[2].startupProbe is \"soon\"; it must be a probe, or off",
+        "/config.yaml: probes[2].readinessProbe.httpGet.port is 0; it must be a port's number",
+    ] {
+        assert!(told.lines().any(|line| line.starts_with(expected)), "{expected} is not in\n{told}");
+    }
+    assert_eq!(told.lines().count(), 14, "{told}");
+    // What is written well is still checked.
+    let (folder, flags) = file("slow: 1 fortnight\nenforce: kill\n");
+    let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    let told = told.replace(&folder.path().display().to_string(), "");
+    assert!(told.contains("/config.yaml: slow \"1 fortnight\" is not a duration"), "{told}");
+    assert!(told.contains("/config.yaml: enforce \"kill\" is neither off nor dry-run"), "{told}");
+    let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
+    let told = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
+    assert!(told.starts_with("/nowhere.yaml: No such file"), "{told}");
+}
+
+/// The fields of an object that the schema knows.
+fn fields(schema: &serde_json::Value, pointer: &str) -> Vec<String> {
+    let mut fields: Vec<String> =
+        schema.pointer(pointer).unwrap()["properties"].as_object().unwrap().keys().cloned().collect();
+    fields.sort();
+    fields
+}
+
+/// Whatever the schema knows is read, and nothing else: what is not known is refused with the names of what is.
+#[test]
+fn the_schema_describes_what_is_read() {
+    let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
+    let (_folder, flags) = file(WHOLE);
+    assert!(Settings::new(&flags, &around(true, None)).is_ok());
+    for (pointer, text) in [
+        ("", "unknown: 1"),
+        ("/$defs/kubelet", "kubelet: {url: 'http://a', unknown: 1}"),
+        ("/$defs/rule", "probes: [{match: {}, livenessProbe: off, unknown: 1}]"),
+        ("/$defs/match", "probes: [{match: {unknown: 1}, livenessProbe: off}]"),
+        ("/$defs/probe", "probes: [{match: {}, livenessProbe: {exec: {command: [x]}, unknown: 1}}]"),
+        (
+            "/$defs/probe/properties/exec",
+            "probes: [{match: {}, livenessProbe: {exec: {command: [x], unknown: 1}}}]",
+        ),
+        (
+            "/$defs/probe/properties/httpGet",
+            "probes: [{match: {}, livenessProbe: {httpGet: {port: 1, unknown: 1}}}]",
+        ),
+        (
+            "/$defs/probe/properties/tcpSocket",
+            "probes: [{match: {}, livenessProbe: {tcpSocket: {port: 1, unknown: 1}}}]",
+        ),
+        (
+            "/$defs/probe/properties/grpc",
+            "probes: [{match: {}, livenessProbe: {grpc: {port: 1, unknown: 1}}}]",
+        ),
+    ] {
+        let (_folder, flags) = file(text);
+        let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+        let known = told.split("known fields are ").nth(1).unwrap_or_else(|| panic!("{text}: {told}"));
+        let mut known: Vec<String> = known.split(", ").map(str::to_owned).collect();
+        known.sort();
+        assert_eq!(known, fields(&schema, pointer), "{text}");
+    }
 }

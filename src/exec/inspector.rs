@@ -77,6 +77,12 @@ impl Inspector {
         })
     }
 
+    /// What is written of probes and hooks is different from now on.
+    pub fn specify(&mut self, specs: Specs) {
+        self.specs = specs;
+        self.uses.clear();
+    }
+
     /// An `ExecSync` is on its way.
     pub fn asked(&mut self, world: &World, asked: AskedExec) {
         let Some(named) = asked.container.as_ref().and_then(|container| container.id.as_deref()) else {

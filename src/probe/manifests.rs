@@ -8,7 +8,7 @@ use crate::world::Sandbox;
 
 /// Manifests, of which the first one that makes a pod counts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Manifests {
+pub(crate) struct Manifests {
     all: Vec<Manifest>,
     by_namespace: HashMap<String, Namespace>,
 }
@@ -23,8 +23,9 @@ struct Namespace {
 }
 
 impl Manifests {
-    pub(super) fn len(&self) -> usize {
-        self.all.len()
+    /// All of them, in their order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Manifest> {
+        self.all.iter()
     }
 
     /// The first one that makes the pod of a sandbox.
@@ -36,6 +37,13 @@ impl Manifests {
         let pods = ends.filter_map(|end| namespace.pods.get(&name[..end])).flatten();
         let has = |place: &&usize| self.all[**place].owner.has(sandbox);
         pods.chain(&namespace.others).filter(has).min().map(|place| &self.all[*place])
+    }
+}
+
+impl PartialEq for Manifests {
+    fn eq(&self, other: &Self) -> bool {
+        // The rest follows from it.
+        self.all == other.all
     }
 }
 

@@ -8,6 +8,7 @@
 //! ```
 
 mod expand;
+mod kubelet;
 mod manifests;
 mod owner;
 mod pod;
@@ -16,13 +17,16 @@ mod rule;
 mod spec;
 mod specs;
 mod value;
+mod watch;
 
+pub use kubelet::Kubelet;
 pub use pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
 pub use read::annotation::annotation_problems;
-pub use read::files::FileError;
+pub use read::files::{FileError, Files};
 pub(crate) use read::node;
 pub(crate) use read::probe::probe as read_probe;
 pub use rule::{Matches, Rule};
 pub use spec::{ExecUse, Source, Use};
-pub use specs::Specs;
+pub use specs::{Described, Specs};
 pub use value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
+pub use watch::{Hurry, News, Sources};

@@ -1,6 +1,7 @@
 //! Which pods a manifest makes, as they are seen on a node.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use crate::world::Sandbox;
 
@@ -46,6 +47,12 @@ impl Kind {
     }
 }
 
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}/{}", self.kind, self.namespace, self.name)
+    }
+}
+
 impl Owner {
     /// Whether a sandbox is that of one of its pods.
     pub(super) fn has(&self, sandbox: &Sandbox) -> bool {
@@ -58,8 +65,11 @@ impl Owner {
             }
     }
 
-    /// A static pod has the node's name after its own, and a uid that the kubelet made.
+    /// A static pod has the node's name after its own, and a uid that the kubelet made, unless it is the kubelet who tells of it.
     fn is_pod(&self, name: &str, uid: Option<&str>, sandbox: &Sandbox) -> bool {
+        if *name == self.name && self.uid.is_some() && self.uid.as_deref() == uid {
+            return true;
+        }
         let config_source = sandbox.annotations.get("kubernetes.io/config.source");
         if config_source.is_some_and(|from| from == "file" || from == "http") {
             let node = name.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('-'));

@@ -1,5 +1,6 @@
 //! Rules of the configuration: which probes the containers have that match.
 
+use std::fmt;
 use std::sync::Arc;
 
 use wildmatch::WildMatch;
@@ -31,7 +32,23 @@ pub struct Matches {
     pub labels: Vec<(String, WildMatch)>,
 }
 
+impl fmt::Display for Matches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = [("namespace", &self.namespace), ("pod", &self.pod), ("image", &self.image)];
+        let fields = fields.iter().filter_map(|(name, glob)| Some(format!("{name} {}", glob.as_ref()?)));
+        let labels = self.labels.iter().map(|(key, glob)| format!("label {key}={glob}"));
+        let all: Vec<String> = fields.chain(labels).collect();
+        f.write_str(if all.is_empty() { "every pod" } else { "" })?;
+        f.write_str(&all.join(", "))
+    }
+}
+
 impl Matches {
+    /// The container, as it is written.
+    pub(super) fn container(&self) -> String {
+        self.container.as_ref().map_or_else(|| "*".to_owned(), ToString::to_string)
+    }
+
     /// Whether they match a container of a pod.
     pub(super) fn has(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;

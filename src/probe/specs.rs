@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::expand::expand;
 use super::manifests::Manifests;
 use super::pod::{ContainerPort, ContainerSpec, Env, PodSpec, Role};
-use super::read::files::{self, FileError};
+use super::read::files::{self, FileError, Files};
 use super::read::manifest::Manifest;
 use super::read::node::Node;
 use super::read::{annotation, manifest, pod, probe};
@@ -35,6 +35,19 @@ pub struct Specs {
     pub(super) kubelet: Arc<Manifests>,
 }
 
+/// A probe, and whose it is.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// A rule, a pod, or what makes pods.
+    pub whose: String,
+    /// The container; a pattern for a rule's.
+    pub container: String,
+    /// What it is for.
+    pub probe_type: ProbeType,
+    /// The probe; `None` where there is to be none.
+    pub probe: Option<Arc<Probe>>,
+}
+
 impl Specs {
     /// Reads files and folders of manifests: YAML or JSON, any number of documents, of which those that make pods are taken. Says
     /// everything that is wrong with them.
@@ -53,6 +66,25 @@ impl Specs {
     #[must_use]
     pub fn with_rules(self, rules: Vec<Rule>) -> Self {
         Self { rules: rules.into(), ..self }
+    }
+
+    /// The same, with the manifests of these files.
+    #[must_use]
+    pub fn of_files(files: &Files) -> Self {
+        Self::default().with_manifests(files.manifests())
+    }
+
+    pub(super) fn with_manifests(self, manifests: Manifests) -> Self {
+        Self { manifests: Arc::new(manifests), ..self }
+    }
+
+    /// Takes what the kubelet tells. Tells whether that is anything new.
+    pub(super) fn tell_kubelet(&mut self, pods: Manifests) -> bool {
+        let is_new = *self.kubelet != pods;
+        if is_new {
+            self.kubelet = Arc::new(pods);
+        }
+        is_new
     }
 
     /// The pod of a sandbox with those of its containers that are there, in the order in which they were created. For each probe and hook
@@ -90,6 +122,31 @@ impl Specs {
             }
         }
         pod
+    }
+
+    /// Every probe that rules and manifests tell of, in their order.
+    #[must_use]
+    pub fn described(&self) -> Vec<Described> {
+        let rules = self.rules.iter().flat_map(|rule| {
+            let (whose, container) = (format!("rule: {}", rule.matches), rule.matches.container());
+            rule.probes.iter().map(move |(probe_type, probe)| Described {
+                whose: whose.clone(),
+                container: container.clone(),
+                probe_type: *probe_type,
+                probe: probe.clone(),
+            })
+        });
+        let manifests = self.manifests.iter().flat_map(|Manifest { owner, pod }| {
+            pod.containers.iter().flat_map(move |container| {
+                container.all_probes().map(move |(probe_type, probe)| Described {
+                    whose: owner.to_string(),
+                    container: container.name.clone(),
+                    probe_type,
+                    probe: Some(probe.clone()),
+                })
+            })
+        });
+        rules.chain(manifests).collect()
     }
 
     /// What is executed in a container, as far as it is known.

@@ -1,6 +1,9 @@
 //! A probe as it is run: every value is checked, every default is filled in.
 
+use std::fmt;
+
 use super::spec::Source;
+use crate::terminal::human;
 
 /// A probe of a container. Seconds and counts are those of Kubernetes: from 0, or 1 where 0 would mean the default, to 2147483647.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +136,32 @@ impl Handler {
             Self::Http(_) => "httpGet",
             Self::Tcp(_) => "tcpSocket",
             Self::Grpc(_) => "grpc",
+        }
+    }
+}
+
+impl fmt::Display for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = |host: &Option<String>| host.clone().unwrap_or_default();
+        match self {
+            Self::Exec(command) => write!(f, "exec {}", human::command(command)),
+            Self::Http(get) => {
+                let scheme = if get.is_https { "https" } else { "http" };
+                let slash = if get.path.starts_with('/') { "" } else { "/" };
+                write!(f, "GET {scheme}://{}:{}{slash}{}", host(&get.host), get.port, get.path)
+            }
+            Self::Tcp(socket) => write!(f, "tcp {}:{}", host(&socket.host), socket.port),
+            Self::Grpc(health) if health.service.is_empty() => write!(f, "grpc :{}", health.port),
+            Self::Grpc(health) => write!(f, "grpc :{} {}", health.port, health.service),
+        }
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Name(name) => f.write_str(name),
         }
     }
 }

@@ -129,14 +129,12 @@ impl Prober {
         }
     }
 
-    /// What is written of probes is different from now on.
-    pub fn specify(&self, specs: Specs) {
+    /// What is written of probes is different from now on. Tells what has to be known before they can be made.
+    pub fn specify(&self, specs: Specs) -> Vec<Enquiry> {
         let mut inner = self.shared.lock();
         inner.specs = specs;
         let (keys, now): (Vec<_>, _) = (inner.pods.keys().cloned().collect(), Instant::now());
-        for key in keys {
-            self.shared.refresh(&mut inner, &key, now);
-        }
+        keys.iter().flat_map(|key| self.shared.refresh(&mut inner, key, now)).collect()
     }
 
     /// Somebody has a sandbox or container stopped.

@@ -77,6 +77,12 @@ impl Event {
         Self { severity: Severity::Warning, ..Self::of_sandbox("AnnotationMisread", sandbox, problem) }
     }
 
+    /// What is written of probes cannot be read.
+    #[must_use]
+    pub fn of_specs(problem: String) -> Self {
+        Self::new(Severity::Warning, "SpecMisread", problem)
+    }
+
     /// The kernel killed a process of a container for want of memory.
     #[must_use]
     pub fn of_oom(container: &Arc<Container>, world: &World) -> Self {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
 
+mod handlers;
 #[path = "../real/mod.rs"]
 mod real;
 #[path = "../support/mod.rs"]

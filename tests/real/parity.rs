@@ -153,7 +153,7 @@ pub(crate) fn rows() -> Vec<Row> {
             shell("sleep 6; touch /tmp/up; sleep 600"),
             both(
                 startup(run("test -f /tmp/up"), json!({"failureThreshold": 60, "periodSeconds": 1})),
-                readiness(run("test -f /tmp/up"), json!({"periodSeconds": 60})),
+                readiness(run("test -f /tmp/up"), json!({"periodSeconds": 20})),
             ),
             ReadyWithStartup,
         ),
@@ -214,6 +214,10 @@ pub(crate) fn hold(rows: &[Row], is_sidecar: bool) -> Result<(), String> {
     let manifests: Vec<Value> =
         rows.iter().enumerate().map(|(place, row)| row.manifest(place, is_sidecar)).collect();
     let probing = Probing::start(&manifests)?;
+    // A prober that is younger than a period lets its workers begin at any time within it.
+    let period = rows.iter().flat_map(Row::periods).max().unwrap_or(0);
+    let started = Instant::now();
+    wait_for("the prober is old enough", || (started.elapsed() > Duration::from_secs(period)).then_some(()));
     let pods: Vec<(Pod, SystemTime)> = manifests
         .iter()
         .map(|manifest| {
@@ -234,6 +238,12 @@ pub(crate) fn hold(rows: &[Row], is_sidecar: bool) -> Result<(), String> {
 }
 
 impl Row {
+    /// The periods of its probes, in seconds.
+    fn periods(&self) -> impl Iterator<Item = u64> {
+        let probes = self.probes.as_object().unwrap().values();
+        probes.filter_map(|probe| probe["periodSeconds"].as_u64())
+    }
+
     fn manifest(&self, place: usize, is_sidecar: bool) -> Value {
         let mut probed = json!({"name": "probed", "command": self.command});
         probed.as_object_mut().unwrap().extend(self.probes.as_object().unwrap().clone());
@@ -268,7 +278,7 @@ impl Row {
                 let started = Instant::now();
                 wait_for(what, || (container()["ready"] == true).then_some(()));
                 let (after, events) = (started.elapsed(), probing.events(name));
-                assert!(after < Duration::from_secs(30), "{what}: after {after:?} {events:#?}");
+                assert!(after < Duration::from_secs(10), "{what}: after {after:?} {events:#?}");
             }
             Expected::Well => {
                 wait_for(what, || (container()["ready"] == true).then_some(()));

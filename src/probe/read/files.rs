@@ -1,10 +1,13 @@
 //! Manifests in files and folders.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::manifest::{self, Manifest};
+use crate::probe::manifests::Manifests;
 use crate::probe::spec::Source;
 
 /// What files of manifests are called, other files of a folder are passed over.
@@ -39,6 +42,115 @@ pub enum FileError {
         /// What is wrong, and where.
         reason: String,
     },
+}
+
+/// Files and folders of manifests, as they were when they were looked at last.
+#[derive(Clone, Debug, Default)]
+pub struct Files {
+    paths: Vec<PathBuf>,
+    /// In the order of the paths, and of the names in a folder.
+    known: BTreeMap<(usize, PathBuf), Known>,
+    /// What cannot be looked at.
+    unreadable: Vec<String>,
+}
+
+/// A file.
+#[derive(Clone, Debug)]
+struct Known {
+    mark: Mark,
+    manifests: Vec<Manifest>,
+    problems: Vec<String>,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+}
+
+impl Files {
+    /// Reads them for the first time. Of a file that is named everything has to be right; what is wrong in a folder is left out, and is
+    /// among the [problems](Self::problems): others depend on the rest.
+    pub fn read(paths: &[PathBuf]) -> Result<Self, Vec<FileError>> {
+        let mut errors = Vec::new();
+        for path in paths {
+            match fs::metadata(path) {
+                Ok(found) if found.is_dir() => {}
+                _ => drop(read(path, &mut errors)),
+            }
+        }
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let mut files = Self { paths: paths.to_owned(), ..Self::default() };
+        files.look();
+        Ok(files)
+    }
+
+    /// Whether there are none to look at.
+    pub(in crate::probe) fn is_empty(&self) -> bool {
+        self.paths.is_empty()
+    }
+
+    /// Looks at them again. Tells whether there are other manifests now. Of a file that cannot be read any more, what it said before goes on
+    /// to count.
+    pub(in crate::probe) fn look(&mut self) -> bool {
+        let (mut there, mut has_changed) = (BTreeMap::new(), false);
+        self.unreadable.clear();
+        for (place, path) in self.paths.iter().enumerate() {
+            match files(path) {
+                Ok(files) => there.extend(files.into_iter().map(|file| ((place, file), ()))),
+                Err(source) => {
+                    self.unreadable.push(FileError::Unreadable { path: path.clone(), source }.to_string());
+                    // It may be about to be put there anew.
+                    there.extend(
+                        self.known.keys().filter(|(of, _)| *of == place).cloned().map(|key| (key, ())),
+                    );
+                }
+            }
+        }
+        let before = self.known.len();
+        self.known.retain(|key, _| there.contains_key(key));
+        has_changed |= self.known.len() != before;
+        for key in there.into_keys() {
+            let Ok(mark) = Mark::of(&key.1) else { continue };
+            let known = self.known.get(&key);
+            if known.is_some_and(|known| known.mark == mark) {
+                continue;
+            }
+            let mut errors = Vec::new();
+            let manifests = read_file(&key.1, &mut errors);
+            let problems = errors.iter().map(ToString::to_string).collect();
+            let manifests = match known {
+                Some(known) if !errors.is_empty() => known.manifests.clone(),
+                _ => manifests,
+            };
+            has_changed |= known.is_none_or(|known| known.manifests != manifests);
+            self.known.insert(key, Known { mark, manifests, problems });
+        }
+        has_changed
+    }
+
+    /// The manifests.
+    pub(in crate::probe) fn manifests(&self) -> Manifests {
+        self.known.values().flat_map(|known| known.manifests.iter().cloned()).collect()
+    }
+
+    /// Everything that is wrong with them.
+    pub(in crate::probe) fn problems(&self) -> BTreeSet<String> {
+        let of_files = self.known.values().flat_map(|known| &known.problems);
+        self.unreadable.iter().chain(of_files).cloned().collect()
+    }
+}
+
+impl Mark {
+    fn of(path: &Path) -> io::Result<Self> {
+        let found = fs::metadata(path)?;
+        let modified = (found.mtime(), found.mtime_nsec());
+        Ok(Self { inode: found.ino(), length: found.len(), modified })
+    }
 }
 
 /// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong.

@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum DialError {
     /// The name has no address.
-    Lookup { host: String, source: io::Error },
+    Lookup { host: String },
     /// The address does not take a connection.
     Connect { address: SocketAddr, source: io::Error },
 }
@@ -42,10 +42,7 @@ pub(super) async fn dial(host: &str, port: u16) -> Result<Connection, DialError>
             Err(source) => drop(last.get_or_insert(DialError::Connect { address, source })),
         }
     }
-    Err(last.unwrap_or_else(|| DialError::Lookup {
-        host: host.to_owned(),
-        source: io::Error::other("no such host"),
-    }))
+    Err(last.unwrap_or_else(|| DialError::Lookup { host: host.to_owned() }))
 }
 
 async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
@@ -56,7 +53,7 @@ async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> 
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let found = lookup_host((host, port)).await;
-    found.map(Iterator::collect).map_err(|source| DialError::Lookup { host: host.to_owned(), source })
+    found.map(Iterator::collect).map_err(|_| DialError::Lookup { host: host.to_owned() })
 }
 
 async fn connect(address: SocketAddr) -> io::Result<Connection> {
@@ -108,7 +105,7 @@ impl AsyncWrite for Connection {
 impl fmt::Display for DialError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lookup { host, .. } => write!(f, "dial tcp: lookup {host}: no such host"),
+            Self::Lookup { host } => write!(f, "dial tcp: lookup {host}: no such host"),
             Self::Connect { address, source } => {
                 write!(f, "dial tcp {address}: connect: {}", system_words(source))
             }

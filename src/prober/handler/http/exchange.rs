@@ -17,8 +17,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::headers::GetRequest;
 use super::place::Place;
-use super::tls::{is_http2, secured};
 use crate::prober::handler::dial::{dial, system_words};
+use crate::tls::{Tls, is_http2};
 
 /// An answer whose body has not been read.
 pub(super) struct Answer {
@@ -41,7 +41,8 @@ pub(super) async fn exchange(place: &Place, request: GetRequest) -> Result<Answe
         return over_http1(connection, request, ends).await;
     }
     let name = if place.host().is_empty() { "localhost" } else { place.host() };
-    let stream = secured(connection, name).await.map_err(|error| handshake_words(&error, &ends))?;
+    let stream =
+        Tls::of_probes().speak(connection, name).await.map_err(|error| handshake_words(&error, &ends))?;
     if is_http2(&stream) {
         over_http2(stream, request, place, ends).await
     } else {

@@ -4,7 +4,6 @@ mod exchange;
 mod headers;
 mod place;
 mod reference;
-mod tls;
 
 use std::time::Duration;
 

@@ -1,0 +1,83 @@
+//! `probeshim check` and `probeshim schema`
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Failure;
+use super::table::{Cell, Column, Table};
+use crate::config::{self, Surroundings};
+use crate::probe::Described;
+use crate::terminal::screen::{Screen, print};
+
+/// The arguments of `check`, as they were written.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Files and folders of manifests, in YAML or JSON
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    /// A configuration file, whose rules count before the manifests
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Check {
+    /// Reads everything, and prints what would be probed; or everything that is wrong.
+    pub fn run(self) -> Result<(), Failure> {
+        if self.paths.is_empty() && self.config.is_none() {
+            return Err(Failure::Usage("nothing to check: name files, folders, or a --config".to_owned()));
+        }
+        let specs = config::check(&self.paths, self.config.as_ref(), &Surroundings::here())?;
+        let described = specs.described();
+        if described.is_empty() {
+            print("nothing is wrong, and nothing would be probed: there is no probe in it\n")?;
+            return Ok(());
+        }
+        let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
+        print(&Table::new(columns(), Screen::of_stdout()).text(&rows))?;
+        Ok(())
+    }
+}
+
+/// Prints the JSON schema of the configuration file.
+pub fn schema() -> Result<(), Failure> {
+    print(config::SCHEMA)?;
+    Ok(())
+}
+
+fn columns() -> [Column; 9] {
+    [
+        Column::words("WHOSE"),
+        Column::words("CONTAINER"),
+        Column::words("PROBE"),
+        Column::figures("AFTER").spare(),
+        Column::figures("EVERY"),
+        Column::figures("TIMEOUT"),
+        Column::figures("FAILS AT"),
+        Column::figures("WELL AT").spare(),
+        Column::words("WHAT"),
+    ]
+}
+
+fn row(described: &Described) -> Vec<Cell> {
+    let Described { whose, container, probe_type, probe } = described;
+    let Some(probe) = probe else {
+        let none = || Cell::new("");
+        let mut row = vec![Cell::new(whose), Cell::new(container), Cell::new(probe_type.name())];
+        row.extend([none(), none(), none(), none(), none(), Cell::new("off")]);
+        return row;
+    };
+    let seconds = |seconds: u32| Cell::new(format!("{seconds}s"));
+    vec![
+        Cell::new(whose),
+        Cell::new(container),
+        Cell::new(probe_type.name()),
+        seconds(probe.initial_delay),
+        seconds(probe.period),
+        seconds(probe.timeout),
+        Cell::new(probe.failure_threshold.to_string()),
+        Cell::new(probe.success_threshold.to_string()),
+        Cell::new(probe.handler.to_string()),
+    ]
+}

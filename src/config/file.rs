@@ -1,0 +1,227 @@
+//! The configuration file: the flags of `run` under names of their own, a kubelet to ask, and rules for probes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use url::Url;
+use wildmatch::WildMatch;
+
+use super::read::duration;
+use super::{Flags, Surroundings};
+use crate::probe::node::{Node, Problem};
+use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, read_probe};
+
+/// From one question to the kubelet to the next, unless told otherwise.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The fields that are flags as well: their names, and those of the flags.
+pub(super) const FLAGS: [(&str, &str); 12] = [
+    ("listen", "--listen"),
+    ("upstream", "--upstream"),
+    ("admin", "--admin"),
+    ("http", "--http"),
+    ("enforce", "--enforce"),
+    ("state", "--state"),
+    ("record", "--record"),
+    ("otlp", "--otlp"),
+    ("watchRuntime", "--watch-runtime"),
+    ("slow", "--slow"),
+    ("drainTimeout", "--drain-timeout"),
+    ("log", "--log"),
+];
+
+/// The other fields.
+const OTHERS: [&str; 4] = ["redactCommands", "pods", "kubelet", "probes"];
+
+/// What a configuration file says beside what flags say.
+#[derive(Debug, Default)]
+pub(super) struct File {
+    /// Rules for probes.
+    pub(super) rules: Vec<Rule>,
+    /// A kubelet to ask for its pods.
+    pub(super) kubelet: Option<Kubelet>,
+    /// Where the flags that it set are written, by the names of the flags.
+    pub(super) written: BTreeMap<&'static str, String>,
+}
+
+/// Why a configuration file cannot be used: a line for each reason.
+pub(super) type Wrong = Vec<(PathBuf, String)>;
+
+impl File {
+    /// Reads the file that the flags name, or the one that is there anyway, and fills in what the flags do not say. Says everything that is
+    /// wrong with it.
+    pub(super) fn read(flags: &mut Flags, around: &Surroundings) -> (Self, Wrong) {
+        let default = around.config.as_ref().filter(|path| path.exists());
+        let Some(path) = flags.config.as_ref().or(default).cloned() else { return Default::default() };
+        let text = fs::read_to_string(&path).map_err(|error| error.to_string());
+        let value = match text.and_then(|text| parsed(&text)) {
+            Ok(value) => value,
+            Err(reason) => return (Self::default(), vec![(path, reason)]),
+        };
+        let mut problems = Vec::new();
+        let file = Self::of(&Node::root("", &value), &path, flags, &mut problems);
+        (file, problems.iter().map(|problem| (path.clone(), problem.to_string())).collect())
+    }
+
+    fn of(root: &Node<'_>, path: &Path, flags: &mut Flags, problems: &mut Vec<Problem>) -> Self {
+        let mut file = Self::default();
+        if root.object(problems).is_none() {
+            return file;
+        }
+        let known: Vec<&str> = FLAGS.iter().map(|(field, _)| *field).chain(OTHERS).collect();
+        root.only(&known, problems);
+        for (field, flag) in FLAGS {
+            let Some(written) = root.field(field).and_then(|node| word(&node, problems)) else { continue };
+            if let Some(value) = flags.of_flag(flag).filter(|value| value.is_none()) {
+                *value = Some(written);
+                file.written.insert(flag, format!("{}: {field}", path.display()));
+            }
+        }
+        flags.redact_commands |=
+            root.field("redactCommands").and_then(|it| it.flag(problems)).unwrap_or(false);
+        let pods = root.field("pods").map(|pods| pods.texts(problems)).unwrap_or_default();
+        if flags.pods.is_empty() {
+            flags.pods = pods.into_iter().map(PathBuf::from).collect();
+            file.written.insert("--pods", format!("{}: pods", path.display()));
+        }
+        file.kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
+        let rules = root.field("probes").map(|rules| rules.list(problems)).unwrap_or_default();
+        file.rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
+        file
+    }
+}
+
+fn parsed(text: &str) -> Result<Value, String> {
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| error.without_snippet().to_string())?;
+    // An empty file says nothing.
+    Ok(if value.is_null() { Value::Object(serde_json::Map::new()) } else { value })
+}
+
+/// A text; YAML takes on and off for something else unless they are quoted.
+fn word(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+    match node.value() {
+        Value::Bool(true) => Some("on".to_owned()),
+        Value::Bool(false) => Some("off".to_owned()),
+        _ => node.text(problems),
+    }
+}
+
+fn rule(node: &Node<'_>, problems: &mut Vec<Problem>) -> Rule {
+    if node.object(problems).is_none() {
+        return Rule::default();
+    }
+    node.only(&["match", "startupProbe", "readinessProbe", "livenessProbe"], problems);
+    let matches = match node.field("match") {
+        Some(matches) => self::matches(&matches, problems),
+        None => {
+            node.missing("match", "must say which containers; {} is all of them", problems);
+            Matches::default()
+        }
+    };
+    let before = problems.len();
+    let mut probes: Vec<(ProbeType, Option<Arc<Probe>>)> = Vec::new();
+    for probe_type in ProbeType::ALL {
+        let Some(probe) = node.field(probe_type.field()) else { continue };
+        if probe.value() == "off" || probe.value() == &Value::Bool(false) {
+            probes.push((probe_type, None));
+        } else if !probe.value().is_object() {
+            probe.complain("must be a probe, or off", problems);
+        } else if let Some(read) = read_probe(probe_type, &probe, Source::Config, problems) {
+            probes.push((probe_type, Some(Arc::new(read))));
+        }
+    }
+    if probes.is_empty() && problems.len() == before {
+        node.complain("must have one at least of startupProbe, readinessProbe and livenessProbe", problems);
+    }
+    Rule { matches, probes }
+}
+
+fn matches(node: &Node<'_>, problems: &mut Vec<Problem>) -> Matches {
+    if node.object(problems).is_none() {
+        return Matches::default();
+    }
+    node.only(&["namespace", "pod", "container", "image", "labels"], problems);
+    let glob = |node: &Node<'_>, problems: &mut Vec<Problem>| {
+        let text = node.text(problems)?;
+        if text.is_empty() {
+            node.complain("must not be empty; * stands for anything, ? for one character", problems);
+        }
+        Some(WildMatch::new(&text))
+    };
+    let mut field = |name: &str| node.field(name).and_then(|node| glob(&node, problems));
+    let (namespace, pod) = (field("namespace"), field("pod"));
+    let (container, image) = (field("container"), field("image"));
+    let labels = node.field("labels");
+    let object = labels.as_ref().and_then(|labels| labels.object(problems));
+    let label = |key: &String| Some((key.clone(), glob(&labels.as_ref()?.field(key)?, problems)?));
+    let labels = object.into_iter().flat_map(|object| object.keys()).filter_map(label).collect();
+    Matches { namespace, pod, container, image, labels }
+}
+
+fn kubelet(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Kubelet> {
+    node.object(problems)?;
+    let fields =
+        ["url", "tokenFile", "certificateFile", "keyFile", "authorityFile", "insecureSkipVerify", "interval"];
+    node.only(&fields, problems);
+    let url = url(node, problems);
+    let mut file = |name: &str| node.field(name).and_then(|path| path.text(problems)).map(PathBuf::from);
+    let (token, authority) = (file("tokenFile"), file("authorityFile"));
+    let (certificate, key) = (file("certificateFile"), file("keyFile"));
+    let is_anyone = node.field("insecureSkipVerify").and_then(|flag| flag.flag(problems)).unwrap_or(false);
+    let interval = node.field("interval").and_then(|interval| {
+        let text = interval.text(problems)?;
+        let read = duration(&text).ok().filter(|read| *read >= Duration::from_secs(1));
+        if read.is_none() {
+            interval.complain("must be a duration from 1s to 24h, such as 10s", problems);
+        }
+        read
+    });
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        (Some(_), None) => {
+            node.missing("keyFile", "must be there beside certificateFile", problems);
+            None
+        }
+        (None, Some(_)) => {
+            node.missing("certificateFile", "must be there beside keyFile", problems);
+            None
+        }
+    };
+    let url = url?;
+    let is_https = url.scheme() == "https";
+    if is_https && authority.is_none() && !is_anyone {
+        let reason = "must name the file with the certificate that signs the kubelet's, unless insecureSkipVerify is true";
+        node.missing("authorityFile", reason, problems);
+    }
+    for field in ["tokenFile", "certificateFile"] {
+        if let Some(credential) = node.field(field).filter(|_| !is_https) {
+            credential
+                .complain("must not be there where the url is http: it would be sent in the open", problems);
+        }
+    }
+    Some(Kubelet { url, token, identity, authority, interval: interval.unwrap_or(INTERVAL) })
+}
+
+fn url(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Url> {
+    let reason = "must be http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:10255";
+    let Some(url) = node.field("url") else {
+        node.missing("url", reason, problems);
+        return None;
+    };
+    let text = url.text(problems)?;
+    let read = Url::parse(&text).ok().filter(|read| {
+        matches!(read.scheme(), "http" | "https")
+            && read.host_str().is_some_and(|host| !host.is_empty())
+            && matches!(read.path(), "/" | "/pods")
+            && read.query().is_none()
+    });
+    if read.is_none() {
+        url.complain(reason, problems);
+    }
+    read
+}

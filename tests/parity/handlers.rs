@@ -1,0 +1,246 @@
+//! Handlers beside the kubelet's own code: the same attempt, made by both, comes to the same result in the same words.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use probeshim::cri::Own;
+use probeshim::probe::{ContainerPort, ContainerSpec, Specs};
+use probeshim::prober::handler::{Attempt, ExecProbe, Executor, Target, attempt};
+use probeshim::socket::SocketPath;
+use serde_json::{Value, json};
+
+use crate::real::machine::tool;
+use crate::support::skip::need;
+
+/// The kubelet's code, as a process.
+struct Theirs {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+/// What came of an attempt.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    result: String,
+    output: String,
+    error: String,
+}
+
+impl Theirs {
+    fn start() -> Result<Self, String> {
+        let mut command = Command::new(tool("probes-1.36")?.join("probes"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        let (to, from) = (process.stdin.take().unwrap(), BufReader::new(process.stdout.take().unwrap()));
+        Ok(Self { process, to, from })
+    }
+
+    fn attempt(&mut self, host: &str, probe: &Value) -> Told {
+        let container = json!({"name": "main", "ports": [{"name": "http", "containerPort": 1}]});
+        let asked = json!({"host": host, "probe": probe, "container": container});
+        writeln!(self.to, "{asked}").unwrap();
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap();
+        let text = |field: &str| told[field].as_str().unwrap().to_owned();
+        Told { result: text("result"), output: text("output"), error: text("error") }
+    }
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The same attempt, made by us.
+async fn ours(host: &str, probe: &Value) -> Told {
+    let container = json!({
+        "name": "main", "ports": [{"name": "http", "containerPort": 1}], "livenessProbe": probe,
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let manifest = json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}});
+    std::fs::write(folder.path().join("a.json"), manifest.to_string()).unwrap();
+    let specs = Specs::read(&[folder.path()]).unwrap_or_else(|errors| panic!("{probe}: {errors:?}"));
+    let described = specs.described().remove(0);
+    let probe = described.probe.unwrap();
+    let spec = ContainerSpec {
+        ports: vec![ContainerPort { name: Some("http".to_owned()), number: 1 }],
+        ..ContainerSpec::named("main")
+    };
+    let nobody = Own::new(&SocketPath::parse("/nowhere.sock").unwrap());
+    let target = Target { container_id: "", container: &spec, pod_ip: host };
+    let exec = ExecProbe { pod: Default::default(), container: Default::default() };
+    let told = |result: &str, output: &str, error: &str| Told {
+        result: result.to_owned(),
+        output: output.to_owned(),
+        error: error.to_owned(),
+    };
+    match attempt(&probe, &target, exec, &Executor::new(nobody.client(), None)).await {
+        Ok(Attempt::Success(output)) => told("success", &output, ""),
+        Ok(Attempt::Warning(output)) => told("warning", &output, ""),
+        Ok(Attempt::Failure(output)) => told("failure", &output, ""),
+        Err(error) => told(error.resulted_in(), "", &error.to_string()),
+    }
+}
+
+/// Answers every connection in one way, for as long as the process lives.
+fn serve(answer: impl Fn(&str, &mut TcpStream) + Send + Clone + 'static) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (answer, mut stream) = (answer.clone(), stream.unwrap());
+            thread::spawn(move || {
+                let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+                while !request.ends_with(b"\r\n\r\n") {
+                    match stream.read(&mut buffer) {
+                        Ok(0) | Err(_) => break,
+                        Ok(read) => request.extend_from_slice(&buffer[..read]),
+                    }
+                    if request.starts_with(b"\x16") || request.starts_with(b"PRI") {
+                        break;
+                    }
+                }
+                answer(&String::from_utf8_lossy(&request), &mut stream);
+            });
+        }
+    });
+    address
+}
+
+/// A server with something for each path.
+fn website() -> SocketAddr {
+    serve(|request, stream| {
+        let mut words = request.split(' ');
+        let target = words.nth(1).unwrap_or_default().to_owned();
+        let page = |head: &str, body: &str| {
+            format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        };
+        let answer = match target.split('?').next().unwrap() {
+            "/echo" => {
+                let mut lines: Vec<&str> = request.trim_end().split("\r\n").collect();
+                // The order of headers is nobody's business, and the version is our own.
+                lines.sort_unstable();
+                lines.retain(|line| !line.starts_with("User-Agent: kube-probe/"));
+                page("200 OK", &lines.join("\n"))
+            }
+            "/500" => page("500 No", "secret"),
+            "/300" => page("300 Choose", "a or b"),
+            "/101" => "HTTP/1.1 101 Switch\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n".to_owned(),
+            "/close" => String::new(),
+            "/nonsense" => "nonsense\r\n\r\n".to_owned(),
+            "/short" => "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_owned(),
+            "/chunked" => {
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n".to_owned()
+            }
+            "/long" => page("200 OK", &"x".repeat(20_000)),
+            "/stall" => {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nbegun").unwrap();
+                thread::park_timeout(Duration::from_secs(5));
+                return;
+            }
+            "/never" => {
+                thread::park_timeout(Duration::from_secs(5));
+                return;
+            }
+            "/to" => {
+                let location = target.split_once('?').map_or("", |(_, location)| location);
+                page(&format!("302 Found\r\nLocation: {location}"), "moved")
+            }
+            "/loop" => page("302 Found\r\nLocation: /loop", ""),
+            "/ok" => page("200 OK", "ok"),
+            _ => page("200 OK", &target),
+        };
+        stream.write_all(answer.as_bytes()).unwrap();
+    })
+}
+
+#[tokio::test]
+async fn attempts_come_to_what_the_kubelets_own_code_says() {
+    let mut theirs = need!(Theirs::start());
+    let (site, closed) =
+        (website(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap());
+    let http = |path: &str| json!({"path": path, "port": site.port(), "scheme": "HTTP"});
+    let get = |get: Value| json!({"httpGet": get, "timeoutSeconds": 1});
+    let with = |path: &str, more: Value| {
+        let mut page = http(path);
+        page.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        get(page)
+    };
+    let headers = |headers: &[(&str, &str)]| {
+        let headers: Vec<Value> =
+            headers.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        with("/echo", json!({"httpHeaders": headers}))
+    };
+    let mut probes: Vec<Value> = [
+        "/ok",
+        "ok",
+        "/a b?c d",
+        "/100%",
+        "/a%2Fb%zz",
+        "/é",
+        "/ok#part",
+        "http://other/x?y=z",
+        "//other/x",
+        "a:b",
+        "?q",
+        "/echo",
+        "/500",
+        "/300",
+        "/101",
+        "/close",
+        "/short",
+        "/chunked",
+        "/long",
+        "/stall",
+        "/never",
+        "/loop",
+        "/to",
+        "/to?/ok",
+        "/to?ok",
+        "/to?/to?/ok",
+        "/to?http://0.0.0.0/",
+        "/to?http://127.0.0.1:1/",
+        "/to?//127.0.0.1:1/",
+        "/a/../b",
+        "/%41",
+    ]
+    .iter()
+    .map(|path| get(http(path)))
+    .collect();
+    probes.extend([
+        headers(&[("x-MUFFINS-or-cupcakes", "b"), ("X-Muffins-Or-Cupcakes", "a")]),
+        headers(&[("Host", "example.com"), ("Accept", ""), ("Accept-Encoding", "gzip")]),
+        headers(&[("User-Agent", "me"), ("Accept", "text/html"), ("DNT", "1")]),
+        headers(&[("X-A", " spaced\t")]),
+        headers(&[("X-A", "a\u{1}b")]),
+        headers(&[("Connection", "keep-alive")]),
+        with("/ok", json!({"port": closed.port()})),
+        with("/ok", json!({"port": "http"})),
+        with("/ok", json!({"port": "nobody"})),
+        with("/ok", json!({"host": "nobody.invalid"})),
+        with("/ok", json!({"host": "a b"})),
+        with("/ok", json!({"host": "localhost"})),
+        with("/ok", json!({"scheme": "HTTPS"})),
+        json!({"tcpSocket": {"port": site.port()}, "timeoutSeconds": 1}),
+        json!({"tcpSocket": {"port": closed.port()}, "timeoutSeconds": 1}),
+        json!({"tcpSocket": {"port": "nobody"}, "timeoutSeconds": 1}),
+        json!({"tcpSocket": {"port": 1, "host": "nobody.invalid"}, "timeoutSeconds": 1}),
+        json!({"grpc": {"port": closed.port(), "service": ""}, "timeoutSeconds": 1}),
+        json!({"grpc": {"port": site.port(), "service": ""}, "timeoutSeconds": 1}),
+    ]);
+    let mut differences = Vec::new();
+    for probe in probes {
+        let (ours, theirs) = (ours("127.0.0.1", &probe).await, theirs.attempt("127.0.0.1", &probe));
+        if ours != theirs {
+            differences.push(format!("{probe}\n  ours   {ours:?}\n  theirs {theirs:?}"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
