@@ -60,7 +60,7 @@ impl Headers {
         *headers = self.0.clone();
         let host = HeaderValue::from_str(host.unwrap_or(&place.authority));
         headers.insert(HOST, host.map_err(|_| "http: invalid Host header".to_owned())?);
-        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        headers.append(CONNECTION, HeaderValue::from_static("close"));
         if let Some(referer) = referer.and_then(|referer| HeaderValue::from_str(referer).ok())
             && !headers.contains_key(REFERER)
         {

@@ -19,14 +19,20 @@ pub(super) struct Place {
 impl Place {
     /// What a probe asks for. A host that cannot be one is an error.
     pub(super) fn new(is_https: bool, host: &str, port: u16, path: &str) -> Result<Self, String> {
-        let place = Self { is_https, authority: joined(host, port), path: reference::target(path) };
-        match host.chars().find(|letter| letter.is_ascii_control() || " \"<>\\^`{|}%/?#@".contains(*letter)) {
-            Some(wrong) => {
-                let wrong = quoted(&wrong.to_string());
-                Err(format!("parse {}: invalid character {wrong} in host name", quoted(&place.url())))
-            }
-            None => Ok(place),
-        }
+        // Go writes what no host has as an escape, and then finds that no host has those.
+        let is_wrong = |letter: char| letter.is_ascii_control() || " \\^`{|}%/?#@".contains(letter);
+        let wrong = host.chars().find(|letter| is_wrong(*letter));
+        let escape = |letter: char| format!("%{:02X}", u32::from(letter));
+        let host: String = host
+            .chars()
+            .map(|letter| if is_wrong(letter) { escape(letter) } else { letter.to_string() })
+            .collect();
+        let place = Self { is_https, authority: joined(&host, port), path: reference::target(path) };
+        wrong.map_or(Ok(()), |wrong| {
+            let (url, escape) = (quoted(&place.url()), quoted(&escape(wrong)));
+            Err(format!("parse {url}: invalid URL escape {escape}"))
+        })?;
+        Ok(place)
     }
 
     /// Its URL.
@@ -96,7 +102,7 @@ mod tests {
     #[test]
     fn a_host_that_is_none_is_refused() {
         let error = Place::new(false, "a b", 80, "/").unwrap_err();
-        assert_eq!(error, "parse \"http://a b:80/\": invalid character \" \" in host name");
+        assert_eq!(error, "parse \"http://a%20b:80/\": invalid URL escape \"%20\"");
         let local = Place::new(true, "", 80, "").unwrap();
         assert_eq!((local.url().as_str(), local.host(), local.target().as_str()), ("https://:80", "", "/"));
     }
