@@ -341,10 +341,12 @@ impl Entry {
     }
 }
 
-/// What tells pods apart: the uid, or the sandbox's id where it has none.
+/// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
 fn key_of(sandbox: &Sandbox) -> Arc<str> {
-    match sandbox.pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
-        Some(uid) => uid.into(),
+    let pod = &sandbox.pod;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
+        Some(uid) => format!("{uid}/{}/{}", text(&pod.namespace), text(&pod.name)).into(),
         None => sandbox.id.clone(),
     }
 }

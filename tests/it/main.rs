@@ -7,6 +7,7 @@ mod cri;
 mod demo;
 mod explain;
 mod layout;
+mod probing;
 mod procrun;
 mod program;
 mod run;

@@ -1,0 +1,359 @@
+//! Probes that are made beside the relay: what is told of them, where they come from, and that nothing else is done.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use probeshim::cri::v1::*;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::admin::{kept, public_address};
+use crate::procrun::{Runtime, shell};
+use crate::program::{Answer, Place};
+use crate::support::soon;
+
+/// What a command answers as JSON, once something in it is so.
+async fn answered<T>(place: &Place, arguments: &[&str], mut so: impl FnMut(&Value) -> Option<T>) -> T {
+    let answered = async {
+        loop {
+            let answer = place.ask(&[arguments, &["-o", "json"]].concat()).await.json();
+            if let Some(so) = so(&answer) {
+                return so;
+            }
+        }
+    };
+    soon(answered).await
+}
+
+/// Waits until an event of a pod has been told so often, with something in its message.
+async fn told(place: &Place, pod: &str, reason: &str, message: &str, count: u64) {
+    let counted = |events: &Value| -> u64 {
+        let events = events.as_array().unwrap().iter();
+        let is_it = |event: &&Value| {
+            (event["pod"].as_str().unwrap_or_default(), event["reason"].as_str().unwrap()) == (pod, reason)
+                && event["message"].as_str().unwrap().contains(message)
+        };
+        events.filter(is_it).map(|event| event["count"].as_u64().unwrap()).sum()
+    };
+    answered(place, &["events"], |events| (counted(events) >= count).then_some(())).await;
+}
+
+/// The probes of a pod's containers.
+async fn probes(place: &Place, pod: &str, so: impl Fn(&Value) -> bool) -> Value {
+    answered(place, &["status"], |status| {
+        let pod = status["pods"].as_array().unwrap().iter().find(|known| known["name"] == pod)?;
+        let probes = pod["containers"][0]["probes"].clone();
+        so(&probes).then_some(probes)
+    })
+    .await
+}
+
+/// A pod with a container `main` that sleeps.
+async fn run(runtime: &mut Runtime, name: &str) -> String {
+    let pod = runtime.run_pod(name).await;
+    let id = runtime.create((name, &pod), shell("main", "sleep 1000")).await.unwrap();
+    runtime.start_container(&id).await.unwrap();
+    id
+}
+
+fn manifest(name: &str, container: &Value) -> String {
+    let mut main = json!({"name": "main"});
+    main.as_object_mut().unwrap().extend(container.as_object().unwrap().clone());
+    json!({
+        "kind": "Pod", "metadata": {"name": name, "namespace": "it"}, "spec": {"containers": [main]},
+    })
+    .to_string()
+}
+
+fn exec(command: &[&str]) -> Value {
+    json!({"livenessProbe": {"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 2}})
+}
+
+/// Writes a configuration, and returns its path.
+fn config(place: &Place, text: &str) -> String {
+    let path = place.at("config.yaml");
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const FAILING: &str = "probes: [{match: {pod: '*'}, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}}]";
+
+#[tokio::test]
+async fn in_dry_run_no_call_changes_anything() {
+    // Two probeshims in a row: the one before the runtime sees every call that the other makes.
+    let (wire, place) = (Place::new(), Place::new());
+    let mut runtime = Runtime::start_at(&wire.at("runtime.sock"));
+    run(&mut runtime, "web").await;
+    let watching = wire.start(&[]).await;
+    symlink(&watching.socket, place.at("runtime.sock")).unwrap();
+    let config = config(&place, FAILING);
+    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    told(&place, "web", "WouldKill", "Container main failed liveness probe, will be restarted", 3).await;
+    let seen: BTreeSet<String> = kept(&wire, 8)
+        .await
+        .iter()
+        .map(|call| call["method"].as_str().unwrap().rsplit('/').next().unwrap().to_owned())
+        .collect();
+    let harmless = [
+        "Version",
+        "ListPodSandbox",
+        "ListContainers",
+        "PodSandboxStatus",
+        "ContainerStatus",
+        "GetContainerEvents",
+        "ExecSync",
+    ];
+    assert!(seen.contains("ExecSync"), "{seen:?}");
+    assert!(seen.iter().all(|method| harmless.contains(&method.as_str())), "{seen:?}");
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn what_is_made_is_shown_counted_and_explained() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    run(&mut runtime, "web").await;
+    let config = config(
+        &place,
+        "http: 127.0.0.1:0\nprobes: [{match: {}, readinessProbe: {exec: {command: [sh, -c, exit 0]}, periodSeconds: 1}}]",
+    );
+    let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
+    let mut command = std::process::Command::new(program);
+    command
+        .arg("run")
+        .arg("--listen")
+        .arg(place.at("shim.sock"))
+        .arg("--upstream")
+        .arg(place.at("runtime.sock"));
+    command.arg("--admin").arg(place.at("admin.sock")).arg("--state").arg(place.at("state"));
+    let shim = place.spawn(command.args(["--enforce", "dry-run", "--config", &config])).await;
+    let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
+    assert_eq!(
+        (&probes[0]["type"], &probes[0]["handler"], &probes[0]["source"], &probes[0]["onHold"]),
+        (&json!("readiness"), &json!("exec"), &json!("config"), &json!(false))
+    );
+    let status = place.ask(&["status", "-o", "json"]).await.json();
+    let pod = &status["pods"][0];
+    assert_eq!(
+        (&status["mode"], &pod["phase"], &pod["ready"]),
+        (&json!("dry-run"), &json!("Running"), &json!(true))
+    );
+    assert_eq!(pod["conditions"][0], json!({"type": "ContainersReady", "status": "True"}));
+    let table = place.ask(&["status"]).await.stdout;
+    assert!(table.contains("readiness  it/web main  yes    exec     config  success"), "{table}");
+
+    // It is among the calls, with what is known of it.
+    let calls = answered(&place, &["calls", "--probe", "readiness"], |calls| {
+        calls.as_array().filter(|calls| !calls.is_empty()).cloned()
+    });
+    let call = calls.await[0].clone();
+    assert_eq!(
+        (&call["peer"]["program"], &call["exec"]["probe"]["source"], &call["exec"]["exitCode"]),
+        (&json!("probeshim"), &json!("config"), &json!(0))
+    );
+    let explained = place.ask(&["explain", &call["id"].to_string()]).await.stdout;
+    assert!(explained.contains("It is the readiness probe, every 1.00s (source: config)"), "{explained}");
+
+    let address = public_address(&shim).await;
+    let metrics = crate::admin::get(&address, "/metrics/probes").await;
+    let labels = "probe_type=\"Readiness\",container=\"main\",pod=\"web\",namespace=\"it\"";
+    for series in [
+        format!("prober_probe_total{{result=\"successful\",{labels},pod_uid=\"uid\"}}"),
+        format!("prober_probe_duration_seconds_bucket{{le=\"0.005\",{labels}}}"),
+        format!("probeshim_prober_timeout_margin_seconds_bucket{{le=\"1.0\",{labels}}}"),
+    ] {
+        assert!(metrics.contains(&series), "{series} is not in\n{metrics}");
+    }
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn one_that_is_broken_harms_nobody_else() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let pods = place.at("pods");
+    fs::create_dir(&pods).unwrap();
+    let write = |name: &str, text: &str| fs::write(pods.join(format!("{name}.yaml")), text).unwrap();
+    write("good", &manifest("good", &exec(&["true"])));
+    write("broken", "kind: Pod\nmetadata: {name: [");
+    write("wrong", &manifest("wrong", &json!({"livenessProbe": {"exec": {"command": []}}})));
+    write(
+        "port",
+        &manifest("port", &json!({"livenessProbe": {"tcpSocket": {"port": "nobody"}, "periodSeconds": 1}})),
+    );
+    write("nothing", &manifest("nothing", &exec(&["/no/such/program"])));
+    write("gone", &manifest("gone", &exec(&["true"])));
+    let mut gone = String::new();
+    for name in ["good", "wrong", "port", "nothing", "gone"] {
+        gone = run(&mut runtime, name).await;
+    }
+    let _shim = place.start_watching(&["--enforce", "dry-run", "--pods", pods.to_str().unwrap()]).await;
+    told(&place, "", "SpecMisread", "broken.yaml: ", 1).await;
+    told(
+        &place,
+        "",
+        "SpecMisread",
+        "wrong.yaml: spec.containers[0].livenessProbe.exec.command is an empty list",
+        1,
+    )
+    .await;
+    let port = "Liveness probe errored and resulted in unknown state: strconv.Atoi: parsing \"nobody\": invalid syntax";
+    told(&place, "port", "Unhealthy", port, 2).await;
+    told(
+        &place,
+        "nothing",
+        "Unhealthy",
+        "Liveness probe errored and resulted in unknown state: rpc error: code = ",
+        2,
+    )
+    .await;
+    let counts = |probes: &Value, least: u64| probes[0]["run"].as_u64() >= Some(least);
+    probes(&place, "good", |probes| counts(probes, 2)).await;
+    let probed = probes(&place, "gone", |probes| counts(probes, 1)).await;
+    assert_eq!(probed[0]["result"], "success");
+
+    // A container that vanishes is not probed any more.
+    let request = RemoveContainerRequest { container_id: gone };
+    runtime.client.remove_container(request).await.unwrap();
+    answered(&place, &["status"], |status| {
+        let pods = status["pods"].as_array().unwrap();
+        let pod = pods.iter().find(|pod| pod["name"] == "gone")?;
+        pod["containers"].as_array()?.is_empty().then_some(())
+    })
+    .await;
+
+    // What is mended counts, and what is broken afterwards counts as it was.
+    write("wrong", &manifest("wrong", &exec(&["true"])));
+    probes(&place, "wrong", |probes| counts(probes, 1)).await;
+    write("good", "kind: Pod\nmetadata: {name: [");
+    told(&place, "", "SpecMisread", "good.yaml: ", 1).await;
+    let before = probes(&place, "good", |_| true).await[0]["run"].as_u64().unwrap();
+    probes(&place, "good", |probes| counts(probes, before + 1)).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn a_runtime_that_restarts_is_probed_again() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    run(&mut runtime, "web").await;
+    let config = config(&place, FAILING);
+    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    told(&place, "web", "WouldKill", "", 1).await;
+    runtime.end().await;
+    told(&place, "", "RuntimeGone", "", 1).await;
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    run(&mut runtime, "other").await;
+    told(&place, "other", "WouldKill", "", 1).await;
+    runtime.end().await;
+}
+
+/// Answers as a kubelet's read-only port does.
+async fn kubelet(answers: Vec<(u16, String)>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let last = answers.last().cloned().unwrap();
+        let mut answers = answers.into_iter();
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 4096];
+            let read = stream.read(&mut request).await.unwrap();
+            assert!(request[..read].starts_with(b"GET /pods HTTP/1.1\r\n"));
+            let (status, body) = answers.next().unwrap_or_else(|| last.clone());
+            let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn a_kubelet_tells_of_its_pods() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    run(&mut runtime, "web").await;
+    let item = |probe: Value| {
+        json!({
+            "metadata": {"name": "web", "namespace": "it", "uid": "uid"},
+            "spec": {"containers": [{"name": "main", "livenessProbe": probe, "newerThanWe": 1}]},
+        })
+    };
+    let list = |items: Vec<Value>| json!({"kind": "PodList", "items": items}).to_string();
+    let probe = json!({"exec": {"command": ["true"]}, "periodSeconds": 1, "newerThanWe": 1});
+    let broken =
+        json!({"metadata": {"name": "bad"}, "spec": {"containers": [{"name": "a", "livenessProbe": {}}]}});
+    let url = kubelet(vec![
+        (401, "Unauthorized".into()),
+        (200, "nonsense".into()),
+        (200, list(vec![broken, item(probe)])),
+    ]);
+    let config = config(&place, &format!("kubelet: {{url: '{}', interval: 1s}}", url.await));
+    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    told(&place, "", "SpecMisread", "it answers 401 Unauthorized; it tells those who may get", 1).await;
+    told(&place, "", "SpecMisread", "its answer is no list of pods", 1).await;
+    let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
+    assert_eq!(probes[0]["source"], "kubelet");
+    told(&place, "", "SpecMisread", "items[0].spec.containers[0].livenessProbe is an empty object", 1).await;
+    runtime.end().await;
+}
+
+/// `probeshim` with these arguments, in a place.
+async fn probeshim(arguments: &[&str]) -> Answer {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    command.args(arguments);
+    Answer::to(command).await
+}
+
+#[tokio::test]
+async fn check_says_what_would_be_probed_or_what_is_wrong() {
+    let place = Place::new();
+    let (good, bad) = (place.at("good.yaml"), place.at("bad.yaml"));
+    let probes = json!({
+        "startupProbe": {"grpc": {"port": 5000, "service": "a"}},
+        "livenessProbe": {"httpGet": {"port": "http", "path": "healthz"}, "initialDelaySeconds": 5},
+    });
+    fs::write(&good, manifest("web", &probes)).unwrap();
+    fs::write(&bad, manifest("web", &json!({"livenessProbe": {"exec": {}, "periodSeconds": "soon"}})))
+        .unwrap();
+    let config = config(&place, FAILING);
+    let [good, bad] = [&good, &bad].map(|path| path.to_str().unwrap());
+    let answer = probeshim(&["check", good, "--config", &config]).await;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let lines: Vec<&str> = answer.stdout.lines().collect();
+    assert_eq!(lines.len(), 4, "{answer:?}");
+    assert!(lines[1].starts_with("rule: pod *") && lines[1].ends_with("exec false"), "{}", lines[1]);
+    assert!(lines[2].starts_with("Pod it/web") && lines[2].ends_with("grpc :5000 a"), "{}", lines[2]);
+    assert!(lines[3].ends_with("GET http://:http/healthz"), "{}", lines[3]);
+    let answer = probeshim(&["check", good, bad, "/nowhere"]).await;
+    assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""));
+    for expected in [
+        "bad.yaml: spec.containers[0].livenessProbe.exec.command is missing; it must be a list",
+        "bad.yaml: spec.containers[0].livenessProbe.periodSeconds is \"soon\"; it must be a whole number",
+        "/nowhere: No such file or directory",
+    ] {
+        assert!(answer.stderr.contains(expected), "{expected} is not in {}", answer.stderr);
+    }
+    let nothing = probeshim(&["check"]).await;
+    assert_eq!(nothing.code, Some(2));
+    assert!(nothing.stderr.contains("nothing to check"), "{nothing:?}");
+    let schema = probeshim(&["schema"]).await.json();
+    assert_eq!(schema["additionalProperties"], false);
+}
+
+#[tokio::test]
+async fn what_enforce_cannot_be_is_said() {
+    let place = Place::new();
+    for (flags, expected) in [
+        (&["--enforce", "kill"][..], "--enforce \"kill\" is neither off nor dry-run"),
+        (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off where probes are made"),
+        (&["--pods", "/nowhere.yaml"], "--pods /nowhere.yaml: No such file"),
+    ] {
+        let (code, told) = place.refused(place.command("shim.sock", flags)).await;
+        assert_eq!(code, 2, "{told}");
+        assert!(told.contains(expected), "{told}");
+    }
+}
