@@ -23,6 +23,7 @@ pub struct Metrics {
     response_bytes: Family<MethodLabel, Counter>,
     dropped: Counter,
     notices_dropped: Counter,
+    own_untold: Counter,
     undecoded: Family<UndecodedLabel, Counter>,
 }
 
@@ -51,6 +52,7 @@ impl Default for Metrics {
             response_bytes: Family::default(),
             dropped: Counter::default(),
             notices_dropped: Counter::default(),
+            own_untold: Counter::default(),
             undecoded: Family::default(),
         }
     }
@@ -89,6 +91,11 @@ impl Metrics {
             self.notices_dropped.clone(),
         );
         registry.register(
+            "own_execs_unobserved",
+            "ExecSyncs of probeshim's own that are not among the calls, because there were too many",
+            self.own_untold.clone(),
+        );
+        registry.register(
             "messages_not_decoded",
             "Messages of watched calls that were forwarded but not read",
             self.undecoded.clone(),
@@ -107,6 +114,11 @@ impl Metrics {
             Queued::Own(sighting) if matches!(**sighting, Sighting::Ended(_)) => self.dropped.inc(),
             Queued::Asked(_) | Queued::Streamed(..) | Queued::Own(_) => self.notices_dropped.inc(),
         };
+    }
+
+    /// An `ExecSync` of our own was one of too many.
+    pub(super) fn own_untold(&self) {
+        self.own_untold.inc();
     }
 
     pub(super) fn undecoded(&self, reason: &'static str) {

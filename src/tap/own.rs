@@ -1,8 +1,8 @@
 //! `ExecSync`s that we make ourselves, seen as those of clients are: they are explained and recorded beside them, and what the runtime
 //! executes for them is taken for nobody else's.
 
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -18,6 +18,9 @@ use crate::relay::{Ending, Head, Numbers, Peer};
 /// The path of what is called.
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 
+/// How many of them are told of each second; of more than any node has, the rest is only counted. No container runtime executes as many.
+const MOST: u32 = 200;
+
 /// Tells of our own `ExecSync`s. It waits for nobody: what there is no room for is dropped, and counted.
 #[derive(Clone, Debug)]
 pub struct OwnExecs {
@@ -25,6 +28,14 @@ pub struct OwnExecs {
     numbers: Numbers,
     metrics: Metrics,
     peer: Arc<Peer>,
+    second: Arc<Mutex<Second>>,
+}
+
+/// A second, and how many have been told of in it.
+#[derive(Debug)]
+struct Second {
+    since: Instant,
+    told: u32,
 }
 
 /// One that goes on.
@@ -44,10 +55,11 @@ impl OwnExecs {
             pid: i32::try_from(std::process::id()).ok(),
             program: Some(env!("CARGO_PKG_NAME").to_owned()),
         };
-        Self { queue, numbers, metrics, peer: Arc::new(peer) }
+        let second = Second { since: Instant::now(), told: 0 };
+        Self { queue, numbers, metrics, peer: Arc::new(peer), second: Arc::new(Mutex::new(second)) }
     }
 
-    /// A command is about to be executed.
+    /// A command is about to be executed. `None` where there are too many to tell of each.
     #[must_use]
     pub fn begin(
         &self,
@@ -55,8 +67,12 @@ impl OwnExecs {
         container: Arc<Container>,
         command: &[String],
         timeout_seconds: i64,
-    ) -> OwnExec {
+    ) -> Option<OwnExec> {
         let now = Instant::now();
+        if !self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(now) {
+            self.metrics.own_untold();
+            return None;
+        }
         let head = Arc::new(Head {
             id: self.numbers.take(),
             peer: Some(self.peer.clone()),
@@ -73,7 +89,7 @@ impl OwnExecs {
             container: Some(container.clone()),
             exec: Box::new(exec.clone()),
         })));
-        OwnExec { execs: self.clone(), head, pod, container, exec }
+        Some(OwnExec { execs: self.clone(), head, pod, container, exec })
     }
 
     fn tell(&self, sighting: Sighting) {
@@ -84,6 +100,16 @@ impl OwnExecs {
         {
             self.metrics.dropped(&queued);
         }
+    }
+}
+
+impl Second {
+    fn has_room(&mut self, now: Instant) -> bool {
+        if now - self.since >= Duration::from_secs(1) {
+            *self = Self { since: now, told: 0 };
+        }
+        self.told += 1;
+        self.told <= MOST
     }
 }
 

@@ -56,7 +56,8 @@ impl Executor {
         let limit = PATIENCE + Duration::from_secs(request.timeout.unsigned_abs());
         let (pod, container) = (&probe.pod, &probe.container);
         let told = self.told.as_ref();
-        let told = told.map(|it| it.begin(pod.clone(), container.clone(), &request.cmd, request.timeout));
+        let told =
+            told.and_then(|it| it.begin(pod.clone(), container.clone(), &request.cmd, request.timeout));
         let answered = timeout(limit, self.way.exec_sync(request)).await;
         let expired = || Err(Status::deadline_exceeded("context deadline exceeded"));
         let answered = answered.unwrap_or_else(|_| expired());
