@@ -24,13 +24,10 @@ use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::terminal::harmless;
-use crate::world::{Change, Enquiry, Notice, Sandbox, Source, World};
+use crate::world::{Change, Notice, Sandbox, Source, World};
 
 /// How often what is stuck is looked for.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// For how long a kubelet that was seen is taken to be there.
-const KUBELET: Duration = Duration::from_secs(60);
 
 /// Notices that are taken at once.
 const BATCH: usize = 64;
@@ -64,18 +61,9 @@ pub(super) struct Observatory {
     world: Arc<World>,
     inspector: Inspector,
     /// Who makes probes, if anybody does.
-    probing: Option<Probing>,
+    prober: Option<Prober>,
     outlets: Outlets,
     listed: Listed,
-}
-
-/// The prober, and what it has to know.
-#[derive(Debug)]
-pub(super) struct Probing {
-    prober: Prober,
-    enquiries: mpsc::Sender<Enquiry>,
-    /// When a kubelet was seen last.
-    kubelet_seen: Option<Instant>,
 }
 
 /// Of what a list has come: what is in the first one was there before, and is no news.
@@ -86,8 +74,8 @@ struct Listed {
 }
 
 impl Observatory {
-    pub(super) fn new(inspector: Inspector, probing: Option<Probing>, outlets: Outlets) -> Self {
-        Self { world: Arc::default(), inspector, probing, outlets, listed: Listed::default() }
+    pub(super) fn new(inspector: Inspector, prober: Option<Prober>, outlets: Outlets) -> Self {
+        Self { world: Arc::default(), inspector, prober, outlets, listed: Listed::default() }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -143,8 +131,8 @@ impl Observatory {
         match sighting {
             Sighting::Asked(asked) => self.inspector.asked(&self.world, *asked),
             Sighting::Stopping(stopping) => {
-                if let Some(probing) = &self.probing {
-                    probing.prober.stopping(&stopping);
+                if let Some(prober) = &self.prober {
+                    prober.stopping(&stopping);
                 }
             }
             Sighting::Streamed(told) => self.fold(Source::Event, told, false),
@@ -152,10 +140,10 @@ impl Observatory {
                 let told = std::mem::take(&mut ended.told.facts);
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
-                if let Some(probing) = &mut self.probing
+                if let Some(prober) = &self.prober
                     && ended.call.peer.as_ref().is_some_and(|peer| peer.is_kubelet())
                 {
-                    probing.kubelet_seen = Some(now);
+                    prober.kubelet_seen();
                 }
                 self.inspector.ended(&self.world, ended, now);
             }
@@ -187,8 +175,8 @@ impl Observatory {
         match news {
             News::Specs(specs) => {
                 self.inspector.specify(specs.clone());
-                if let Some(probing) = &self.probing {
-                    probing.ask(probing.prober.specify(specs));
+                if let Some(prober) = &self.prober {
+                    prober.specify(specs);
                 }
             }
             News::Problem(problem) => {
@@ -219,10 +207,9 @@ impl Observatory {
         if !changes.is_empty() {
             self.changed(&changes, is_act, before);
         }
-        if let Some(probing) =
-            self.probing.as_ref().filter(|_| self.listed.sandboxes && self.listed.containers)
+        if let Some(prober) = self.prober.as_ref().filter(|_| self.listed.sandboxes && self.listed.containers)
         {
-            probing.prober.listed();
+            prober.listed();
         }
     }
 
@@ -230,8 +217,8 @@ impl Observatory {
     fn changed(&mut self, changes: &[Change], is_act: bool, before: Listed) {
         self.outlets.worlds.send_replace(self.world.clone());
         self.inspector.changed(&self.world, changes, Instant::now());
-        if let Some(probing) = &self.probing {
-            probing.ask(probing.prober.changed(&self.world, changes));
+        if let Some(prober) = &self.prober {
+            prober.changed(&self.world, changes);
         }
         for change in changes {
             if (is_act || before.has(change))
@@ -259,10 +246,6 @@ impl Observatory {
     fn look(&mut self) {
         let now = Instant::now();
         self.inspector.tick(now);
-        if let Some(probing) = &self.probing {
-            let is_kubelet_there = probing.kubelet_seen.is_some_and(|seen| now - seen < KUBELET);
-            probing.ask(probing.prober.tick(is_kubelet_there));
-        }
         let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.inspector.stuck());
         if *before == stuck {
             return;
@@ -296,19 +279,6 @@ impl Observatory {
         let record = self.outlets.calls.push(record.without_trace());
         if let Some(journal) = &self.outlets.journal {
             journal.write(record);
-        }
-    }
-}
-
-impl Probing {
-    pub(super) fn new(prober: Prober, enquiries: mpsc::Sender<Enquiry>) -> Self {
-        Self { prober, enquiries, kubelet_seen: None }
-    }
-
-    /// Has the runtime asked. What finds no room is wanted again a second later.
-    fn ask(&self, enquiries: Vec<Enquiry>) {
-        for enquiry in enquiries {
-            let _ = self.enquiries.try_send(enquiry);
         }
     }
 }

@@ -10,18 +10,19 @@ use std::time::{Duration, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::observatory::{Inlets, Observatory, Outlets, Probing};
+use super::observatory::{Inlets, Observatory, Outlets};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
 use crate::cri::Own;
 use crate::exec::{self, Inspector};
 use crate::prober::handler::Executor;
-use crate::prober::{self, Mode, Notice, Prober, Witness};
+use crate::prober::{self, Mode, Notice, Parts, Prober, Witness};
 use crate::record::{self, Calls, Event, Events, Journal};
 use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
@@ -74,6 +75,8 @@ pub(super) struct Shim {
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
     prober: Option<Prober>,
+    /// Ends the thread on which probes are made.
+    _end_of_probes: Option<DropGuard>,
 }
 
 /// The places that clients come to, other than the relay's listener.
@@ -145,11 +148,26 @@ impl Shim {
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = Numbers::from(first_call);
-        let prober = (mode == Mode::DryRun).then(|| {
-            let executor = Executor::new(own.client(), Some(tap.own_execs(numbers.clone())));
-            let witness = Arc::new(Told(events.clone()));
-            Prober::new(specs.clone(), executor, prober_metrics.clone(), witness)
-        });
+        let (enquiries, enquired) = mpsc::channel(ENQUIRIES);
+        let drain = CancellationToken::new();
+        let prober = match mode {
+            Mode::Off => None,
+            Mode::DryRun => {
+                let told = Some(tap.own_execs(numbers.clone()));
+                let witness = Arc::new(Told(events.clone()));
+                let (runtime, end) = thread_of_probes()?;
+                // Its connection is driven where it is used.
+                let client = {
+                    let _entered = runtime.enter();
+                    own.fresh_client(&upstream)
+                };
+                let executor = Executor::new(client, told);
+                let (specs, metrics) = (specs.clone(), prober_metrics.clone());
+                let prober = Prober::start(Parts { specs, executor, metrics, witness, enquiries, runtime });
+                Some((prober, end))
+            }
+        };
+        let (prober, end_of_probes) = prober.unzip();
         let sources = Sources {
             mode,
             prober: prober.clone(),
@@ -171,7 +189,6 @@ impl Shim {
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
         let (news, hurry) = of_specs.watch(specs);
-        let (enquiries, enquired) = mpsc::channel(ENQUIRIES);
         let notices = if watches_runtime {
             Watcher::start(own, enquired)
         } else {
@@ -179,10 +196,8 @@ impl Shim {
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
-        let probing = prober.clone().map(|prober| Probing::new(prober, enquiries));
-        let observatory = Observatory::new(inspector, probing, outlets);
+        let observatory = Observatory::new(inspector, prober.clone(), outlets);
         let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
-        let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
         Ok(Self {
             facts,
@@ -195,6 +210,7 @@ impl Shim {
             recording,
             tracing,
             prober,
+            _end_of_probes: end_of_probes,
         })
     }
 
@@ -225,6 +241,15 @@ impl Shim {
         }
         Ok(summary)
     }
+}
+
+/// A thread on which probes are made: nothing else that this process does delays them.
+fn thread_of_probes() -> io::Result<(Handle, DropGuard)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (handle, over) = (runtime.handle().clone(), CancellationToken::new());
+    let end = over.clone().drop_guard();
+    thread::Builder::new().name("prober".to_owned()).spawn(move || runtime.block_on(over.cancelled()))?;
+    Ok((handle, end))
 }
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held

@@ -45,7 +45,7 @@ pub struct Kubelet {
 
 /// Why a kubelet does not tell.
 #[derive(Debug, thiserror::Error)]
-pub enum KubeletError {
+pub(super) enum KubeletError {
     /// The token cannot be read.
     #[error("its token cannot be read: {path}: {source}")]
     Token {

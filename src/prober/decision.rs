@@ -11,11 +11,11 @@ const LEAST_GRACE_PERIOD: u32 = 2;
 
 /// A container's end, as the kubelet would bring it about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kill {
+pub(super) struct Kill {
     /// What the kubelet's event says.
-    pub message: String,
+    pub(super) message: String,
     /// Seconds that the container has for its end.
-    pub grace_period: u32,
+    pub(super) grace_period: u32,
 }
 
 /// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.

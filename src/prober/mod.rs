@@ -19,11 +19,14 @@ mod status;
 mod verdict;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::Instant;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
 
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, Specs};
@@ -39,6 +42,15 @@ pub use notice::{Notice, What, Witness};
 pub use report::{ContainerReport, PodReport, ProbeReport};
 pub use status::{Condition, Phase};
 pub use verdict::{ProbeResult, Run, Verdict, step};
+
+/// From one look at all pods to the next.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Pods that are looked at in one go.
+const AT_ONCE: usize = 64;
+
+/// For how long a kubelet that was seen is taken to be there.
+const KUBELET: Duration = Duration::from_secs(60);
 
 /// What is done about probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,7 +74,26 @@ struct Shared {
     executor: Executor,
     metrics: Metrics,
     witness: Arc<dyn Witness>,
+    enquiries: mpsc::Sender<Enquiry>,
+    runtime: Handle,
     inner: Mutex<Inner>,
+}
+
+/// What a prober is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// What is written of probes.
+    pub specs: Specs,
+    /// Who executes commands.
+    pub executor: Executor,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Who is told of what happens.
+    pub witness: Arc<dyn Witness>,
+    /// Who is asked what has to be known of pods and containers.
+    pub enquiries: mpsc::Sender<Enquiry>,
+    /// Where probes are made.
+    pub runtime: Handle,
 }
 
 #[derive(Debug)]
@@ -72,6 +103,8 @@ struct Inner {
     is_listed: bool,
     specs: Specs,
     pods: HashMap<Arc<str>, Entry>,
+    /// When a kubelet was seen last.
+    kubelet_seen: Option<Instant>,
     is_over: bool,
 }
 
@@ -98,27 +131,45 @@ impl Mode {
 }
 
 impl Prober {
-    /// A prober that knows nothing of the node yet.
+    /// A prober that knows nothing of the node yet, and works where `parts` say.
     #[must_use]
-    pub fn new(specs: Specs, executor: Executor, metrics: Metrics, witness: Arc<dyn Witness>) -> Self {
-        let inner =
-            Inner { since: Instant::now(), is_listed: false, specs, pods: HashMap::new(), is_over: false };
-        Self { shared: Arc::new(Shared { executor, metrics, witness, inner: Mutex::new(inner) }) }
+    pub fn start(parts: Parts) -> Self {
+        let Parts { specs, executor, metrics, witness, enquiries, runtime } = parts;
+        let inner = Inner {
+            since: Instant::now(),
+            is_listed: false,
+            specs,
+            pods: HashMap::new(),
+            kubelet_seen: None,
+            is_over: false,
+        };
+        let inner = Mutex::new(inner);
+        let shared = Arc::new(Shared { executor, metrics, witness, enquiries, runtime, inner });
+        shared.runtime.spawn(shared.clone().keep_house());
+        Self { shared }
     }
 
-    /// Something has become of the node. Tells what has to be known before probes can be made.
-    pub fn changed(&self, world: &World, changes: &[Change]) -> Vec<Enquiry> {
+    /// Something has become of the node.
+    pub fn changed(&self, world: &World, changes: &[Change]) {
         let mut inner = self.shared.lock();
         let mut touched: Vec<Arc<str>> = Vec::new();
+        let mut seen = HashSet::new();
         for change in changes {
             if let Some(key) = inner.take(world, change)
-                && !touched.contains(&key)
+                && seen.insert(key.clone())
             {
                 touched.push(key);
             }
         }
         let now = Instant::now();
-        touched.iter().flat_map(|key| self.shared.refresh(&mut inner, key, now)).collect()
+        for key in touched {
+            self.shared.refresh(&mut inner, &key, now);
+        }
+    }
+
+    /// A kubelet has been seen to use the runtime.
+    pub fn kubelet_seen(&self) {
+        self.shared.lock().kubelet_seen = Some(Instant::now());
     }
 
     /// The whole node has been listed: what comes from now on is new.
@@ -129,12 +180,14 @@ impl Prober {
         }
     }
 
-    /// What is written of probes is different from now on. Tells what has to be known before they can be made.
-    pub fn specify(&self, specs: Specs) -> Vec<Enquiry> {
+    /// What is written of probes is different from now on.
+    pub fn specify(&self, specs: Specs) {
         let mut inner = self.shared.lock();
         inner.specs = specs;
         let (keys, now): (Vec<_>, _) = (inner.pods.keys().cloned().collect(), Instant::now());
-        keys.iter().flat_map(|key| self.shared.refresh(&mut inner, key, now)).collect()
+        for key in keys {
+            self.shared.refresh(&mut inner, &key, now);
+        }
     }
 
     /// Somebody has a sandbox or container stopped.
@@ -147,22 +200,6 @@ impl Prober {
             None => pod.lock().stopping_all(head),
         }
         self.shared.carry_out(&pod, todo);
-    }
-
-    /// Does what is due, and tells what still has to be known. `is_kubelet_there`: a kubelet uses the runtime.
-    pub fn tick(&self, is_kubelet_there: bool) -> Vec<Enquiry> {
-        let now = Instant::now();
-        for pod in self.shared.pods() {
-            let mut todo = Todo::default();
-            let mut inner = pod.lock();
-            if inner.next_sync <= now {
-                inner.sync(now, &mut todo);
-            }
-            inner.spared(is_kubelet_there, now, &mut todo);
-            drop(inner);
-            self.shared.carry_out(&pod, todo);
-        }
-        self.shared.lock().pods.values().flat_map(Entry::unknown).collect()
     }
 
     /// Ends all workers.
@@ -197,19 +234,69 @@ impl Shared {
         !inner.is_listed || inner.since.elapsed() < period
     }
 
+    /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
+    async fn keep_house(self: Arc<Self>) {
+        loop {
+            sleep(LOOK).await;
+            let (keys, is_kubelet_there) = {
+                let inner = self.lock();
+                if inner.is_over {
+                    return;
+                }
+                let is_kubelet_there = inner.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET);
+                (inner.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
+            };
+            for keys in keys.chunks(AT_ONCE) {
+                self.look(keys, is_kubelet_there);
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Does what is due for some pods, and asks for what still has to be known.
+    fn look(self: &Arc<Self>, keys: &[Arc<str>], is_kubelet_there: bool) {
+        let now = Instant::now();
+        let inner = self.lock();
+        let entries = keys.iter().filter_map(|key| inner.pods.get(key));
+        let probed: Vec<Arc<Pod>> = entries
+            .filter_map(|entry| {
+                self.ask(entry.unknown());
+                entry.pod.clone()
+            })
+            .collect();
+        drop(inner);
+        for pod in probed {
+            let mut todo = Todo::default();
+            let mut inner = pod.lock();
+            if inner.next_sync <= now {
+                inner.sync(now, &mut todo);
+            }
+            inner.spared(is_kubelet_there, now, &mut todo);
+            drop(inner);
+            self.carry_out(&pod, todo);
+        }
+    }
+
+    /// Has the runtime asked. What finds no room is wanted again a second later.
+    fn ask(&self, enquiries: Vec<Enquiry>) {
+        for enquiry in enquiries {
+            let _ = self.enquiries.try_send(enquiry);
+        }
+    }
+
     /// Looks again at a pod of which something new is known.
-    fn refresh(self: &Arc<Self>, inner: &mut Inner, key: &Arc<str>, now: Instant) -> Vec<Enquiry> {
+    fn refresh(self: &Arc<Self>, inner: &mut Inner, key: &Arc<str>, now: Instant) {
         let since = inner.since;
-        let Some(entry) = inner.pods.get_mut(key) else { return Vec::new() };
+        let Some(entry) = inner.pods.get_mut(key) else { return };
         let spec = inner.specs.pod(&entry.sandbox, &entry.containers);
         if entry.pod.is_none() && !spec.is_probed() {
-            return Vec::new();
+            return;
         }
         let pod = entry.pod.get_or_insert_with(|| Arc::new(Pod::new(entry.sandbox.pod.clone(), since, now)));
         let (pod, mut todo) = (pod.clone(), Todo::default());
         entry.tell(&mut pod.lock(), spec, now, &mut todo);
         self.carry_out(&pod, todo);
-        entry.unknown()
+        self.ask(entry.unknown());
     }
 
     /// Does what a pod wants done, once nobody looks at it.
@@ -224,7 +311,7 @@ impl Shared {
             let worker = Worker { shared: self.clone(), pod: pod.clone(), signals, series: None };
             self.metrics.begun();
             let metrics = self.metrics.clone();
-            tokio::spawn(async move {
+            self.runtime.spawn(async move {
                 worker.run(probe).await;
                 metrics.ended();
             });
