@@ -1,6 +1,6 @@
 # The tests need root for real containers; without it they do what can be done and say what is left out.
 
-.PHONY: build demo test conformance soak lint check bench fuzz
+.PHONY: build demo test conformance parity soak lint check bench fuzz
 
 # The program, in target/release/probeshim.
 build:
@@ -29,12 +29,16 @@ lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- --deny warnings
-	cargo clippy --test conformance --test soak -- --deny warnings
+	cargo clippy --test conformance --test parity --test soak -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --no-deps --document-private-items
 
 # What must be green before a change is done.
 check: lint test
+
+# Every row of Kubernetes' own end-to-end tests of probes on a real containerd, and handlers beside the kubelet's own code.
+parity:
+	@tests/run parity
 
 # Latency, throughput and memory, beside a direct connection and socat. PARTS="pace memory" measures these alone.
 bench:

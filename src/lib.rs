@@ -6,7 +6,8 @@
 //! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime ──containerd's events, lists──┐
 //!                              │ captures                                                 │
 //!                             tap ──► world ──► probe ──► exec ◄──────────────────────────┘
-//!                                                          └──► record ──► admin ──► cli
+//!                                      │         └──► prober ──► runtime, pods
+//!                                      └──────────────► record ──► admin ──► cli
 //! ```
 
 pub mod terminal;

@@ -14,13 +14,14 @@ mod bare;
 mod case;
 mod load;
 mod memory;
+mod probing;
 mod target;
 mod turns;
 
 use std::path::PathBuf;
 
 /// What can be measured.
-const PARTS: [&str; 5] = ["latency", "pace", "memory", "crowd", "procrun"];
+const PARTS: [&str; 6] = ["latency", "pace", "memory", "crowd", "procrun", "probing"];
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
@@ -45,6 +46,7 @@ fn main() {
                 "memory" => memory::probeshim().await,
                 "crowd" => memory::crowd().await,
                 "procrun" => memory::procrun().await,
+                "probing" => probing::probing().await,
                 unknown => unreachable!("{unknown} is none of the parts"),
             }
         });

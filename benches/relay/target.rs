@@ -42,6 +42,11 @@ impl Target {
     }
 
     pub(crate) fn probeshim(folder: &Path) -> Self {
+        Self::probeshim_with(folder, &[])
+    }
+
+    /// The same, with more flags.
+    pub(crate) fn probeshim_with(folder: &Path, more: &[&str]) -> Self {
         let socket = folder.join("probeshim.sock");
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command
@@ -52,7 +57,8 @@ impl Target {
             .arg("--listen")
             .arg(&socket)
             .arg("--upstream")
-            .arg(folder.join(RUNTIME));
+            .arg(folder.join(RUNTIME))
+            .args(more);
         Self::start("probeshim", socket, command)
     }
 
@@ -97,6 +103,13 @@ impl Target {
         command.args(["status", "-o", "json", "--admin"]).arg(self.socket.with_file_name("admin.sock"));
         let status: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
         status["calls"][counted].as_u64().unwrap()
+    }
+
+    /// The processor time that it has taken, in seconds.
+    pub(crate) fn processor_time(&self) -> f64 {
+        let process = procfs::process::Process::new(self.pid().cast_signed()).unwrap();
+        let stat = process.stat().unwrap();
+        (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64
     }
 
     pub(crate) fn descriptors(&self) -> usize {

@@ -1,6 +1,11 @@
 //! Probes, made by probeshim on a real containerd: a few of the rows of `make parity`.
 
+use serde_json::{Value, json};
+
+use crate::real::kubelet::{NODE, manifest};
+use crate::real::node::Node;
 use crate::real::parity::{self, Row, hold};
+use crate::real::server::wait_for;
 use crate::support::skip::need;
 
 /// One row for each handler and each type of probe.
@@ -20,4 +25,41 @@ fn containers_would_be_killed_as_by_a_kubelet() {
     let rows: Vec<Row> = parity::rows().into_iter().filter(|row| ROWS.contains(&row.name)).collect();
     assert_eq!(rows.len(), ROWS.len());
     need!(hold(&rows, false));
+}
+
+/// The kubelet kills what its probe finds dead; probeshim beside it, told of the pod by that kubelet, sees the same coming.
+#[test]
+fn beside_a_kubelet_the_same_is_found_dead() {
+    let node = need!(Node::start_probing());
+    let probe = json!({
+        "exec": {"command": ["test", "-f", "/tmp/healthy"]},
+        "periodSeconds": 1,
+        "timeoutSeconds": 10,
+        "failureThreshold": 3,
+    });
+    let script = "touch /tmp/healthy; sleep 8; rm /tmp/healthy; sleep 100000";
+    node.kubelet.run(&manifest("probed", script, &probe));
+    let shim = node.shim.as_ref().unwrap();
+    let name = format!("probed-{NODE}");
+    let events = || -> Vec<Value> {
+        let events: Vec<Value> = serde_json::from_str(&shim.ask(&["events", "-o", "json"])).unwrap();
+        events.into_iter().filter(|event| event["pod"] == name.as_str()).collect()
+    };
+    let compared = wait_for("what the kubelet does is compared", || {
+        let reasons = ["StoppedToo", "StoppedBefore"];
+        events().into_iter().find(|event| reasons.iter().any(|reason| event["reason"] == *reason))
+    });
+    assert_eq!(compared["container"], "main");
+    node.kubelet.container_when("probed", "restarted", |status| status["restartCount"].as_u64() >= Some(1));
+    let failed = events().into_iter().any(|event| {
+        event["reason"] == "Unhealthy"
+            && event["message"].as_str().unwrap().starts_with("Liveness probe failed: ")
+    });
+    assert!(failed, "{:#?}", events());
+    let status: Value = serde_json::from_str(&shim.ask(&["status", "-o", "json"])).unwrap();
+    let pods = status["pods"].as_array().unwrap();
+    let pod = pods.iter().find(|pod| pod["name"] == name.as_str()).unwrap();
+    let containers = pod["containers"].as_array().unwrap();
+    let running = containers.iter().find(|container| container["state"] == "running").unwrap();
+    assert_eq!(running["probes"][0]["source"], "kubelet");
 }

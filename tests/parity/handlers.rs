@@ -13,7 +13,8 @@ use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::real::machine::tool;
+use crate::real::machine::{free_address, tool};
+use crate::real::server::wait_for;
 use crate::support::skip::need;
 
 /// The kubelet's code, as a process.
@@ -90,6 +91,29 @@ async fn ours(host: &str, probe: &Value) -> Told {
         Ok(Attempt::Warning(output)) => told("warning", &output, ""),
         Ok(Attempt::Failure(output)) => told("failure", &output, ""),
         Err(error) => told(error.resulted_in(), "", &error.to_string()),
+    }
+}
+
+/// A server of theirs, with HTTP, gRPC and HTTPS on these addresses.
+struct Served(Child);
+
+impl Served {
+    fn start(addresses: [SocketAddr; 3]) -> Result<Self, String> {
+        let mut command = Command::new(tool("probes-1.36")?.join("probes"));
+        let [http, grpc, https] = addresses.map(|address| address.to_string());
+        let served =
+            Self(command.args(["serve", "-http", &http, "-grpc", &grpc, "-https", &https]).spawn().unwrap());
+        for address in addresses {
+            wait_for("a server answers", || TcpStream::connect(address).ok());
+        }
+        Ok(served)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -238,6 +262,20 @@ async fn attempts_come_to_what_the_kubelets_own_code_says() {
         json!({"tcpSocket": {"port": 1, "host": "nobody.invalid"}, "timeoutSeconds": 1}),
         json!({"grpc": {"port": closed.port(), "service": ""}, "timeoutSeconds": 1}),
         json!({"grpc": {"port": site.port(), "service": ""}, "timeoutSeconds": 1}),
+    ]);
+    let addresses = [(); 3].map(|()| free_address());
+    let _served = need!(Served::start(addresses));
+    let [_, health, secure] = addresses.map(|address| address.port());
+    let protocol = |host: &str| {
+        let page = json!({"path": "/protocol", "port": secure, "scheme": "HTTPS", "host": host});
+        json!({"httpGet": page, "timeoutSeconds": 2})
+    };
+    probes.extend([
+        protocol("127.0.0.1"),
+        protocol("localhost"),
+        json!({"httpGet": {"path": "/protocol", "port": secure}, "timeoutSeconds": 2}),
+        json!({"grpc": {"port": health, "service": ""}, "timeoutSeconds": 2}),
+        json!({"grpc": {"port": health, "service": "nobody"}, "timeoutSeconds": 2}),
     ]);
     let mut differences = Vec::new();
     for probe in probes {

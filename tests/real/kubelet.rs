@@ -37,10 +37,15 @@ pub(crate) struct Kubelet {
 impl Kubelet {
     /// Starts one on the runtime behind `socket`, with everything that is its own in `folder`.
     pub(crate) fn start(folder: &Path, socket: &Path) -> Result<Self, String> {
+        Self::start_at(folder, socket, free_address())
+    }
+
+    /// The same, with this port for those who speak TLS.
+    pub(crate) fn start_at(folder: &Path, socket: &Path, secure: SocketAddr) -> Result<Self, String> {
         let kubelet = tool("kubelet-1.36")?.join("kubelet");
         program("python3", "python3")?;
         fs::create_dir_all(folder.join("manifests")).unwrap();
-        let [secure, read_only, healthz] = [(); 3].map(|()| free_address());
+        let [read_only, healthz] = [(); 2].map(|()| free_address());
         let at = |name: &str| folder.join(name);
         let config = json!({
             "apiVersion": "kubelet.config.k8s.io/v1beta1",

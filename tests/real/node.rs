@@ -8,6 +8,7 @@ use super::containerd::{Containerd, Version};
 use super::crictl::Crictl;
 use super::kubelet::{Kubelet, NODE, manifest};
 use super::life::Runtime as _;
+use super::machine::free_address;
 use super::server::wait_for;
 use super::shim::Probeshim;
 
@@ -51,6 +52,25 @@ impl Node {
         let kubelet = Kubelet::start(containerd.folder(), &endpoint)?;
         let pods = ["healthy", "steady"].map(str::to_owned).into();
         Ok(Self { kubelet, shim, crictl, pods, containerd })
+    }
+
+    /// The same with a relay that makes the pods' probes itself; this kubelet tells it of them.
+    pub(crate) fn start_probing() -> Result<Self, String> {
+        let containerd = Containerd::start(Version::V2_2)?;
+        let (config, token) = (containerd.folder().join("config.yaml"), containerd.folder().join("token"));
+        // The kubelet is not there yet, and cannot be before the relay is.
+        let port = free_address();
+        std::fs::write(&token, "nobody checks it here").unwrap();
+        let text = format!(
+            "enforce: dry-run\nkubelet: {{url: 'https://{port}', insecureSkipVerify: true, tokenFile: {}, interval: 1s}}\n",
+            token.display()
+        );
+        std::fs::write(&config, text).unwrap();
+        let flags = ["--config", config.to_str().unwrap()];
+        let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &flags);
+        let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
+        let kubelet = Kubelet::start_at(containerd.folder(), shim.socket(), port)?;
+        Ok(Self { kubelet, shim: Some(shim), crictl, pods: Vec::new(), containerd })
     }
 
     /// Lives with three pods: one that goes on, one whose liveness probe passes, and one whose probe fails until it is restarted.

@@ -1,19 +1,25 @@
 // Makes attempts of probes with the kubelet's own code: a probe as JSON a line on stdin, what came of it a line on stdout. With `serve`, is
-// what is probed: HTTP on port 8080, gRPC on port 5000.
+// what is probed: HTTP, gRPC, and HTTPS with a certificate that nobody has signed.
 package main
 
 import (
 	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
+	grpchealth "google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/probe"
@@ -63,8 +69,20 @@ func attempt(asked asked) (probe.Result, string, error) {
 	return probe.Unknown, "", fmt.Errorf("no handler that is known here")
 }
 
-// serve answers until it is killed: `/healthz` well for as long as `healthy` says, 0 being for ever; `/redirect` with where `loc` says.
-func serve(healthy time.Duration) error {
+// certificate is one that nobody has signed.
+func certificate() (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+}
+
+// serve answers until it is killed: `/healthz` well for as long as `healthy` says, 0 being for ever; `/redirect` with where `loc` says;
+// `/protocol` with the version of HTTP, and whether the connection is to be closed.
+func serve(healthy time.Duration, plain, health, secure string) error {
 	begun := time.Now()
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	http.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -75,22 +93,36 @@ func serve(healthy time.Duration) error {
 	http.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, r.URL.Query().Get("loc"), http.StatusFound)
 	})
-	listener, err := net.Listen("tcp", ":5000")
+	http.HandleFunc("/protocol", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintln(w, r.Proto, r.Host, r.Header.Get("Accept"), r.TLS != nil && r.TLS.ServerName == "localhost")
+	})
+	listener, err := net.Listen("tcp", health)
 	if err != nil {
 		return err
 	}
 	server := grpc.NewServer()
-	healthpb.RegisterHealthServer(server, health.NewServer())
+	healthpb.RegisterHealthServer(server, grpchealth.NewServer())
 	go server.Serve(listener)
-	return http.ListenAndServe(":8080", nil)
+	if secure != "" {
+		own, err := certificate()
+		if err != nil {
+			return err
+		}
+		server := http.Server{Addr: secure, TLSConfig: &tls.Config{Certificates: []tls.Certificate{own}}}
+		go server.ListenAndServeTLS("", "")
+	}
+	return http.ListenAndServe(plain, nil)
 }
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "serve" {
-		healthy := flag.NewFlagSet("serve", flag.ExitOnError)
-		limit := healthy.Duration("healthy", 0, "for how long /healthz is well")
-		healthy.Parse(os.Args[2:])
-		fmt.Fprintln(os.Stderr, serve(*limit))
+		flags := flag.NewFlagSet("serve", flag.ExitOnError)
+		healthy := flags.Duration("healthy", 0, "for how long /healthz is well")
+		plain := flags.String("http", ":8080", "where HTTP is answered")
+		health := flags.String("grpc", ":5000", "where gRPC is answered")
+		secure := flags.String("https", "", "where HTTPS is answered, if anywhere")
+		flags.Parse(os.Args[2:])
+		fmt.Fprintln(os.Stderr, serve(*healthy, *plain, *health, *secure))
 		os.Exit(1)
 	}
 	lines := bufio.NewScanner(os.Stdin)

@@ -1,0 +1,107 @@
+//! What ten thousand probes a second take, and how late their attempts begin.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::target::Target;
+
+/// How many containers are probed, each every second.
+const SIZES: [usize; 3] = [100, 1_000, 10_000];
+
+/// For how long it is let settle, and then measured.
+const SETTLING: Duration = Duration::from_secs(15);
+const MEASURED: Duration = Duration::from_secs(20);
+
+/// The aims, for the largest size: what part of the attempts begins no later than 20 ms after its tick, what part of a core is taken, and how
+/// much is held, in KiB.
+const IN_TIME: f64 = 0.99;
+const LATE: &str = "0.02";
+const CORE: f64 = 1.0;
+const MEMORY: u64 = 150 << 10;
+
+/// Everybody is well.
+const ALIVE: &str = "
+- match: {container: '*'}
+  livenessProbe: {exec: {command: ['true']}, periodSeconds: 1}
+";
+
+/// A tenth of them has nobody at its port.
+const A_TENTH_DEAD: &str = "
+- match: {pod: '*7'}
+  livenessProbe: {tcpSocket: {port: 1, host: 127.0.0.1}, periodSeconds: 1}
+";
+
+/// What has been counted at a moment.
+struct Counted {
+    attempts: f64,
+    in_time: f64,
+    processor: f64,
+}
+
+/// Measures each size, and the largest with a tenth of its targets dead.
+pub(crate) async fn probing() {
+    println!("\nprobes with a period of one second, over {} seconds", MEASURED.as_secs());
+    println!(
+        "{:>10} {:>8} {:>12} {:>14} {:>20} {:>14} {:>10}",
+        "containers", "dead", "attempts/s", "in 20 ms", "in 20 ms from start", "of a core", "peak KiB"
+    );
+    for size in SIZES {
+        measure(size, "none", ALIVE).await;
+    }
+    measure(SIZES[2], "a tenth", &format!("{A_TENTH_DEAD}{ALIVE}")).await;
+}
+
+async fn measure(size: usize, dead: &str, rules: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.yaml");
+    fs::write(&config, format!("enforce: dry-run\nprobes:{rules}")).unwrap();
+    let _procrun = Target::procrun(folder.path(), size);
+    let probeshim = Target::probeshim_with(folder.path(), &["--config", config.to_str().unwrap()]);
+    tokio::time::sleep(SETTLING).await;
+    let before = Counted::now(&probeshim);
+    tokio::time::sleep(MEASURED).await;
+    let after = Counted::now(&probeshim);
+    let (attempts, seconds) = (after.attempts - before.attempts, MEASURED.as_secs_f64());
+    let in_time = (after.in_time - before.in_time) / attempts;
+    let from_start = after.in_time / after.attempts;
+    let core = (after.processor - before.processor) / seconds;
+    let (rate, peak) = (attempts / seconds, probeshim.memory("VmHWM"));
+    println!(
+        "{size:>10} {dead:>8} {rate:>12.0} {:>12.2} % {:>18.2} % {core:>14.2} {peak:>10}",
+        in_time * 100.0,
+        from_start * 100.0
+    );
+    assert!(rate > 0.97 * size as f64, "attempts are missing");
+    if size == SIZES[2] {
+        assert!(in_time >= IN_TIME, "more attempts are late than the aim");
+        assert!(core <= CORE, "more of a core than the aim");
+        assert!(peak <= MEMORY, "more memory than the aim");
+    }
+}
+
+impl Counted {
+    fn now(probeshim: &Target) -> Self {
+        let metrics = metrics(probeshim);
+        let value = |name: &str| -> f64 {
+            let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
+            line.rsplit(' ').next().unwrap().parse().unwrap()
+        };
+        let lateness = "probeshim_prober_lateness_seconds";
+        Self {
+            attempts: value(&format!("{lateness}_count")),
+            in_time: value(&format!("{lateness}_bucket{{le=\"{LATE}\"}}")),
+            processor: probeshim.processor_time(),
+        }
+    }
+}
+
+/// What the admin socket serves as metrics.
+fn metrics(probeshim: &Target) -> String {
+    let mut stream = UnixStream::connect(probeshim.socket().with_file_name("admin.sock")).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
