@@ -3,6 +3,7 @@
 mod demo;
 mod limits;
 mod observatory;
+mod probing;
 mod run;
 mod runtime;
 mod shim;

@@ -10,20 +10,19 @@ use std::time::{Duration, SystemTime};
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::observatory::{Inlets, Observatory, Outlets};
+use super::probing::{self, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
 use crate::cri::Own;
 use crate::exec::{self, Inspector};
-use crate::prober::handler::Executor;
-use crate::prober::{self, Mode, Notice, Parts, Prober, Witness};
-use crate::record::{self, Calls, Event, Events, Journal};
+use crate::prober::{self, Mode};
+use crate::record::{self, Calls, Events, Journal};
 use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
 use crate::tap::{self, Tap};
@@ -74,28 +73,13 @@ pub(super) struct Shim {
     observing: Option<JoinHandle<()>>,
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
-    prober: Option<Prober>,
-    /// Ends the thread on which probes are made.
-    _end_of_probes: Option<DropGuard>,
+    probing: Option<Probing>,
 }
 
 /// The places that clients come to, other than the relay's listener.
 struct Doors {
     claims: Vec<Claim>,
     servers: JoinSet<()>,
-}
-
-/// Questions about pods and containers that may wait to be asked; more are asked again later.
-const ENQUIRIES: usize = 32_768;
-
-/// Keeps what the prober tells among the events.
-#[derive(Debug)]
-struct Told(Arc<Events>);
-
-impl Witness for Told {
-    fn notice(&self, notice: Notice) {
-        self.0.push(Event::of_probe(notice));
-    }
 }
 
 /// How long what was observed last may take to be decoded and shown at the end.
@@ -148,26 +132,16 @@ impl Shim {
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = Numbers::from(first_call);
-        let (enquiries, enquired) = mpsc::channel(ENQUIRIES);
-        let drain = CancellationToken::new();
-        let prober = match mode {
+        let (enquiries, enquired) = mpsc::channel(probing::ENQUIRIES);
+        let probing = match mode {
             Mode::Off => None,
             Mode::DryRun => {
-                let told = Some(tap.own_execs(numbers.clone()));
-                let witness = Arc::new(Told(events.clone()));
-                let (runtime, end) = thread_of_probes()?;
-                // Its connection is driven where it is used.
-                let client = {
-                    let _entered = runtime.enter();
-                    own.fresh_client(&upstream)
-                };
-                let executor = Executor::new(client, told);
+                let told = tap.own_execs(numbers.clone());
                 let (specs, metrics) = (specs.clone(), prober_metrics.clone());
-                let prober = Prober::start(Parts { specs, executor, metrics, witness, enquiries, runtime });
-                Some((prober, end))
+                Some(Probing::start(&own, &upstream, told, specs, metrics, events.clone(), enquiries)?)
             }
         };
-        let (prober, end_of_probes) = prober.unzip();
+        let prober = probing.as_ref().map(|probing| probing.prober.clone());
         let sources = Sources {
             mode,
             prober: prober.clone(),
@@ -196,8 +170,9 @@ impl Shim {
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
-        let observatory = Observatory::new(inspector, prober.clone(), outlets);
+        let observatory = Observatory::new(inspector, prober, outlets);
         let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
+        let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
         Ok(Self {
             facts,
@@ -209,17 +184,14 @@ impl Shim {
             observing: Some(observing),
             recording,
             tracing,
-            prober,
-            _end_of_probes: end_of_probes,
+            probing,
         })
     }
 
     /// Gives up every door and tells the relay to drain. New clients find no socket, and a successor may take its place, while calls in
     /// flight are finished.
     pub(super) async fn drain(&mut self) {
-        if let Some(prober) = self.prober.take() {
-            prober.stop();
-        }
+        drop(self.probing.take());
         if let Some(doors) = self.doors.take() {
             doors.close().await;
         }
@@ -241,15 +213,6 @@ impl Shim {
         }
         Ok(summary)
     }
-}
-
-/// A thread on which probes are made: nothing else that this process does delays them.
-fn thread_of_probes() -> io::Result<(Handle, DropGuard)> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (handle, over) = (runtime.handle().clone(), CancellationToken::new());
-    let end = over.clone().drop_guard();
-    thread::Builder::new().name("prober".to_owned()).spawn(move || runtime.block_on(over.cancelled()))?;
-    Ok((handle, end))
 }
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held

@@ -115,13 +115,11 @@ fn rule(node: &Node<'_>, problems: &mut Vec<Problem>) -> Rule {
         return Rule::default();
     }
     node.only(&["match", "startupProbe", "readinessProbe", "livenessProbe"], problems);
-    let matches = match node.field("match") {
-        Some(matches) => self::matches(&matches, problems),
-        None => {
-            node.missing("match", "must say which containers; {} is all of them", problems);
-            Matches::default()
-        }
-    };
+    let matches = node.field("match");
+    if matches.is_none() {
+        node.missing("match", "must say which containers; {} is all of them", problems);
+    }
+    let matches = matches.map(|matches| self::matches(&matches, problems)).unwrap_or_default();
     let before = problems.len();
     let mut probes: Vec<(ProbeType, Option<Arc<Probe>>)> = Vec::new();
     for probe_type in ProbeType::ALL {

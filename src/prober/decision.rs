@@ -39,12 +39,8 @@ pub(super) fn kill(
         return kill(message, own.unwrap_or(of_pod));
     }
     let others = spec.containers.iter().filter(|other| other.role == Role::Regular && other.name != name);
-    let is_kept = |state: Option<State>| match state {
-        Some(State::Running(_)) => true,
-        // It is about to be started.
-        None | Some(State::Waiting) => true,
-        Some(State::Terminated(_)) => false,
-    };
+    // One that is not there yet is about to be started.
+    let is_kept = |state: Option<State>| !matches!(state, Some(State::Terminated(_)));
     if others.map(|other| state(&other.name)).any(is_kept) {
         return kill(format!("Container {name} failed {probe} probe"), own.unwrap_or(of_pod));
     }

@@ -49,10 +49,19 @@ pub(super) struct Seen {
     pub(super) is_restarted: bool,
     /// It ran well before there was a prober.
     pub(super) is_survivor: bool,
-    /// The pod is being ended.
-    pub(super) is_ending: bool,
-    /// The container is being stopped.
-    pub(super) is_being_stopped: bool,
+    /// Who is being ended, if anybody is.
+    pub(super) ends: Ends,
+}
+
+/// Who is being ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// Nobody.
+    Nobody,
+    /// The container.
+    Container,
+    /// The pod.
+    Pod,
 }
 
 /// How far a container has come.
@@ -115,11 +124,11 @@ impl Machine {
             }
         };
         let ends_containers = self.probe_type != ProbeType::Readiness;
-        if seen.is_ending && ends_containers {
+        if seen.ends == Ends::Pod && ends_containers {
             effects.push(Effect::Hold(life.clone(), ProbeResult::Success));
             return Next::Exit;
         }
-        if seen.is_being_stopped && ends_containers {
+        if seen.ends == Ends::Container && ends_containers {
             return Next::Wait;
         }
         // In whole seconds, of which the start's are cut off: up to one too early.

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::decision::kill;
-use super::machine::{Effect, Life, Machine, Next, Seen, State, View};
+use super::machine::{Effect, Ends, Life, Machine, Next, Seen, State, View};
 use super::notice::{Notice, What};
 use super::status::{Basis, Phase, phase};
 use super::verdict::ProbeResult;
@@ -504,8 +504,11 @@ impl Inner {
             is_started: self.basis(place).is_started(),
             is_restarted,
             is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
-            is_ending: self.is_ending() && role == Role::Regular,
-            is_being_stopped: container.is_being_stopped() && role == Role::Regular,
+            ends: match role {
+                Role::Regular if self.is_ending() => Ends::Pod,
+                Role::Regular if container.is_being_stopped() => Ends::Container,
+                _ => Ends::Nobody,
+            },
         }
     }
 

@@ -42,8 +42,8 @@ type Answered = Result<ExecSyncResponse, Status>;
 
 /// When a container has been started, in seconds before now.
 fn ago(seconds: u64) -> i64 {
-    let at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() - Duration::from_secs(seconds);
-    i64::try_from(at.as_nanos()).unwrap()
+    let at = SystemTime::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+    i64::try_from(at.duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
 }
 
 fn succeed() -> Answered {
@@ -202,6 +202,7 @@ fn merged(name: &str, more: &Value) -> Value {
 }
 
 /// A probe that executes its own name.
+#[expect(clippy::needless_pass_by_value, reason = "it is written where it is used")]
 fn probe(probe_type: ProbeType, more: Value) -> (String, Value) {
     let mut probe =
         json!({"exec": {"command": [probe_type.name()]}, "periodSeconds": 1, "failureThreshold": 1});
@@ -314,7 +315,7 @@ async fn table_9_2_update_readiness() {
     assert_eq!(node.report("web").conditions[0].reason, Some("ContainersNotReady"));
 }
 
-/// Table 9.1, CleanUp: a worker that is told to stop, again and again, ends once, and leaves nothing.
+/// Table 9.1, `CleanUp`: a worker that is told to stop, again and again, ends once, and leaves nothing.
 #[tokio::test(start_paused = true)]
 async fn table_9_1_clean_up() {
     for probe_type in ProbeType::ALL {
@@ -337,7 +338,7 @@ async fn table_9_1_clean_up() {
     }
 }
 
-/// Table 9.1, RestartAll.
+/// Table 9.1, `RestartAll`.
 #[tokio::test(start_paused = true)]
 async fn table_9_1_restart_all() {
     let rules = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}]);

@@ -90,13 +90,12 @@ mod tests {
     /// What the kubelet's rules say of a sequence of results, looked up from its end: the last result with as many of its kind behind it as
     /// its threshold asks for.
     fn model(results: &[ProbeResult], success: usize, failure: usize) -> Option<ProbeResult> {
-        let decided = (1..=results.len()).rev().find_map(|end| {
+        (1..=results.len()).rev().find_map(|end| {
             let last = results[end - 1];
             let same = results[..end].iter().rev().take_while(|result| **result == last).count();
             let threshold = if last == ProbeResult::Success { success } else { failure };
             (same >= threshold).then_some(last)
-        });
-        decided
+        })
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! What has happened, in a sentence each: the last of it, and what comes.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
@@ -13,9 +14,6 @@ const KEPT: usize = 2_000;
 
 /// Events that a slow follower may lag behind.
 const LAG: usize = 256;
-
-/// Events among which one that is the same again is looked for.
-const RECENT: usize = 100;
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +53,18 @@ pub struct EventFilter {
 /// The events that happened last.
 #[derive(Debug)]
 pub struct Events {
-    kept: Mutex<VecDeque<Arc<Event>>>,
+    kept: Mutex<Kept>,
     follow: broadcast::Sender<Arc<Event>>,
+}
+
+/// Events in the order in which they happened last.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Each with its number, which grows.
+    events: VecDeque<(u64, Arc<Event>)>,
+    next: u64,
+    /// The numbers of those that may happen again, by the hash of what they are.
+    numbers: HashMap<u64, u64>,
 }
 
 impl Default for Events {
@@ -66,18 +74,10 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Keeps an event, and shows it to those who follow. One that is the same as one of the last hundred is counted with it.
-    pub fn push(&self, mut event: Event) {
+    /// Keeps an event, and shows it to those who follow. One that is the same as one that is kept is counted with it.
+    pub fn push(&self, event: Event) {
         let mut kept = self.lock();
-        let last = kept.len().saturating_sub(RECENT);
-        if let Some(same) = kept.range(last..).position(|known| known.is_same_as(&event)) {
-            event.count += kept.remove(last + same).map_or(0, |known| known.count);
-        }
-        let event = Arc::new(event);
-        kept.push_back(event.clone());
-        if kept.len() > KEPT {
-            kept.pop_front();
-        }
+        let event = kept.push(event);
         // Under the lock, and where nobody follows in vain: as with calls.
         let _ = self.follow.send(event);
     }
@@ -85,19 +85,50 @@ impl Events {
     /// The events that a filter lets through, in their order.
     #[must_use]
     pub fn select(&self, filter: &EventFilter) -> Vec<Arc<Event>> {
-        self.lock().iter().filter(|event| filter.lets_through(event)).cloned().collect()
+        self.lock().select(filter)
     }
 
     /// The same, and a receiver of all later events, unfiltered.
     #[must_use]
     pub fn follow(&self, filter: &EventFilter) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
         let kept = self.lock();
-        let events = kept.iter().filter(|event| filter.lets_through(event)).cloned().collect();
-        (events, self.follow.subscribe())
+        (kept.select(filter), self.follow.subscribe())
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Event>>> {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn push(&mut self, mut event: Event) -> Arc<Event> {
+        let hash = event.hash_of_what_it_is();
+        let place = self
+            .numbers
+            .get(&hash)
+            .and_then(|number| self.events.binary_search_by_key(number, |(number, _)| *number).ok());
+        // Of two that have the same hash and are not the same, the later one is counted with from now on.
+        if let Some(place) = place.filter(|place| self.events[*place].1.is_same_as(&event)) {
+            event.count += self.events.remove(place).map_or(0, |(_, known)| known.count);
+        }
+        let event = Arc::new(event);
+        self.numbers.insert(hash, self.next);
+        self.events.push_back((self.next, event.clone()));
+        self.next += 1;
+        if self.events.len() > KEPT
+            && let Some((number, oldest)) = self.events.pop_front()
+        {
+            let hash = oldest.hash_of_what_it_is();
+            if self.numbers.get(&hash) == Some(&number) {
+                self.numbers.remove(&hash);
+            }
+        }
+        event
+    }
+
+    fn select(&self, filter: &EventFilter) -> Vec<Arc<Event>> {
+        let events = self.events.iter().map(|(_, event)| event);
+        events.filter(|event| filter.lets_through(event)).cloned().collect()
     }
 }
 
@@ -110,6 +141,14 @@ impl EventFilter {
 }
 
 impl Event {
+    /// Of everything that makes it the same as another.
+    fn hash_of_what_it_is(&self) -> u64 {
+        let Self { time: _, count: _, severity, reason, pod, container, message } = self;
+        let mut hasher = DefaultHasher::new();
+        (*severity as u8, reason, pod, container, message).hash(&mut hasher);
+        hasher.finish()
+    }
+
     fn is_same_as(&self, other: &Self) -> bool {
         let Self { time: _, count: _, severity, reason, pod, container, message } = self;
         (*severity, *reason, pod, container, message)
@@ -158,6 +197,10 @@ mod tests {
         for count in 0..=KEPT as u64 {
             events.push(event(3, &count.to_string()));
         }
-        assert_eq!(events.select(&EventFilter::default()).len(), KEPT);
+        let kept = events.select(&EventFilter::default());
+        assert_eq!((kept.len(), events.lock().numbers.len()), (KEPT, KEPT));
+        events.push(event(4, &kept[0].message));
+        let kept = events.select(&EventFilter::default());
+        assert_eq!((kept.len(), kept[KEPT - 1].count), (KEPT, 2), "however long ago it was");
     }
 }

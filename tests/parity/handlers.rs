@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -80,7 +81,7 @@ async fn ours(host: &str, probe: &Value) -> Told {
     };
     let nobody = Own::new(&SocketPath::parse("/nowhere.sock").unwrap());
     let target = Target { container_id: "", container: &spec, pod_ip: host };
-    let exec = ExecProbe { pod: Default::default(), container: Default::default() };
+    let exec = ExecProbe { pod: Arc::default(), container: Arc::default() };
     let told = |result: &str, output: &str, error: &str| Told {
         result: result.to_owned(),
         output: output.to_owned(),

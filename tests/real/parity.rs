@@ -1,9 +1,10 @@
 //! Tables 9.6 and 9.7: what Kubernetes' own end-to-end tests expect of probes, up to the point of the kill. Periods are a fifth of those
 //! there, and the time that is watched is shorter; the rules are the same.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::probing::{PROBES, Pod, Probing};
 use super::server::wait_for;
@@ -46,6 +47,7 @@ pub(crate) enum Expected {
 }
 
 /// All rows; in table 9.7 the same of a container that runs beside the main one.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 pub(crate) fn rows() -> Vec<Row> {
     use Expected::*;
     let shell = |script: &str| ["sh", "-c", script].map(str::to_owned).to_vec();

@@ -72,7 +72,7 @@ struct Mark {
 
 impl Files {
     /// Reads them for the first time. Of a file that is named everything has to be right; what is wrong in a folder is left out, and is
-    /// among the [problems](Self::problems): others depend on the rest.
+    /// told of once they are watched: others depend on the rest.
     pub fn read(paths: &[PathBuf]) -> Result<Self, Vec<FileError>> {
         let mut errors = Vec::new();
         for path in paths {
@@ -97,24 +97,22 @@ impl Files {
     /// Looks at them again. Tells whether there are other manifests now. Of a file that cannot be read any more, what it said before goes on
     /// to count.
     pub(in crate::probe) fn look(&mut self) -> bool {
-        let (mut there, mut has_changed) = (BTreeMap::new(), false);
+        let (mut there, mut has_changed) = (BTreeSet::new(), false);
         self.unreadable.clear();
         for (place, path) in self.paths.iter().enumerate() {
             match files(path) {
-                Ok(files) => there.extend(files.into_iter().map(|file| ((place, file), ()))),
+                Ok(files) => there.extend(files.into_iter().map(|file| (place, file))),
                 Err(source) => {
                     self.unreadable.push(FileError::Unreadable { path: path.clone(), source }.to_string());
                     // It may be about to be put there anew.
-                    there.extend(
-                        self.known.keys().filter(|(of, _)| *of == place).cloned().map(|key| (key, ())),
-                    );
+                    there.extend(self.known.keys().filter(|(of, _)| *of == place).cloned());
                 }
             }
         }
         let before = self.known.len();
-        self.known.retain(|key, _| there.contains_key(key));
+        self.known.retain(|key, _| there.contains(key));
         has_changed |= self.known.len() != before;
-        for key in there.into_keys() {
+        for key in there {
             let Ok(mark) = Mark::of(&key.1) else { continue };
             let known = self.known.get(&key);
             if known.is_some_and(|known| known.mark == mark) {

@@ -337,7 +337,7 @@ fn ports_are_those_of_the_spec_or_of_the_kubelets_annotation() {
 /// A row: its name, what is written of a container, and what of it is wrong; nothing where it is fine.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
-/// Table 9.5 of what the API server takes: ValidateProbe and _validateProbe, ValidateHandler, container cases.
+/// Table 9.5 of what the API server takes: `ValidateProbe` and `_validateProbe`, `ValidateHandler`, container cases.
 const VALIDATION: [Row; 40] = [
     ("ValidateProbe: nil", "", &[]),
     (

@@ -170,6 +170,7 @@ pub(in crate::prober) mod tests {
         }
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "others do not go well")]
     pub(in crate::prober) fn answer(
         exit_code: i32,
         stdout: &str,

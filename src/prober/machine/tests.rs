@@ -28,6 +28,9 @@ struct Fixture {
     held: Option<ProbeResult>,
 }
 
+/// What is different from the fixture.
+type Change = fn(&mut Fixture);
+
 /// Whether it goes on.
 const CONTINUE: bool = true;
 const STOP: bool = false;
@@ -46,8 +49,7 @@ impl Fixture {
             is_started: probe_type != ProbeType::Startup,
             is_restarted: false,
             is_survivor: false,
-            is_ending: false,
-            is_being_stopped: false,
+            ends: Ends::Nobody,
         };
         let view = View { is_pod_over: false, container: Some(seen) };
         Self { machine: Machine::new(probe_type, Arc::new(probe)), view, now, held: None }
@@ -96,11 +98,10 @@ fn table_9_1_do_probe() {
     for probe_type in ProbeType::ALL {
         let is_readiness = probe_type == ProbeType::Readiness;
         let started = |fixture: &mut Fixture| fixture.seen().is_started = probe_type != ProbeType::Startup;
-        type Change = fn(&mut Fixture);
         let rows: [(&str, Change, bool, Option<ProbeResult>); 8] = [
             ("no status", |it| it.view.container = None, CONTINUE, None),
             ("pod failed", |it| it.view.is_pod_over = true, STOP, None),
-            ("pod deletion", |it| it.seen().is_ending = true, is_readiness, Some(SUCCESS)),
+            ("pod deletion", |it| it.seen().ends = Ends::Pod, is_readiness, Some(SUCCESS)),
             ("no container status", |it| it.view.container = None, CONTINUE, None),
             ("container waiting", |it| it.seen().state = State::Waiting, CONTINUE, Some(FAILURE)),
             ("container terminated", |it| it.seen().state = State::Terminated(Some(0)), STOP, Some(FAILURE)),
@@ -127,8 +128,8 @@ fn table_9_1_do_probe() {
 
 #[test]
 fn table_9_1_restart_rules() {
-    let rule = |codes: &[i32]| vec![RestartRule { is_in: true, codes: codes.into(), restarts_all: false }];
     use RestartPolicy::{Always, Never, OnFailure};
+    let rule = |codes: &[i32]| vec![RestartRule { is_in: true, codes: codes.into(), restarts_all: false }];
     for (row, policy, restart_rules, exit_code, goes_on) in [
         ("failed, container policy OnFailure", OnFailure, vec![], 1, CONTINUE),
         ("succeeded, OnFailure", OnFailure, vec![], 0, STOP),
@@ -293,7 +294,7 @@ fn the_delay_counts_in_whole_seconds() {
 fn nothing_is_probed_that_is_being_stopped_but_its_readiness() {
     for probe_type in ProbeType::ALL {
         let mut fixture = Fixture::new(probe_type);
-        fixture.seen().is_being_stopped = true;
+        fixture.seen().ends = Ends::Container;
         let expected =
             if probe_type == ProbeType::Readiness { FAILURE } else { ProbeResult::at_first(probe_type) };
         assert_eq!((fixture.turn(FAILURE), fixture.held), (CONTINUE, Some(expected)), "{probe_type:?}");
