@@ -152,3 +152,47 @@ impl Shared {
         self.witness.notice(Notice { pod, container, probe_type, what, message });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{ContainerSpec, ProbeType};
+    use crate::prober::machine::tests::probe;
+
+    /// Table 9.3, `RecordContainerEventUnknownStatus` and the words of `Probe`: each type of probe by its own name.
+    #[test]
+    fn table_9_3_what_is_told() {
+        for probe_type in ProbeType::ALL {
+            let task = Task {
+                pod: Arc::default(),
+                container: Arc::default(),
+                container_id: "c".into(),
+                spec: Arc::new(ContainerSpec::named("main")),
+                probe: Arc::new(probe()),
+                probe_type,
+                address: "".into(),
+            };
+            let title = probe_type.title();
+            let text = |text: &str| text.to_owned();
+            let unhealthy = |message: &str| (Some(What::Unhealthy), format!("{title} probe {message}"));
+            for (tried, expected) in [
+                (Ok(Attempt::Success(text("fine"))), (None, String::new())),
+                (
+                    Ok(Attempt::Warning(text("look"))),
+                    (Some(What::ProbeWarning), format!("{title} probe warning: look")),
+                ),
+                (Ok(Attempt::Failure(text("bad"))), unhealthy("failed: bad")),
+                (
+                    Err(AttemptError::Exec(text("gone"))),
+                    unhealthy("errored and resulted in unknown state: gone"),
+                ),
+                (
+                    Err(AttemptError::Body(text("cut"))),
+                    unhealthy("errored and resulted in failure state: cut"),
+                ),
+            ] {
+                assert_eq!(told(&task, &tried), expected);
+            }
+        }
+    }
+}

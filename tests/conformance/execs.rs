@@ -1,11 +1,12 @@
 //! What is told of ExecSyncs on the other runtimes.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::real::containerd::{Containerd, Version};
 use crate::real::crio::Crio;
 use crate::real::execs::{self, Execs};
 use crate::real::life::Runtime as _;
+use crate::real::server::wait_for;
 use crate::support::skip::need;
 
 #[test]
@@ -49,5 +50,36 @@ fn have_no_phases_on_crio_but_all_else() {
     );
     assert!(evidence["cpu"].is_object(), "{late:#}");
     execs.explains(&late, &["is how CRI-O says that it timed out", "liveness probe"]);
+    execs.end();
+}
+
+/// CRI-O tells of a timeout as an exit code of -1.
+#[test]
+fn of_probes_that_time_out_on_crio_have_failed() {
+    let crio = need!(Crio::start());
+    let probe = json!({
+        "exec": {"command": ["sleep", "20"]}, "timeoutSeconds": 1, "periodSeconds": 1, "failureThreshold": 1,
+    });
+    let manifest = json!({
+        "kind": "Pod", "metadata": {"name": "execs", "namespace": "e2e"},
+        "spec": {"containers": [{"name": "main", "livenessProbe": probe}]},
+    });
+    let pods = crio.folder().join("pod.json");
+    std::fs::write(&pods, manifest.to_string()).unwrap();
+    let flags = ["--enforce", "dry-run", "--pods", pods.to_str().unwrap()];
+    let execs = need!(Execs::start_with(&crio, &flags));
+    for (reason, message) in [
+        ("Unhealthy", "Liveness probe failed: command timed out"),
+        ("WouldKill", "Container main failed liveness probe"),
+    ] {
+        wait_for(message, || {
+            let events: Vec<Value> =
+                serde_json::from_str(&execs.shim.ask(&["events", "-o", "json"])).unwrap();
+            let is_it = |event: &Value| {
+                event["reason"] == reason && event["message"].as_str().unwrap().starts_with(message)
+            };
+            events.iter().any(is_it).then_some(())
+        });
+    }
     execs.end();
 }

@@ -41,7 +41,7 @@ fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
     );
     assert_eq!(probe(&["test", "!", "-f", "/tmp/x"], 4), json!(null), "another timeout, another caller");
     let both = probe(&["true"], 2);
-    assert_eq!((&both["type"], &both["candidates"]), (&json!("ambiguous"), &json!(["readiness", "startup"])));
+    assert_eq!((&both["type"], &both["candidates"]), (&json!("ambiguous"), &json!(["startup", "readiness"])));
     assert_eq!(probe(&["echo", "$(FILE)"], 0)["type"], "postStart");
 
     let hook = json!({"exec": {"command": ["echo", "bye"]}}).to_string();

@@ -89,6 +89,12 @@ async fn table_9_4_what_is_sent() {
         lines.insert(0, plain[0].to_owned());
         lines
     };
+    // Without both of what the kubelet adds of itself.
+    let replaced_all = |to: &[&str]| {
+        let mut lines = replaced("Accept", to);
+        lines.retain(|line| line != plain[4]);
+        lines
+    };
     for (row, headers, expected) in [
         ("checker 1, 2, 9, 16: default headers", &[][..], replaced("-", &[])),
         (
@@ -119,6 +125,27 @@ async fn table_9_4_what_is_sent() {
         ("checker 8: User-Agent empty", &[("User-Agent", "")], replaced("User-Agent", &[])),
         ("checker 10: Accept", &[("Accept", "text/html")], replaced("Accept", &["Accept: text/html"])),
         ("checker 14: Accept empty", &[("Accept", "")], replaced("Accept", &[])),
+        (
+            "checker 11: Accept and User-Agent",
+            &[("Accept", "text/html"), ("User-Agent", "foo/1.0")],
+            replaced_all(&["Accept: text/html", "User-Agent: foo/1.0"]),
+        ),
+        ("checker 12: Accept and User-Agent empty", &[("Accept", ""), ("User-Agent", "")], replaced_all(&[])),
+        (
+            "checker 13: Accept, User-Agent empty",
+            &[("Accept", "text/html"), ("User-Agent", "")],
+            replaced_all(&["Accept: text/html"]),
+        ),
+        (
+            "checker 15: Accept empty, User-Agent",
+            &[("Accept", ""), ("User-Agent", "foo/1.0")],
+            replaced_all(&["User-Agent: foo/1.0"]),
+        ),
+        (
+            "v1HeaderToHTTPHeader: several",
+            &[("X-A", "1"), ("X-B", "2")],
+            replaced("-", &["X-A: 1", "X-B: 2"]),
+        ),
         (
             "checker 17: Host",
             &[("Host", "muffins.cupcakes.org")],
