@@ -35,7 +35,7 @@ impl Probing {
     pub(super) fn start(
         own: &Own,
         upstream: &SocketPath,
-        told: OwnExecs,
+        (told, redacts): (OwnExecs, bool),
         specs: Specs,
         metrics: Metrics,
         events: Arc<Events>,
@@ -47,7 +47,7 @@ impl Probing {
             let _entered = runtime.enter();
             own.fresh_client(upstream)
         };
-        let (executor, witness) = (Executor::new(client, Some(told)), Arc::new(Told(events)));
+        let (executor, witness) = (Executor::new(client, Some(told), redacts), Arc::new(Told(events)));
         let prober = Prober::start(Parts { specs, executor, metrics, witness, enquiries, runtime });
         Ok(Self { prober, _end: end })
     }

@@ -136,7 +136,7 @@ impl Shim {
         let probing = match mode {
             Mode::Off => None,
             Mode::DryRun => {
-                let told = tap.own_execs(numbers.clone());
+                let told = (tap.own_execs(numbers.clone()), watched.redact_commands);
                 let (specs, metrics) = (specs.clone(), prober_metrics.clone());
                 Some(Probing::start(&own, &upstream, told, specs, metrics, events.clone(), enquiries)?)
             }

@@ -15,7 +15,7 @@ use read::{Reader, demo_length, duration, http_address, log_filter, mode, on_or_
 
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
-use crate::probe::{Rule, Sources, Specs};
+use crate::probe::{Sources, Specs};
 use crate::prober::Mode;
 use crate::record::journal;
 use crate::socket::SocketPath;
@@ -261,14 +261,14 @@ impl Flags {
 impl Settings {
     /// Checks the flags and the configuration file, and fills in defaults. Returns every problem, not the first.
     pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
-        Self::read(flags, around).map(|(settings, _)| settings)
+        let (mut flags, mut reader) = (flags.clone(), Reader::default());
+        let file = reader.file(&mut flags, around);
+        Self::of(&flags, file, reader, around)
     }
 
-    /// The same, and the rules of the configuration file.
-    fn read(flags: &Flags, around: &Surroundings) -> Result<(Self, Vec<Rule>), Problems> {
-        let (mut flags, mut reader) = (flags.clone(), Reader::default());
-        let File { rules, kubelet, written } = reader.file(&mut flags, around);
-        reader.written = written;
+    /// Of flags to which the configuration file has added what they did not say.
+    fn of(flags: &Flags, file: File, mut reader: Reader, around: &Surroundings) -> Result<Self, Problems> {
+        let File { rules, kubelet, .. } = file;
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
             None if around.is_activated => None,
@@ -283,14 +283,15 @@ impl Settings {
             reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
         let mode = reader.read_or("--enforce", flags.enforce.as_deref(), Mode::default().name(), mode);
         if mode == Some(Mode::DryRun) && watches_runtime == Some(false) {
-            let reason = "cannot be off where probes are made: it is not known what to probe".to_owned();
+            let reason =
+                "cannot be off beside --enforce dry-run: it would not be known what to probe".to_owned();
             reader.complain("--watch-runtime", flags.watch_runtime.as_deref(), reason);
         }
         let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
         let traces = reader.traces(flags.otlp.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
-        let files = reader.files(&flags.pods);
-        let specs = Specs::of_files(&files).with_rules(rules.clone());
+        let files = reader.files(&flags.pods, flags.redact_commands);
+        let specs = Specs::of_files(&files).with_rules(rules);
         let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
@@ -317,13 +318,13 @@ impl Settings {
                     relay: relay::Settings { upstream, drain_timeout },
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
-                    sources: Sources { files, kubelet },
+                    sources: Sources { files, kubelet, redacts: flags.redact_commands },
                     mode,
                     journal,
                     traces,
                     watches_runtime,
                 };
-                Ok((Self { shim, log }, rules))
+                Ok(Self { shim, log })
             }
             _ => Err(Problems(reader.problems)),
         }
@@ -346,14 +347,13 @@ pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketP
 /// What files of manifests and the rules of a configuration tell of probes. Returns every problem, not the first.
 pub fn check(paths: &[PathBuf], config: Option<&PathBuf>, around: &Surroundings) -> Result<Specs, Problems> {
     // Where it will run is not where it is checked.
-    let around = Surroundings { is_root: true, config: None, ..around.clone() };
-    let mut flags = Flags { config: config.cloned(), ..Flags::default() };
-    let (rules, mut problems) = match Settings::read(&flags, &around) {
-        Ok((_, rules)) => (rules, Vec::new()),
-        Err(Problems(problems)) => (Vec::new(), problems),
-    };
-    Reader::default().file(&mut flags, &around);
-    let paths: Vec<&PathBuf> = paths.iter().chain(&flags.pods).collect();
+    let around = Surroundings { is_root: true, ..around.clone() };
+    let (mut flags, mut reader) = (Flags { config: config.cloned(), ..Flags::default() }, Reader::default());
+    let file = reader.file(&mut flags, &around);
+    let (rules, pods) = (file.rules.clone(), std::mem::take(&mut flags.pods));
+    let settings = Settings::of(&flags, file, reader, &around);
+    let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
+    let paths: Vec<&PathBuf> = paths.iter().chain(&pods).collect();
     let specs = Specs::read(&paths).unwrap_or_else(|errors| {
         let wrong = |reason: String| Problem { field: String::new(), value: None, reason };
         problems.extend(errors.iter().map(|error| wrong(error.to_string())));

@@ -37,7 +37,8 @@ impl Reader {
 
     /// What the configuration file says; everything that is wrong with it is a problem of its own.
     pub(super) fn file(&mut self, flags: &mut Flags, around: &Surroundings) -> File {
-        let (file, wrong) = File::read(flags, around);
+        let (mut file, wrong) = File::read(flags, around);
+        self.written = std::mem::take(&mut file.written);
         let problem = |(path, reason): (PathBuf, String)| Problem {
             field: format!("{}:", path.display()),
             value: None,
@@ -48,8 +49,8 @@ impl Reader {
     }
 
     /// Files and folders of manifests; everything that is wrong with files that are named is a problem of its own.
-    pub(super) fn files(&mut self, paths: &[PathBuf]) -> Files {
-        Files::read(paths).unwrap_or_else(|errors| {
+    pub(super) fn files(&mut self, paths: &[PathBuf], redacts: bool) -> Files {
+        Files::read(paths, redacts).unwrap_or_else(|errors| {
             for error in errors {
                 self.complain("--pods", None, error.to_string());
             }

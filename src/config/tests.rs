@@ -2,6 +2,7 @@
 
 use super::read::{duration, http_address};
 use super::*;
+use crate::probe::ProbeType;
 
 fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
     Surroundings {
@@ -182,7 +183,7 @@ probes:
 fn a_file_says_what_flags_do_not() {
     let (_folder, flags) = file(WHOLE);
     let flags = Flags { slow: Some("3s".into()), state: None, ..flags };
-    let (Settings { shim, .. }, rules) = Settings::read(&flags, &around(true, None)).unwrap();
+    let Settings { shim, .. } = Settings::new(&flags, &around(true, None)).unwrap();
     assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
     assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
     assert_eq!((shim.mode, shim.http), (Mode::DryRun, None));
@@ -191,8 +192,10 @@ fn a_file_says_what_flags_do_not() {
         (kubelet.url.as_str(), kubelet.interval),
         ("https://127.0.0.1:10250/", Duration::from_secs(5))
     );
-    assert_eq!((rules.len(), rules[0].probes.len()), (2, 3));
-    assert!(matches!(rules[1].probes[..], [(_, None)]));
+    let told: Vec<_> =
+        shim.specs.described().into_iter().map(|told| (told.probe_type, told.probe.is_some())).collect();
+    let [startup, readiness, liveness] = ProbeType::ALL;
+    assert_eq!(told, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
     let (_folder, flags) = file("");
     assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file says nothing");
 }

@@ -78,12 +78,12 @@ pub(super) enum KubeletError {
 }
 
 impl Kubelet {
-    /// The pods of the node, and what is wrong with some of them.
-    pub(super) async fn pods(&self) -> Result<(Manifests, Vec<String>), KubeletError> {
+    /// The pods of the node, and what is wrong with some of them. `redact`: commands are not shown in that.
+    pub(super) async fn pods(&self, redact: bool) -> Result<(Manifests, Vec<String>), KubeletError> {
         let answer = timeout(PATIENCE, self.ask()).await.map_err(|_| KubeletError::Late)??;
         let list: Value = serde_json::from_slice(&answer)?;
         let mut problems = Vec::new();
-        let manifests = manifest::read(&list, Source::Kubelet, &mut problems).into_iter().collect();
+        let manifests = manifest::read(&list, Source::Kubelet, redact, &mut problems).into_iter().collect();
         Ok((manifests, problems.iter().map(ToString::to_string).collect()))
     }
 

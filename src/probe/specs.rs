@@ -254,7 +254,7 @@ fn expanded(probe: Arc<Probe>, env: &Env) -> Arc<Probe> {
 
 fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
     let value: Value = serde_json::from_str(sandbox.annotations.get(LAST_APPLIED)?).ok()?;
-    manifest::read(&value, Source::LastApplied, &mut Vec::new()).into_iter().next()
+    manifest::read(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
 }
 
 fn pre_stop(container: &Container) -> Option<(Use, Option<Vec<String>>)> {

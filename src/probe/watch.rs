@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
 use super::kubelet::Kubelet;
@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// How much longer than a look takes it is waited for the next.
 const REST: u32 = 50;
 
-/// The same for a kubelet that is asked out of its time, because there is a new pod.
+/// From one question to a kubelet to the next, where there is a new pod.
 const HURRY: Duration = Duration::from_secs(1);
 
 /// News that may wait to be taken.
@@ -43,9 +43,11 @@ pub struct Sources {
     pub files: Files,
     /// A kubelet, if one is asked.
     pub kubelet: Option<Kubelet>,
+    /// Whether commands are not shown in what is wrong.
+    pub redacts: bool,
 }
 
-/// Tells the kubelet's source to look at once, because there is somebody new. Copies tell the same.
+/// Tells the kubelet's source to look before its time, because there is somebody new. Copies tell the same.
 #[derive(Clone, Debug, Default)]
 pub struct Hurry(Arc<Notify>);
 
@@ -74,54 +76,59 @@ impl Sources {
     }
 
     async fn run(self, mut specs: Specs, news: mpsc::Sender<News>, hurry: Hurry) {
-        let Self { mut files, kubelet } = self;
-        let mut known = Told::default();
-        known.told(files.problems(), &news).await;
-        let mut look = Instant::now() + LOOK;
-        let mut ask = Instant::now();
-        let mut of_kubelet = Told::default();
+        let Self { mut files, kubelet, redacts } = self;
+        let (mut of_files, mut of_kubelet) = (Told::default(), Told::default());
+        of_files.told(files.problems(), &news).await;
+        let (mut look, mut ask) = (Instant::now() + LOOK, Instant::now());
+        let mut asked = ask;
         loop {
             tokio::select! {
                 () = sleep_until(look), if !files.is_empty() => {
                     let begun = Instant::now();
-                    let looked = spawn_blocking(move || {
-                        let has_changed = files.look();
-                        (files, has_changed)
-                    });
-                    let Ok((back, has_changed)) = looked.await else {
-                        error!("a fault of probeshim's own: manifests are not watched any more, please report it");
-                        return;
-                    };
-                    files = back;
-                    known.told(files.problems(), &news).await;
+                    let has_changed;
+                    (files, has_changed) = looked_at(files).await;
+                    of_files.told(files.problems(), &news).await;
                     if has_changed {
                         specs = specs.with_manifests(files.manifests());
                         let _ = news.send(News::Specs(specs.clone())).await;
                     }
                     look = Instant::now() + LOOK.max(REST * begun.elapsed());
                 }
+                () = hurry.0.notified(), if kubelet.is_some() => ask = ask.min(asked + HURRY),
                 () = sleep_until(ask), if kubelet.is_some() => {
                     let Some(kubelet) = &kubelet else { continue };
-                    let problems = match kubelet.pods().await {
+                    let problems = match kubelet.pods(redacts).await {
                         Ok((pods, problems)) => {
                             if specs.tell_kubelet(pods) {
                                 let _ = news.send(News::Specs(specs.clone())).await;
                             }
-                            problems.into_iter().map(|problem| format!("{}: {problem}", kubelet.name())).collect()
+                            problems
                         }
-                        Err(error) => BTreeSet::from([format!("{}: {error}", kubelet.name())]),
+                        Err(error) => vec![error.to_string()],
                     };
-                    of_kubelet.told(problems, &news).await;
-                    let pause = sleep(kubelet.interval);
-                    tokio::select! {
-                        () = pause => ask = Instant::now(),
-                        () = hurry.0.notified() => ask = Instant::now() + HURRY,
-                    }
+                    let of = |problem| format!("{}: {problem}", kubelet.name());
+                    of_kubelet.told(problems.into_iter().map(of).collect(), &news).await;
+                    asked = Instant::now();
+                    ask = asked + kubelet.interval;
                 }
                 else => return,
             }
         }
     }
+}
+
+/// Looks at files on a thread that may wait. Tells whether there are other manifests now.
+async fn looked_at(files: Files) -> (Files, bool) {
+    let kept = files.clone();
+    let looked = spawn_blocking(move || {
+        let mut files = files;
+        let has_changed = files.look();
+        (files, has_changed)
+    });
+    looked.await.unwrap_or_else(|_| {
+        error!("a fault of probeshim's own: manifests were not looked at, please report it");
+        (kept, false)
+    })
 }
 
 /// What is known to be wrong.

@@ -349,7 +349,7 @@ async fn what_enforce_cannot_be_is_said() {
     let place = Place::new();
     for (flags, expected) in [
         (&["--enforce", "kill"][..], "--enforce \"kill\" is neither off nor dry-run"),
-        (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off where probes are made"),
+        (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off beside --enforce dry-run"),
         (&["--pods", "/nowhere.yaml"], "--pods /nowhere.yaml: No such file"),
     ] {
         let (code, told) = place.refused(place.command("shim.sock", flags)).await;

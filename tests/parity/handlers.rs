@@ -87,7 +87,7 @@ async fn ours(host: &str, probe: &Value) -> Told {
         output: output.to_owned(),
         error: error.to_owned(),
     };
-    match attempt(&probe, &target, exec, &Executor::new(nobody.client(), None)).await {
+    match attempt(&probe, &target, exec, &Executor::new(nobody.client(), None, false)).await {
         Ok(Attempt::Success(output)) => told("success", &output, ""),
         Ok(Attempt::Warning(output)) => told("warning", &output, ""),
         Ok(Attempt::Failure(output)) => told("failure", &output, ""),

@@ -48,6 +48,8 @@ pub enum FileError {
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     paths: Vec<PathBuf>,
+    /// Whether commands are not shown in what is wrong.
+    redacts: bool,
     /// In the order of the paths, and of the names in a folder.
     known: BTreeMap<(usize, PathBuf), Known>,
     /// What cannot be looked at.
@@ -73,7 +75,7 @@ struct Mark {
 impl Files {
     /// Reads them for the first time. Of a file that is named everything has to be right; what is wrong in a folder is left out, and is
     /// told of once they are watched: others depend on the rest.
-    pub fn read(paths: &[PathBuf]) -> Result<Self, Vec<FileError>> {
+    pub fn read(paths: &[PathBuf], redacts: bool) -> Result<Self, Vec<FileError>> {
         let mut errors = Vec::new();
         for path in paths {
             match fs::metadata(path) {
@@ -84,7 +86,7 @@ impl Files {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let mut files = Self { paths: paths.to_owned(), ..Self::default() };
+        let mut files = Self { paths: paths.to_owned(), redacts, ..Self::default() };
         files.look();
         Ok(files)
     }
@@ -119,7 +121,7 @@ impl Files {
                 continue;
             }
             let mut errors = Vec::new();
-            let manifests = read_file(&key.1, &mut errors);
+            let manifests = read_file(&key.1, self.redacts, &mut errors);
             let problems = errors.iter().map(ToString::to_string).collect();
             let manifests = match known {
                 Some(known) if !errors.is_empty() => known.manifests.clone(),
@@ -160,7 +162,7 @@ pub(crate) fn read(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
             return Vec::new();
         }
     };
-    files.iter().flat_map(|file| read_file(file, errors)).collect()
+    files.iter().flat_map(|file| read_file(file, false, errors)).collect()
 }
 
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -181,7 +183,7 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read_file(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
+fn read_file(path: &Path, redact: bool, errors: &mut Vec<FileError>) -> Vec<Manifest> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
         Err(source) => {
@@ -200,7 +202,7 @@ fn read_file(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
     let (mut manifests, several) = (Vec::new(), documents.len() > 1);
     for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
         let mut problems = Vec::new();
-        manifests.extend(manifest::read(document, Source::Manifest, &mut problems));
+        manifests.extend(manifest::read(document, Source::Manifest, redact, &mut problems));
         errors.extend(problems.iter().map(|problem| FileError::Wrong {
             path: path.to_owned(),
             document: if several { format!(", document {}", place + 1) } else { String::new() },

@@ -20,9 +20,17 @@ pub(crate) struct Manifest {
     pub(crate) pod: Arc<PodSpec>,
 }
 
-/// Reads a document. One that makes no pods makes nothing; a list makes what its items make. One with a problem is left out.
-pub(crate) fn read(document: &Value, source: Source, problems: &mut Vec<Problem>) -> Vec<Manifest> {
-    read_node(&Node::root("", document), None, source, problems)
+/// Reads a document. One that makes no pods makes nothing; a list makes what its items make. One with a problem is left out. `redact`: what
+/// is written there may be a command, and is not shown.
+pub(crate) fn read(
+    document: &Value,
+    source: Source,
+    redact: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Manifest> {
+    let node = Node::root("", document);
+    let node = if redact { node.secret() } else { node };
+    read_node(&node, None, source, problems)
 }
 
 /// `kind`: what it is where it does not say so itself, as the items of some lists do not.

@@ -83,6 +83,9 @@ fn container(
     container.restart_rules = rules(node, problems);
     container.ports = ports(node, problems);
     container.env = env(node, problems);
+    if source.is_written_for_us() {
+        no_slips(node, problems);
+    }
     if role != Role::Init {
         for probe_type in ProbeType::ALL {
             let read = node.field(probe_type.field());
@@ -95,6 +98,21 @@ fn container(
         }
     }
     Some(container)
+}
+
+/// Complains of what is meant for a probe and is none: nobody would read it.
+fn no_slips(container: &Node<'_>, problems: &mut Vec<Problem>) {
+    let fields = container.value().as_object().into_iter().flat_map(|object| object.keys());
+    let is_slip = |field: &&String| {
+        let small = field.to_ascii_lowercase();
+        small.contains("probe") && ProbeType::ALL.iter().all(|known| known.field() != field.as_str())
+    };
+    for slip in fields.filter(is_slip).filter_map(|field| container.field(field)) {
+        slip.complain(
+            "must not be there: the probes are startupProbe, readinessProbe and livenessProbe",
+            problems,
+        );
+    }
 }
 
 /// What is done at which exit code.

@@ -338,7 +338,7 @@ fn ports_are_those_of_the_spec_or_of_the_kubelets_annotation() {
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
 /// Table 9.5 of what the API server takes: `ValidateProbe` and `_validateProbe`, `ValidateHandler`, container cases.
-const VALIDATION: [Row; 40] = [
+const VALIDATION: [Row; 41] = [
     ("ValidateProbe: nil", "", &[]),
     (
         "ValidateProbe: initialDelaySeconds 10",
@@ -508,6 +508,7 @@ const VALIDATION: [Row; 40] = [
         &["livenessProbe.httpGet.scheme"],
     ),
     ("1.3: gRPC port by name", "livenessProbe: {grpc: {port: health}}", &["livenessProbe.grpc.port"]),
+    ("a slip", "livenesProbe: {exec: {command: [x]}}", &["livenesProbe"]),
     (
         "1.3: restartPolicyRules without restartPolicy",
         "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]",
@@ -585,7 +586,7 @@ fn lists_of_the_api_have_items_without_a_kind() {
                   "initContainers": [{"name": "side", "restartPolicy": "Always"}, {"name": "first"}]}},
     ]});
     let mut problems = Vec::new();
-    let read = manifest::read(&list, Source::Kubelet, &mut problems);
+    let read = manifest::read(&list, Source::Kubelet, false, &mut problems);
     assert_eq!((read.len(), problems), (1, vec![]));
     let roles: Vec<_> = read[0].pod.containers.iter().map(|it| (it.name.as_str(), it.role)).collect();
     assert_eq!(roles, [("main", Role::Regular), ("side", Role::Sidecar), ("first", Role::Init)]);

@@ -29,6 +29,8 @@ pub struct ExecProbe {
 pub struct Executor {
     way: Way,
     told: Option<OwnExecs>,
+    /// Whether of commands only the program is told, and nothing of what they write.
+    redacts: bool,
 }
 
 /// How it executes them.
@@ -42,10 +44,10 @@ enum Way {
 }
 
 impl Executor {
-    /// Executes through this client, and tells of it.
+    /// Executes through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
     #[must_use]
-    pub fn new(client: OwnClient, told: Option<OwnExecs>) -> Self {
-        Self { way: Way::Runtime(client), told }
+    pub fn new(client: OwnClient, told: Option<OwnExecs>, redacts: bool) -> Self {
+        Self { way: Way::Runtime(client), told, redacts }
     }
 
     async fn exec_sync(
@@ -92,7 +94,15 @@ pub(super) async fn attempt(
         cmd: command.to_vec(),
         timeout: timeout_seconds.into(),
     };
-    judged(executor.exec_sync(&probe, request).await, command, timeout_seconds)
+    let mut answered = executor.exec_sync(&probe, request).await;
+    if !executor.redacts {
+        return judged(answered, command, timeout_seconds);
+    }
+    // What a command writes may well name what it was told.
+    if let Ok(response) = &mut answered {
+        (response.stdout, response.stderr) = (Vec::new(), Vec::new());
+    }
+    judged(answered, &command[..1], timeout_seconds)
 }
 
 /// What an answer is remembered by.
@@ -166,7 +176,7 @@ pub(in crate::prober) mod tests {
         pub(in crate::prober) fn played(
             play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
         ) -> Self {
-            Self { way: Way::Played(Player(Arc::new(play))), told: None }
+            Self { way: Way::Played(Player(Arc::new(play))), told: None, redacts: false }
         }
     }
 
