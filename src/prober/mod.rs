@@ -15,26 +15,26 @@ mod node;
 mod notice;
 mod pod;
 mod report;
+mod roster;
 mod status;
 mod verdict;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use crate::cri::v1::ContainerState;
-use crate::probe::{PodSpec, Specs};
+use crate::probe::Specs;
 use crate::tap::Stopping;
-use crate::world::{self, Change, Enquiry, Sandbox, World};
+use crate::world::{Change, Enquiry, World};
 use handler::Executor;
-use machine::State;
-use pod::{Age, Known, Pod, Todo};
+use pod::{Pod, Todo};
+use roster::Roster;
 use worker::Worker;
 
 pub use metrics::Metrics;
@@ -76,7 +76,7 @@ struct Shared {
     witness: Arc<dyn Witness>,
     enquiries: mpsc::Sender<Enquiry>,
     runtime: Handle,
-    inner: Mutex<Inner>,
+    roster: Mutex<Roster>,
 }
 
 /// What a prober is made of.
@@ -94,26 +94,6 @@ pub struct Parts {
     pub enquiries: mpsc::Sender<Enquiry>,
     /// Where probes are made.
     pub runtime: Handle,
-}
-
-#[derive(Debug)]
-struct Inner {
-    /// When the first list of the node had come: until then everything has been there before.
-    since: Instant,
-    is_listed: bool,
-    specs: Specs,
-    pods: HashMap<Arc<str>, Entry>,
-    /// When a kubelet was seen last.
-    kubelet_seen: Option<Instant>,
-    is_over: bool,
-}
-
-/// A pod of the node. One that has no probe is only remembered.
-#[derive(Debug)]
-struct Entry {
-    sandbox: Arc<Sandbox>,
-    containers: Vec<Arc<world::Container>>,
-    pod: Option<Arc<Pod>>,
 }
 
 impl Mode {
@@ -135,7 +115,7 @@ impl Prober {
     #[must_use]
     pub fn start(parts: Parts) -> Self {
         let Parts { specs, executor, metrics, witness, enquiries, runtime } = parts;
-        let inner = Inner {
+        let roster = Roster {
             since: Instant::now(),
             is_listed: false,
             specs,
@@ -143,19 +123,19 @@ impl Prober {
             kubelet_seen: None,
             is_over: false,
         };
-        let inner = Mutex::new(inner);
-        let shared = Arc::new(Shared { executor, metrics, witness, enquiries, runtime, inner });
+        let roster = Mutex::new(roster);
+        let shared = Arc::new(Shared { executor, metrics, witness, enquiries, runtime, roster });
         shared.runtime.spawn(shared.clone().keep_house());
         Self { shared }
     }
 
     /// Something has become of the node.
     pub fn changed(&self, world: &World, changes: &[Change]) {
-        let mut inner = self.shared.lock();
+        let mut roster = self.shared.lock();
         let mut touched: Vec<Arc<str>> = Vec::new();
         let mut seen = HashSet::new();
         for change in changes {
-            if let Some(key) = inner.take(world, change)
+            if let Some(key) = roster.take(world, change)
                 && seen.insert(key.clone())
             {
                 touched.push(key);
@@ -163,7 +143,7 @@ impl Prober {
         }
         let now = Instant::now();
         for key in touched {
-            self.shared.refresh(&mut inner, &key, now);
+            self.shared.refresh(&mut roster, &key, now);
         }
     }
 
@@ -174,19 +154,19 @@ impl Prober {
 
     /// The whole node has been listed: what comes from now on is new.
     pub fn listed(&self) {
-        let mut inner = self.shared.lock();
-        if !inner.is_listed {
-            (inner.is_listed, inner.since) = (true, Instant::now());
+        let mut roster = self.shared.lock();
+        if !roster.is_listed {
+            (roster.is_listed, roster.since) = (true, Instant::now());
         }
     }
 
     /// What is written of probes is different from now on.
     pub fn specify(&self, specs: Specs) {
-        let mut inner = self.shared.lock();
-        inner.specs = specs;
-        let (keys, now): (Vec<_>, _) = (inner.pods.keys().cloned().collect(), Instant::now());
+        let mut roster = self.shared.lock();
+        roster.specs = specs;
+        let (keys, now): (Vec<_>, _) = (roster.pods.keys().cloned().collect(), Instant::now());
         for key in keys {
-            self.shared.refresh(&mut inner, &key, now);
+            self.shared.refresh(&mut roster, &key, now);
         }
     }
 
@@ -204,12 +184,12 @@ impl Prober {
 
     /// Ends all workers.
     pub fn stop(&self) {
-        let mut inner = self.shared.lock();
-        inner.is_over = true;
-        for pod in inner.pods.values().filter_map(|entry| entry.pod.as_ref()) {
+        let mut roster = self.shared.lock();
+        roster.is_over = true;
+        for pod in roster.pods.values().filter_map(|entry| entry.pod.as_ref()) {
             pod.lock().stop();
         }
-        inner.pods.clear();
+        roster.pods.clear();
     }
 
     /// How all pods are that are probed.
@@ -220,8 +200,8 @@ impl Prober {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pods(&self) -> Vec<Arc<Pod>> {
@@ -230,8 +210,8 @@ impl Shared {
 
     /// Whether there has been a prober for less than this.
     fn is_young(&self, period: Duration) -> bool {
-        let inner = self.lock();
-        !inner.is_listed || inner.since.elapsed() < period
+        let roster = self.lock();
+        !roster.is_listed || roster.since.elapsed() < period
     }
 
     /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
@@ -239,12 +219,12 @@ impl Shared {
         loop {
             sleep(LOOK).await;
             let (keys, is_kubelet_there) = {
-                let inner = self.lock();
-                if inner.is_over {
+                let roster = self.lock();
+                if roster.is_over {
                     return;
                 }
-                let is_kubelet_there = inner.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET);
-                (inner.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
+                let is_kubelet_there = roster.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET);
+                (roster.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
             };
             for keys in keys.chunks(AT_ONCE) {
                 self.look(keys, is_kubelet_there);
@@ -256,23 +236,23 @@ impl Shared {
     /// Does what is due for some pods, and asks for what still has to be known.
     fn look(self: &Arc<Self>, keys: &[Arc<str>], is_kubelet_there: bool) {
         let now = Instant::now();
-        let inner = self.lock();
-        let entries = keys.iter().filter_map(|key| inner.pods.get(key));
+        let roster = self.lock();
+        let entries = keys.iter().filter_map(|key| roster.pods.get(key));
         let probed: Vec<Arc<Pod>> = entries
             .filter_map(|entry| {
                 self.ask(entry.unknown());
                 entry.pod.clone()
             })
             .collect();
-        drop(inner);
+        drop(roster);
         for pod in probed {
             let mut todo = Todo::default();
-            let mut inner = pod.lock();
-            if inner.next_sync <= now {
-                inner.sync(now, &mut todo);
+            let mut state = pod.lock();
+            if state.next_sync <= now {
+                state.sync(now, &mut todo);
             }
-            inner.spared(is_kubelet_there, now, &mut todo);
-            drop(inner);
+            state.spared(is_kubelet_there, now, &mut todo);
+            drop(state);
             self.carry_out(&pod, todo);
         }
     }
@@ -285,10 +265,10 @@ impl Shared {
     }
 
     /// Looks again at a pod of which something new is known.
-    fn refresh(self: &Arc<Self>, inner: &mut Inner, key: &Arc<str>, now: Instant) {
-        let since = inner.since;
-        let Some(entry) = inner.pods.get_mut(key) else { return };
-        let spec = inner.specs.pod(&entry.sandbox, &entry.containers);
+    fn refresh(self: &Arc<Self>, roster: &mut Roster, key: &Arc<str>, now: Instant) {
+        let since = roster.since;
+        let Some(entry) = roster.pods.get_mut(key) else { return };
+        let spec = roster.specs.pod(&entry.sandbox, &entry.containers);
         if entry.pod.is_none() && !spec.is_probed() {
             return;
         }
@@ -316,158 +296,6 @@ impl Shared {
                 metrics.ended();
             });
         }
-    }
-}
-
-impl Inner {
-    /// Takes a change. Tells which pod it concerns.
-    fn take(&mut self, world: &World, change: &Change) -> Option<Arc<str>> {
-        if self.is_over {
-            return None;
-        }
-        match change {
-            Change::SandboxRuns(sandbox)
-            | Change::SandboxStopped(sandbox)
-            | Change::SandboxUpdated(sandbox) => self.sandbox(sandbox),
-            Change::SandboxGone(sandbox) => {
-                let key = key_of(sandbox);
-                let is_last = self.pods.get(&key).is_some_and(|entry| entry.sandbox.id == sandbox.id);
-                let entry = if is_last { self.pods.remove(&key) } else { None };
-                if let Some(pod) = entry.and_then(|entry| entry.pod) {
-                    pod.lock().stop();
-                }
-                None
-            }
-            Change::ContainerCreated(container)
-            | Change::ContainerStarted(container)
-            | Change::ContainerExited(container)
-            | Change::ContainerUpdated(container) => {
-                let sandbox = world.sandbox_of(container)?.clone();
-                let key = self.sandbox(&sandbox)?;
-                let entry = self.pods.get_mut(&key)?;
-                let known = entry.containers.iter_mut().find(|known| known.id == container.id);
-                match known {
-                    Some(known) => *known = container.clone(),
-                    None => entry.containers.push(container.clone()),
-                }
-                Some(key)
-            }
-            Change::ContainerGone(container) => {
-                let key = key_of(world.sandbox_of(container)?);
-                let entry = self.pods.get_mut(&key)?;
-                entry.containers.retain(|known| known.id != container.id);
-                if let Some(pod) = &entry.pod {
-                    pod.lock().lose(&container.id);
-                }
-                Some(key)
-            }
-        }
-    }
-
-    /// The pod of a sandbox or container, if it is probed.
-    fn pod_of(&self, sandbox: Option<&str>, container: Option<&str>) -> Option<Arc<Pod>> {
-        let has = |entry: &&Entry| {
-            sandbox.is_some_and(|id| *entry.sandbox.id == *id)
-                || container.is_some_and(|id| entry.containers.iter().any(|known| *known.id == *id))
-        };
-        self.pods.values().find(has)?.pod.clone()
-    }
-
-    /// Takes a sandbox, if it is its pod's newest one.
-    fn sandbox(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
-        let key = key_of(sandbox);
-        match self.pods.get_mut(&key) {
-            None => {
-                let entry = Entry { sandbox: sandbox.clone(), containers: Vec::new(), pod: None };
-                self.pods.insert(key.clone(), entry);
-            }
-            Some(entry) if entry.sandbox.id == sandbox.id || sandbox.attempt >= entry.sandbox.attempt => {
-                entry.sandbox = sandbox.clone();
-            }
-            Some(_) => return None,
-        }
-        Some(key)
-    }
-}
-
-impl Entry {
-    /// Tells a pod all that is known of it.
-    fn tell(&self, pod: &mut pod::Inner, spec: PodSpec, now: Instant, todo: &mut Todo) {
-        pod.names = self.sandbox.pod.clone();
-        pod.has_ended = !self.sandbox.is_ready;
-        pod.address = address(&self.sandbox);
-        if *pod.spec != spec {
-            pod.specify(spec);
-        }
-        for container in &self.containers {
-            if let Some(state) = state(container, now) {
-                let (names, id) = (container.name.clone(), container.id.clone());
-                let age = Age { created_at: container.created_at, seen: container.seen };
-                pod.see(Known { names, id, age, state, exit: container.exit.clone() });
-            }
-        }
-        pod.sync(now, todo);
-    }
-
-    /// What has to be known of it.
-    fn unknown(&self) -> Vec<Enquiry> {
-        if self.pod.is_none() {
-            return Vec::new();
-        }
-        let is_unknown = |container: &&Arc<world::Container>| match container.state {
-            ContainerState::ContainerRunning => container.started_at == 0,
-            ContainerState::ContainerExited => container.exit.is_none(),
-            _ => false,
-        };
-        let containers = self.containers.iter().filter(is_unknown);
-        let mut unknown: Vec<_> = containers.map(|it| Enquiry::Container(it.id.clone())).collect();
-        if self.sandbox.is_ready && address(&self.sandbox).is_none() {
-            unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
-        }
-        unknown
-    }
-}
-
-/// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
-fn key_of(sandbox: &Sandbox) -> Arc<str> {
-    let pod = &sandbox.pod;
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
-        Some(uid) => format!("{uid}/{}/{}", text(&pod.namespace), text(&pod.name)).into(),
-        None => sandbox.id.clone(),
-    }
-}
-
-/// The address of a pod, once it is known.
-fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
-    match sandbox.addresses.first() {
-        Some(address) => Some(address.as_str().into()),
-        None if sandbox.is_host_network == Some(true) => Some(node::address().into()),
-        None => None,
-    }
-}
-
-/// How far a container has come; `None` while that is not known whole. One that has not been started yet is not there yet: a kubelet, which
-/// starts what it creates, does not see it in between, and would take what is held of it then for a verdict.
-fn state(container: &world::Container, now: Instant) -> Option<State> {
-    match container.state {
-        ContainerState::ContainerRunning => {
-            Some(State::Running(started(container.started_at, SystemTime::now(), now)?))
-        }
-        ContainerState::ContainerExited => {
-            Some(State::Terminated(container.exit.as_ref().map(|(code, _)| *code)))
-        }
-        ContainerState::ContainerCreated | ContainerState::ContainerUnknown => None,
-    }
-}
-
-/// When a container was started, by our clock; of the time on the wall only whole seconds count, as the kubelet keeps them.
-fn started(started_at: i64, wall: SystemTime, now: Instant) -> Option<Instant> {
-    let seconds = u64::try_from(started_at / 1_000_000_000).ok().filter(|seconds| *seconds > 0)?;
-    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    match wall.duration_since(started) {
-        Ok(age) => now.checked_sub(age),
-        Err(early) => now.checked_add(early.duration()),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::machine::State;
-use super::pod::{Container, Inner, Worker};
+use super::pod::{Container, Job, PodState};
 use super::status::{Condition, Phase, conditions};
 use super::verdict::{ProbeResult, Run};
 use crate::probe::{Probe, ProbeType, Role};
@@ -52,7 +52,7 @@ pub struct ProbeReport {
     pub would_have_killed: u32,
 }
 
-impl Inner {
+impl PodState {
     /// How the pod is.
     pub(super) fn report(&self) -> PodReport {
         let phase = self.phase();
@@ -68,9 +68,9 @@ impl Inner {
             .collect();
         let container = |(place, container): (usize, &Container)| {
             let basis = self.basis(place);
-            let of_it = |worker: &&Worker| worker.container == container.name();
+            let of_it = |worker: &&Job| worker.container == container.name();
             let mut probes: Vec<ProbeReport> =
-                self.workers.iter().filter(of_it).map(|worker| worker.report(container)).collect();
+                self.jobs.iter().filter(of_it).map(|worker| worker.report(container)).collect();
             probes.sort_by_key(|probe| probe.probe_type);
             ContainerReport {
                 names: container.names.clone(),
@@ -88,7 +88,7 @@ impl Inner {
     }
 }
 
-impl Worker {
+impl Job {
     fn report(&self, container: &Container) -> ProbeReport {
         let machine = &self.machine;
         ProbeReport {

@@ -1,0 +1,97 @@
+//! A container of a pod, as far as its probes know it.
+
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+
+use crate::probe::ProbeType;
+use crate::prober::machine::{Life, State};
+use crate::prober::verdict::ProbeResult;
+use crate::relay::Head;
+use crate::tap;
+
+/// A container of it: of those of its name the newest.
+#[derive(Debug)]
+pub(in crate::prober) struct Container {
+    pub(in crate::prober) names: Arc<tap::Container>,
+    pub(in crate::prober) id: Arc<str>,
+    pub(super) age: Age,
+    pub(in crate::prober) state: State,
+    pub(in crate::prober) was_started: bool,
+    /// Somebody has it stopped, for as long as the call is there.
+    pub(super) stopper: Weak<Head>,
+    pub(in crate::prober) exit: Option<(i32, String)>,
+    /// What each type of probe is held to say.
+    pub(super) results: [Option<(Life, ProbeResult)>; 3],
+    /// What each type of probe would have done to it.
+    pub(super) endings: [Ending; 3],
+}
+
+/// What a probe would have done to a container.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ending {
+    /// How often it would have ended it.
+    pub(super) count: u32,
+    /// When it would have done so last.
+    pub(super) last: Option<Instant>,
+    /// Whether it is still to be seen what somebody else does.
+    pub(super) is_open: bool,
+}
+
+/// What is known of a container from the world.
+#[derive(Clone, Debug)]
+pub(in crate::prober) struct Known {
+    pub(in crate::prober) names: Arc<tap::Container>,
+    pub(in crate::prober) id: Arc<str>,
+    pub(in crate::prober) age: Age,
+    pub(in crate::prober) state: State,
+    pub(in crate::prober) exit: Option<(i32, String)>,
+}
+
+/// What tells which of two containers is the newer one.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::prober) struct Age {
+    /// In nanoseconds since 1970; 0 where it is not known yet.
+    pub(in crate::prober) created_at: i64,
+    /// When it was seen first.
+    pub(in crate::prober) seen: Instant,
+}
+
+impl Container {
+    pub(in crate::prober) fn name(&self) -> &str {
+        self.names.name.as_deref().unwrap_or_default()
+    }
+
+    /// What a probe is held to say of it, as it is now.
+    pub(in crate::prober) fn result(&self, probe_type: ProbeType) -> Option<ProbeResult> {
+        self.results[probe_type as usize].as_ref().map(|(_, result)| *result)
+    }
+
+    pub(super) fn is_being_stopped(&self) -> bool {
+        self.stopper.strong_count() > 0
+    }
+
+    /// How often a probe would have ended it.
+    pub(in crate::prober) fn would_have_ended(&self, probe_type: ProbeType) -> u32 {
+        self.endings[probe_type as usize].count
+    }
+
+    pub(super) fn update(&mut self, known: Known) {
+        let Known { names, age, state, exit, .. } = known;
+        (self.names, self.age, self.exit) = (names, age, exit);
+        // When it was started is learned once.
+        if !matches!((self.state, state), (State::Running(_), State::Running(_))) {
+            self.state = state;
+        }
+    }
+}
+
+impl Age {
+    pub(super) fn is_newer_than(self, other: Self) -> bool {
+        if self.created_at != 0 && other.created_at != 0 {
+            self.created_at > other.created_at
+        } else {
+            self.seen > other.seen
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The jobs of a pod: what a worker is to do next, and what comes of it.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::PodState;
+use crate::probe::{ContainerSpec, Handler, Probe, ProbeType, Role};
+use crate::prober::machine::{Effect, Machine, Next};
+use crate::prober::notice::Notice;
+use crate::prober::verdict::ProbeResult;
+use crate::tap;
+
+/// A worker, and what it works on.
+#[derive(Debug)]
+pub(in crate::prober) struct Job {
+    pub(in crate::prober) container: String,
+    pub(in crate::prober) machine: Machine,
+    pub(in crate::prober) signals: Arc<Signals>,
+}
+
+/// What a worker is told while it waits.
+#[derive(Debug, Default)]
+pub(in crate::prober) struct Signals {
+    /// It is to end.
+    pub(in crate::prober) stop: Notify,
+    /// It is to make an attempt now.
+    pub(in crate::prober) trigger: Notify,
+}
+
+/// What an attempt needs to know.
+#[derive(Clone, Debug)]
+pub(in crate::prober) struct Task {
+    pub(in crate::prober) pod: Arc<tap::Pod>,
+    pub(in crate::prober) container: Arc<tap::Container>,
+    pub(in crate::prober) container_id: Arc<str>,
+    pub(in crate::prober) spec: Arc<ContainerSpec>,
+    pub(in crate::prober) probe: Arc<Probe>,
+    pub(in crate::prober) probe_type: ProbeType,
+    pub(in crate::prober) address: Arc<str>,
+}
+
+/// What is to be done once nobody looks at the pod any more.
+#[derive(Debug, Default)]
+pub(in crate::prober) struct Todo {
+    /// Workers to start.
+    pub(in crate::prober) launch: Vec<(Arc<Signals>, Arc<Probe>)>,
+    pub(in crate::prober) notices: Vec<Notice>,
+}
+
+impl PodState {
+    /// Starts the workers of all probes, those of regular containers first. As the kubelet, it goes no further than to the first that is
+    /// there when it is about one that has been there before.
+    pub(in crate::prober) fn launch(&mut self, todo: &mut Todo) {
+        let spec = self.spec.clone();
+        let mut is_blocked = false;
+        for container in spec.containers.iter().filter(|container| container.role != Role::Init) {
+            for (probe_type, probe) in container.all_probes() {
+                let key = (container.name.clone(), probe_type);
+                let is_there =
+                    |worker: &Job| (&worker.container, worker.machine.probe_type) == (&key.0, key.1);
+                if self.jobs.iter().any(is_there) {
+                    is_blocked = true;
+                } else if !is_blocked || !self.launched.contains(&key) {
+                    let signals = Arc::new(Signals::default());
+                    let machine = Machine::new(probe_type, probe.clone());
+                    let worker = Job { container: key.0.clone(), machine, signals: signals.clone() };
+                    self.jobs.push(worker);
+                    self.launched.insert(key);
+                    todo.launch.push((signals, probe.clone()));
+                }
+            }
+        }
+    }
+
+    /// What a worker does next.
+    pub(in crate::prober) fn next(
+        &mut self,
+        signals: &Arc<Signals>,
+        now: Instant,
+        todo: &mut Todo,
+    ) -> (Next, Option<Task>) {
+        let Some(place) = self.place_of(signals) else { return (Next::Exit, None) };
+        let (name, probe_type) = (self.jobs[place].container.clone(), self.jobs[place].machine.probe_type);
+        let view = self.view(&name, probe_type);
+        let mut effects = Vec::new();
+        let mut next = self.jobs[place].machine.next(&view, now, &mut effects);
+        let task = (next == Next::Attempt).then(|| self.task(place)).flatten();
+        if next == Next::Attempt && task.is_none() {
+            // Where the kubelet does not know the address yet it asks this host; we know better.
+            next = Next::Wait;
+        }
+        self.apply(&name, probe_type, effects, now, todo);
+        (next, task)
+    }
+
+    /// What came of a worker's attempt.
+    pub(in crate::prober) fn judge(
+        &mut self,
+        signals: &Arc<Signals>,
+        result: ProbeResult,
+        now: Instant,
+        todo: &mut Todo,
+    ) {
+        let Some(place) = self.place_of(signals) else { return };
+        let mut effects = Vec::new();
+        let worker = &mut self.jobs[place];
+        worker.machine.judge(result, &mut effects);
+        let (name, probe_type) = (worker.container.clone(), worker.machine.probe_type);
+        self.apply(&name, probe_type, effects, now, todo);
+    }
+
+    /// A worker has ended. If its probe is written otherwise by now, another one begins.
+    pub(in crate::prober) fn ended(&mut self, signals: &Arc<Signals>, now: Instant, todo: &mut Todo) {
+        let Some(place) = self.place_of(signals) else { return };
+        let mut worker = self.jobs.remove(place);
+        let probe_type = worker.machine.probe_type;
+        if let Some(Effect::Forget(life)) = worker.machine.end() {
+            self.hold(&worker.container, probe_type, &life, None);
+        }
+        if !self.launched.contains(&(worker.container, probe_type)) && !self.is_over {
+            self.sync(now, todo);
+        }
+    }
+
+    /// Stops all workers, for good.
+    pub(in crate::prober) fn stop(&mut self) {
+        self.is_over = true;
+        for worker in &self.jobs {
+            worker.signals.stop.notify_one();
+        }
+    }
+
+    pub(in crate::prober) fn apply(
+        &mut self,
+        name: &str,
+        probe_type: ProbeType,
+        effects: Vec<Effect>,
+        now: Instant,
+        todo: &mut Todo,
+    ) {
+        let mut changed = None;
+        for effect in effects {
+            let (life, result) = match effect {
+                Effect::Forget(life) => (life, None),
+                Effect::Hold(life, result) => (life, Some(result)),
+            };
+            if self.hold(name, probe_type, &life, result) {
+                changed = result.or(changed);
+            }
+        }
+        // As in the kubelet's main loop, to which an alive container is no news.
+        let is_news = |result| probe_type != ProbeType::Liveness || result == ProbeResult::Failure;
+        if changed.is_some_and(is_news) {
+            self.sync(now, todo);
+        }
+    }
+
+    pub(in crate::prober) fn task(&self, place: usize) -> Option<Task> {
+        let worker = &self.jobs[place];
+        let container = self.containers.iter().find(|container| container.name() == worker.container)?;
+        let probe = &worker.machine.probe;
+        let needs_address = match &probe.handler {
+            Handler::Exec(_) => false,
+            Handler::Http(get) => get.host.is_none(),
+            Handler::Tcp(socket) => socket.host.is_none(),
+            Handler::Grpc(_) => true,
+        };
+        let address = self.address.clone().or_else(|| (!needs_address).then(|| "".into()))?;
+        Some(Task {
+            pod: self.names.clone(),
+            container: container.names.clone(),
+            container_id: container.id.clone(),
+            spec: self.spec_of(container)?.clone(),
+            probe: probe.clone(),
+            probe_type: worker.machine.probe_type,
+            address,
+        })
+    }
+
+    pub(in crate::prober) fn job_of(&self, place: usize, probe_type: ProbeType) -> Option<&Job> {
+        let name = self.containers[place].name();
+        self.jobs.iter().find(|it| it.container == name && it.machine.probe_type == probe_type)
+    }
+
+    pub(in crate::prober) fn place_of(&self, signals: &Arc<Signals>) -> Option<usize> {
+        self.jobs.iter().position(|worker| Arc::ptr_eq(&worker.signals, signals))
+    }
+}

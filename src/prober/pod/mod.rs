@@ -1,0 +1,267 @@
+//! A pod that is probed: what is known of its containers, and what their probes say.
+
+mod container;
+mod jobs;
+mod kills;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::machine::{Ends, Life, Seen, State, View};
+use super::status::{Basis, Phase, phase};
+use super::verdict::ProbeResult;
+use crate::probe::{ContainerSpec, PodSpec, ProbeType, Role};
+use crate::relay::Head;
+use crate::tap;
+
+pub(in crate::prober) use container::{Age, Container, Known};
+pub(in crate::prober) use jobs::{Job, Signals, Task, Todo};
+
+use container::Ending;
+
+/// A container that ran for longer when the prober started has not been started for it to see.
+const SURVIVING: Duration = Duration::from_secs(10);
+
+/// A pod with its workers.
+#[derive(Debug)]
+pub(in crate::prober) struct Pod {
+    state: Mutex<PodState>,
+}
+
+/// What is known of it.
+#[derive(Debug)]
+pub(in crate::prober) struct PodState {
+    pub(in crate::prober) names: Arc<tap::Pod>,
+    pub(in crate::prober) spec: Arc<PodSpec>,
+    /// Its address, once it is known.
+    pub(in crate::prober) address: Option<Arc<str>>,
+    /// Its sandbox does not run any more.
+    pub(in crate::prober) has_ended: bool,
+    /// Somebody has it stopped, for as long as the call is there.
+    stopper: Weak<Head>,
+    /// Nobody looks at it any more.
+    is_over: bool,
+    pub(in crate::prober) containers: Vec<Container>,
+    pub(in crate::prober) jobs: Vec<Job>,
+    /// Probes that have had a worker: another one comes only once none before it has one.
+    launched: HashSet<(String, ProbeType)>,
+    /// When it is looked at again though nothing has changed.
+    pub(in crate::prober) next_sync: Instant,
+    /// When the prober started.
+    since: Instant,
+}
+
+impl Pod {
+    pub(in crate::prober) fn new(names: Arc<tap::Pod>, since: Instant, now: Instant) -> Self {
+        let state = PodState {
+            names,
+            spec: Arc::default(),
+            address: None,
+            has_ended: false,
+            stopper: Weak::new(),
+            is_over: false,
+            containers: Vec::new(),
+            jobs: Vec::new(),
+            launched: HashSet::new(),
+            next_sync: now,
+            since,
+        };
+        Self { state: Mutex::new(state) }
+    }
+
+    pub(in crate::prober) fn lock(&self) -> MutexGuard<'_, PodState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PodState {
+    /// Takes what is written of the pod. A probe that is written otherwise than before is another probe.
+    pub(in crate::prober) fn specify(&mut self, spec: PodSpec) {
+        for worker in &self.jobs {
+            let probe = spec.container(&worker.container).and_then(|it| it.probe(worker.machine.probe_type));
+            if probe.is_none_or(|probe| **probe != *worker.machine.probe) {
+                worker.signals.stop.notify_one();
+                self.launched.remove(&(worker.container.clone(), worker.machine.probe_type));
+            }
+        }
+        self.spec = Arc::new(spec);
+    }
+
+    /// Takes what is known of a container.
+    pub(in crate::prober) fn see(&mut self, known: Known) {
+        let name = known.names.name.as_deref();
+        let place = self.containers.iter().position(|container| container.names.name.as_deref() == name);
+        let Some(place) = place else {
+            let container = self.begun(known);
+            self.containers.push(container);
+            return;
+        };
+        let container = &mut self.containers[place];
+        if container.id == known.id {
+            container.update(known);
+        } else if known.age.is_newer_than(container.age) {
+            self.containers[place] = self.begun(known);
+        }
+    }
+
+    /// A container has been removed.
+    pub(in crate::prober) fn lose(&mut self, id: &str) {
+        self.containers.retain(|container| *container.id != *id);
+    }
+
+    pub(in crate::prober) fn begun(&self, known: Known) -> Container {
+        let Known { names, id, age, state, exit } = known;
+        let mut container = Container {
+            names,
+            id,
+            age,
+            state,
+            was_started: false,
+            stopper: Weak::new(),
+            exit,
+            results: [const { None }; 3],
+            endings: [Ending::default(); 3],
+        };
+        container.was_started = self.has_surely_started(&container);
+        container
+    }
+
+    /// Of a container that ran before there was a prober, it is not known whether its startup probe has succeeded. One that still runs
+    /// when that probe would long have ended it has.
+    pub(in crate::prober) fn has_surely_started(&self, container: &Container) -> bool {
+        let State::Running(since) = container.state else { return false };
+        let startup = self.spec_of(container).and_then(|spec| spec.probe(ProbeType::Startup).cloned());
+        let budget = startup.map_or(0, |probe| {
+            u64::from(probe.initial_delay) + u64::from(probe.period) * u64::from(probe.failure_threshold)
+        });
+        self.is_survivor(since) && self.since.saturating_duration_since(since) > Duration::from_secs(budget)
+    }
+
+    pub(in crate::prober) fn is_survivor(&self, since: Instant) -> bool {
+        self.since.checked_duration_since(since).is_some_and(|age| age > SURVIVING)
+    }
+
+    /// Looks again at what is so: starts workers that are missing, has readiness looked at, and says who would be killed.
+    pub(in crate::prober) fn sync(&mut self, now: Instant, todo: &mut Todo) {
+        self.next_sync = now + Duration::from_secs(60).mul_f64(1.0 + fastrand::f64() / 2.0);
+        self.launch(todo);
+        for place in 0..self.containers.len() {
+            let basis = self.basis(place);
+            self.containers[place].was_started = basis.is_started();
+            if basis.awaits_readiness()
+                && let Some(worker) = self.job_of(place, ProbeType::Readiness)
+            {
+                worker.signals.trigger.notify_one();
+            }
+            self.decide(place, now, todo);
+        }
+    }
+
+    /// Holds something to be so, or nothing any more. Tells whether that is new.
+    pub(in crate::prober) fn hold(
+        &mut self,
+        name: &str,
+        probe_type: ProbeType,
+        life: &Life,
+        result: Option<ProbeResult>,
+    ) -> bool {
+        let Some(container) = self.named(name) else { return false };
+        if container.id != life.container_id {
+            return false;
+        }
+        let held = &mut container.results[probe_type as usize];
+        let is_of_life = held.as_ref().is_some_and(|(known, _)| known == life);
+        match result {
+            Some(result) if is_of_life && held.as_ref().is_some_and(|(_, known)| *known == result) => false,
+            Some(result) => {
+                *held = Some((life.clone(), result));
+                true
+            }
+            None => {
+                if is_of_life {
+                    *held = None;
+                }
+                false
+            }
+        }
+    }
+
+    pub(in crate::prober) fn view(&self, name: &str, probe_type: ProbeType) -> View {
+        let is_pod_over = matches!(self.phase(), Phase::Succeeded | Phase::Failed);
+        let place = self.containers.iter().position(|container| container.name() == name);
+        View { is_pod_over, container: place.map(|place| self.seen(place, probe_type)) }
+    }
+
+    pub(in crate::prober) fn seen(&self, place: usize, probe_type: ProbeType) -> Seen {
+        let container = &self.containers[place];
+        let spec = self.spec_of(container);
+        let role = spec.map_or(Role::Regular, |spec| spec.role);
+        let ending = container.endings[probe_type as usize];
+        let state = match (container.state, ending.last) {
+            (State::Running(since), Some(last)) => State::Running(since.max(last)),
+            (state, _) => state,
+        };
+        let is_restarted = match container.state {
+            State::Terminated(Some(code)) => {
+                spec.is_none_or(|spec| spec.is_restarted(self.spec.restart_policy, code))
+                    || self.restarts_all()
+            }
+            _ => true,
+        };
+        Seen {
+            life: Life { container_id: container.id.clone(), would_have_ended: ending.count },
+            state,
+            role,
+            is_started: self.basis(place).is_started(),
+            is_restarted,
+            is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
+            ends: match role {
+                Role::Regular if self.is_ending() => Ends::Pod,
+                Role::Regular if container.is_being_stopped() => Ends::Container,
+                _ => Ends::Nobody,
+            },
+        }
+    }
+
+    /// Whether a container has ended in a way that makes all of them start again.
+    pub(in crate::prober) fn restarts_all(&self) -> bool {
+        self.containers.iter().any(|container| match container.state {
+            State::Terminated(Some(code)) => {
+                self.spec_of(container).is_some_and(|spec| spec.restarts_all(code))
+            }
+            _ => false,
+        })
+    }
+
+    pub(in crate::prober) fn basis(&self, place: usize) -> Basis {
+        let container = &self.containers[place];
+        Basis {
+            state: container.state,
+            role: self.spec_of(container).map_or(Role::Regular, |spec| spec.role),
+            startup: container.result(ProbeType::Startup),
+            readiness: container.result(ProbeType::Readiness),
+            was_started: container.was_started,
+            has_startup_worker: self.job_of(place, ProbeType::Startup).is_some(),
+            has_readiness_worker: self.job_of(place, ProbeType::Readiness).is_some(),
+        }
+    }
+
+    pub(in crate::prober) fn phase(&self) -> Phase {
+        phase(&self.spec, |name| self.state_of(name))
+    }
+
+    pub(in crate::prober) fn state_of(&self, name: &str) -> Option<State> {
+        self.containers.iter().find(|container| container.name() == name).map(|container| container.state)
+    }
+
+    pub(in crate::prober) fn spec_of(&self, container: &Container) -> Option<&Arc<ContainerSpec>> {
+        self.spec.container(container.name())
+    }
+
+    pub(in crate::prober) fn named(&mut self, name: &str) -> Option<&mut Container> {
+        self.containers.iter_mut().find(|container| container.name() == name)
+    }
+}

@@ -1,0 +1,187 @@
+//! The pods of the node, with what the world tells of each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::machine::State;
+use super::node;
+use super::pod::{Age, Known, Pod, PodState, Todo};
+use crate::cri::v1::ContainerState;
+use crate::probe::{PodSpec, Specs};
+use crate::world::{self, Change, Enquiry, Sandbox, World};
+
+/// The pods of the node.
+#[derive(Debug)]
+pub(super) struct Roster {
+    /// When the first list of the node had come: until then everything has been there before.
+    pub(super) since: Instant,
+    pub(super) is_listed: bool,
+    pub(super) specs: Specs,
+    pub(super) pods: HashMap<Arc<str>, Entry>,
+    /// When a kubelet was seen last.
+    pub(super) kubelet_seen: Option<Instant>,
+    pub(super) is_over: bool,
+}
+
+/// A pod of the node. One that has no probe is only remembered.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) containers: Vec<Arc<world::Container>>,
+    pub(super) pod: Option<Arc<Pod>>,
+}
+
+impl Roster {
+    /// Takes a change. Tells which pod it concerns.
+    pub(super) fn take(&mut self, world: &World, change: &Change) -> Option<Arc<str>> {
+        if self.is_over {
+            return None;
+        }
+        match change {
+            Change::SandboxRuns(sandbox)
+            | Change::SandboxStopped(sandbox)
+            | Change::SandboxUpdated(sandbox) => self.sandbox(sandbox),
+            Change::SandboxGone(sandbox) => {
+                let key = key_of(sandbox);
+                let is_last = self.pods.get(&key).is_some_and(|entry| entry.sandbox.id == sandbox.id);
+                let entry = if is_last { self.pods.remove(&key) } else { None };
+                if let Some(pod) = entry.and_then(|entry| entry.pod) {
+                    pod.lock().stop();
+                }
+                None
+            }
+            Change::ContainerCreated(container)
+            | Change::ContainerStarted(container)
+            | Change::ContainerExited(container)
+            | Change::ContainerUpdated(container) => {
+                let sandbox = world.sandbox_of(container)?.clone();
+                let key = self.sandbox(&sandbox)?;
+                let entry = self.pods.get_mut(&key)?;
+                let known = entry.containers.iter_mut().find(|known| known.id == container.id);
+                match known {
+                    Some(known) => *known = container.clone(),
+                    None => entry.containers.push(container.clone()),
+                }
+                Some(key)
+            }
+            Change::ContainerGone(container) => {
+                let key = key_of(world.sandbox_of(container)?);
+                let entry = self.pods.get_mut(&key)?;
+                entry.containers.retain(|known| known.id != container.id);
+                if let Some(pod) = &entry.pod {
+                    pod.lock().lose(&container.id);
+                }
+                Some(key)
+            }
+        }
+    }
+
+    /// The pod of a sandbox or container, if it is probed.
+    pub(super) fn pod_of(&self, sandbox: Option<&str>, container: Option<&str>) -> Option<Arc<Pod>> {
+        let has = |entry: &&Entry| {
+            sandbox.is_some_and(|id| *entry.sandbox.id == *id)
+                || container.is_some_and(|id| entry.containers.iter().any(|known| *known.id == *id))
+        };
+        self.pods.values().find(has)?.pod.clone()
+    }
+
+    /// Takes a sandbox, if it is its pod's newest one.
+    fn sandbox(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
+        let key = key_of(sandbox);
+        match self.pods.get_mut(&key) {
+            None => {
+                let entry = Entry { sandbox: sandbox.clone(), containers: Vec::new(), pod: None };
+                self.pods.insert(key.clone(), entry);
+            }
+            Some(entry) if entry.sandbox.id == sandbox.id || sandbox.attempt >= entry.sandbox.attempt => {
+                entry.sandbox = sandbox.clone();
+            }
+            Some(_) => return None,
+        }
+        Some(key)
+    }
+}
+
+impl Entry {
+    /// Tells a pod all that is known of it.
+    pub(super) fn tell(&self, pod: &mut PodState, spec: PodSpec, now: Instant, todo: &mut Todo) {
+        pod.names = self.sandbox.pod.clone();
+        pod.has_ended = !self.sandbox.is_ready;
+        pod.address = address(&self.sandbox);
+        if *pod.spec != spec {
+            pod.specify(spec);
+        }
+        for container in &self.containers {
+            if let Some(state) = state(container, now) {
+                let (names, id) = (container.name.clone(), container.id.clone());
+                let age = Age { created_at: container.created_at, seen: container.seen };
+                pod.see(Known { names, id, age, state, exit: container.exit.clone() });
+            }
+        }
+        pod.sync(now, todo);
+    }
+
+    /// What has to be known of it.
+    pub(super) fn unknown(&self) -> Vec<Enquiry> {
+        if self.pod.is_none() {
+            return Vec::new();
+        }
+        let is_unknown = |container: &&Arc<world::Container>| match container.state {
+            ContainerState::ContainerRunning => container.started_at == 0,
+            ContainerState::ContainerExited => container.exit.is_none(),
+            _ => false,
+        };
+        let containers = self.containers.iter().filter(is_unknown);
+        let mut unknown: Vec<_> = containers.map(|it| Enquiry::Container(it.id.clone())).collect();
+        if self.sandbox.is_ready && address(&self.sandbox).is_none() {
+            unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
+        }
+        unknown
+    }
+}
+
+/// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
+fn key_of(sandbox: &Sandbox) -> Arc<str> {
+    let pod = &sandbox.pod;
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
+        Some(uid) => format!("{uid}/{}/{}", text(&pod.namespace), text(&pod.name)).into(),
+        None => sandbox.id.clone(),
+    }
+}
+
+/// The address of a pod, once it is known.
+fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
+    match sandbox.addresses.first() {
+        Some(address) => Some(address.as_str().into()),
+        None if sandbox.is_host_network == Some(true) => Some(node::address().into()),
+        None => None,
+    }
+}
+
+/// How far a container has come; `None` while that is not known whole. One that has not been started yet is not there yet: a kubelet, which
+/// starts what it creates, does not see it in between, and would take what is held of it then for a verdict.
+fn state(container: &world::Container, now: Instant) -> Option<State> {
+    match container.state {
+        ContainerState::ContainerRunning => {
+            Some(State::Running(started(container.started_at, SystemTime::now(), now)?))
+        }
+        ContainerState::ContainerExited => {
+            Some(State::Terminated(container.exit.as_ref().map(|(code, _)| *code)))
+        }
+        ContainerState::ContainerCreated | ContainerState::ContainerUnknown => None,
+    }
+}
+
+/// When a container was started, by our clock; of the time on the wall only whole seconds count, as the kubelet keeps them.
+fn started(started_at: i64, wall: SystemTime, now: Instant) -> Option<Instant> {
+    let seconds = u64::try_from(started_at / 1_000_000_000).ok().filter(|seconds| *seconds > 0)?;
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    match wall.duration_since(started) {
+        Ok(age) => now.checked_sub(age),
+        Err(early) => now.checked_add(early.duration()),
+    }
+}

@@ -1,0 +1,214 @@
+//! When attempts are made, and what they count for.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tonic::Status;
+
+use super::fixture::*;
+use crate::cri::v1::{self, ExecSyncRequest};
+use crate::probe::{ProbeType, Specs};
+use crate::prober::{Phase, ProbeResult, What};
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_has_not_been_started_yet_has_not_failed() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
+    let mut node = Node::settled(&[web], |_| succeed()).await;
+    let begin = Instant::now();
+    node.pod("web");
+    node.container("web/main", v1::ContainerState::ContainerCreated, 0, None);
+    after(5.0).await;
+    assert_eq!(node.report("web").phase, Phase::Pending);
+    node.run("web/main");
+    after(5.0).await;
+    assert_eq!(
+        (node.told_since(begin), node.result("web/main", LIVENESS)),
+        (vec![], Some(ProbeResult::Success))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_count_for_nothing() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"failureThreshold": 2}))]))]);
+    // A failure, then an error (three tries), then a failure: two failures in a row.
+    let mut node = Node::settled(&[web], move |_| match counted.fetch_add(1, Ordering::Relaxed) {
+        1..=3 => Err(Status::internal("runtime trouble")),
+        _ => fail(),
+    })
+    .await;
+    let begin = Instant::now();
+    node.run_pod("web");
+    after(1.5).await;
+    assert_eq!(node.probe("web/main", LIVENESS).unwrap().run.length, 1);
+    after(1.0).await;
+    let killed: Vec<f64> = node
+        .told_since(begin)
+        .into_iter()
+        .filter(|(_, what, _)| *what == What::WouldKill)
+        .map(|(at, ..)| at)
+        .collect();
+    assert_eq!(killed, [2.0]);
+    assert_eq!(calls.load(Ordering::Relaxed), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_is_looked_at_as_soon_as_it_has_started() {
+    let slow = json!({"periodSeconds": 30});
+    let begin = Instant::now();
+    let is_up = move || begin.elapsed() > SETTLED + Duration::from_secs(32);
+    let all =
+        probes([probe(STARTUP, json!({"periodSeconds": 5, "failureThreshold": 60})), probe(READINESS, slow)]);
+    let mut node = Node::settled(&[pod("web", "Always", &[("main", all)])], move |request| {
+        if request.cmd[0] != "startup" || is_up() { succeed() } else { fail() }
+    })
+    .await;
+    node.run_pod("web");
+    after(34.0).await;
+    assert!(!node.container_of("web/main").is_started);
+    after(1.1).await;
+    let container = node.container_of("web/main");
+    assert!(container.is_started && container.is_ready);
+    assert!(node.probe("web/main", STARTUP).unwrap().on_hold);
+}
+
+#[tokio::test(start_paused = true)]
+async fn startup_delays_the_others_and_is_needed_again() {
+    let all = probes([probe(STARTUP, json!({"failureThreshold": 1000})), probe(LIVENESS, json!({}))]);
+    let is_up = Arc::new(AtomicBool::new(false));
+    let plays = is_up.clone();
+    let mut node = Node::settled(&[pod("web", "Always", &[("main", all)])], move |request| {
+        if request.cmd[0] == "startup" && plays.load(Ordering::Relaxed) { succeed() } else { fail() }
+    })
+    .await;
+    let begin = Instant::now();
+    node.run_pod("web");
+    after(240.0).await;
+    let would_kill =
+        |node: &Node, begin| node.told_since(begin).iter().any(|(_, what, _)| *what == What::WouldKill);
+    assert!(!would_kill(&node, begin), "startup delays liveness");
+    is_up.store(true, Ordering::Relaxed);
+    after(3.0).await;
+    assert!(would_kill(&node, begin), "liveness after startup enables it");
+    is_up.store(false, Ordering::Relaxed);
+    node.exit("web/main", 1);
+    after(2.0).await;
+    assert!(!node.container_of("web/main").is_started);
+    let begin = Instant::now();
+    node.run("web/main#1");
+    after(10.0).await;
+    assert!(
+        !node.container_of("web/main").is_started && !would_kill(&node, begin),
+        "it is another container"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_keep_to_their_grid() {
+    let times = Arc::new(Mutex::new(Vec::new()));
+    let (kept, first) = (times.clone(), Arc::new(Mutex::new(None)));
+    let web = pod(
+        "web",
+        "Always",
+        &[("main", probes([probe(LIVENESS, json!({"periodSeconds": 10, "timeoutSeconds": 100}))]))],
+    );
+    let play = move |_: &ExecSyncRequest| {
+        let begin = *first.lock().unwrap().get_or_insert_with(Instant::now);
+        let mut times = kept.lock().unwrap();
+        times.push((begin.elapsed().as_secs_f64() * 10.0).round() / 10.0);
+        // The second takes two periods and a half.
+        (Duration::from_secs(if times.len() == 2 { 25 } else { 1 }), succeed())
+    };
+    let mut node = Node::slow(&[web], play);
+    node.prober.listed();
+    after(100.0).await;
+    node.run_pod("web");
+    after(62.0).await;
+    assert_eq!(*times.lock().unwrap(), [0.0, 10.0, 35.0, 40.0, 50.0, 60.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_of_a_young_prober_are_spread_and_others_are_not() {
+    let one = || probes([probe(LIVENESS, json!({"periodSeconds": 10}))]);
+    let names: Vec<String> = (0..200).map(|count| format!("web-{count}")).collect();
+    let pods: Vec<Value> = names.iter().map(|name| pod(name, "Always", &[("main", one())])).collect();
+    let (times, begin) = (Arc::new(Mutex::new(HashMap::new())), Instant::now());
+    let kept = times.clone();
+    let mut node = Node::new(&pods, move |request| {
+        kept.lock().unwrap().entry(request.container_id.clone()).or_insert_with(|| begin.elapsed());
+        succeed()
+    });
+    for name in &names[..100] {
+        node.run_pod(name);
+    }
+    node.prober.listed();
+    after(15.0).await;
+    for name in &names[100..] {
+        node.run_pod(name);
+    }
+    after(0.5).await;
+    let times = times.lock().unwrap();
+    let seconds = |name: &str| times[&format!("{name}/main#0")].as_secs_f64();
+    for tenth in 0..10 {
+        let lower = f64::from(tenth);
+        let count = names[..100].iter().filter(|name| (lower..lower + 1.0).contains(&seconds(name))).count();
+        assert!((1..30).contains(&count), "{count} of 100 begin in second {tenth}");
+    }
+    assert!(names[100..].iter().all(|name| (15.0..15.1).contains(&seconds(name))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_ran_before_is_not_taken_for_new() {
+    let probed = |more: Value| {
+        let all = [
+            probe(STARTUP, more),
+            probe(READINESS, json!({"initialDelaySeconds": 1000})),
+            probe(LIVENESS, json!({"initialDelaySeconds": 1000})),
+        ];
+        pod("web", "Always", &[("main", probes(all))])
+    };
+    let start = async |startup: Value, age: u64| {
+        let mut node = Node::new(&[probed(startup)], |_| fail());
+        node.pod("web");
+        node.container("web/main", v1::ContainerState::ContainerRunning, ago(age), None);
+        after(1.5).await;
+        node
+    };
+    let node = start(json!({"failureThreshold": 30}), 60).await;
+    assert!(node.container_of("web/main").is_started, "its startup probe would have ended it by now");
+    let results = ProbeType::ALL.map(|probe_type| node.result("web/main", probe_type));
+    assert_eq!(results, [None; 3], "nothing is held of it yet");
+    let node = start(json!({"failureThreshold": 300}), 60).await;
+    assert!(!node.container_of("web/main").is_started, "it may not have started yet");
+    let node = start(json!({"failureThreshold": 300}), 5).await;
+    assert_eq!(node.result("web/main", LIVENESS), Some(ProbeResult::Success), "it is new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_written_otherwise_is_another_probe() {
+    let written = |command: &str| {
+        pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"exec": {"command": [command]}}))]))])
+    };
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = asked.clone();
+    let mut node = Node::settled(&[written("old")], move |request| {
+        seen.lock().unwrap().push(request.cmd[0].clone());
+        succeed()
+    })
+    .await;
+    node.run_pod("web");
+    after(1.5).await;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.json"), written("new").to_string()).unwrap();
+    node.prober.specify(Specs::read(&[folder.path()]).unwrap());
+    after(2.5).await;
+    assert_eq!(node.workers(), ["web/main liveness"]);
+    let asked = asked.lock().unwrap();
+    assert_eq!((asked[0].as_str(), asked.last().unwrap().as_str()), ("old", "new"));
+}

@@ -1,0 +1,93 @@
+//! Who would be killed, and what somebody else does about it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::fixture::*;
+use crate::prober::handler::exec_tests::answer;
+use crate::prober::{ProbeResult, What};
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_again() {
+    let more = json!({"periodSeconds": 10, "failureThreshold": 3, "initialDelaySeconds": 5});
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
+    let mut node = Node::settled(&[web], |_| answer(1, "broken", "")).await;
+    let begin = Instant::now();
+    node.run_pod("web");
+    after(99.0).await;
+    let told = node.told_since(begin);
+    let at =
+        |what| told.iter().filter(|(_, known, _)| *known == what).map(|(at, ..)| *at).collect::<Vec<_>>();
+    // The delay lets the first tick pass, and again the one at which it would have been killed.
+    assert_eq!(at(What::WouldKill), [30.0, 60.0, 90.0]);
+    assert_eq!(at(What::Unhealthy), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
+    let kill = told.iter().find(|(_, what, _)| *what == What::WouldKill).unwrap();
+    assert_eq!(
+        kill.2,
+        "Container main failed liveness probe, will be restarted (dry-run: would be stopped with a grace period of 30s)"
+    );
+    let probe = node.probe("web/main", LIVENESS).unwrap();
+    assert_eq!((probe.would_have_killed, probe.result), (3, Some(ProbeResult::Success)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_somebody_else_stops_is_compared() {
+    let web = pod(
+        "web",
+        "Always",
+        &[("main", probes([probe(LIVENESS, json!({"periodSeconds": 10, "failureThreshold": 3}))]))],
+    );
+    let start = async || {
+        let mut node = Node::settled(std::slice::from_ref(&web), |_| fail()).await;
+        node.run_pod("web");
+        (node, Instant::now())
+    };
+    let last = |node: &Node, begin| {
+        node.told_since(begin).last().map(|(_, what, message)| (*what, message.clone())).unwrap()
+    };
+    let (node, begin) = start().await;
+    after(21.0).await;
+    let _call = node.stop("web/main#0");
+    let expected = "Is being stopped, as it would have been for its liveness probe (verdict 1)";
+    assert_eq!(last(&node, begin), (What::StoppedToo, expected.to_owned()));
+    let (node, begin) = start().await;
+    after(11.0).await;
+    let _call = node.stop("web/main#0");
+    let expected = "Is being stopped after 2 failures of its liveness probe; 3 are its threshold";
+    assert_eq!(last(&node, begin), (What::StoppedBefore, expected.to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_kubelet_should_have_stopped_is_told() {
+    for is_kubelet_there in [true, false] {
+        let more = json!({"periodSeconds": 10, "failureThreshold": 3});
+        let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
+        let calls = AtomicUsize::new(0);
+        let mut node =
+            Node::settled(
+                &[web],
+                move |_| {
+                    if calls.fetch_add(1, Ordering::Relaxed) < 3 { fail() } else { succeed() }
+                },
+            )
+            .await;
+        node.run_pod("web");
+        let begin = Instant::now();
+        for _ in 0..100 {
+            if is_kubelet_there {
+                node.prober.kubelet_seen();
+            }
+            after(1.0).await;
+        }
+        let told = node.told_since(begin);
+        let told = told
+            .iter()
+            .find(|(_, what, _)| *what == What::NotStopped)
+            .map(|(_, _, message)| message.as_str());
+        // A round of the probe, its timeout, and ten seconds.
+        let expected = "Has not been stopped for its liveness probe within 41s of when it would have been";
+        assert_eq!(told, is_kubelet_there.then_some(expected));
+    }
+}

@@ -1,0 +1,258 @@
+//! A node on which things happen as a test says.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tonic::Status;
+
+use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
+use crate::cri::{ContainerFact, MethodName, SandboxFact};
+use crate::probe::{ProbeType, Specs};
+use crate::prober::handler::Executor;
+use crate::prober::handler::exec_tests::answer;
+use crate::prober::pod::Job;
+use crate::prober::*;
+use crate::relay::Head;
+use crate::tap::{Fact, Stopping};
+use crate::world::{Source, World};
+
+/// Longer than any period here.
+pub(super) const SETTLED: Duration = Duration::from_secs(200);
+
+/// A node on which things happen as a test says.
+pub(super) struct Node {
+    pub(super) world: Arc<World>,
+    pub(super) prober: Prober,
+    pub(super) notices: Arc<Notices>,
+    _folder: tempfile::TempDir,
+}
+
+/// What was told, and when.
+#[derive(Debug, Default)]
+pub(super) struct Notices(pub(super) Mutex<Vec<(Instant, Notice)>>);
+
+impl Witness for Notices {
+    fn notice(&self, notice: Notice) {
+        self.0.lock().unwrap().push((Instant::now(), notice));
+    }
+}
+
+pub(super) type Answered = Result<ExecSyncResponse, Status>;
+
+/// When a container has been started, in seconds before now.
+pub(super) fn ago(seconds: u64) -> i64 {
+    let at = SystemTime::now().checked_sub(Duration::from_secs(seconds)).unwrap();
+    i64::try_from(at.duration_since(UNIX_EPOCH).unwrap().as_nanos()).unwrap()
+}
+
+pub(super) fn succeed() -> Answered {
+    answer(0, "", "")
+}
+
+pub(super) fn fail() -> Answered {
+    answer(1, "", "")
+}
+
+impl Node {
+    /// A node with manifests of these pods, whose names tell them apart. `play` answers commands.
+    pub(super) fn new(
+        pods: &[Value],
+        play: impl Fn(&ExecSyncRequest) -> Answered + Send + Sync + 'static,
+    ) -> Self {
+        Self::slow(pods, move |request| (Duration::ZERO, play(request)))
+    }
+
+    /// The same with commands that take their time.
+    pub(super) fn slow(
+        pods: &[Value],
+        play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (count, pod) in pods.iter().enumerate() {
+            std::fs::write(folder.path().join(format!("{count}.json")), pod.to_string()).unwrap();
+        }
+        let specs = Specs::read(&[folder.path()]).unwrap();
+        let notices = Arc::new(Notices::default());
+        let prober = Prober::start(Parts {
+            specs,
+            executor: Executor::played(play),
+            metrics: Metrics::default(),
+            witness: notices.clone(),
+            enquiries: mpsc::channel(1).0,
+            runtime: Handle::current(),
+        });
+        Self { world: Arc::default(), prober, notices, _folder: folder }
+    }
+
+    /// The same once it has run for longer than any period: nothing begins at a time of chance.
+    pub(super) async fn settled(
+        pods: &[Value],
+        play: impl Fn(&ExecSyncRequest) -> Answered + Send + Sync + 'static,
+    ) -> Self {
+        let node = Self::new(pods, play);
+        node.prober.listed();
+        sleep(SETTLED).await;
+        node
+    }
+
+    pub(super) fn told(&mut self, fact: Fact) {
+        let now = Instant::now();
+        let changes = self.world.fold(Source::List, now, now, vec![fact]);
+        self.prober.changed(&self.world, &changes);
+    }
+
+    /// A pod's sandbox runs.
+    pub(super) fn pod(&mut self, name: &str) {
+        let metadata = v1::PodSandboxMetadata {
+            name: name.into(),
+            uid: name.into(),
+            namespace: "it".into(),
+            attempt: 0,
+        };
+        self.told(Fact::Sandbox(SandboxFact {
+            id: format!("s-{name}"),
+            metadata: Some(metadata),
+            is_ready: Some(true),
+            addresses: Some(vec!["127.0.0.1".into()]),
+            ..SandboxFact::default()
+        }));
+    }
+
+    /// Something is so of a container of a pod: `web/main#0` is the first of its name.
+    pub(super) fn container(
+        &mut self,
+        name: &str,
+        state: v1::ContainerState,
+        started_at: i64,
+        exit: Option<i32>,
+    ) {
+        let (pod, rest) = name.split_once('/').unwrap();
+        let (container, attempt) = rest.split_once('#').unwrap_or((rest, "0"));
+        let attempt = attempt.parse().unwrap();
+        self.told(Fact::Container(ContainerFact {
+            id: format!("{pod}/{container}#{attempt}"),
+            sandbox: Some(format!("s-{pod}")),
+            metadata: Some(v1::ContainerMetadata { name: container.into(), attempt }),
+            state: Some(state),
+            created_at: Some(1 + i64::from(attempt)),
+            started_at: Some(started_at),
+            exit: exit.map(|code| (code, String::new())),
+            ..ContainerFact::default()
+        }));
+    }
+
+    /// A container is there, and runs.
+    pub(super) fn run(&mut self, name: &str) {
+        self.container(name, v1::ContainerState::ContainerRunning, ago(0), None);
+    }
+
+    pub(super) fn exit(&mut self, name: &str, code: i32) {
+        self.container(name, v1::ContainerState::ContainerExited, ago(0), Some(code));
+    }
+
+    pub(super) fn report(&self, pod: &str) -> PodReport {
+        let is_it = |report: &PodReport| report.names.name.as_deref() == Some(pod);
+        self.prober.report().into_iter().find(is_it).unwrap_or_else(|| panic!("{pod} is not probed"))
+    }
+
+    pub(super) fn container_of(&self, name: &str) -> ContainerReport {
+        let (pod, container) = name.split_once('/').unwrap();
+        let report = self.report(pod);
+        let is_it = |it: &ContainerReport| it.names.name.as_deref() == Some(container);
+        report.containers.into_iter().find(is_it).unwrap()
+    }
+
+    pub(super) fn probe(&self, name: &str, probe_type: ProbeType) -> Option<ProbeReport> {
+        self.container_of(name).probes.into_iter().find(|probe| probe.probe_type == probe_type)
+    }
+
+    pub(super) fn result(&self, name: &str, probe_type: ProbeType) -> Option<ProbeResult> {
+        self.probe(name, probe_type).and_then(|probe| probe.result)
+    }
+
+    /// The pods that are worked on, with the containers and types of their probes.
+    pub(super) fn workers(&self) -> Vec<String> {
+        let mut workers = Vec::new();
+        for pod in self.prober.shared.pods() {
+            let inner = pod.lock();
+            let name = inner.names.name.clone().unwrap();
+            let worker =
+                |worker: &Job| format!("{name}/{} {}", worker.container, worker.machine.probe_type.name());
+            workers.extend(inner.jobs.iter().map(worker));
+        }
+        workers.sort();
+        workers
+    }
+
+    /// What has been told, and how many seconds after a time.
+    pub(super) fn told_since(&self, begin: Instant) -> Vec<(f64, What, String)> {
+        let seconds = |at: Instant| (at.saturating_duration_since(begin).as_secs_f64() * 10.0).round() / 10.0;
+        let notices = self.notices.0.lock().unwrap();
+        let told = notices.iter().filter(|(at, _)| *at >= begin);
+        told.map(|(at, notice)| (seconds(*at), notice.what, notice.message.clone())).collect()
+    }
+}
+
+/// A pod of containers, each with what is written of it beside its name.
+pub(super) fn pod(name: &str, policy: &str, containers: &[(&str, Value)]) -> Value {
+    let containers: Vec<Value> = containers.iter().map(|(name, more)| merged(name, more)).collect();
+    json!({
+        "kind": "Pod", "metadata": {"name": name, "namespace": "it"},
+        "spec": {"restartPolicy": policy, "containers": containers},
+    })
+}
+
+pub(super) fn merged(name: &str, more: &Value) -> Value {
+    let mut container = json!({"name": name});
+    container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    container
+}
+
+/// A probe that executes its own name.
+#[expect(clippy::needless_pass_by_value, reason = "it is written where it is used")]
+pub(super) fn probe(probe_type: ProbeType, more: Value) -> (String, Value) {
+    let mut probe =
+        json!({"exec": {"command": [probe_type.name()]}, "periodSeconds": 1, "failureThreshold": 1});
+    probe.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    (probe_type.field().to_owned(), probe)
+}
+
+pub(super) fn probes(probes: impl IntoIterator<Item = (String, Value)>) -> Value {
+    Value::Object(probes.into_iter().collect())
+}
+
+/// Lets everything happen that is due until a while has passed.
+pub(super) async fn after(seconds: f64) {
+    sleep(Duration::from_secs_f64(seconds)).await;
+}
+
+pub(super) const STARTUP: ProbeType = ProbeType::Startup;
+pub(super) const READINESS: ProbeType = ProbeType::Readiness;
+pub(super) const LIVENESS: ProbeType = ProbeType::Liveness;
+
+impl Node {
+    /// Somebody has a container stopped, for as long as the call is there.
+    pub(super) fn stop(&self, container: &str) -> Arc<Head> {
+        let head = Arc::new(Head {
+            id: 1,
+            peer: None,
+            method: MethodName::of_path("/runtime.v1.RuntimeService/StopContainer"),
+            start: SystemTime::now(),
+            since: Instant::now(),
+            trace: None,
+        });
+        let container = Some(container.to_owned());
+        self.prober.stopping(&Stopping { head: Arc::downgrade(&head), sandbox: None, container });
+        head
+    }
+
+    /// A pod with its one container.
+    pub(super) fn run_pod(&mut self, name: &str) {
+        self.pod(name);
+        self.run(&format!("{name}/main"));
+    }
+}

@@ -1,0 +1,7 @@
+//! The prober as a whole, on paused time and with commands that are played.
+
+mod attempts;
+mod dry_run;
+mod fixture;
+mod model;
+mod tables;
