@@ -116,7 +116,8 @@ impl From<v1::ContainerStatus> for ContainerFact {
             created_at: Some(container.created_at),
             started_at: Some(container.started_at),
             exit: has_exited.then_some((container.exit_code, container.reason)),
-            image: container.image.map(name_of),
+            // containerd tells another name here than the one that was asked for.
+            image: container.image.map(|image| image.user_specified_image).filter(|name| !name.is_empty()),
             labels: Some(container.labels),
             annotations: Some(container.annotations),
         }

@@ -32,18 +32,25 @@ impl Manifests {
     pub(super) fn of(&self, sandbox: &Sandbox) -> Option<&Manifest> {
         let (namespace, name) = sandbox.pod.namespace.as_ref().zip(sandbox.pod.name.as_deref())?;
         let namespace = self.by_namespace.get(namespace)?;
-        // A static pod has the name of its node after its own, which may have a - of its own.
-        let ends = name.match_indices('-').map(|(end, _)| end).chain([name.len()]);
-        let pods = ends.filter_map(|end| namespace.pods.get(&name[..end])).flatten();
         let has = |place: &&usize| self.all[**place].owner.has(sandbox);
-        pods.chain(&namespace.others).filter(has).min().map(|place| &self.all[*place])
+        // A static pod has the name of its node after its own, which may have a - of its own: the longest name counts.
+        let ends = [name.len()].into_iter().chain(name.rmatch_indices('-').map(|(end, _)| end));
+        let mut pods = ends.filter_map(|end| namespace.pods.get(&name[..end])).flatten();
+        let pod = pods.find(has);
+        let other = namespace.others.iter().find(has);
+        pod.into_iter().chain(other).min().map(|place| &self.all[*place])
     }
 }
 
 impl PartialEq for Manifests {
+    /// Whatever their order: a kubelet tells of its pods in another one each time.
     fn eq(&self, other: &Self) -> bool {
-        // The rest follows from it.
-        self.all == other.all
+        let sorted = |manifests: &Self| {
+            let mut all: Vec<Manifest> = manifests.all.clone();
+            all.sort_by(|a, b| a.owner.key().cmp(&b.owner.key()));
+            all
+        };
+        self.all.len() == other.all.len() && sorted(self) == sorted(other)
     }
 }
 

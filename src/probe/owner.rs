@@ -54,6 +54,11 @@ impl fmt::Display for Owner {
 }
 
 impl Owner {
+    /// What tells it apart from others.
+    pub(super) fn key(&self) -> (&str, &str, Option<&str>) {
+        (&self.namespace, &self.name, self.uid.as_deref())
+    }
+
     /// Whether a sandbox is that of one of its pods.
     pub(super) fn has(&self, sandbox: &Sandbox) -> bool {
         let pod = &*sandbox.pod;

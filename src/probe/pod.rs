@@ -54,6 +54,8 @@ pub enum Role {
     Sidecar,
     /// Once, before the regular ones. It is never probed.
     Init,
+    /// For a while, put there by somebody who looks around: the pod's spec does not know it. It is never probed.
+    Ephemeral,
 }
 
 /// Whether a container is started again when it ends.

@@ -99,16 +99,17 @@ impl Specs {
         let applied = last_applied(sandbox);
         let written = [self.manifests.of(sandbox), self.kubelet.of(sandbox), applied.as_ref()];
         let pods = written.map(|manifest| manifest.map(|manifest| &*manifest.pod));
-        let mut pod = match pods.into_iter().flatten().next() {
-            Some(known) => known.clone(),
-            None => PodSpec::default(),
+        let (mut pod, of_others) = match pods.into_iter().flatten().next() {
+            Some(known) => (known.clone(), Role::Ephemeral),
+            None => (PodSpec::default(), Role::Regular),
         };
         let is_annotated = annotation::is_there(sandbox);
         let mut there: Vec<(&str, &Container)> = Vec::new();
         for container in containers {
             let Some(name) = container.name.name.as_deref() else { continue };
             if pod.container(name).is_none() {
-                pod.containers.push(Arc::new(ContainerSpec::named(name)));
+                let other = ContainerSpec { role: of_others, ..ContainerSpec::named(name) };
+                pod.containers.push(Arc::new(other));
             }
             there.push((name, container));
         }
@@ -208,7 +209,7 @@ struct Written<'a> {
 impl Written<'_> {
     /// The container with the probes that count; `None` where those are what it has already.
     fn merged(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
-        if base.role == Role::Init {
+        if matches!(base.role, Role::Init | Role::Ephemeral) {
             return None;
         }
         let image = self.seen.map(|container| container.image.as_str()).or(base.image.as_deref());

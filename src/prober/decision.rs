@@ -1,7 +1,9 @@
 //! What the kubelet would do about a container whose probe has failed for good.
 
+use std::sync::Arc;
+
 use super::machine::State;
-use crate::probe::{PodSpec, ProbeType, RestartPolicy, Role};
+use crate::probe::{ContainerSpec, PodSpec, ProbeType, RestartPolicy, Role};
 
 /// What the API server takes for a pod that says nothing, in seconds.
 const GRACE_PERIOD: u32 = 30;
@@ -33,15 +35,20 @@ pub(super) fn kill(
         return kill(format!("Init container {name} failed {probe} probe"), own.unwrap_or(of_pod));
     }
     // Rules do not count: there is no exit code yet. Nor does OnFailure look at one.
-    let policy = container.and_then(|it| it.restart_policy.filter(|own| *own != RestartPolicy::Never));
+    let policy = container.and_then(|it| it.restart_policy);
     if policy.unwrap_or(spec.restart_policy) != RestartPolicy::Never {
         let message = format!("Container {name} failed {probe} probe, will be restarted");
         return kill(message, own.unwrap_or(of_pod));
     }
-    let others = spec.containers.iter().filter(|other| other.role == Role::Regular && other.name != name);
-    // One that is not there yet is about to be started.
-    let is_kept = |state: Option<State>| !matches!(state, Some(State::Terminated(_)));
-    if others.map(|other| state(&other.name)).any(is_kept) {
+    let mut others = spec.containers.iter().filter(|other| other.role == Role::Regular && other.name != name);
+    // One that is not there yet is about to be started, and one that has ended may be.
+    let goes_on = |other: &Arc<ContainerSpec>| match state(&other.name) {
+        Some(State::Terminated(code)) => {
+            code.is_none_or(|code| other.is_restarted(spec.restart_policy, code))
+        }
+        _ => true,
+    };
+    if others.any(goes_on) {
         return kill(format!("Container {name} failed {probe} probe"), own.unwrap_or(of_pod));
     }
     // Nothing is left of the pod, which is ended as a whole: what the probe says of its grace period does not count.
@@ -50,12 +57,10 @@ pub(super) fn kill(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::time::Instant;
 
     use super::*;
-    use crate::probe::{ContainerSpec, Probe};
+    use crate::probe::Probe;
     use crate::prober::machine::tests::probe;
 
     #[test]
@@ -81,6 +86,12 @@ mod tests {
                 (restarted, 40),
             ),
             (regular(Some(5)), RestartPolicy::Never, None, ("Stopping container main", 40)),
+            (
+                of(Role::Regular, Some(RestartPolicy::Never), Some(5)),
+                RestartPolicy::Always,
+                None,
+                ("Stopping container main", 40),
+            ),
             (
                 regular(Some(5)),
                 RestartPolicy::Never,

@@ -21,6 +21,7 @@ mod verdict;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
+use tracing::error;
 
 use crate::probe::Specs;
 use crate::tap::Stopping;
@@ -48,6 +50,9 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Pods that are looked at in one go.
 const AT_ONCE: usize = 64;
+
+/// Workers that may begin together where what is written of probes changes.
+const CROWD: usize = 100;
 
 /// For how long a kubelet that was seen is taken to be there.
 const KUBELET: Duration = Duration::from_secs(60);
@@ -120,6 +125,7 @@ impl Prober {
             is_listed: false,
             specs,
             pods: HashMap::new(),
+            orphans: HashMap::new(),
             kubelet_seen: None,
             is_over: false,
         };
@@ -131,9 +137,9 @@ impl Prober {
 
     /// Something has become of the node.
     pub fn changed(&self, world: &World, changes: &[Change]) {
-        let mut roster = self.shared.lock();
         let mut touched: Vec<Arc<str>> = Vec::new();
         let mut seen = HashSet::new();
+        let mut roster = self.shared.lock();
         for change in changes {
             if let Some(key) = roster.take(world, change)
                 && seen.insert(key.clone())
@@ -141,9 +147,11 @@ impl Prober {
                 touched.push(key);
             }
         }
-        let now = Instant::now();
+        drop(roster);
         for key in touched {
-            self.shared.refresh(&mut roster, &key, now);
+            if let Some((pod, todo)) = self.shared.refresh(&key, true) {
+                self.shared.carry_out(&pod, todo);
+            }
         }
     }
 
@@ -162,24 +170,35 @@ impl Prober {
 
     /// What is written of probes is different from now on.
     pub fn specify(&self, specs: Specs) {
-        let mut roster = self.shared.lock();
-        roster.specs = specs;
-        let (keys, now): (Vec<_>, _) = (roster.pods.keys().cloned().collect(), Instant::now());
-        for key in keys {
-            self.shared.refresh(&mut roster, &key, now);
+        let keys: Vec<Arc<str>> = {
+            let mut roster = self.shared.lock();
+            roster.specs = specs;
+            roster.pods.keys().cloned().collect()
+        };
+        let todos: Vec<_> = keys.iter().filter_map(|key| self.shared.refresh(key, false)).collect();
+        // Workers that begin together by the hundred are spread, as those are that begin with us.
+        let is_crowd = todos.iter().map(|(_, todo)| todo.launch.len()).sum::<usize>() > CROWD;
+        for (pod, mut todo) in todos {
+            todo.is_spread = is_crowd;
+            self.shared.carry_out(&pod, todo);
         }
     }
 
     /// Somebody has a sandbox or container stopped.
     pub fn stopping(&self, stopping: &Stopping) {
         let Stopping { head, sandbox, container } = stopping;
-        let Some(pod) = self.shared.lock().pod_of(sandbox.as_deref(), container.as_deref()) else { return };
-        let mut todo = Todo::default();
-        match container {
-            Some(container) => pod.lock().stopping(container, head, &mut todo),
-            None => pod.lock().stopping_all(head),
+        if let Some(sandbox) = sandbox {
+            let pod = self.shared.lock().pod_of_sandbox(sandbox);
+            if let Some(pod) = pod {
+                pod.lock().stopping_all(head);
+            }
         }
-        self.shared.carry_out(&pod, todo);
+        let found = container.as_deref().and_then(|id| self.shared.lock().pod_of_container(id));
+        if let Some((pod, container)) = found {
+            let mut todo = Todo::default();
+            pod.lock().stopping(&container, head, &mut todo);
+            self.shared.carry_out(&pod, todo);
+        }
     }
 
     /// Ends all workers.
@@ -227,7 +246,10 @@ impl Shared {
                 (roster.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
             };
             for keys in keys.chunks(AT_ONCE) {
-                self.look(keys, is_kubelet_there);
+                if catch_unwind(AssertUnwindSafe(|| self.look(keys, is_kubelet_there))).is_err() {
+                    error!("a fault of probeshim's own: some pods were not looked at, please report it");
+                    self.metrics.fault();
+                }
                 yield_now().await;
             }
         }
@@ -264,19 +286,25 @@ impl Shared {
         }
     }
 
-    /// Looks again at a pod of which something new is known.
-    fn refresh(self: &Arc<Self>, roster: &mut Roster, key: &Arc<str>, now: Instant) {
-        let since = roster.since;
-        let Some(entry) = roster.pods.get_mut(key) else { return };
-        let spec = roster.specs.pod(&entry.sandbox, &entry.containers);
+    /// Looks again at a pod. `is_news`: something has become of it; else it may be written otherwise than before, and if it is not, nothing
+    /// is done.
+    fn refresh(&self, key: &Arc<str>, is_news: bool) -> Option<(Arc<Pod>, Todo)> {
+        let (now, mut roster) = (Instant::now(), self.lock());
+        let (since, specs) = (roster.since, roster.specs.clone());
+        let entry = roster.pods.get_mut(key)?;
+        let spec = specs.pod(&entry.sandbox, &entry.containers);
         if entry.pod.is_none() && !spec.is_probed() {
-            return;
+            return None;
         }
         let pod = entry.pod.get_or_insert_with(|| Arc::new(Pod::new(entry.sandbox.pod.clone(), since, now)));
         let (pod, mut todo) = (pod.clone(), Todo::default());
-        entry.tell(&mut pod.lock(), spec, now, &mut todo);
-        self.carry_out(&pod, todo);
+        let mut state = pod.lock();
+        if is_news || *state.spec != spec {
+            entry.tell(&mut state, spec, now, &mut todo);
+        }
+        drop(state);
         self.ask(entry.unknown());
+        Some((pod, todo))
     }
 
     /// Does what a pod wants done, once nobody looks at it.
@@ -288,7 +316,8 @@ impl Shared {
             self.witness.notice(notice);
         }
         for (signals, probe) in todo.launch {
-            let worker = Worker { shared: self.clone(), pod: pod.clone(), signals, series: None };
+            let is_spread = todo.is_spread;
+            let worker = Worker { shared: self.clone(), pod: pod.clone(), signals, is_spread, series: None };
             self.metrics.begun();
             let metrics = self.metrics.clone();
             self.runtime.spawn(async move {

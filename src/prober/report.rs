@@ -60,7 +60,7 @@ impl PodState {
             .spec
             .containers
             .iter()
-            .filter(|container| container.role != Role::Init)
+            .filter(|container| matches!(container.role, Role::Regular | Role::Sidecar))
             .map(|container| {
                 let place = self.containers.iter().position(|it| it.name() == container.name);
                 (container.name.as_str(), place.is_some_and(|place| self.basis(place).is_ready()))

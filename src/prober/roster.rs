@@ -21,6 +21,8 @@ pub(super) struct Roster {
     pub(super) is_listed: bool,
     pub(super) specs: Specs,
     pub(super) pods: HashMap<Arc<str>, Entry>,
+    /// Containers whose sandbox is not known yet, by the id of that.
+    pub(super) orphans: HashMap<Arc<str>, Vec<Arc<world::Container>>>,
     /// When a kubelet was seen last.
     pub(super) kubelet_seen: Option<Instant>,
     pub(super) is_over: bool,
@@ -57,17 +59,17 @@ impl Roster {
             | Change::ContainerStarted(container)
             | Change::ContainerExited(container)
             | Change::ContainerUpdated(container) => {
-                let sandbox = world.sandbox_of(container)?.clone();
+                let Some(sandbox) = world.living_sandbox_of(container).cloned() else {
+                    let sandbox = container.sandbox.clone()?;
+                    put(self.orphans.entry(sandbox).or_default(), container);
+                    return None;
+                };
                 let key = self.sandbox(&sandbox)?;
-                let entry = self.pods.get_mut(&key)?;
-                let known = entry.containers.iter_mut().find(|known| known.id == container.id);
-                match known {
-                    Some(known) => *known = container.clone(),
-                    None => entry.containers.push(container.clone()),
-                }
+                put(&mut self.pods.get_mut(&key)?.containers, container);
                 Some(key)
             }
             Change::ContainerGone(container) => {
+                self.orphans.remove(container.sandbox.as_ref()?);
                 let key = key_of(world.sandbox_of(container)?);
                 let entry = self.pods.get_mut(&key)?;
                 entry.containers.retain(|known| known.id != container.id);
@@ -79,13 +81,17 @@ impl Roster {
         }
     }
 
-    /// The pod of a sandbox or container, if it is probed.
-    pub(super) fn pod_of(&self, sandbox: Option<&str>, container: Option<&str>) -> Option<Arc<Pod>> {
-        let has = |entry: &&Entry| {
-            sandbox.is_some_and(|id| *entry.sandbox.id == *id)
-                || container.is_some_and(|id| entry.containers.iter().any(|known| *known.id == *id))
-        };
-        self.pods.values().find(has)?.pod.clone()
+    /// The pod of a sandbox, if it is probed; the beginning of its id will do, as it does for runtimes.
+    pub(super) fn pod_of_sandbox(&self, id: &str) -> Option<Arc<Pod>> {
+        let is_it = |entry: &&Entry| !id.is_empty() && entry.sandbox.id.starts_with(id);
+        self.pods.values().find(is_it)?.pod.clone()
+    }
+
+    /// The pod of a container, if it is probed, and the whole id of the container.
+    pub(super) fn pod_of_container(&self, id: &str) -> Option<(Arc<Pod>, Arc<str>)> {
+        let is_it = |known: &&Arc<world::Container>| !id.is_empty() && known.id.starts_with(id);
+        let of = |entry: &Entry| Some((entry.pod.clone()?, entry.containers.iter().find(is_it)?.id.clone()));
+        self.pods.values().find_map(of)
     }
 
     /// Takes a sandbox, if it is its pod's newest one.
@@ -93,7 +99,8 @@ impl Roster {
         let key = key_of(sandbox);
         match self.pods.get_mut(&key) {
             None => {
-                let entry = Entry { sandbox: sandbox.clone(), containers: Vec::new(), pod: None };
+                let containers = self.orphans.remove(&sandbox.id).unwrap_or_default();
+                let entry = Entry { sandbox: sandbox.clone(), containers, pod: None };
                 self.pods.insert(key.clone(), entry);
             }
             Some(entry) if entry.sandbox.id == sandbox.id || sandbox.attempt >= entry.sandbox.attempt => {
@@ -110,6 +117,7 @@ impl Entry {
     pub(super) fn tell(&self, pod: &mut PodState, spec: PodSpec, now: Instant, todo: &mut Todo) {
         pod.names = self.sandbox.pod.clone();
         pod.has_ended = !self.sandbox.is_ready;
+        pod.lives_in(&self.sandbox.id);
         pod.address = address(&self.sandbox);
         if *pod.spec != spec {
             pod.specify(spec);
@@ -140,6 +148,14 @@ impl Entry {
             unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
         }
         unknown
+    }
+}
+
+/// Adds a container, or what is newly known of it.
+fn put(containers: &mut Vec<Arc<world::Container>>, container: &Arc<world::Container>) {
+    match containers.iter_mut().find(|known| known.id == container.id) {
+        Some(known) => *known = container.clone(),
+        None => containers.push(container.clone()),
     }
 }
 

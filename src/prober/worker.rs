@@ -25,6 +25,8 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) pod: Arc<Pod>,
     pub(super) signals: Arc<Signals>,
+    /// It begins at a time of chance within its period.
+    pub(super) is_spread: bool,
     pub(super) series: Option<Series>,
 }
 
@@ -33,14 +35,18 @@ impl Worker {
     /// followed by the next at once, and what has been missed meanwhile stays missed.
     pub(super) async fn run(mut self, probe: Arc<Probe>) {
         let period = Duration::from_secs(probe.period.into());
-        if self.shared.is_young(period) {
+        let mut is_stopped = false;
+        if self.is_spread || self.shared.is_young(period) {
             // All workers of a node begin at once: they are spread.
-            sleep(period.mul_f64(fastrand::f64())).await;
+            tokio::select! {
+                () = self.signals.stop.notified() => is_stopped = true,
+                () = sleep(period.mul_f64(fastrand::f64())) => {}
+            }
         }
         let mut due = Instant::now();
         let mut ticks = interval_at(due + period, period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        while self.work(due).await {
+        while !is_stopped && self.works(due).await {
             tokio::select! {
                 () = self.signals.stop.notified() => break,
                 tick = ticks.tick() => due = tick,
@@ -58,7 +64,16 @@ impl Worker {
         }
     }
 
-    /// Makes an attempt that was due at a time, if it is time for one; `false` once there will be no more.
+    /// Makes an attempt that was due at a time, if it is time for one; `false` once there will be no more. A fault of ours in it harms nobody:
+    /// it is as if there had been no attempt.
+    async fn works(&mut self, due: Instant) -> bool {
+        let worked = AssertUnwindSafe(self.work(due)).catch_unwind().await;
+        worked.unwrap_or_else(|_| {
+            self.fault();
+            true
+        })
+    }
+
     async fn work(&mut self, due: Instant) -> bool {
         let now = Instant::now();
         let mut todo = Todo::default();
@@ -67,10 +82,7 @@ impl Worker {
         if let Some(task) = task {
             self.shared.metrics.late(now - due);
             // It is large, and most of the time there is none.
-            let tried = AssertUnwindSafe(Box::pin(self.attempt(&task))).catch_unwind().await;
-            if tried.is_err() {
-                self.fault(&task);
-            }
+            Box::pin(self.attempt(&task)).await;
         }
         next != Next::Exit
     }
@@ -100,17 +112,12 @@ impl Worker {
         self.shared.carry_out(&self.pod, todo);
     }
 
-    /// A fault of ours ended an attempt. It is as if there had been none.
-    fn fault(&self, task: &Task) {
-        let (pod, container) = (task.pod.name.as_deref(), task.container.name.as_deref());
-        let probe = task.probe_type.name();
-        error!(
-            pod,
-            container, probe, "a fault of probeshim's own ended an attempt of a probe, please report it"
-        );
+    fn fault(&self) {
         self.shared.metrics.fault();
-        let message = format!("{} probe was not made: a fault of probeshim's own", task.probe_type.title());
-        self.shared.notice(task, What::Fault, message);
+        let Some(notice) = self.pod.lock().fault_of(&self.signals) else { return };
+        let (pod, container) = (notice.pod.name.as_deref(), notice.container.name.as_deref());
+        error!(pod, container, "{}, please report it", notice.message);
+        self.shared.witness.notice(notice);
     }
 }
 

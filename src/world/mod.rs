@@ -54,6 +54,12 @@ impl World {
         self.sandboxes.get(id).or_else(|| self.gone_sandboxes.get(id))
     }
 
+    /// The sandbox of a container, if both are there.
+    #[must_use]
+    pub fn living_sandbox_of(&self, container: &Container) -> Option<&Arc<Sandbox>> {
+        self.sandboxes.get(container.sandbox.as_deref()?)
+    }
+
     /// A container by its id, also one that has been removed a while ago; or by the beginning of its id, which runtimes take for it,
     /// if there is one such container.
     #[must_use]

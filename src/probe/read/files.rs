@@ -115,7 +115,13 @@ impl Files {
         self.known.retain(|key, _| there.contains(key));
         has_changed |= self.known.len() != before;
         for key in there {
-            let Ok(mark) = Mark::of(&key.1) else { continue };
+            let mark = match Mark::of(&key.1) {
+                Ok(mark) => mark,
+                Err(source) => {
+                    self.unreadable.push(FileError::Unreadable { path: key.1, source }.to_string());
+                    continue;
+                }
+            };
             let known = self.known.get(&key);
             if known.is_some_and(|known| known.mark == mark) {
                 continue;
@@ -175,7 +181,9 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let is_manifest =
             file.extension().is_some_and(|ending| EXTENSIONS.iter().any(|known| ending == *known));
-        if is_manifest && !name.starts_with('.') && fs::metadata(&file)?.is_file() {
+        // One that cannot be looked at is told of when it is read.
+        let may_be_file = || fs::metadata(&file).map_or(true, |found| found.is_file());
+        if is_manifest && !name.starts_with('.') && may_be_file() {
             files.push(file);
         }
     }

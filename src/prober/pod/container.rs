@@ -34,8 +34,8 @@ pub(super) struct Ending {
     pub(super) count: u32,
     /// When it would have done so last.
     pub(super) last: Option<Instant>,
-    /// Whether it is still to be seen what somebody else does.
-    pub(super) is_open: bool,
+    /// Since when it is to be seen what somebody else does about it.
+    pub(super) open_since: Option<Instant>,
 }
 
 /// What is known of a container from the world.

@@ -47,6 +47,8 @@ pub(in crate::prober) struct Todo {
     /// Workers to start.
     pub(in crate::prober) launch: Vec<(Arc<Signals>, Arc<Probe>)>,
     pub(in crate::prober) notices: Vec<Notice>,
+    /// Whether the workers begin at times of chance within their periods.
+    pub(in crate::prober) is_spread: bool,
 }
 
 impl PodState {
@@ -55,7 +57,9 @@ impl PodState {
     pub(in crate::prober) fn launch(&mut self, todo: &mut Todo) {
         let spec = self.spec.clone();
         let mut is_blocked = false;
-        for container in spec.containers.iter().filter(|container| container.role != Role::Init) {
+        for container in
+            spec.containers.iter().filter(|container| matches!(container.role, Role::Regular | Role::Sidecar))
+        {
             for (probe_type, probe) in container.all_probes() {
                 let key = (container.name.clone(), probe_type);
                 let is_there =

@@ -1,14 +1,13 @@
 //! Who would be killed, and what somebody else does about it.
 
-use std::mem;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::PodState;
 use super::container::Ending;
-use super::jobs::Todo;
+use super::jobs::{Signals, Todo};
 use crate::probe::ProbeType;
 use crate::prober::decision::kill;
 use crate::prober::machine::{Life, State};
@@ -60,7 +59,8 @@ impl PodState {
             todo.notices.push(self.notice(place, probe_type, What::WouldKill, message));
             let container = &mut self.containers[place];
             let ending = &mut container.endings[probe_type as usize];
-            *ending = Ending { count: ending.count + 1, last: Some(now), is_open: true };
+            let open_since = ending.open_since.or(Some(now));
+            *ending = Ending { count: ending.count + 1, last: Some(now), open_since };
             let next = Life { container_id: container.id.clone(), would_have_ended: ending.count };
             container.results[probe_type as usize] = Some((next, ProbeResult::at_first(probe_type)));
         }
@@ -71,7 +71,7 @@ impl PodState {
         for probe_type in ENDING {
             let ending = &mut self.containers[place].endings[probe_type as usize];
             let (probe, count) = (probe_type.name(), ending.count);
-            if mem::take(&mut ending.is_open) {
+            if ending.open_since.take().is_some() {
                 let message = format!(
                     "Is being stopped, as it would have been for its {probe} probe (verdict {count})"
                 );
@@ -100,10 +100,10 @@ impl PodState {
                     u64::from(probe.period) * u64::from(probe.failure_threshold) + u64::from(probe.timeout);
                 let limit = COMPARING + Duration::from_secs(round);
                 let ending = &mut self.containers[place].endings[probe_type as usize];
-                if !ending.is_open || ending.last.is_none_or(|last| now < last + limit) {
+                if ending.open_since.is_none_or(|since| now < since + limit) {
                     continue;
                 }
-                ending.is_open = false;
+                ending.open_since = None;
                 if is_kubelet_there {
                     let (probe, limit) = (probe_type.name(), limit.as_secs());
                     let message = format!(
@@ -124,5 +124,14 @@ impl PodState {
     ) -> Notice {
         let (pod, container) = (self.names.clone(), self.containers[place].names.clone());
         Notice { pod, container, probe_type, what, message }
+    }
+
+    /// A fault of ours ended an attempt of a worker.
+    pub(in crate::prober) fn fault_of(&self, signals: &Arc<Signals>) -> Option<Notice> {
+        let job = &self.jobs[self.place_of(signals)?];
+        let place = self.containers.iter().position(|container| container.name() == job.container)?;
+        let probe_type = job.machine.probe_type;
+        let message = format!("{} probe was not made: a fault of probeshim's own", probe_type.title());
+        Some(self.notice(place, probe_type, What::Fault, message))
     }
 }

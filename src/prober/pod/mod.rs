@@ -36,6 +36,8 @@ pub(in crate::prober) struct Pod {
 pub(in crate::prober) struct PodState {
     pub(in crate::prober) names: Arc<tap::Pod>,
     pub(in crate::prober) spec: Arc<PodSpec>,
+    /// The sandbox that it lives in.
+    sandbox: Arc<str>,
     /// Its address, once it is known.
     pub(in crate::prober) address: Option<Arc<str>>,
     /// Its sandbox does not run any more.
@@ -59,6 +61,7 @@ impl Pod {
         let state = PodState {
             names,
             spec: Arc::default(),
+            sandbox: "".into(),
             address: None,
             has_ended: false,
             stopper: Weak::new(),
@@ -88,6 +91,17 @@ impl PodState {
             }
         }
         self.spec = Arc::new(spec);
+    }
+
+    /// Takes the sandbox that it lives in. In another one everything begins anew that had ended with the last.
+    pub(in crate::prober) fn lives_in(&mut self, sandbox: &Arc<str>) {
+        if self.sandbox != *sandbox {
+            self.sandbox = sandbox.clone();
+            let is_there = |(name, probe_type): &(String, ProbeType)| {
+                self.jobs.iter().any(|job| (&job.container, job.machine.probe_type) == (name, *probe_type))
+            };
+            self.launched.retain(is_there);
+        }
     }
 
     /// Takes what is known of a container.
@@ -146,6 +160,9 @@ impl PodState {
 
     /// Looks again at what is so: starts workers that are missing, has readiness looked at, and says who would be killed.
     pub(in crate::prober) fn sync(&mut self, now: Instant, todo: &mut Todo) {
+        if self.is_over {
+            return;
+        }
         self.next_sync = now + Duration::from_secs(60).mul_f64(1.0 + fastrand::f64() / 2.0);
         self.launch(todo);
         for place in 0..self.containers.len() {
@@ -219,8 +236,9 @@ impl PodState {
             is_restarted,
             is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
             ends: match role {
-                Role::Regular if self.is_ending() => Ends::Pod,
-                Role::Regular if container.is_being_stopped() => Ends::Container,
+                Role::Regular if self.has_ended || self.is_over => Ends::Pod,
+                // The call may fail.
+                Role::Regular if self.is_ending() || container.is_being_stopped() => Ends::Container,
                 _ => Ends::Nobody,
             },
         }

@@ -14,6 +14,7 @@ use super::fixture::*;
 use crate::cri::v1::{self, ExecSyncRequest};
 use crate::probe::{ProbeType, Specs};
 use crate::prober::{Phase, ProbeResult, What};
+use crate::tap::Fact;
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_has_not_been_started_yet_has_not_failed() {
@@ -211,4 +212,65 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     assert_eq!(node.workers(), ["web/main liveness"]);
     let asked = asked.lock().unwrap();
     assert_eq!((asked[0].as_str(), asked.last().unwrap().as_str()), ("old", "new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_another_sandbox_everything_begins_anew() {
+    let all = probes(ProbeType::ALL.map(|probe_type| probe(probe_type, json!({}))));
+    let mut node = Node::settled(&[pod("web", "Always", &[("main", all)])], |_| succeed()).await;
+    node.run_pod("web");
+    after(3.0).await;
+    let everyone = ["web/main liveness", "web/main readiness", "web/main startup"];
+    assert_eq!(node.workers(), everyone);
+    node.sandbox("web", "s-web", 0, false);
+    after(3.0).await;
+    assert!(!node.workers().contains(&everyone[0].to_owned()), "{:?}", node.workers());
+    node.sandbox("web", "s-web-1", 1, true);
+    node.told(Fact::SandboxGone("s-web".into()));
+    after(3.0).await;
+    assert_eq!(node.workers(), everyone);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_known_before_its_sandbox_is_probed() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
+    let mut node = Node::settled(&[web], |_| succeed()).await;
+    node.run("web/main");
+    node.pod("web");
+    after(2.0).await;
+    assert_eq!(node.result("web/main", LIVENESS), Some(ProbeResult::Success));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_one_worker_harms_nobody_and_is_told() {
+    let one = || probes([probe(LIVENESS, json!({}))]);
+    let pods = ["bad", "good"].map(|name| pod(name, "Always", &[("main", one())]));
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let mut node = Node::settled(&pods, move |request| {
+        assert!(!request.container_id.starts_with("bad"), "for the test");
+        counted.fetch_add(1, Ordering::Relaxed);
+        succeed()
+    })
+    .await;
+    let begin = Instant::now();
+    node.run_pod("bad");
+    node.run_pod("good");
+    after(3.5).await;
+    let faults = node.told_since(begin).into_iter().filter(|(_, what, _)| *what == What::Fault).count();
+    assert_eq!((faults, calls.load(Ordering::Relaxed)), (4, 4), "each goes on");
+    assert_eq!(node.workers(), ["bad/main liveness", "good/main liveness"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_looks_around_is_not_probed_and_does_not_count() {
+    let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
+    let mut node = Node::settled(&[web], |_| succeed()).await;
+    node.run_pod("web");
+    node.run("web/debugger");
+    after(2.0).await;
+    node.exit("web/debugger", 0);
+    after(2.0).await;
+    assert_eq!(node.workers(), ["web/main readiness"]);
+    assert!(node.report("web").conditions[1].is_met);
 }

@@ -49,30 +49,27 @@ async fn what_somebody_else_stops_is_compared() {
     };
     let (node, begin) = start().await;
     after(21.0).await;
-    let _call = node.stop("web/main#0");
+    let _call = node.stop("web/main");
     let expected = "Is being stopped, as it would have been for its liveness probe (verdict 1)";
     assert_eq!(last(&node, begin), (What::StoppedToo, expected.to_owned()));
     let (node, begin) = start().await;
     after(11.0).await;
-    let _call = node.stop("web/main#0");
+    let _call = node.stop("web/main");
     let expected = "Is being stopped after 2 failures of its liveness probe; 3 are its threshold";
     assert_eq!(last(&node, begin), (What::StoppedBefore, expected.to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_the_kubelet_should_have_stopped_is_told() {
-    for is_kubelet_there in [true, false] {
+    for (is_kubelet_there, goes_on) in [(true, false), (true, true), (false, false)] {
         let more = json!({"periodSeconds": 10, "failureThreshold": 3});
         let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
         let calls = AtomicUsize::new(0);
-        let mut node =
-            Node::settled(
-                &[web],
-                move |_| {
-                    if calls.fetch_add(1, Ordering::Relaxed) < 3 { fail() } else { succeed() }
-                },
-            )
-            .await;
+        let mut node = Node::settled(&[web], move |_| {
+            // For the second of them it never goes well again.
+            if calls.fetch_add(1, Ordering::Relaxed) < 3 || goes_on { fail() } else { succeed() }
+        })
+        .await;
         node.run_pod("web");
         let begin = Instant::now();
         for _ in 0..100 {

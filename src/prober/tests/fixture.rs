@@ -107,16 +107,17 @@ impl Node {
 
     /// A pod's sandbox runs.
     pub(super) fn pod(&mut self, name: &str) {
-        let metadata = v1::PodSandboxMetadata {
-            name: name.into(),
-            uid: name.into(),
-            namespace: "it".into(),
-            attempt: 0,
-        };
+        self.sandbox(name, &format!("s-{name}"), 0, true);
+    }
+
+    /// A sandbox of a pod runs, or does not any more.
+    pub(super) fn sandbox(&mut self, name: &str, id: &str, attempt: u32, is_ready: bool) {
+        let metadata =
+            v1::PodSandboxMetadata { name: name.into(), uid: name.into(), namespace: "it".into(), attempt };
         self.told(Fact::Sandbox(SandboxFact {
-            id: format!("s-{name}"),
+            id: id.to_owned(),
             metadata: Some(metadata),
-            is_ready: Some(true),
+            is_ready: Some(is_ready),
             addresses: Some(vec!["127.0.0.1".into()]),
             ..SandboxFact::default()
         }));

@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::io;
 use std::mem;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONNECTION, HOST, LOCATION};
@@ -13,12 +14,19 @@ use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::headers::GetRequest;
 use super::place::Place;
 use crate::prober::handler::dial::{dial, system_words};
 use crate::tls::{Tls, is_http2};
+
+/// How long TLS may take to begin, as Go has it.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Headers of an answer; Go counts their bytes instead.
+const MOST_HEADERS: usize = 10_000;
 
 /// An answer whose body has not been read.
 pub(super) struct Answer {
@@ -41,8 +49,9 @@ pub(super) async fn exchange(place: &Place, request: GetRequest) -> Result<Answe
         return over_http1(connection, request, ends).await;
     }
     let name = if place.host().is_empty() { "localhost" } else { place.host() };
-    let stream =
-        Tls::of_probes().speak(connection, name).await.map_err(|error| handshake_words(&error, &ends))?;
+    let stream = timeout(HANDSHAKE, Tls::of_probes().speak(connection, name)).await;
+    let stream = stream.map_err(|_| "net/http: TLS handshake timeout".to_owned())?;
+    let stream = stream.map_err(|error| handshake_words(&error, &ends))?;
     if is_http2(&stream) {
         over_http2(stream, request, place, ends).await
     } else {
@@ -55,7 +64,7 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut builder = http1::Builder::new();
-    builder.title_case_headers(true);
+    builder.title_case_headers(true).max_headers(MOST_HEADERS);
     let handshake = builder.handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| ends.words(&error))?;
     let driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));

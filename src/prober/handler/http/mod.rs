@@ -54,7 +54,7 @@ pub(super) async fn attempt(
             let reason = format!("failed to parse Location header {}: invalid URL", quoted(&location));
             return Ok(failed(&place.url(), &reason));
         };
-        if next.host() != place.host() {
+        if !next.host().eq_ignore_ascii_case(place.host()) {
             return finished(answer, until).await;
         }
         followed += 1;
