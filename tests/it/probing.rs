@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::time::Duration;
 
 use probeshim::cri::v1::*;
 use serde_json::{Value, json};
@@ -356,4 +357,24 @@ async fn what_enforce_cannot_be_is_said() {
         assert_eq!(code, 2, "{told}");
         assert!(told.contains(expected), "{told}");
     }
+}
+
+#[tokio::test]
+async fn a_runtime_that_hangs_holds_up_nobody_else() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_with(|settings| settings.exec_delay = Duration::from_secs(3600));
+    symlink(runtime.path("procrun.sock"), place.at("runtime.sock")).unwrap();
+    run(&mut runtime, "hangs").await;
+    run(&mut runtime, "goes-on").await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let rules = format!(
+        "probes:\n- match: {{pod: hangs}}\n  livenessProbe: {{exec: {{command: ['true']}}, periodSeconds: 1}}\n\
+         - match: {{pod: goes-on}}\n  livenessProbe: {{tcpSocket: {{port: {port}, host: 127.0.0.1}}, periodSeconds: 1}}\n"
+    );
+    let config = config(&place, &rules);
+    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    probes(&place, "goes-on", |probes| probes[0]["run"].as_u64() >= Some(3)).await;
+    let hanging = probes(&place, "hangs", |_| true).await;
+    assert_eq!((&hanging[0]["run"], &hanging[0]["verdict"]), (&json!(0), &json!("success")));
 }

@@ -191,6 +191,16 @@ fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// Every manifest of a node may well be in one file.
+fn options() -> serde_saphyr::Options {
+    let budget = serde_saphyr::budget! {
+        max_documents: 100_000,
+        max_nodes: 25_000_000,
+        max_events: 100_000_000,
+    };
+    serde_saphyr::options! { budget: budget }
+}
+
 fn read_file(path: &Path, redact: bool, errors: &mut Vec<FileError>) -> Vec<Manifest> {
     let text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -199,7 +209,7 @@ fn read_file(path: &Path, redact: bool, errors: &mut Vec<FileError>) -> Vec<Mani
             return Vec::new();
         }
     };
-    let documents: Vec<serde_json::Value> = match serde_saphyr::from_multiple(&text) {
+    let documents: Vec<serde_json::Value> = match serde_saphyr::from_multiple_with_options(&text, options()) {
         Ok(documents) => documents,
         Err(error) => {
             let reason = error.without_snippet().to_string();

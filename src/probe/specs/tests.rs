@@ -592,3 +592,41 @@ fn lists_of_the_api_have_items_without_a_kind() {
     assert_eq!(roles, [("main", Role::Regular), ("side", Role::Sidecar), ("first", Role::Init)]);
     assert_eq!(read[0].pod.restart_policy, RestartPolicy::Never);
 }
+
+#[test]
+fn of_static_pods_the_longest_name_counts() {
+    let pod = |name: &str| {
+        let probe = json!({"exec": {"command": [name]}});
+        json!({
+            "kind": "Pod", "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"containers": [{"name": "main", "livenessProbe": probe}]},
+        })
+        .to_string()
+    };
+    let specs = specs(&[("a.json", &pod("web")), ("b.json", &pod("web-api"))]).unwrap();
+    let from_file = [("kubernetes.io/config.source", "file")];
+    for (name, command) in [("web-api-node-1", "web-api"), ("web-node-1", "web")] {
+        let (sandbox, container) = seen(name, &[], &from_file, &[]);
+        assert_eq!(told(&specs.of(&sandbox, &container))[0].1, command, "{name}");
+    }
+}
+
+#[test]
+fn of_ten_thousand_specs_the_broken_one_is_told_by_name_and_the_rest_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let document = |number: usize| {
+        let port = if number == 7_777 { 0 } else { 80 };
+        format!(
+            "---\n{{kind: Pod, metadata: {{name: web-{number}}}, spec: {{containers: [{{name: main, livenessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}\n"
+        )
+    };
+    std::fs::write(folder.path().join("all.yaml"), (0..10_000).map(document).collect::<String>()).unwrap();
+    std::os::unix::fs::symlink("/nowhere", folder.path().join("dangling.yaml")).unwrap();
+    let files = Files::read(&[folder.path().to_owned()], false).unwrap();
+    assert_eq!(Specs::of_files(&files).described().len(), 9_999);
+    let problems: Vec<String> = files.problems().into_iter().collect();
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    let expected = "all.yaml, document 7778: spec.containers[0].livenessProbe.tcpSocket.port is 0";
+    assert!(problems[0].contains(expected), "{problems:?}");
+    assert!(problems[1].contains("dangling.yaml: No such file"), "{problems:?}");
+}
