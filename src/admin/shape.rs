@@ -104,7 +104,7 @@ pub struct StatusPod {
     pub sandbox: String,
     /// Its first address.
     pub ip: Option<String>,
-    /// `call`, `event` or `list`: what was the latest to say something new of it.
+    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it.
     pub source: String,
     /// Of one that is probed: `Pending`, `Running`, `Succeeded` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,7 +184,7 @@ pub struct StatusContainer {
     /// Its probes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<StatusProbe>,
-    /// `call`, `event` or `list`: what was the latest to say something new of it.
+    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it.
     pub source: String,
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 use url::Url;
 use wildmatch::WildMatch;
 
-use super::read::duration;
+use super::read::{Reader, duration};
 use super::{Flags, Surroundings};
 use crate::probe::node::{Node, Problem};
 use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, read_probe};
@@ -48,23 +48,25 @@ pub(super) struct File {
     pub(super) written: BTreeMap<&'static str, String>,
 }
 
-/// Why a configuration file cannot be used: a line for each reason.
-pub(super) type Wrong = Vec<(PathBuf, String)>;
-
 impl File {
-    /// Reads the file that the flags name, or the one that is there anyway, and fills in what the flags do not say. Says everything that is
-    /// wrong with it.
-    pub(super) fn read(flags: &mut Flags, around: &Surroundings) -> (Self, Wrong) {
+    /// Reads the file that the flags name, or the one that is there anyway, and fills in what the flags do not say. Everything that is wrong
+    /// with it is a problem of its own.
+    pub(super) fn read(flags: &mut Flags, around: &Surroundings, reader: &mut Reader) -> Self {
         let default = around.config.as_ref().filter(|path| path.exists());
-        let Some(path) = flags.config.as_ref().or(default).cloned() else { return Default::default() };
+        let Some(path) = flags.config.as_ref().or(default).cloned() else { return Self::default() };
         let text = fs::read_to_string(&path).map_err(|error| error.to_string());
         let value = match text.and_then(|text| parsed(&text)) {
             Ok(value) => value,
-            Err(reason) => return (Self::default(), vec![(path, reason)]),
+            Err(reason) => {
+                reader.problems.push(problem(&path, reason));
+                return Self::default();
+            }
         };
         let mut problems = Vec::new();
-        let file = Self::of(&Node::root("", &value), &path, flags, &mut problems);
-        (file, problems.iter().map(|problem| (path.clone(), problem.to_string())).collect())
+        let mut file = Self::of(&Node::root("", &value), &path, flags, &mut problems);
+        reader.problems.extend(problems.iter().map(|wrong| problem(&path, wrong.to_string())));
+        reader.written = std::mem::take(&mut file.written);
+        file
     }
 
     fn of(root: &Node<'_>, path: &Path, flags: &mut Flags, problems: &mut Vec<Problem>) -> Self {
@@ -93,6 +95,11 @@ impl File {
         file.rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
         file
     }
+}
+
+/// Something that is wrong with a file.
+fn problem(path: &Path, reason: String) -> super::Problem {
+    super::Problem { field: format!("{}:", path.display()), value: None, reason }
 }
 
 fn parsed(text: &str) -> Result<Value, String> {
@@ -217,6 +224,7 @@ fn url(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Url> {
             && read.host_str().is_some_and(|host| !host.is_empty())
             && matches!(read.path(), "/" | "/pods")
             && read.query().is_none()
+            && read.username().is_empty()
     });
     if read.is_none() {
         url.complain(reason, problems);

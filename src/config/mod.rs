@@ -262,7 +262,7 @@ impl Settings {
     /// Checks the flags and the configuration file, and fills in defaults. Returns every problem, not the first.
     pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
         let (mut flags, mut reader) = (flags.clone(), Reader::default());
-        let file = reader.file(&mut flags, around);
+        let file = File::read(&mut flags, around, &mut reader);
         Self::of(&flags, file, reader, around)
     }
 
@@ -349,7 +349,7 @@ pub fn check(paths: &[PathBuf], config: Option<&PathBuf>, around: &Surroundings)
     // Where it will run is not where it is checked.
     let around = Surroundings { is_root: true, ..around.clone() };
     let (mut flags, mut reader) = (Flags { config: config.cloned(), ..Flags::default() }, Reader::default());
-    let file = reader.file(&mut flags, &around);
+    let file = File::read(&mut flags, &around, &mut reader);
     let (rules, pods) = (file.rules.clone(), std::mem::take(&mut flags.pods));
     let settings = Settings::of(&flags, file, reader, &around);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::file::File;
-use super::{Flags, Problem, RECORD, Surroundings};
+use super::{Problem, RECORD, Surroundings};
 use crate::probe::Files;
 use crate::prober::Mode;
 use crate::record::journal;
@@ -33,19 +32,6 @@ impl Reader {
             Some(socket) => self.read("--admin", socket, socket_path),
             None => self.fill_in("--admin", around.default_socket("admin.sock")),
         }
-    }
-
-    /// What the configuration file says; everything that is wrong with it is a problem of its own.
-    pub(super) fn file(&mut self, flags: &mut Flags, around: &Surroundings) -> File {
-        let (mut file, wrong) = File::read(flags, around);
-        self.written = std::mem::take(&mut file.written);
-        let problem = |(path, reason): (PathBuf, String)| Problem {
-            field: format!("{}:", path.display()),
-            value: None,
-            reason,
-        };
-        self.problems.extend(wrong.into_iter().map(problem));
-        file
     }
 
     /// Files and folders of manifests; everything that is wrong with files that are named is a problem of its own.

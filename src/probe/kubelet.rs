@@ -18,7 +18,7 @@ use url::Url;
 
 use super::manifests::Manifests;
 use super::read::manifest;
-use super::spec::Source;
+use super::source::Source;
 use crate::terminal::harmless;
 use crate::tls::{Server, Tls, TlsError};
 

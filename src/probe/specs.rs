@@ -14,7 +14,8 @@ use super::read::manifest::Manifest;
 use super::read::node::Node;
 use super::read::{annotation, manifest, pod, probe};
 use super::rule::Rule;
-use super::spec::{ExecUse, Source, Use};
+use super::source::Source;
+use super::spec::{ExecUse, Use};
 use super::value::{Handler, Probe, ProbeType};
 use crate::world::{Container, Sandbox};
 
@@ -68,7 +69,7 @@ impl Specs {
         Self { rules: rules.into(), ..self }
     }
 
-    /// The same, with the manifests of these files.
+    /// Those of these files.
     #[must_use]
     pub fn of_files(files: &Files) -> Self {
         Self::default().with_manifests(files.manifests())
@@ -221,8 +222,8 @@ impl Written<'_> {
                 probes.iter().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe.clone())
             };
             let annotated = || {
-                let read = annotation::read(self.sandbox, &base.name, probe_type);
-                read.filter(|_| self.is_annotated).map(|probe| Some(Arc::new(probe)))
+                let read = || annotation::read(self.sandbox, &base.name, probe_type);
+                self.is_annotated.then(read).flatten().map(|probe| Some(Arc::new(probe)))
             };
             let written = || self.others.iter().find_map(|other| told(&other.probes));
             let rule = rules.iter().find_map(|rule| told(&rule.probes));

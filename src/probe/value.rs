@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::spec::Source;
+use super::source::Source;
 use crate::terminal::human;
 
 /// A probe of a container. Seconds and counts are those of Kubernetes: from 0, or 1 where 0 would mean the default, to 2147483647.

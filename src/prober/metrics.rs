@@ -64,12 +64,12 @@ struct TotalLabels {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct VerdictLabels {
-    verdict: &'static str,
     probe_type: &'static str,
 }
 
-/// The results that the kubelet counts.
-const RESULTS: [&str; 3] = ["successful", "failed", "unknown"];
+/// The results that the kubelet counts. It has a third, `unknown`, that it never comes to.
+const SUCCESSFUL: &str = "successful";
+const FAILED: &str = "failed";
 
 impl Default for Metrics {
     fn default() -> Self {
@@ -139,14 +139,16 @@ impl Metrics {
 
     /// A container would have been killed.
     pub(super) fn verdict(&self, probe_type: &'static str) {
-        self.verdicts.get_or_create(&VerdictLabels { verdict: "would-kill", probe_type }).inc();
+        self.verdicts.get_or_create(&VerdictLabels { probe_type }).inc();
     }
 
     pub(super) fn attempted(&self, series: &Series, result: ProbeResult, took: Duration, timeout: Duration) {
         let (labels, seconds) = (Labels(series.0.clone()), took.as_secs_f64());
-        let result = if result == ProbeResult::Success { RESULTS[0] } else { RESULTS[1] };
+        let (result, durations) = match result {
+            ProbeResult::Success => (SUCCESSFUL, &self.durations),
+            ProbeResult::Failure | ProbeResult::Unknown => (FAILED, &self.failures),
+        };
         self.total.get_or_create(&TotalLabels::new(series, Some(result))).inc();
-        let durations = if result == RESULTS[0] { &self.durations } else { &self.failures };
         durations.get_or_create(&labels).observe(seconds);
         self.margins.get_or_create(&labels).observe(timeout.as_secs_f64() - seconds);
     }
@@ -157,7 +159,7 @@ impl Metrics {
 
     /// A probe is not made any more: nothing is told of it from now on, as by the kubelet.
     pub(super) fn end(&self, series: &Series) {
-        for result in RESULTS {
+        for result in [SUCCESSFUL, FAILED] {
             self.total.remove(&TotalLabels::new(series, Some(result)));
         }
         self.errors.remove(&TotalLabels::new(series, None));

@@ -311,7 +311,7 @@ impl Shared {
     fn carry_out(self: &Arc<Self>, pod: &Arc<Pod>, todo: Todo) {
         for notice in todo.notices {
             if notice.what == What::WouldKill {
-                self.metrics.verdict(notice.probe_type.name());
+                self.metrics.verdict(notice.probe_type.title());
             }
             self.witness.notice(notice);
         }

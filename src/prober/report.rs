@@ -27,7 +27,7 @@ pub struct PodReport {
 pub struct ContainerReport {
     /// Its names.
     pub names: Arc<tap::Container>,
-    /// Whether it has started, and is ready.
+    /// Whether it has started.
     pub is_started: bool,
     /// Whether it is ready.
     pub is_ready: bool,

@@ -8,7 +8,6 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::Queued;
 use super::call::Call;
-use super::decoder::Sighting;
 
 /// Upper bounds of the latency histogram, in seconds: from a Version to an image pull.
 const BUCKETS: [f64; 16] =
@@ -109,11 +108,11 @@ impl Metrics {
     }
 
     pub(super) fn dropped(&self, queued: &Queued) {
-        match queued {
-            Queued::Ended(_) => self.dropped.inc(),
-            Queued::Own(sighting) if matches!(**sighting, Sighting::Ended(_)) => self.dropped.inc(),
-            Queued::Asked(_) | Queued::Streamed(..) | Queued::Own(_) => self.notices_dropped.inc(),
-        };
+        if queued.is_end() {
+            self.dropped.inc();
+        } else {
+            self.notices_dropped.inc();
+        }
     }
 
     /// An `ExecSync` of our own was one of too many.

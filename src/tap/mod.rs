@@ -96,6 +96,17 @@ impl Tap {
     }
 }
 
+impl Queued {
+    /// Whether it is the end of a call, which is told once.
+    fn is_end(&self) -> bool {
+        match self {
+            Self::Ended(_) => true,
+            Self::Own(sighting) => matches!(**sighting, Sighting::Ended(_)),
+            Self::Asked(_) | Self::Streamed(..) => false,
+        }
+    }
+}
+
 impl Observer for Tap {
     fn captures(&self, method: &MethodName) -> Captures {
         let Some(watched) = watched::of(method) else { return Captures::default() };

@@ -72,6 +72,23 @@ pub(super) async fn kept(place: &Place, count: usize) -> Vec<Value> {
     soon(kept).await
 }
 
+/// What a command answers as JSON, once something in it is so.
+pub(super) async fn until_shown<T>(
+    place: &Place,
+    arguments: &[&str],
+    mut so: impl FnMut(&Value) -> Option<T>,
+) -> T {
+    let shown = async {
+        loop {
+            let answer = place.ask(&[arguments, &["-o", "json"]].concat()).await.json();
+            if let Some(so) = so(&answer) {
+                return so;
+            }
+        }
+    };
+    soon(shown).await
+}
+
 /// Where a probeshim serves metrics and health.
 pub(super) async fn public_address(shim: &Running) -> String {
     let started = shim.logged("probeshim started").await;

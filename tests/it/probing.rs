@@ -11,23 +11,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::admin::{kept, public_address};
+use crate::admin::{kept, public_address, until_shown};
 use crate::procrun::{Runtime, shell};
 use crate::program::{Answer, Place};
-use crate::support::soon;
-
-/// What a command answers as JSON, once something in it is so.
-async fn answered<T>(place: &Place, arguments: &[&str], mut so: impl FnMut(&Value) -> Option<T>) -> T {
-    let answered = async {
-        loop {
-            let answer = place.ask(&[arguments, &["-o", "json"]].concat()).await.json();
-            if let Some(so) = so(&answer) {
-                return so;
-            }
-        }
-    };
-    soon(answered).await
-}
 
 /// Waits until an event of a pod has been told so often, with something in its message.
 async fn told(place: &Place, pod: &str, reason: &str, message: &str, count: u64) {
@@ -39,12 +25,12 @@ async fn told(place: &Place, pod: &str, reason: &str, message: &str, count: u64)
         };
         events.filter(is_it).map(|event| event["count"].as_u64().unwrap()).sum()
     };
-    answered(place, &["events"], |events| (counted(events) >= count).then_some(())).await;
+    until_shown(place, &["events"], |events| (counted(events) >= count).then_some(())).await;
 }
 
 /// The probes of a pod's containers.
 async fn probes(place: &Place, pod: &str, so: impl Fn(&Value) -> bool) -> Value {
-    answered(place, &["status"], |status| {
+    until_shown(place, &["status"], |status| {
         let pod = status["pods"].as_array().unwrap().iter().find(|known| known["name"] == pod)?;
         let probes = pod["containers"][0]["probes"].clone();
         so(&probes).then_some(probes)
@@ -147,7 +133,7 @@ async fn what_is_made_is_shown_counted_and_explained() {
     assert!(table.contains("readiness  it/web main  yes    exec     config  success"), "{table}");
 
     // It is among the calls, with what is known of it.
-    let calls = answered(&place, &["calls", "--probe", "readiness"], |calls| {
+    let calls = until_shown(&place, &["calls", "--probe", "readiness"], |calls| {
         calls.as_array().filter(|calls| !calls.is_empty()).cloned()
     });
     let call = calls.await[0].clone();
@@ -219,7 +205,7 @@ async fn one_that_is_broken_harms_nobody_else() {
     // A container that vanishes is not probed any more.
     let request = RemoveContainerRequest { container_id: gone };
     runtime.client.remove_container(request).await.unwrap();
-    answered(&place, &["status"], |status| {
+    until_shown(&place, &["status"], |status| {
         let pods = status["pods"].as_array().unwrap();
         let pod = pods.iter().find(|pod| pod["name"] == "gone")?;
         pod["containers"].as_array()?.is_empty().then_some(())

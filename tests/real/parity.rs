@@ -220,13 +220,16 @@ pub(crate) fn hold(rows: &[Row], is_sidecar: bool) -> Result<(), String> {
     let period = rows.iter().flat_map(Row::periods).max().unwrap_or(0);
     let started = Instant::now();
     wait_for("the prober is old enough", || (started.elapsed() > Duration::from_secs(period)).then_some(()));
-    let pods: Vec<(Pod, SystemTime)> = manifests
+    // The first row is made last and looked at first, since it asks when something happened.
+    let mut pods: Vec<(Pod, SystemTime)> = manifests
         .iter()
+        .rev()
         .map(|manifest| {
             let pod = probing.run(manifest);
             (pod, SystemTime::now())
         })
         .collect();
+    pods.reverse();
     let begun = Instant::now();
     for (row, (pod, since)) in rows.iter().zip(&pods) {
         row.check(&probing, pod, *since);

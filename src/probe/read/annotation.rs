@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::node::Node;
 use super::probe;
-use crate::probe::spec::Source;
+use crate::probe::source::Source;
 use crate::probe::value::{Probe, ProbeType};
 use crate::world::Sandbox;
 

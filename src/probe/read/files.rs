@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::manifest::{self, Manifest};
 use crate::probe::manifests::Manifests;
-use crate::probe::spec::Source;
+use crate::probe::source::Source;
 
 /// What files of manifests are called, other files of a folder are passed over.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];

@@ -9,7 +9,7 @@ use super::node::{Node, Problem};
 use super::pod;
 use crate::probe::owner::{Kind, Owner};
 use crate::probe::pod::PodSpec;
-use crate::probe::spec::Source;
+use crate::probe::source::Source;
 
 /// The pods that a document makes.
 #[derive(Clone, Debug, PartialEq, Eq)]

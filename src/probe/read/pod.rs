@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::node::{Node, Problem};
 use super::probe::{hook, probe};
 use crate::probe::pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
-use crate::probe::spec::{Source, Use};
+use crate::probe::source::Source;
+use crate::probe::spec::Use;
 use crate::probe::value::ProbeType;
 
 /// What the API server takes where a pod says nothing else, in seconds.

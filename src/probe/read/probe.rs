@@ -1,7 +1,7 @@
 //! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
 
 use super::node::{Node, Problem};
-use crate::probe::spec::Source;
+use crate::probe::source::Source;
 use crate::probe::value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 
 /// What the kubelet takes for a probe that says nothing else: seconds, and counts.

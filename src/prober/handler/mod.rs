@@ -86,16 +86,6 @@ pub async fn attempt(
     }
 }
 
-impl Attempt {
-    /// What it wrote or answered, or why it failed.
-    #[must_use]
-    pub fn output(&self) -> &str {
-        match self {
-            Self::Success(output) | Self::Warning(output) | Self::Failure(output) => output,
-        }
-    }
-}
-
 impl AttemptError {
     /// The result that the kubelet tells beside it.
     #[must_use]

@@ -9,10 +9,9 @@ use prost::Message as _;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::{SERVICE, call, kept};
+use super::{SERVICE, call, kept, until_shown};
 use crate::procrun::Runtime;
 use crate::program::{Place, Running};
-use crate::support::soon;
 
 fn exec(container: &str, command: &[&str]) -> Vec<u8> {
     let cmd = command.iter().map(ToString::to_string).collect();
@@ -22,19 +21,6 @@ fn exec(container: &str, command: &[&str]) -> Vec<u8> {
 /// Executes something through a probeshim.
 async fn execute(shim: &Running, container: &str, command: &[&str]) {
     call(shim, &[(&format!("{SERVICE}/ExecSync"), exec(container, command))]).await;
-}
-
-/// What a command answers as JSON, once something in it is so.
-async fn answered<T>(place: &Place, arguments: &[&str], mut so: impl FnMut(&Value) -> Option<T>) -> T {
-    let answered = async {
-        loop {
-            let answer = place.ask(&[arguments, &["-o", "json"]].concat()).await.json();
-            if let Some(so) = so(&answer) {
-                return so;
-            }
-        }
-    };
-    soon(answered).await
 }
 
 fn reasons(events: &Value) -> Vec<&str> {
@@ -48,7 +34,7 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
     let old = runtime.runs("sleep 1000").await;
     let shim = place.start_watching(&[]).await;
     let pods = |status: &Value| status["pods"].as_array().unwrap().clone();
-    let first = answered(&place, &["status"], |status| pods(status).pop()).await;
+    let first = until_shown(&place, &["status"], |status| pods(status).pop()).await;
     assert_eq!(
         (&first["namespace"], &first["name"], &first["sandbox"]),
         (&json!("it"), &json!("pod"), &json!("ready"))
@@ -62,17 +48,17 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
     // Made without the relay, after it had looked.
     let pod = runtime.run_pod("bypass").await;
     let status =
-        answered(&place, &["status"], |status| (pods(status).len() == 2).then(|| pods(status))).await;
+        until_shown(&place, &["status"], |status| (pods(status).len() == 2).then(|| pods(status))).await;
     assert_eq!(status[0]["name"], "bypass");
     let id = runtime.create(("bypass", &pod), crate::procrun::shell("side", "exit 3")).await.unwrap();
     runtime.start_container(&id).await.unwrap();
-    let exited = answered(&place, &["status"], |status| {
+    let exited = until_shown(&place, &["status"], |status| {
         let container = pods(status)[0]["containers"][0].clone();
         (container["state"] == "exited").then_some(container)
     });
     let exited = exited.await;
     assert_eq!((&exited["name"], &exited["exitCode"]), (&json!("side"), &json!(3)));
-    let events = answered(&place, &["events"], |events| {
+    let events = until_shown(&place, &["events"], |events| {
         reasons(events).contains(&"ContainerExited").then(|| events.clone())
     });
     let events = events.await;
@@ -85,9 +71,9 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
 
     // A runtime that goes is told of, and what it had is known until it says otherwise.
     runtime.end().await;
-    answered(&place, &["events"], |events| reasons(events).contains(&"RuntimeGone").then_some(())).await;
+    until_shown(&place, &["events"], |events| reasons(events).contains(&"RuntimeGone").then_some(())).await;
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    answered(&place, &["status"], |status| pods(status).is_empty().then_some(())).await;
+    until_shown(&place, &["status"], |status| pods(status).is_empty().then_some(())).await;
     runtime.end().await;
     drop(shim);
 }
@@ -101,13 +87,13 @@ async fn what_the_first_lists_tell_is_no_news_where_nobody_else_lists() {
     for method in ["ListPodSandbox", "ListContainers"] {
         call(&shim, &[(&format!("{SERVICE}/{method}"), Vec::new())]).await;
     }
-    answered(&place, &["status"], |status| status["pods"][0]["containers"].as_array()?.first().map(drop))
+    until_shown(&place, &["status"], |status| status["pods"][0]["containers"].as_array()?.first().map(drop))
         .await;
     let request = StopContainerRequest { container_id: old.clone(), timeout: 0 }.encode_to_vec();
     call(&shim, &[(&format!("{SERVICE}/StopContainer"), request)]).await;
     let request = ContainerStatusRequest { container_id: old, verbose: false }.encode_to_vec();
     call(&shim, &[(&format!("{SERVICE}/ContainerStatus"), request)]).await;
-    let events = answered(&place, &["events"], |events| {
+    let events = until_shown(&place, &["events"], |events| {
         events.as_array().filter(|events| !events.is_empty()).map(|_| events.clone())
     });
     assert_eq!(reasons(&events.await), ["ContainerExited"]);
@@ -120,7 +106,7 @@ async fn an_exec_is_explained_by_its_number() {
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     let container = runtime.runs("sleep 1000").await;
     let shim = place.start_watching(&["--redact-commands"]).await;
-    answered(&place, &["status"], |status| status["pods"].as_array()?.first().map(drop)).await;
+    until_shown(&place, &["status"], |status| status["pods"].as_array()?.first().map(drop)).await;
     execute(&shim, &container, &["sh", "-c", "exit 3"]).await;
     kept(&place, 1).await;
     let explained = place.ask(&["explain", "1", "-o", "json"]).await.json();
@@ -198,7 +184,7 @@ async fn an_annotation_that_cannot_be_read_is_an_event() {
     let shim = place.start(&[]).await;
     let request = RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
     call(&shim, &[(&format!("{SERVICE}/RunPodSandbox"), request.encode_to_vec())]).await;
-    let event = answered(&place, &["events"], |events| {
+    let event = until_shown(&place, &["events"], |events| {
         events.as_array()?.iter().find(|event| event["reason"] == "AnnotationMisread").cloned()
     });
     let event = event.await;
@@ -231,7 +217,7 @@ async fn recording_ends(spoil: impl FnOnce(&Path), reason: &str) {
     }
     kept(&place, 3).await;
     let told =
-        answered(&place, &["status"], |status| status["record"]["off"].as_str().map(str::to_owned)).await;
+        until_shown(&place, &["status"], |status| status["record"]["off"].as_str().map(str::to_owned)).await;
     assert!(told.contains(reason), "{told}");
     execute(&shim, &container, &["true"]).await;
     kept(&place, 4).await;
