@@ -7,7 +7,8 @@ use clap::Args;
 use super::Failure;
 use super::table::{Cell, Column, Table};
 use crate::config::{self, Surroundings};
-use crate::probe::Described;
+use crate::probe::{Described, passed_over};
+use crate::terminal::harmless;
 use crate::terminal::screen::{Screen, print};
 
 /// The arguments of `check`, as they were written.
@@ -30,12 +31,20 @@ impl Check {
         }
         let specs = config::check(&self.paths, self.config.as_ref(), &Surroundings::here())?;
         let described = specs.described();
-        if described.is_empty() {
-            print("nothing is wrong, and nothing would be probed: there is no probe in it\n")?;
-            return Ok(());
+        let mut text = if described.is_empty() {
+            "nothing is wrong, and nothing would be probed: there is no probe in it\n".to_owned()
+        } else {
+            let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
+            Table::new(columns(), Screen::of_stdout()).text(&rows)
+        };
+        // A slip in a kind looks like one of others.
+        let others = passed_over(&self.paths).into_iter().map(|(kind, count)| format!("{count} {kind}"));
+        let others: Vec<String> = others.collect();
+        if !others.is_empty() {
+            text +=
+                &["passed over, since no pods come of it: ", &harmless(&others.join(", ")), "\n"].concat();
         }
-        let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
-        print(&Table::new(columns(), Screen::of_stdout()).text(&rows))?;
+        print(&text)?;
         Ok(())
     }
 }

@@ -23,7 +23,7 @@ mod watch;
 pub use kubelet::Kubelet;
 pub use pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
 pub use read::annotation::annotation_problems;
-pub use read::files::{FileError, Files};
+pub use read::files::{FileError, Files, passed_over};
 pub(crate) use read::node;
 pub(crate) use read::probe::probe as read_probe;
 pub use rule::{Matches, Rule};

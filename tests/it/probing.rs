@@ -315,6 +315,14 @@ async fn check_says_what_would_be_probed_or_what_is_wrong() {
     assert!(lines[1].starts_with("rule: pod *") && lines[1].ends_with("exec false"), "{}", lines[1]);
     assert!(lines[2].starts_with("Pod it/web") && lines[2].ends_with("grpc :5000 a"), "{}", lines[2]);
     assert!(lines[3].ends_with("GET http://:http/healthz"), "{}", lines[3]);
+    let others = place.at("others.yaml");
+    fs::write(&others, "kind: Service\n---\nkind: List\nitems: [{kind: Deploymnt}, {kind: Service}]\n")
+        .unwrap();
+    let answer = probeshim(&["check", others.to_str().unwrap()]).await;
+    assert!(
+        answer.stdout.ends_with("passed over, since no pods come of it: 1 Deploymnt, 2 Service\n"),
+        "{answer:?}"
+    );
     let answer = probeshim(&["check", good, bad, "/nowhere"]).await;
     assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""));
     for expected in [

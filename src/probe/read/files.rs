@@ -201,19 +201,34 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { budget: budget }
 }
 
-fn read_file(path: &Path, redact: bool, errors: &mut Vec<FileError>) -> Vec<Manifest> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(source) => {
-            errors.push(FileError::Unreadable { path: path.to_owned(), source });
-            return Vec::new();
+/// How often each kind is there that makes no pods, in files and folders that can be read.
+#[must_use]
+pub fn passed_over<P: AsRef<Path>>(paths: &[P]) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    let files = paths.iter().filter_map(|path| files(path.as_ref()).ok()).flatten();
+    for document in files.flat_map(|file| documents(&file).unwrap_or_default()) {
+        for kind in manifest::passed_over(&document) {
+            *kinds.entry(kind).or_default() += 1;
         }
-    };
-    let documents: Vec<serde_json::Value> = match serde_saphyr::from_multiple_with_options(&text, options()) {
+    }
+    kinds
+}
+
+/// The documents of a file.
+fn documents(path: &Path) -> Result<Vec<serde_json::Value>, FileError> {
+    let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    serde_saphyr::from_multiple_with_options(&text, options()).map_err(|error| FileError::Malformed {
+        path: path.to_owned(),
+        reason: error.without_snippet().to_string(),
+    })
+}
+
+fn read_file(path: &Path, redact: bool, errors: &mut Vec<FileError>) -> Vec<Manifest> {
+    let documents = match documents(path) {
         Ok(documents) => documents,
         Err(error) => {
-            let reason = error.without_snippet().to_string();
-            errors.push(FileError::Malformed { path: path.to_owned(), reason });
+            errors.push(error);
             return Vec::new();
         }
     };

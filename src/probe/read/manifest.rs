@@ -33,6 +33,16 @@ pub(crate) fn read(
     read_node(&node, None, source, problems)
 }
 
+/// The kinds of a document that make no pods, one for each time.
+pub(crate) fn passed_over(document: &Value) -> Vec<String> {
+    let Some(kind) = document.get("kind").and_then(Value::as_str) else { return Vec::new() };
+    match document.get("items").and_then(Value::as_array).filter(|_| kind.ends_with("List")) {
+        Some(items) => items.iter().flat_map(passed_over).collect(),
+        None if Kind::named(kind).is_some() => Vec::new(),
+        None => vec![kind.to_owned()],
+    }
+}
+
 /// `kind`: what it is where it does not say so itself, as the items of some lists do not.
 fn read_node(
     node: &Node<'_>,
