@@ -97,6 +97,13 @@ impl PodSpec {
         self.containers.iter().find(|container| container.name == name)
     }
 
+    /// Whether any of its probes goes to the pod's address.
+    #[must_use]
+    pub fn needs_address(&self) -> bool {
+        let mut probes = self.containers.iter().flat_map(|container| container.all_probes());
+        probes.any(|(_, probe)| probe.handler.needs_address())
+    }
+
     /// Whether any of its containers has a probe.
     #[must_use]
     pub fn is_probed(&self) -> bool {

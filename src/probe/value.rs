@@ -128,6 +128,17 @@ impl ProbeType {
 }
 
 impl Handler {
+    /// Whether it goes to the pod's address.
+    #[must_use]
+    pub fn needs_address(&self) -> bool {
+        match self {
+            Self::Exec(_) => false,
+            Self::Http(get) => get.host.is_none(),
+            Self::Tcp(socket) => socket.host.is_none(),
+            Self::Grpc(_) => true,
+        }
+    }
+
     /// The name of its field in a probe.
     #[must_use]
     pub fn name(&self) -> &'static str {

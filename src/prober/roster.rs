@@ -134,9 +134,7 @@ impl Entry {
 
     /// What has to be known of it.
     pub(super) fn unknown(&self) -> Vec<Enquiry> {
-        if self.pod.is_none() {
-            return Vec::new();
-        }
+        let Some(pod) = &self.pod else { return Vec::new() };
         let is_unknown = |container: &&Arc<world::Container>| match container.state {
             ContainerState::ContainerRunning => container.started_at == 0,
             ContainerState::ContainerExited => container.exit.is_none(),
@@ -144,7 +142,8 @@ impl Entry {
         };
         let containers = self.containers.iter().filter(is_unknown);
         let mut unknown: Vec<_> = containers.map(|it| Enquiry::Container(it.id.clone())).collect();
-        if self.sandbox.is_ready && address(&self.sandbox).is_none() {
+        let is_addressless = self.sandbox.is_ready && address(&self.sandbox).is_none();
+        if is_addressless && pod.lock().spec.needs_address() {
             unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
         }
         unknown

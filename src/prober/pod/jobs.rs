@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::PodState;
-use crate::probe::{ContainerSpec, Handler, Probe, ProbeType, Role};
+use crate::probe::{ContainerSpec, Probe, ProbeType, Role};
 use crate::prober::machine::{Effect, Machine, Next};
 use crate::prober::notice::Notice;
 use crate::prober::verdict::ProbeResult;
@@ -165,13 +165,7 @@ impl PodState {
         let worker = &self.jobs[place];
         let container = self.containers.iter().find(|container| container.name() == worker.container)?;
         let probe = &worker.machine.probe;
-        let needs_address = match &probe.handler {
-            Handler::Exec(_) => false,
-            Handler::Http(get) => get.host.is_none(),
-            Handler::Tcp(socket) => socket.host.is_none(),
-            Handler::Grpc(_) => true,
-        };
-        let address = self.address.clone().or_else(|| (!needs_address).then(|| "".into()))?;
+        let address = self.address.clone().or_else(|| (!probe.handler.needs_address()).then(|| "".into()))?;
         Some(Task {
             pod: self.names.clone(),
             container: container.names.clone(),
