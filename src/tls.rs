@@ -163,3 +163,104 @@ impl ServerCertVerifier for Anyone {
         schemes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rcgen::{BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+    use tokio_rustls::TlsAcceptor;
+    use tokio_rustls::rustls::ServerConfig;
+    use tokio_rustls::rustls::server::WebPkiClientVerifier;
+
+    use super::*;
+
+    /// What signs the certificates of others.
+    struct Authority(Certificate, Issuer<'static, KeyPair>);
+
+    impl Authority {
+        fn new(name: &str) -> Self {
+            let mut params = CertificateParams::default();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let key = KeyPair::generate().unwrap();
+            Self(params.self_signed(&key).unwrap(), Issuer::new(params, key))
+        }
+
+        fn sign(&self, name: &str) -> (Certificate, KeyPair) {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new([name.to_owned()]).unwrap();
+            (params.signed_by(&key, &self.1).unwrap(), key)
+        }
+    }
+
+    /// A server called `node` that talks only to those whose certificate this authority has signed.
+    fn server(authority: &Authority) -> TlsAcceptor {
+        let provider = Arc::new(ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority.0.der().clone()).unwrap();
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let (certificate, key) = authority.sign("node");
+        let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = builder.unwrap().with_client_cert_verifier(verifier.build().unwrap());
+        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+        TlsAcceptor::from(Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap()))
+    }
+
+    /// What the server says to somebody, or why it says nothing.
+    async fn said(server: &TlsAcceptor, tls: &Tls, name: &str) -> Result<String, String> {
+        let (near, far) = duplex(1 << 16);
+        let serve = async {
+            if let Ok(mut stream) = server.accept(far).await {
+                let _ = stream.write_all(b"hello").await;
+                let _ = stream.shutdown().await;
+            }
+        };
+        let ask = async {
+            let mut said = String::new();
+            tls.speak(near, name).await?.read_to_string(&mut said).await?;
+            Ok(said)
+        };
+        let (said, ()) = tokio::join!(ask, serve);
+        said.map_err(|error: io::Error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn who_the_server_is_and_who_asks_is_proved_with_certificates() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: String| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let (authority, stranger) = (Authority::new("own"), Authority::new("stranger"));
+        let (certificate, key) = authority.sign("client");
+        let own = file("ca.pem", authority.0.pem());
+        let other = file("stranger.pem", stranger.0.pem());
+        let certificate = file("client.pem", certificate.pem());
+        let key = file("client.key", key.serialize_pem());
+        let (identity, server) = (Some((&*certificate, &*key)), server(&authority));
+        for (row, trusted, identity, name, expected) in [
+            ("all is well", Server::SignedBy(&own), identity, "node", "hello"),
+            ("anybody may answer", Server::Anyone, identity, "elsewhere", "hello"),
+            ("who answers is a stranger's", Server::SignedBy(&other), identity, "node", "UnknownIssuer"),
+            ("who answers is another", Server::SignedBy(&own), identity, "elsewhere", "not valid for name"),
+            ("nobody asks", Server::SignedBy(&own), None, "node", "CertificateRequired"),
+        ] {
+            let tls = Tls::of_client(trusted, identity).unwrap();
+            let (Ok(said) | Err(said)) = said(&server, &tls, name).await;
+            assert!(said.contains(expected), "{row}: {said}");
+        }
+        let missing = folder.path().join("missing.pem");
+        for (trusted, identity, wrong) in [
+            (&missing, identity, &missing),
+            (&key, identity, &key),
+            (&own, Some((&*certificate, &*own)), &own),
+            (&own, Some((&*key, &*key)), &key),
+        ] {
+            let error = Tls::of_client(Server::SignedBy(trusted), identity).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{}: ", wrong.display())), "{error}");
+        }
+    }
+}

@@ -42,23 +42,25 @@ impl Target {
     }
 
     pub(crate) fn probeshim(folder: &Path) -> Self {
-        Self::probeshim_with(folder, &[])
+        Self::probeshim_with(folder, "")
     }
 
-    /// The same, with more flags.
-    pub(crate) fn probeshim_with(folder: &Path, more: &[&str]) -> Self {
-        let socket = folder.join("probeshim.sock");
+    /// The same, with a configuration.
+    pub(crate) fn probeshim_with(folder: &Path, config: &str) -> Self {
+        let (socket, file) = (folder.join("probeshim.sock"), folder.join("config.yaml"));
+        fs::write(&file, config).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command
             .args(["run", "--log", "warn", "--http", "off", "--admin"])
             .arg(folder.join("admin.sock"))
             .arg("--state")
             .arg(folder.join("state"))
+            .arg("--config")
+            .arg(&file)
             .arg("--listen")
             .arg(&socket)
             .arg("--upstream")
-            .arg(folder.join(RUNTIME))
-            .args(more);
+            .arg(folder.join(RUNTIME));
         Self::start("probeshim", socket, command)
     }
 

@@ -18,20 +18,23 @@ use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, read_probe}
 /// From one question to the kubelet to the next, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(10);
 
+/// Where the value of a flag is kept.
+type Slot = fn(&mut Flags) -> &mut Option<String>;
+
 /// The fields that are flags as well: their names, and those of the flags.
-pub(super) const FLAGS: [(&str, &str); 12] = [
-    ("listen", "--listen"),
-    ("upstream", "--upstream"),
-    ("admin", "--admin"),
-    ("http", "--http"),
-    ("enforce", "--enforce"),
-    ("state", "--state"),
-    ("record", "--record"),
-    ("otlp", "--otlp"),
-    ("watchRuntime", "--watch-runtime"),
-    ("slow", "--slow"),
-    ("drainTimeout", "--drain-timeout"),
-    ("log", "--log"),
+pub(super) const FLAGS: [(&str, &str, Slot); 12] = [
+    ("listen", "--listen", |flags| &mut flags.listen),
+    ("upstream", "--upstream", |flags| &mut flags.upstream),
+    ("admin", "--admin", |flags| &mut flags.admin),
+    ("http", "--http", |flags| &mut flags.http),
+    ("enforce", "--enforce", |flags| &mut flags.enforce),
+    ("state", "--state", |flags| &mut flags.state),
+    ("record", "--record", |flags| &mut flags.record),
+    ("otlp", "--otlp", |flags| &mut flags.otlp),
+    ("watchRuntime", "--watch-runtime", |flags| &mut flags.watch_runtime),
+    ("slow", "--slow", |flags| &mut flags.slow),
+    ("drainTimeout", "--drain-timeout", |flags| &mut flags.drain_timeout),
+    ("log", "--log", |flags| &mut flags.log),
 ];
 
 /// The other fields.
@@ -44,8 +47,6 @@ pub(super) struct File {
     pub(super) rules: Vec<Rule>,
     /// A kubelet to ask for its pods.
     pub(super) kubelet: Option<Kubelet>,
-    /// Where the flags that it set are written, by the names of the flags.
-    pub(super) written: BTreeMap<&'static str, String>,
 }
 
 impl File {
@@ -63,38 +64,47 @@ impl File {
             }
         };
         let mut problems = Vec::new();
-        let mut file = Self::of(&Node::root("", &value), &path, flags, &mut problems);
+        let root = Node::root("", &value);
+        let file = root.object(&mut problems).map(|_| {
+            let known: Vec<&str> = FLAGS.iter().map(|(field, ..)| *field).chain(OTHERS).collect();
+            root.only(&known, &mut problems);
+            reader.written = fill_in(flags, &root, &path, &mut problems);
+            Self::of(&root, &mut problems)
+        });
         reader.problems.extend(problems.iter().map(|wrong| problem(&path, wrong.to_string())));
-        reader.written = std::mem::take(&mut file.written);
-        file
+        file.unwrap_or_default()
     }
 
-    fn of(root: &Node<'_>, path: &Path, flags: &mut Flags, problems: &mut Vec<Problem>) -> Self {
-        let mut file = Self::default();
-        if root.object(problems).is_none() {
-            return file;
-        }
-        let known: Vec<&str> = FLAGS.iter().map(|(field, _)| *field).chain(OTHERS).collect();
-        root.only(&known, problems);
-        for (field, flag) in FLAGS {
-            let Some(written) = root.field(field).and_then(|node| word(&node, problems)) else { continue };
-            if let Some(value) = flags.of_flag(flag).filter(|value| value.is_none()) {
-                *value = Some(written);
-                file.written.insert(flag, format!("{}: {field}", path.display()));
-            }
-        }
-        flags.redact_commands |=
-            root.field("redactCommands").and_then(|it| it.flag(problems)).unwrap_or(false);
-        let pods = root.field("pods").map(|pods| pods.texts(problems)).unwrap_or_default();
-        if flags.pods.is_empty() {
-            flags.pods = pods.into_iter().map(PathBuf::from).collect();
-            file.written.insert("--pods", format!("{}: pods", path.display()));
-        }
-        file.kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
+    fn of(root: &Node<'_>, problems: &mut Vec<Problem>) -> Self {
+        let kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
         let rules = root.field("probes").map(|rules| rules.list(problems)).unwrap_or_default();
-        file.rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
-        file
+        Self { kubelet, rules: rules.iter().map(|rule| self::rule(rule, problems)).collect() }
     }
+}
+
+/// Fills in what flags do not say. Returns where it is written, by the names of the flags.
+fn fill_in(
+    flags: &mut Flags,
+    root: &Node<'_>,
+    path: &Path,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<&'static str, String> {
+    let mut written = BTreeMap::new();
+    for (field, flag, slot) in FLAGS {
+        let value = root.field(field).and_then(|node| word(&node, problems));
+        if let Some(value) = value.filter(|_| slot(flags).is_none()) {
+            *slot(flags) = Some(value);
+            written.insert(flag, format!("{}: {field}", path.display()));
+        }
+    }
+    let redacts = root.field("redactCommands").and_then(|it| it.flag(problems));
+    flags.redact_commands |= redacts.unwrap_or(false);
+    let pods = root.field("pods").map(|pods| pods.texts(problems)).unwrap_or_default();
+    if flags.pods.is_empty() && !pods.is_empty() {
+        flags.pods = pods.into_iter().map(PathBuf::from).collect();
+        written.insert("--pods", format!("{}: pods", path.display()));
+    }
+    written
 }
 
 /// Something that is wrong with a file.

@@ -237,27 +237,6 @@ impl Surroundings {
     }
 }
 
-impl Flags {
-    /// What a flag says that the configuration file may say as well.
-    fn of_flag(&mut self, flag: &str) -> Option<&mut Option<String>> {
-        Some(match flag {
-            "--listen" => &mut self.listen,
-            "--upstream" => &mut self.upstream,
-            "--admin" => &mut self.admin,
-            "--http" => &mut self.http,
-            "--enforce" => &mut self.enforce,
-            "--state" => &mut self.state,
-            "--record" => &mut self.record,
-            "--otlp" => &mut self.otlp,
-            "--watch-runtime" => &mut self.watch_runtime,
-            "--slow" => &mut self.slow,
-            "--drain-timeout" => &mut self.drain_timeout,
-            "--log" => &mut self.log,
-            _ => return None,
-        })
-    }
-}
-
 impl Settings {
     /// Checks the flags and the configuration file, and fills in defaults. Returns every problem, not the first.
     pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
@@ -268,7 +247,7 @@ impl Settings {
 
     /// Of flags to which the configuration file has added what they did not say.
     fn of(flags: &Flags, file: File, mut reader: Reader, around: &Surroundings) -> Result<Self, Problems> {
-        let File { rules, kubelet, .. } = file;
+        let File { rules, kubelet } = file;
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
             None if around.is_activated => None,

@@ -38,7 +38,7 @@ impl Reader {
     pub(super) fn files(&mut self, paths: &[PathBuf], redacts: bool) -> Files {
         Files::read(paths, redacts).unwrap_or_else(|errors| {
             for error in errors {
-                self.complain("--pods", None, error.to_string());
+                self.complain("--pods", None, error);
             }
             Files::default()
         })

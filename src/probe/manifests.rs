@@ -28,6 +28,12 @@ impl Manifests {
         self.all.iter()
     }
 
+    fn sorted(&self) -> Vec<&Manifest> {
+        let mut all: Vec<&Manifest> = self.all.iter().collect();
+        all.sort_by(|a, b| a.owner.key().cmp(&b.owner.key()));
+        all
+    }
+
     /// The first one that makes the pod of a sandbox.
     pub(super) fn of(&self, sandbox: &Sandbox) -> Option<&Manifest> {
         let (namespace, name) = sandbox.pod.namespace.as_ref().zip(sandbox.pod.name.as_deref())?;
@@ -45,12 +51,7 @@ impl Manifests {
 impl PartialEq for Manifests {
     /// Whatever their order: a kubelet tells of its pods in another one each time.
     fn eq(&self, other: &Self) -> bool {
-        let sorted = |manifests: &Self| {
-            let mut all: Vec<Manifest> = manifests.all.clone();
-            all.sort_by(|a, b| a.owner.key().cmp(&b.owner.key()));
-            all
-        };
-        self.all.len() == other.all.len() && sorted(self) == sorted(other)
+        self.all.len() == other.all.len() && self.sorted() == other.sorted()
     }
 }
 

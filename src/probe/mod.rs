@@ -21,6 +21,7 @@ mod value;
 mod watch;
 
 pub use kubelet::Kubelet;
+pub(crate) use pod::GRACE_PERIOD;
 pub use pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
 pub use read::annotation::annotation_problems;
 pub use read::files::{FileError, Files, passed_over};

@@ -9,7 +9,7 @@ use crate::world::Sandbox;
 const LONGEST_BASE: usize = 58;
 
 /// What makes pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Pod,
     Deployment,
@@ -55,8 +55,8 @@ impl fmt::Display for Owner {
 
 impl Owner {
     /// What tells it apart from others.
-    pub(super) fn key(&self) -> (&str, &str, Option<&str>) {
-        (&self.namespace, &self.name, self.uid.as_deref())
+    pub(super) fn key(&self) -> (Kind, &str, &str, Option<&str>) {
+        (self.kind, &self.namespace, &self.name, self.uid.as_deref())
     }
 
     /// Whether a sandbox is that of one of its pods.

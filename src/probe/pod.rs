@@ -10,6 +10,9 @@ use super::value::{Probe, ProbeType};
 /// elsewhere is there, and empty.
 pub type Env = HashMap<String, String>;
 
+/// What the API server takes for the grace period of a pod that does not tell it, in seconds.
+pub(crate) const GRACE_PERIOD: u32 = 30;
+
 /// A pod, as somebody wrote it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSpec {
@@ -88,6 +91,14 @@ pub struct ContainerPort {
     pub name: Option<String>,
     /// Its number.
     pub number: u16,
+}
+
+impl Role {
+    /// Whether a container of this kind is probed.
+    #[must_use]
+    pub fn is_probed(self) -> bool {
+        matches!(self, Self::Regular | Self::Sidecar)
+    }
 }
 
 impl PodSpec {

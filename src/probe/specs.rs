@@ -97,11 +97,25 @@ impl Specs {
         sandbox: &Sandbox,
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> PodSpec {
-        let applied = last_applied(sandbox);
-        let written = [self.manifests.of(sandbox), self.kubelet.of(sandbox), applied.as_ref()];
-        let pods = written.map(|manifest| manifest.map(|manifest| &*manifest.pod));
-        let (mut pod, of_others) = match pods.into_iter().flatten().next() {
-            Some(known) => (known.clone(), Role::Ephemeral),
+        self.merged(&self.written(sandbox), sandbox, containers)
+    }
+
+    /// What manifests tell of a pod, in the order in which they count.
+    fn written(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
+        let known = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet)];
+        let known =
+            known.into_iter().filter_map(|(source, all)| Some((source, all.of(sandbox)?.pod.clone())));
+        known.chain(last_applied(sandbox).map(|applied| (Source::LastApplied, applied.pod))).collect()
+    }
+
+    fn merged<'a>(
+        &self,
+        written: &[(Source, Arc<PodSpec>)],
+        sandbox: &Sandbox,
+        containers: impl IntoIterator<Item = &'a Arc<Container>>,
+    ) -> PodSpec {
+        let (mut pod, of_others) = match written.first() {
+            Some((_, known)) => (PodSpec::clone(known), Role::Ephemeral),
             None => (PodSpec::default(), Role::Regular),
         };
         let is_annotated = annotation::is_there(sandbox);
@@ -117,7 +131,7 @@ impl Specs {
         for spec in &mut pod.containers {
             let name = spec.name.clone();
             let seen = there.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
-            let others = pods.iter().flatten().filter_map(|pod| pod.container(&name));
+            let others = written.iter().filter_map(|(_, pod)| pod.container(&name));
             let all = Written { rules: &self.rules, sandbox, is_annotated, seen, others: others.collect() };
             if let Some(merged) = all.merged(spec) {
                 *spec = Arc::new(merged);
@@ -155,7 +169,8 @@ impl Specs {
     #[must_use]
     pub fn of(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<ExecUse> {
         let Some(name) = container.name.name.as_deref() else { return Vec::new() };
-        let pod = self.pod(sandbox, [container]);
+        let written = self.written(sandbox);
+        let pod = self.merged(&written, sandbox, [container]);
         let Some(spec) = pod.container(name) else { return Vec::new() };
         let probes = spec.all_probes().filter_map(|(probe_type, probe)| match &probe.handler {
             Handler::Exec(command) => Some(ExecUse {
@@ -167,33 +182,25 @@ impl Specs {
             }),
             _ => None,
         });
-        probes.chain(self.hooks(sandbox, container, name)).collect()
+        probes.chain(hooks(&written, container, name)).collect()
     }
+}
 
-    fn hooks(&self, sandbox: &Sandbox, container: &Container, name: &str) -> Vec<ExecUse> {
-        let applied = last_applied(sandbox);
-        let written = [
-            (self.manifests.of(sandbox), Source::Manifest),
-            (self.kubelet.of(sandbox), Source::Kubelet),
-            (applied.as_ref(), Source::LastApplied),
-        ];
-        let written = written
-            .into_iter()
-            .filter_map(|(manifest, source)| Some((manifest?.pod.container(name)?.hooks.clone(), source)));
-        let left = pre_stop(container).map(|hook| (vec![hook], Source::KubeletAnnotation));
-        let mut known: Vec<Use> = Vec::new();
-        let mut hooks = Vec::new();
-        for ((used, command), source) in
-            written.chain(left).flat_map(|(hooks, source)| hooks.into_iter().map(move |hook| (hook, source)))
-        {
-            if !known.contains(&used) {
-                known.push(used);
-                let hook = |command| ExecUse { used, command, timeout_seconds: 0, period: None, source };
-                hooks.extend(command.map(hook));
-            }
+/// What the hooks of a container execute.
+fn hooks(written: &[(Source, Arc<PodSpec>)], container: &Container, name: &str) -> Vec<ExecUse> {
+    let told = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
+    let told = told.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
+    let left = pre_stop(container).map(|hook| (Source::KubeletAnnotation, hook));
+    let mut known: Vec<Use> = Vec::new();
+    let mut hooks = Vec::new();
+    for (source, (used, command)) in told.chain(left) {
+        if !known.contains(&used) {
+            known.push(used);
+            let hook = |command| ExecUse { used, command, timeout_seconds: 0, period: None, source };
+            hooks.extend(command.map(hook));
         }
-        hooks
     }
+    hooks
 }
 
 /// Everything that is written of a container.
@@ -210,7 +217,7 @@ struct Written<'a> {
 impl Written<'_> {
     /// The container with the probes that count; `None` where those are what it has already.
     fn merged(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
-        if matches!(base.role, Role::Init | Role::Ephemeral) {
+        if !base.role.is_probed() {
             return None;
         }
         let image = self.seen.map(|container| container.image.as_str()).or(base.image.as_deref());

@@ -96,6 +96,9 @@ impl ProbeType {
     /// All of them, in the order in which the kubelet takes them.
     pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
+    /// Those that end a container, in the order in which the kubelet looks at what they say.
+    pub const ENDING: [Self; 2] = [Self::Liveness, Self::Startup];
+
     /// Its name, as annotations and `probeshim calls` have it.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use super::machine::State;
-use crate::probe::{ContainerSpec, PodSpec, ProbeType, RestartPolicy, Role};
-
-/// What the API server takes for a pod that says nothing, in seconds.
-const GRACE_PERIOD: u32 = 30;
+use crate::probe::{ContainerSpec, GRACE_PERIOD, PodSpec, ProbeType, RestartPolicy, Role};
 
 /// The shortest time that the kubelet gives a container for its end, in seconds.
 const LEAST_GRACE_PERIOD: u32 = 2;

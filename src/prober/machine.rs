@@ -123,7 +123,7 @@ impl Machine {
                 return if is_done { Next::Exit } else { Next::Wait };
             }
         };
-        let ends_containers = self.probe_type != ProbeType::Readiness;
+        let ends_containers = ProbeType::ENDING.contains(&self.probe_type);
         if seen.ends == Ends::Pod && ends_containers {
             effects.push(Effect::Hold(life.clone(), ProbeResult::Success));
             return Next::Exit;

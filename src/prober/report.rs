@@ -6,7 +6,7 @@ use super::machine::State;
 use super::pod::{Container, Job, PodState};
 use super::status::{Condition, Phase, conditions};
 use super::verdict::{ProbeResult, Run};
-use crate::probe::{Probe, ProbeType, Role};
+use crate::probe::{Probe, ProbeType};
 use crate::tap;
 
 /// A pod.
@@ -60,17 +60,17 @@ impl PodState {
             .spec
             .containers
             .iter()
-            .filter(|container| matches!(container.role, Role::Regular | Role::Sidecar))
+            .filter(|container| container.role.is_probed())
             .map(|container| {
-                let place = self.containers.iter().position(|it| it.name() == container.name);
+                let place = self.place_named(&container.name);
                 (container.name.as_str(), place.is_some_and(|place| self.basis(place).is_ready()))
             })
             .collect();
         let container = |(place, container): (usize, &Container)| {
             let basis = self.basis(place);
-            let of_it = |worker: &&Job| worker.container == container.name();
+            let of_it = |job: &&Job| job.container == container.name();
             let mut probes: Vec<ProbeReport> =
-                self.jobs.iter().filter(of_it).map(|worker| worker.report(container)).collect();
+                self.jobs.iter().filter(of_it).map(|job| job.report(container)).collect();
             probes.sort_by_key(|probe| probe.probe_type);
             ContainerReport {
                 names: container.names.clone(),

@@ -126,7 +126,7 @@ impl Entry {
             if let Some(state) = state(container, now) {
                 let (names, id) = (container.name.clone(), container.id.clone());
                 let age = Age { created_at: container.created_at, seen: container.seen };
-                pod.see(Known { names, id, age, state, exit: container.exit.clone() });
+                pod.see(Known { names, id, age, state });
             }
         }
         pod.sync(now, todo);

@@ -144,14 +144,13 @@ impl Shared {
         let target =
             Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
         let exec = || ExecProbe { pod: task.pod.clone(), container: task.container.clone() };
-        let mut tried = attempt(&task.probe, &target, exec(), &self.executor).await;
+        let attempt = || attempt(&task.probe, &target, exec(), &self.executor);
         for _ in 1..TRIES {
-            if tried.is_ok() {
-                break;
+            if let Ok(known) = attempt().await {
+                return Ok(known);
             }
-            tried = attempt(&task.probe, &target, exec(), &self.executor).await;
         }
-        tried
+        attempt().await
     }
 
     fn notice(&self, task: &Task, what: What, message: String) {

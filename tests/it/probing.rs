@@ -59,13 +59,6 @@ fn exec(command: &[&str]) -> Value {
     json!({"livenessProbe": {"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 2}})
 }
 
-/// Writes a configuration, and returns its path.
-fn config(place: &Place, text: &str) -> String {
-    let path = place.at("config.yaml");
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
-}
-
 const FAILING: &str = "probes: [{match: {pod: '*'}, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}}]";
 
 #[tokio::test]
@@ -76,8 +69,8 @@ async fn in_dry_run_no_call_changes_anything() {
     run(&mut runtime, "web").await;
     let watching = wire.start(&[]).await;
     symlink(&watching.socket, place.at("runtime.sock")).unwrap();
-    let config = config(&place, FAILING);
-    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    place.configure(FAILING);
+    let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
     told(&place, "web", "WouldKill", "Container main failed liveness probe, will be restarted", 3).await;
     let seen: BTreeSet<String> = kept(&wire, 8)
         .await
@@ -103,20 +96,12 @@ async fn what_is_made_is_shown_counted_and_explained() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
-    let config = config(
-        &place,
+    place.configure(
         "http: 127.0.0.1:0\nprobes: [{match: {}, readinessProbe: {exec: {command: [sh, -c, exit 0]}, periodSeconds: 1}}]",
     );
     let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
-    let mut command = std::process::Command::new(program);
-    command
-        .arg("run")
-        .arg("--listen")
-        .arg(place.at("shim.sock"))
-        .arg("--upstream")
-        .arg(place.at("runtime.sock"));
-    command.arg("--admin").arg(place.at("admin.sock")).arg("--state").arg(place.at("state"));
-    let shim = place.spawn(command.args(["--enforce", "dry-run", "--config", &config])).await;
+    let mut command = place.watching_command_of(program, "shim.sock");
+    let shim = place.spawn(command.args(["--enforce", "dry-run"])).await;
     let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
     assert_eq!(
         (&probes[0]["type"], &probes[0]["handler"], &probes[0]["source"], &probes[0]["onHold"]),
@@ -227,8 +212,8 @@ async fn a_runtime_that_restarts_is_probed_again() {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "web").await;
-    let config = config(&place, FAILING);
-    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    place.configure(FAILING);
+    let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
     told(&place, "web", "WouldKill", "", 1).await;
     runtime.end().await;
     told(&place, "", "RuntimeGone", "", 1).await;
@@ -278,8 +263,8 @@ async fn a_kubelet_tells_of_its_pods() {
         (200, "nonsense".into()),
         (200, list(vec![broken, item(probe)])),
     ]);
-    let config = config(&place, &format!("kubelet: {{url: '{}', interval: 1s}}", url.await));
-    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    place.configure(&format!("kubelet: {{url: '{}', interval: 1s}}", url.await));
+    let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
     told(&place, "", "SpecMisread", "it answers 401 Unauthorized; it tells those who may get", 1).await;
     told(&place, "", "SpecMisread", "its answer is no list of pods", 1).await;
     let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
@@ -306,7 +291,8 @@ async fn check_says_what_would_be_probed_or_what_is_wrong() {
     fs::write(&good, manifest("web", &probes)).unwrap();
     fs::write(&bad, manifest("web", &json!({"livenessProbe": {"exec": {}, "periodSeconds": "soon"}})))
         .unwrap();
-    let config = config(&place, FAILING);
+    place.configure(FAILING);
+    let config = place.at("config.yaml").display().to_string();
     let [good, bad] = [&good, &bad].map(|path| path.to_str().unwrap());
     let answer = probeshim(&["check", good, "--config", &config]).await;
     assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -366,8 +352,8 @@ async fn a_runtime_that_hangs_holds_up_nobody_else() {
         "probes:\n- match: {{pod: hangs}}\n  livenessProbe: {{exec: {{command: ['true']}}, periodSeconds: 1}}\n\
          - match: {{pod: goes-on}}\n  livenessProbe: {{tcpSocket: {{port: {port}, host: 127.0.0.1}}, periodSeconds: 1}}\n"
     );
-    let config = config(&place, &rules);
-    let _shim = place.start_watching(&["--enforce", "dry-run", "--config", &config]).await;
+    place.configure(&rules);
+    let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
     probes(&place, "goes-on", |probes| probes[0]["run"].as_u64() >= Some(3)).await;
     let hanging = probes(&place, "hangs", |_| true).await;
     assert_eq!((&hanging[0]["run"], &hanging[0]["verdict"]), (&json!(0), &json!("success")));

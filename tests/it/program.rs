@@ -53,11 +53,18 @@ impl Place {
         let place = Self(tempfile::tempdir().unwrap());
         // Tests give up root, and must still get here.
         fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        // Whatever the machine has of its own.
+        place.configure("");
         place
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// Writes the configuration of all that start from now on.
+    pub(crate) fn configure(&self, text: &str) {
+        fs::write(self.at("config.yaml"), text).unwrap();
     }
 
     /// `probeshim run` with a listen path, an upstream and more.
@@ -92,12 +99,12 @@ impl Place {
     }
 
     /// The same, but that it asks the runtime for what is on the node.
-    fn watching_command_of(&self, program: &Path, listen: &str) -> Command {
+    pub(crate) fn watching_command_of(&self, program: &Path, listen: &str) -> Command {
         let mut command = Command::new(program);
         command.arg("run").arg("--listen").arg(self.at(listen));
         command.arg("--upstream").arg(self.at("runtime.sock"));
         command.arg("--admin").arg(self.at("admin.sock"));
-        command.arg("--state").arg(self.at("state"));
+        command.arg("--state").arg(self.at("state")).arg("--config").arg(self.at("config.yaml"));
         command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         command
     }

@@ -66,8 +66,7 @@ impl Node {
             token.display()
         );
         std::fs::write(&config, text).unwrap();
-        let flags = ["--config", config.to_str().unwrap()];
-        let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &flags);
+        let shim = Probeshim::start(containerd.folder(), &containerd.socket());
         let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
         let kubelet = Kubelet::start_at(containerd.folder(), shim.socket(), port)?;
         Ok(Self { kubelet, shim: Some(shim), crictl, pods: Vec::new(), containerd })

@@ -16,6 +16,7 @@ pub(crate) struct Probeshim {
     server: Option<Server>,
     socket: PathBuf,
     admin: PathBuf,
+    config: PathBuf,
     upstream: PathBuf,
     log: PathBuf,
     state: PathBuf,
@@ -54,9 +55,14 @@ impl Probeshim {
             upstream: upstream.to_owned(),
             log: folder.join("probeshim.log"),
             state: folder.join("state"),
+            config: folder.join("config.yaml"),
             more: more.iter().map(ToString::to_string).collect(),
             env: env.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
         };
+        if !shim.config.exists() {
+            // Whatever the machine has of its own.
+            std::fs::write(&shim.config, "").unwrap();
+        }
         shim.launch();
         shim
     }
@@ -65,7 +71,13 @@ impl Probeshim {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command.arg("run").arg("--listen").arg(&self.socket).arg("--upstream").arg(&self.upstream);
         command.arg("--admin").arg(&self.admin).args(["--http", "off", "--log", "debug"]);
-        command.arg("--state").arg(&self.state).args(&self.more).envs(self.env.iter().cloned());
+        command
+            .arg("--state")
+            .arg(&self.state)
+            .arg("--config")
+            .arg(&self.config)
+            .args(&self.more)
+            .envs(self.env.iter().cloned());
         let server = self.server.insert(Server::start("probeshim", &mut command, &self.log));
         server.wait_until(|_| UnixStream::connect(&self.socket).is_ok());
     }

@@ -52,8 +52,8 @@ pub struct Files {
     redacts: bool,
     /// In the order of the paths, and of the names in a folder.
     known: BTreeMap<(usize, PathBuf), Known>,
-    /// What cannot be looked at.
-    unreadable: Vec<String>,
+    /// What cannot be looked at, by the places of the paths.
+    unreadable: Vec<(usize, String)>,
 }
 
 /// A file.
@@ -73,22 +73,18 @@ struct Mark {
 }
 
 impl Files {
-    /// Reads them for the first time. Of a file that is named everything has to be right; what is wrong in a folder is left out, and is
-    /// told of once they are watched: others depend on the rest.
-    pub fn read(paths: &[PathBuf], redacts: bool) -> Result<Self, Vec<FileError>> {
-        let mut errors = Vec::new();
-        for path in paths {
-            match fs::metadata(path) {
-                Ok(found) if found.is_dir() => {}
-                _ => drop(read(path, &mut errors)),
-            }
-        }
-        if !errors.is_empty() {
-            return Err(errors);
-        }
+    /// Reads them for the first time. Of a file that is named everything has to be right, or everything that is not is returned; what is
+    /// wrong in a folder is left out, and is told of once they are watched: others depend on the rest.
+    pub fn read(paths: &[PathBuf], redacts: bool) -> Result<Self, Vec<String>> {
         let mut files = Self { paths: paths.to_owned(), redacts, ..Self::default() };
         files.look();
-        Ok(files)
+        let is_named = |place: usize| !paths[place].is_dir();
+        let unreadable =
+            files.unreadable.iter().filter(|(place, _)| is_named(*place)).map(|(_, reason)| reason);
+        let of_files = files.known.iter().filter(|((place, _), _)| is_named(*place));
+        let wrong = unreadable.chain(of_files.flat_map(|(_, known)| &known.problems));
+        let wrong: Vec<String> = wrong.cloned().collect();
+        if wrong.is_empty() { Ok(files) } else { Err(wrong) }
     }
 
     /// Whether there are none to look at.
@@ -105,7 +101,8 @@ impl Files {
             match files(path) {
                 Ok(files) => there.extend(files.into_iter().map(|file| (place, file))),
                 Err(source) => {
-                    self.unreadable.push(FileError::Unreadable { path: path.clone(), source }.to_string());
+                    let error = FileError::Unreadable { path: path.clone(), source };
+                    self.unreadable.push((place, error.to_string()));
                     // It may be about to be put there anew.
                     there.extend(self.known.keys().filter(|(of, _)| *of == place).cloned());
                 }
@@ -118,7 +115,8 @@ impl Files {
             let mark = match Mark::of(&key.1) {
                 Ok(mark) => mark,
                 Err(source) => {
-                    self.unreadable.push(FileError::Unreadable { path: key.1, source }.to_string());
+                    let error = FileError::Unreadable { path: key.1, source };
+                    self.unreadable.push((key.0, error.to_string()));
                     continue;
                 }
             };
@@ -147,7 +145,7 @@ impl Files {
     /// Everything that is wrong with them.
     pub(in crate::probe) fn problems(&self) -> BTreeSet<String> {
         let of_files = self.known.values().flat_map(|known| &known.problems);
-        self.unreadable.iter().chain(of_files).cloned().collect()
+        self.unreadable.iter().map(|(_, reason)| reason).chain(of_files).cloned().collect()
     }
 }
 

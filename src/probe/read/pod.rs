@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use super::node::{Node, Problem};
 use super::probe::{hook, probe};
-use crate::probe::pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
+use crate::probe::pod::{
+    ContainerPort, ContainerSpec, Env, GRACE_PERIOD, PodSpec, RestartPolicy, RestartRule, Role,
+};
 use crate::probe::source::Source;
 use crate::probe::spec::Use;
 use crate::probe::value::ProbeType;
-
-/// What the API server takes where a pod says nothing else, in seconds.
-const TERMINATION_GRACE_PERIOD: u32 = 30;
 
 /// What the API server allows of a container.
 const MOST_RULES: usize = 20;
@@ -32,7 +31,7 @@ pub(super) fn read(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) 
     no_probes(&spec, problems);
     PodSpec {
         restart_policy: policy.unwrap_or_default(),
-        termination_grace_period: Some(grace.unwrap_or(TERMINATION_GRACE_PERIOD)),
+        termination_grace_period: Some(grace.unwrap_or(GRACE_PERIOD)),
         containers: containers.into_iter().map(Arc::new).collect(),
     }
 }

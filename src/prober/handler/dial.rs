@@ -120,3 +120,23 @@ pub(super) fn system_words(error: &io::Error) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_lingers_as_the_kubelets_do_and_is_closed_once_nobody_has_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connection = dial("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
+        let (mut accepted, peer) = listener.accept().await.unwrap();
+        assert_eq!(connection.local, peer);
+        let socket = SockRef::from(connection.stream.as_ref().unwrap());
+        assert_eq!(socket.linger().unwrap(), Some(Duration::from_secs(1)));
+        drop(connection);
+        assert_eq!(accepted.read(&mut [0]).await.unwrap(), 0);
+    }
+}

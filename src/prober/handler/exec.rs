@@ -146,7 +146,7 @@ fn output(response: &ExecSyncResponse) -> String {
 pub(in crate::prober) mod tests {
     use std::fmt;
 
-    use tokio::time::sleep;
+    use tokio::time::{Instant, sleep};
 
     use super::*;
 
@@ -187,6 +187,18 @@ pub(in crate::prober) mod tests {
         stderr: &str,
     ) -> Result<ExecSyncResponse, Status> {
         Ok(ExecSyncResponse { stdout: stdout.into(), stderr: stderr.into(), exit_code })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runtime_that_does_not_answer_has_two_minutes_more_than_the_command() {
+        let day = Duration::from_secs(24 * 60 * 60);
+        let (executor, begin) = (Executor::played(move |_| (day, answer(0, "", ""))), Instant::now());
+        let spec = crate::probe::ContainerSpec::named("main");
+        let target = Target { container_id: "c", container: &spec, pod_ip: "" };
+        let probe = ExecProbe { pod: Arc::default(), container: Arc::default() };
+        let attempted = attempt(&executor, probe, &target, &["true".to_owned()], 3).await.unwrap();
+        assert_eq!(begin.elapsed(), Duration::from_secs(123));
+        assert!(matches!(attempted, Attempt::Failure(_)), "{attempted:?}");
     }
 
     /// Table 9.4, exec, and 9.3, `NewExecInContainer`. An error with exit status 0 does not exist here: the exit code is in the answer.

@@ -20,7 +20,6 @@ pub(in crate::prober) struct Container {
     pub(in crate::prober) was_started: bool,
     /// Somebody has it stopped, for as long as the call is there.
     pub(super) stopper: Weak<Head>,
-    pub(in crate::prober) exit: Option<(i32, String)>,
     /// What each type of probe is held to say.
     pub(super) results: [Option<(Life, ProbeResult)>; 3],
     /// What each type of probe would have done to it.
@@ -45,7 +44,6 @@ pub(in crate::prober) struct Known {
     pub(in crate::prober) id: Arc<str>,
     pub(in crate::prober) age: Age,
     pub(in crate::prober) state: State,
-    pub(in crate::prober) exit: Option<(i32, String)>,
 }
 
 /// What tells which of two containers is the newer one.
@@ -77,8 +75,8 @@ impl Container {
     }
 
     pub(super) fn update(&mut self, known: Known) {
-        let Known { names, age, state, exit, .. } = known;
-        (self.names, self.age, self.exit) = (names, age, exit);
+        let Known { names, age, state, .. } = known;
+        (self.names, self.age) = (names, age);
         // When it was started is learned once.
         if !matches!((self.state, state), (State::Running(_), State::Running(_))) {
             self.state = state;

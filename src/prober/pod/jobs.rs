@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::PodState;
-use crate::probe::{ContainerSpec, Probe, ProbeType, Role};
+use crate::probe::{ContainerSpec, Probe, ProbeType};
 use crate::prober::machine::{Effect, Machine, Next};
 use crate::prober::notice::Notice;
 use crate::prober::verdict::ProbeResult;
@@ -57,20 +57,16 @@ impl PodState {
     pub(in crate::prober) fn launch(&mut self, todo: &mut Todo) {
         let spec = self.spec.clone();
         let mut is_blocked = false;
-        for container in
-            spec.containers.iter().filter(|container| matches!(container.role, Role::Regular | Role::Sidecar))
-        {
+        for container in spec.containers.iter().filter(|container| container.role.is_probed()) {
             for (probe_type, probe) in container.all_probes() {
                 let key = (container.name.clone(), probe_type);
-                let is_there =
-                    |worker: &Job| (&worker.container, worker.machine.probe_type) == (&key.0, key.1);
+                let is_there = |job: &Job| (&job.container, job.machine.probe_type) == (&key.0, key.1);
                 if self.jobs.iter().any(is_there) {
                     is_blocked = true;
                 } else if !is_blocked || !self.launched.contains(&key) {
                     let signals = Arc::new(Signals::default());
                     let machine = Machine::new(probe_type, probe.clone());
-                    let worker = Job { container: key.0.clone(), machine, signals: signals.clone() };
-                    self.jobs.push(worker);
+                    self.jobs.push(Job { container: key.0.clone(), machine, signals: signals.clone() });
                     self.launched.insert(key);
                     todo.launch.push((signals, probe.clone()));
                 }
@@ -109,21 +105,21 @@ impl PodState {
     ) {
         let Some(place) = self.place_of(signals) else { return };
         let mut effects = Vec::new();
-        let worker = &mut self.jobs[place];
-        worker.machine.judge(result, &mut effects);
-        let (name, probe_type) = (worker.container.clone(), worker.machine.probe_type);
+        let job = &mut self.jobs[place];
+        job.machine.judge(result, &mut effects);
+        let (name, probe_type) = (job.container.clone(), job.machine.probe_type);
         self.apply(&name, probe_type, effects, now, todo);
     }
 
     /// A worker has ended. If its probe is written otherwise by now, another one begins.
     pub(in crate::prober) fn ended(&mut self, signals: &Arc<Signals>, now: Instant, todo: &mut Todo) {
         let Some(place) = self.place_of(signals) else { return };
-        let mut worker = self.jobs.remove(place);
-        let probe_type = worker.machine.probe_type;
-        if let Some(Effect::Forget(life)) = worker.machine.end() {
-            self.hold(&worker.container, probe_type, &life, None);
+        let mut job = self.jobs.remove(place);
+        let probe_type = job.machine.probe_type;
+        if let Some(Effect::Forget(life)) = job.machine.end() {
+            self.hold(&job.container, probe_type, &life, None);
         }
-        if !self.launched.contains(&(worker.container, probe_type)) && !self.is_over {
+        if !self.launched.contains(&(job.container, probe_type)) && !self.is_over {
             self.sync(now, todo);
         }
     }
@@ -131,8 +127,8 @@ impl PodState {
     /// Stops all workers, for good.
     pub(in crate::prober) fn stop(&mut self) {
         self.is_over = true;
-        for worker in &self.jobs {
-            worker.signals.stop.notify_one();
+        for job in &self.jobs {
+            job.signals.stop.notify_one();
         }
     }
 
@@ -162,9 +158,9 @@ impl PodState {
     }
 
     pub(in crate::prober) fn task(&self, place: usize) -> Option<Task> {
-        let worker = &self.jobs[place];
-        let container = self.containers.iter().find(|container| container.name() == worker.container)?;
-        let probe = &worker.machine.probe;
+        let job = &self.jobs[place];
+        let container = &self.containers[self.place_named(&job.container)?];
+        let probe = &job.machine.probe;
         let address = self.address.clone().or_else(|| (!probe.handler.needs_address()).then(|| "".into()))?;
         Some(Task {
             pod: self.names.clone(),
@@ -172,17 +168,17 @@ impl PodState {
             container_id: container.id.clone(),
             spec: self.spec_of(container)?.clone(),
             probe: probe.clone(),
-            probe_type: worker.machine.probe_type,
+            probe_type: job.machine.probe_type,
             address,
         })
     }
 
     pub(in crate::prober) fn job_of(&self, place: usize, probe_type: ProbeType) -> Option<&Job> {
         let name = self.containers[place].name();
-        self.jobs.iter().find(|it| it.container == name && it.machine.probe_type == probe_type)
+        self.jobs.iter().find(|job| job.container == name && job.machine.probe_type == probe_type)
     }
 
     pub(in crate::prober) fn place_of(&self, signals: &Arc<Signals>) -> Option<usize> {
-        self.jobs.iter().position(|worker| Arc::ptr_eq(&worker.signals, signals))
+        self.jobs.iter().position(|job| Arc::ptr_eq(&job.signals, signals))
     }
 }

@@ -18,9 +18,6 @@ use crate::relay::Head;
 /// How much later than it would the kubelet may kill, beyond a round of its probe.
 const COMPARING: Duration = Duration::from_secs(10);
 
-/// The probes that end containers, in the order in which the kubelet looks at them.
-const ENDING: [ProbeType; 2] = [ProbeType::Liveness, ProbeType::Startup];
-
 impl PodState {
     /// A call stops a container.
     pub(in crate::prober) fn stopping(&mut self, id: &str, call: &Weak<Head>, todo: &mut Todo) {
@@ -46,7 +43,7 @@ impl PodState {
         if !matches!(container.state, State::Running(_)) || self.is_ending() || container.is_being_stopped() {
             return;
         }
-        for probe_type in ENDING {
+        for probe_type in ProbeType::ENDING {
             if self.containers[place].result(probe_type) != Some(ProbeResult::Failure) {
                 continue;
             }
@@ -68,7 +65,7 @@ impl PodState {
 
     /// Somebody stops a container: was that to be expected?
     pub(in crate::prober) fn compare(&mut self, place: usize, todo: &mut Todo) {
-        for probe_type in ENDING {
+        for probe_type in ProbeType::ENDING {
             let ending = &mut self.containers[place].endings[probe_type as usize];
             let (probe, count) = (probe_type.name(), ending.count);
             if ending.open_since.take().is_some() {
@@ -76,12 +73,12 @@ impl PodState {
                     "Is being stopped, as it would have been for its {probe} probe (verdict {count})"
                 );
                 todo.notices.push(self.notice(place, probe_type, What::StoppedToo, message));
-            } else if let Some(worker) = self.job_of(place, probe_type)
-                && let run = worker.machine.run
+            } else if let Some(job) = self.job_of(place, probe_type)
+                && let run = job.machine.run
                 && run.last == ProbeResult::Failure
                 && run.length > 0
             {
-                let (length, threshold) = (run.length, worker.machine.probe.failure_threshold);
+                let (length, threshold) = (run.length, job.machine.probe.failure_threshold);
                 let message = format!(
                     "Is being stopped after {length} failures of its {probe} probe; {threshold} are its threshold"
                 );
@@ -93,9 +90,9 @@ impl PodState {
     /// Says who should have been killed by the kubelet by now, and has not been.
     pub(in crate::prober) fn spared(&mut self, is_kubelet_there: bool, now: Instant, todo: &mut Todo) {
         for place in 0..self.containers.len() {
-            for probe_type in ENDING {
-                let Some(worker) = self.job_of(place, probe_type) else { continue };
-                let probe = &worker.machine.probe;
+            for probe_type in ProbeType::ENDING {
+                let Some(job) = self.job_of(place, probe_type) else { continue };
+                let probe = &job.machine.probe;
                 let round =
                     u64::from(probe.period) * u64::from(probe.failure_threshold) + u64::from(probe.timeout);
                 let limit = COMPARING + Duration::from_secs(round);
@@ -129,7 +126,7 @@ impl PodState {
     /// A fault of ours ended an attempt of a worker.
     pub(in crate::prober) fn fault_of(&self, signals: &Arc<Signals>) -> Option<Notice> {
         let job = &self.jobs[self.place_of(signals)?];
-        let place = self.containers.iter().position(|container| container.name() == job.container)?;
+        let place = self.place_named(&job.container)?;
         let probe_type = job.machine.probe_type;
         let message = format!("{} probe was not made: a fault of probeshim's own", probe_type.title());
         Some(self.notice(place, probe_type, What::Fault, message))

@@ -83,11 +83,11 @@ impl Pod {
 impl PodState {
     /// Takes what is written of the pod. A probe that is written otherwise than before is another probe.
     pub(in crate::prober) fn specify(&mut self, spec: PodSpec) {
-        for worker in &self.jobs {
-            let probe = spec.container(&worker.container).and_then(|it| it.probe(worker.machine.probe_type));
-            if probe.is_none_or(|probe| **probe != *worker.machine.probe) {
-                worker.signals.stop.notify_one();
-                self.launched.remove(&(worker.container.clone(), worker.machine.probe_type));
+        for job in &self.jobs {
+            let probe = spec.container(&job.container).and_then(|it| it.probe(job.machine.probe_type));
+            if probe.is_none_or(|probe| **probe != *job.machine.probe) {
+                job.signals.stop.notify_one();
+                self.launched.remove(&(job.container.clone(), job.machine.probe_type));
             }
         }
         self.spec = Arc::new(spec);
@@ -106,9 +106,8 @@ impl PodState {
 
     /// Takes what is known of a container.
     pub(in crate::prober) fn see(&mut self, known: Known) {
-        let name = known.names.name.as_deref();
-        let place = self.containers.iter().position(|container| container.names.name.as_deref() == name);
-        let Some(place) = place else {
+        let name = known.names.name.as_deref().unwrap_or_default();
+        let Some(place) = self.place_named(name) else {
             let container = self.begun(known);
             self.containers.push(container);
             return;
@@ -127,7 +126,7 @@ impl PodState {
     }
 
     pub(in crate::prober) fn begun(&self, known: Known) -> Container {
-        let Known { names, id, age, state, exit } = known;
+        let Known { names, id, age, state } = known;
         let mut container = Container {
             names,
             id,
@@ -135,7 +134,6 @@ impl PodState {
             state,
             was_started: false,
             stopper: Weak::new(),
-            exit,
             results: [const { None }; 3],
             endings: [Ending::default(); 3],
         };
@@ -169,9 +167,9 @@ impl PodState {
             let basis = self.basis(place);
             self.containers[place].was_started = basis.is_started();
             if basis.awaits_readiness()
-                && let Some(worker) = self.job_of(place, ProbeType::Readiness)
+                && let Some(job) = self.job_of(place, ProbeType::Readiness)
             {
-                worker.signals.trigger.notify_one();
+                job.signals.trigger.notify_one();
             }
             self.decide(place, now, todo);
         }
@@ -185,7 +183,8 @@ impl PodState {
         life: &Life,
         result: Option<ProbeResult>,
     ) -> bool {
-        let Some(container) = self.named(name) else { return false };
+        let Some(place) = self.place_named(name) else { return false };
+        let container = &mut self.containers[place];
         if container.id != life.container_id {
             return false;
         }
@@ -208,7 +207,7 @@ impl PodState {
 
     pub(in crate::prober) fn view(&self, name: &str, probe_type: ProbeType) -> View {
         let is_pod_over = matches!(self.phase(), Phase::Succeeded | Phase::Failed);
-        let place = self.containers.iter().position(|container| container.name() == name);
+        let place = self.place_named(name);
         View { is_pod_over, container: place.map(|place| self.seen(place, probe_type)) }
     }
 
@@ -272,14 +271,14 @@ impl PodState {
     }
 
     pub(in crate::prober) fn state_of(&self, name: &str) -> Option<State> {
-        self.containers.iter().find(|container| container.name() == name).map(|container| container.state)
+        self.place_named(name).map(|place| self.containers[place].state)
     }
 
     pub(in crate::prober) fn spec_of(&self, container: &Container) -> Option<&Arc<ContainerSpec>> {
         self.spec.container(container.name())
     }
 
-    pub(in crate::prober) fn named(&mut self, name: &str) -> Option<&mut Container> {
-        self.containers.iter_mut().find(|container| container.name() == name)
+    pub(in crate::prober) fn place_named(&self, name: &str) -> Option<usize> {
+        self.containers.iter().position(|container| container.name() == name)
     }
 }

@@ -60,6 +60,23 @@ async fn what_somebody_else_stops_is_compared() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_is_being_stopped_has_nobody_killed() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
+    let mut node = Node::settled(&[web], |_| fail()).await;
+    let begin = Instant::now();
+    node.run_pod("web");
+    after(0.5).await;
+    assert_eq!(node.told_since(begin).last().unwrap().1, What::WouldKill);
+    let (call, begin) = (node.stop_pod("web"), Instant::now());
+    after(10.0).await;
+    assert_eq!(node.told_since(begin), []);
+    // The call has failed.
+    drop(call);
+    after(2.0).await;
+    assert_eq!(node.told_since(begin).last().unwrap().1, What::WouldKill);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_the_kubelet_should_have_stopped_is_told() {
     for (is_kubelet_there, goes_on) in [(true, false), (true, true), (false, false)] {
         let more = json!({"periodSeconds": 10, "failureThreshold": 3});

@@ -238,16 +238,24 @@ pub(super) const LIVENESS: ProbeType = ProbeType::Liveness;
 impl Node {
     /// Somebody has a container stopped, for as long as the call is there.
     pub(super) fn stop(&self, container: &str) -> Arc<Head> {
+        self.call_that_stops("StopContainer", None, Some(container.to_owned()))
+    }
+
+    /// Somebody has the sandbox of a pod stopped, for as long as the call is there.
+    pub(super) fn stop_pod(&self, pod: &str) -> Arc<Head> {
+        self.call_that_stops("StopPodSandbox", Some(format!("s-{pod}")), None)
+    }
+
+    fn call_that_stops(&self, method: &str, sandbox: Option<String>, container: Option<String>) -> Arc<Head> {
         let head = Arc::new(Head {
             id: 1,
             peer: None,
-            method: MethodName::of_path("/runtime.v1.RuntimeService/StopContainer"),
+            method: MethodName::of_path(&format!("/runtime.v1.RuntimeService/{method}")),
             start: SystemTime::now(),
             since: Instant::now(),
             trace: None,
         });
-        let container = Some(container.to_owned());
-        self.prober.stopping(&Stopping { head: Arc::downgrade(&head), sandbox: None, container });
+        self.prober.stopping(&Stopping { head: Arc::downgrade(&head), sandbox, container });
         head
     }
 

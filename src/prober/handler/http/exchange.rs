@@ -68,8 +68,8 @@ where
     let handshake = builder.handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| ends.words(&error))?;
     let driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
-    let response = sender.send_request(request).await.map_err(|error| ends.words(&error))?;
-    Ok(Answer { status: response.status(), response, ends, _driver: driver })
+    let response = sender.send_request(request).await;
+    ends.answer(response, driver)
 }
 
 async fn over_http2<S>(stream: S, request: GetRequest, place: &Place, ends: Ends) -> Result<Answer, String>
@@ -80,8 +80,8 @@ where
     let (mut sender, connection) = handshake.map_err(|error| ends.words(&error))?;
     let driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
     let request = for_http2(request, place).map_err(|error| error.to_string())?;
-    let response = sender.send_request(request).await.map_err(|error| ends.words(&error))?;
-    Ok(Answer { status: response.status(), response, ends, _driver: driver })
+    let response = sender.send_request(request).await;
+    ends.answer(response, driver)
 }
 
 /// The same request, with its host where HTTP/2 has it.
@@ -125,6 +125,15 @@ impl Answer {
 }
 
 impl Ends {
+    fn answer(
+        self,
+        response: hyper::Result<Response<Incoming>>,
+        driver: AbortOnDropHandle<()>,
+    ) -> Result<Answer, String> {
+        let response = response.map_err(|error| self.words(&error))?;
+        Ok(Answer { status: response.status(), response, ends: self, _driver: driver })
+    }
+
     /// What ended an exchange before its answer.
     fn words(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() {

@@ -1,0 +1,247 @@
+//! Table 9.5: what the API server takes of a container, and what it does not.
+
+use super::{pod_with, specs};
+
+/// A row: its name, what is written of a container, and what of it is wrong; nothing where it is fine.
+type Row = (&'static str, &'static str, &'static [&'static str]);
+
+/// Table 9.5 of what the API server takes: `ValidateProbe` and `_validateProbe`, `ValidateHandler`, container cases.
+const VALIDATION: [Row; 41] = [
+    ("ValidateProbe: nil", "", &[]),
+    (
+        "ValidateProbe: initialDelaySeconds 10",
+        "livenessProbe: {exec: {command: [x]}, initialDelaySeconds: 10}",
+        &[],
+    ),
+    ("ValidateProbe: timeoutSeconds 10", "livenessProbe: {exec: {command: [x]}, timeoutSeconds: 10}", &[]),
+    ("ValidateProbe: periodSeconds 10", "livenessProbe: {exec: {command: [x]}, periodSeconds: 10}", &[]),
+    (
+        "ValidateProbe: successThreshold 10",
+        "readinessProbe: {exec: {command: [x]}, successThreshold: 10}",
+        &[],
+    ),
+    (
+        "ValidateProbe: failureThreshold 10",
+        "livenessProbe: {exec: {command: [x]}, failureThreshold: 10}",
+        &[],
+    ),
+    ("ValidateProbe: no handler", "readinessProbe: {timeoutSeconds: 10}", &["readinessProbe"]),
+    (
+        "ValidateProbe: initialDelaySeconds -10",
+        "readinessProbe: {exec: {command: [x]}, initialDelaySeconds: -10}",
+        &["readinessProbe.initialDelaySeconds"],
+    ),
+    (
+        "ValidateProbe: timeoutSeconds -10",
+        "readinessProbe: {exec: {command: [x]}, timeoutSeconds: -10}",
+        &["readinessProbe.timeoutSeconds"],
+    ),
+    (
+        "ValidateProbe: periodSeconds -10",
+        "readinessProbe: {exec: {command: [x]}, periodSeconds: -10}",
+        &["readinessProbe.periodSeconds"],
+    ),
+    (
+        "ValidateProbe: successThreshold -10",
+        "readinessProbe: {exec: {command: [x]}, successThreshold: -10}",
+        &["readinessProbe.successThreshold"],
+    ),
+    (
+        "ValidateProbe: failureThreshold -10",
+        "readinessProbe: {exec: {command: [x]}, failureThreshold: -10}",
+        &["readinessProbe.failureThreshold"],
+    ),
+    (
+        "_validateProbe: probe grace -1",
+        "livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: -1}",
+        &["livenessProbe.terminationGracePeriodSeconds"],
+    ),
+    (
+        "_validateProbe: probe grace 0",
+        "livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 0}",
+        &["livenessProbe.terminationGracePeriodSeconds"],
+    ),
+    (
+        "_validateProbe: probe grace 1",
+        "livenessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 1}",
+        &[],
+    ),
+    ("ValidateHandler: exec", "livenessProbe: {exec: {command: [echo]}}", &[]),
+    (
+        "ValidateHandler: http port 1",
+        "livenessProbe: {httpGet: {path: /, port: 1, host: '', scheme: HTTP}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http port 65535",
+        "livenessProbe: {httpGet: {path: /foo, port: 65535, host: host, scheme: HTTP}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http named port",
+        "livenessProbe: {httpGet: {path: /, port: port, scheme: HTTP}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http Host header",
+        "livenessProbe: {httpGet: {path: /, port: port, httpHeaders: [{name: Host, value: foo.example.com}]}}",
+        &[],
+    ),
+    (
+        "ValidateHandler: http duplicate X-Forwarded-For",
+        "livenessProbe: {httpGet: {path: /, port: port, httpHeaders: [{name: X-Forwarded-For, value: 1.2.3.4}, {name: X-Forwarded-For, value: 5.6.7.8}]}}",
+        &[],
+    ),
+    ("ValidateHandler: empty", "livenessProbe: {}", &["livenessProbe"]),
+    (
+        "ValidateHandler: exec without command",
+        "livenessProbe: {exec: {command: []}}",
+        &["livenessProbe.exec.command"],
+    ),
+    (
+        "ValidateHandler: empty path and port 0",
+        "livenessProbe: {httpGet: {path: '', port: 0}}",
+        &["livenessProbe.httpGet.port"],
+    ),
+    (
+        "ValidateHandler: port 65536",
+        "livenessProbe: {httpGet: {path: /foo, port: 65536}}",
+        &["livenessProbe.httpGet.port"],
+    ),
+    (
+        "ValidateHandler: empty port string",
+        "livenessProbe: {httpGet: {path: '', port: ''}}",
+        &["livenessProbe.httpGet.port"],
+    ),
+    (
+        "ValidateHandler: header Host:",
+        "livenessProbe: {httpGet: {path: /, port: p, httpHeaders: [{name: 'Host:', value: foo}]}}",
+        &["livenessProbe.httpGet.httpHeaders[0].name"],
+    ),
+    (
+        "ValidateHandler: header X_Forwarded_For",
+        "livenessProbe: {httpGet: {path: /, port: p, httpHeaders: [{name: X_Forwarded_For, value: foo}]}}",
+        &["livenessProbe.httpGet.httpHeaders[0].name"],
+    ),
+    (
+        "container cases: readiness with grace",
+        "readinessProbe: {exec: {command: [x]}, terminationGracePeriodSeconds: 10}",
+        &["readinessProbe.terminationGracePeriodSeconds"],
+    ),
+    (
+        "container cases: liveness without tcp port",
+        "livenessProbe: {tcpSocket: {}}",
+        &["livenessProbe.tcpSocket.port"],
+    ),
+    (
+        "container cases: liveness without action",
+        "livenessProbe: {initialDelaySeconds: 1}",
+        &["livenessProbe"],
+    ),
+    (
+        "container cases: liveness successThreshold 2",
+        "livenessProbe: {exec: {command: [x]}, successThreshold: 2}",
+        &["livenessProbe.successThreshold"],
+    ),
+    (
+        "container cases: startup successThreshold 2",
+        "startupProbe: {exec: {command: [x]}, successThreshold: 2}",
+        &["startupProbe.successThreshold"],
+    ),
+    (
+        "container cases: all numerics negative",
+        "startupProbe: {exec: {command: [x]}, initialDelaySeconds: -1, timeoutSeconds: -1, periodSeconds: -1, successThreshold: -1, failureThreshold: -1, terminationGracePeriodSeconds: -1}",
+        &[
+            "startupProbe.initialDelaySeconds",
+            "startupProbe.timeoutSeconds",
+            "startupProbe.periodSeconds",
+            "startupProbe.successThreshold",
+            "startupProbe.failureThreshold",
+            "startupProbe.terminationGracePeriodSeconds",
+        ],
+    ),
+    (
+        "1.3: two handlers",
+        "livenessProbe: {exec: {command: [x]}, tcpSocket: {port: 1}}",
+        &["livenessProbe.tcpSocket"],
+    ),
+    (
+        "1.3: a port's name, wrong in every way",
+        "livenessProbe: {tcpSocket: {port: -1234--5678--90_}}",
+        &["livenessProbe.tcpSocket.port"; 4],
+    ),
+    (
+        "1.3: scheme in small letters",
+        "livenessProbe: {httpGet: {port: 1, scheme: http}}",
+        &["livenessProbe.httpGet.scheme"],
+    ),
+    ("1.3: gRPC port by name", "livenessProbe: {grpc: {port: health}}", &["livenessProbe.grpc.port"]),
+    ("a slip", "livenesProbe: {exec: {command: [x]}}", &["livenesProbe"]),
+    (
+        "1.3: restartPolicyRules without restartPolicy",
+        "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}]",
+        &["restartPolicy"],
+    ),
+    (
+        "1.3: rules that are wrong",
+        "restartPolicy: Sometimes, restartPolicyRules: [{action: Explode}, {exitCodes: {operator: Is, values: [a]}}]",
+        &[
+            "restartPolicy",
+            "restartPolicyRules[0].action",
+            "restartPolicyRules[0].exitCodes",
+            "restartPolicyRules[1].action",
+            "restartPolicyRules[1].exitCodes.operator",
+            "restartPolicyRules[1].exitCodes.values[0]",
+        ],
+    ),
+];
+
+#[test]
+fn table_9_5_validation() {
+    for (name, container, wrong) in VALIDATION {
+        let written = format!("{{name: main, {container}}}");
+        let told = specs(&[("pod.yaml", &pod_with(&written))]).err().unwrap_or_default();
+        let lines: Vec<&str> = told.lines().collect();
+        assert_eq!(lines.len(), wrong.len(), "{name}: {told}");
+        for (line, path) in lines.iter().zip(wrong) {
+            let beginning = format!("pod.yaml: spec.containers[0].{path} is ");
+            assert!(line.starts_with(&beginning), "{name}: {line} instead of {beginning}");
+        }
+    }
+}
+
+#[test]
+fn table_9_5_containers_that_have_no_probes() {
+    let probe = |field: &str| format!("{field}: {{exec: {{command: [x]}}}}");
+    for (name, list, more, path) in [
+        ("ephemeral container", "ephemeralContainers", "", ""),
+        ("init container without Always", "initContainers", "", ""),
+        ("sidecar with successThreshold 2", "initContainers", "restartPolicy: Always, ", ".successThreshold"),
+        (
+            "sidecar with readiness grace",
+            "initContainers",
+            "restartPolicy: Always, ",
+            ".terminationGracePeriodSeconds",
+        ),
+    ] {
+        for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
+            let probe = match path {
+                "" => probe(field),
+                ".successThreshold" => probe(field).replace("]}}", "]}, successThreshold: 2}"),
+                _ => probe(field).replace("]}}", "]}, terminationGracePeriodSeconds: 2}"),
+            };
+            let is_fine = match path {
+                ".successThreshold" => field == "readinessProbe",
+                ".terminationGracePeriodSeconds" => field != "readinessProbe",
+                _ => false,
+            };
+            let text = format!(
+                "{{kind: Pod, metadata: {{name: web}}, spec: {{containers: [], {list}: [{{name: side, {more}{probe}}}]}}}}"
+            );
+            let told = specs(&[("pod.yaml", &text)]).err().unwrap_or_default();
+            let expected = format!("pod.yaml: spec.{list}[0].{field}{path} is ");
+            assert_eq!(told.is_empty(), is_fine, "{name}, {field}: {told}");
+            assert!(is_fine || told.starts_with(&expected), "{name}, {field}: {told}");
+        }
+    }
+}
