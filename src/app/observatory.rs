@@ -183,7 +183,10 @@ impl Observatory {
                 warn!("{}", harmless(&problem));
                 self.outlets.events.push(Event::of_specs(problem));
             }
-            News::Solved(problem) => info!("no longer so: {}", harmless(&problem)),
+            News::Solved(problem) => {
+                info!("no longer so: {}", harmless(&problem));
+                self.outlets.events.push(Event::of_mended_specs(&problem));
+            }
         }
     }
 

@@ -83,6 +83,12 @@ impl Event {
         Self::new(Severity::Warning, "SpecMisread", problem)
     }
 
+    /// It can be read again.
+    #[must_use]
+    pub fn of_mended_specs(problem: &str) -> Self {
+        Self::new(Severity::Normal, "SpecMended", format!("No longer so: {problem}"))
+    }
+
     /// The kernel killed a process of a container for want of memory.
     #[must_use]
     pub fn of_oom(container: &Arc<Container>, world: &World) -> Self {

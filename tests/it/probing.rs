@@ -200,6 +200,7 @@ async fn one_that_is_broken_harms_nobody_else() {
     // What is mended counts, and what is broken afterwards counts as it was.
     write("wrong", &manifest("wrong", &exec(&["true"])));
     probes(&place, "wrong", |probes| counts(probes, 1)).await;
+    told(&place, "", "SpecMended", "wrong.yaml: spec.containers[0].livenessProbe", 1).await;
     write("good", "kind: Pod\nmetadata: {name: [");
     told(&place, "", "SpecMisread", "good.yaml: ", 1).await;
     let before = probes(&place, "good", |_| true).await[0]["run"].as_u64().unwrap();
