@@ -122,11 +122,22 @@ pub(super) fn system_words(error: &io::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
 
     use super::*;
+
+    /// Longer than anything here takes.
+    pub(in crate::prober::handler) const LONG: Duration = Duration::from_secs(60);
+
+    /// A port of this host that refuses connections, for as long as the socket is there.
+    pub(in crate::prober::handler) fn refusing() -> (TcpSocket, u16) {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        (socket, port)
+    }
 
     #[tokio::test]
     async fn a_connection_lingers_as_the_kubelets_do_and_is_closed_once_nobody_has_it() {

@@ -211,6 +211,10 @@ mod tests {
     use tokio::task::JoinSet;
 
     use super::*;
+    use crate::prober::handler::dial::tests::LONG;
+
+    /// The shortest limit of a probe.
+    const SECOND: Duration = Duration::from_secs(1);
 
     /// What a health service answers: a status, or a code of gRPC with its message; `None` for nothing.
     type Answer = Option<Result<u8, (u8, &'static str)>>;
@@ -243,9 +247,8 @@ mod tests {
         (port, tasks)
     }
 
-    async fn probed(port: u16, host: &str, limit: u64) -> Attempt {
-        let health = GrpcHealth { port, service: "a".to_owned() };
-        attempt(&health, host, Duration::from_secs(limit)).await
+    async fn probed(port: u16, host: &str, limit: Duration) -> Attempt {
+        attempt(&GrpcHealth { port, service: "a".to_owned() }, host, limit).await
     }
 
     #[tokio::test]
@@ -269,7 +272,8 @@ mod tests {
             ),
         ] {
             let (port, _tasks) = serve(answer).await;
-            assert_eq!(probed(port, "127.0.0.1", 1).await, expected, "{row}");
+            let limit = if answer.is_none() { SECOND } else { LONG };
+            assert_eq!(probed(port, "127.0.0.1", limit).await, expected, "{row}");
         }
     }
 
@@ -277,7 +281,7 @@ mod tests {
     #[tokio::test]
     async fn table_9_4_grpc_without_a_server() {
         let text = "timeout: failed to connect service \":32\" within 1s: context deadline exceeded";
-        assert_eq!(probed(32, "", 1).await, Attempt::Failure(text.to_owned()), "cannot find host");
+        assert_eq!(probed(32, "", SECOND).await, Attempt::Failure(text.to_owned()), "cannot find host");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let answering = tokio::spawn(async move {
@@ -288,7 +292,7 @@ mod tests {
         let text = format!(
             "timeout: failed to connect service \"127.0.0.1:{port}\" within 1s: context deadline exceeded"
         );
-        assert_eq!(probed(port, "127.0.0.1", 1).await, Attempt::Failure(text), "HTTP/1 server");
+        assert_eq!(probed(port, "127.0.0.1", SECOND).await, Attempt::Failure(text), "HTTP/1 server");
         answering.abort();
     }
 }

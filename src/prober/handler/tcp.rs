@@ -24,19 +24,19 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::prober::handler::dial::tests::{LONG, refusing};
 
     /// Table 9.4, tcp. A port of -1 does not exist here: one that nobody listens on fails instead.
     #[tokio::test]
     async fn table_9_4_tcp() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let limit = Duration::from_secs(1);
-        assert_eq!(attempt("127.0.0.1", port, limit).await, Attempt::Success(String::new()));
-        assert_eq!(attempt("", port, limit).await, Attempt::Success(String::new()), "this host");
-        drop(listener);
+        assert_eq!(attempt("127.0.0.1", port, LONG).await, Attempt::Success(String::new()));
+        assert_eq!(attempt("", port, LONG).await, Attempt::Success(String::new()), "this host");
+        let (_socket, port) = refusing();
         let text = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
-        assert_eq!(attempt("127.0.0.1", port, limit).await, Attempt::Failure(text));
+        assert_eq!(attempt("127.0.0.1", port, LONG).await, Attempt::Failure(text));
         let text = "dial tcp: lookup nobody.invalid: no such host".to_owned();
-        assert_eq!(attempt("nobody.invalid", port, Duration::from_secs(10)).await, Attempt::Failure(text));
+        assert_eq!(attempt("nobody.invalid", port, LONG).await, Attempt::Failure(text));
     }
 }
