@@ -83,7 +83,10 @@ async fn measure(case: &Case) {
     let probeshim = Target::probeshim_with(folder.path(), &config);
     tokio::time::sleep(SETTLING).await;
     let before = Counted::now(&probeshim);
-    tokio::time::sleep(MEASURED).await;
+    tokio::time::sleep(MEASURED / 2).await;
+    // Somebody keeps all series.
+    assert!(metrics(&probeshim, "/metrics/probes").matches("prober_probe_total{").count() >= *size);
+    tokio::time::sleep(MEASURED / 2).await;
     let after = Counted::now(&probeshim);
     let (attempts, seconds) = (after.attempts - before.attempts, MEASURED.as_secs_f64());
     let in_time = (after.in_time - before.in_time) / attempts;
@@ -105,7 +108,7 @@ async fn measure(case: &Case) {
 
 impl Counted {
     fn now(probeshim: &Target) -> Self {
-        let metrics = metrics(probeshim);
+        let metrics = metrics(probeshim, "/metrics");
         let value = |name: &str| -> f64 {
             let line = metrics.lines().find(|line| line.starts_with(name)).unwrap();
             line.rsplit(' ').next().unwrap().parse().unwrap()
@@ -120,9 +123,10 @@ impl Counted {
 }
 
 /// What the admin socket serves as metrics.
-fn metrics(probeshim: &Target) -> String {
+fn metrics(probeshim: &Target, path: &str) -> String {
     let mut stream = UnixStream::connect(probeshim.socket().with_file_name("admin.sock")).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer

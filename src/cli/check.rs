@@ -18,7 +18,7 @@ pub struct Check {
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// A configuration file, whose rules count before the manifests
+    /// A configuration file, whose rules count before the manifests [default: /etc/probeshim/config.yaml, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -69,15 +69,16 @@ impl File {
             let known: Vec<&str> = FLAGS.iter().map(|(field, ..)| *field).chain(OTHERS).collect();
             root.only(&known, &mut problems);
             reader.written = fill_in(flags, &root, &path, &mut problems);
-            Self::of(&root, &mut problems)
+            Self::of(&root, flags.redact_commands, &mut problems)
         });
         reader.problems.extend(problems.iter().map(|wrong| problem(&path, wrong.to_string())));
         file.unwrap_or_default()
     }
 
-    fn of(root: &Node<'_>, problems: &mut Vec<Problem>) -> Self {
+    fn of(root: &Node<'_>, redacts: bool, problems: &mut Vec<Problem>) -> Self {
         let kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
-        let rules = root.field("probes").map(|rules| rules.list(problems)).unwrap_or_default();
+        let rules = root.field("probes").map(|rules| if redacts { rules.secret() } else { rules });
+        let rules = rules.map(|rules| rules.list(problems)).unwrap_or_default();
         Self { kubelet, rules: rules.iter().map(|rule| self::rule(rule, problems)).collect() }
     }
 }
@@ -235,6 +236,7 @@ fn url(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Url> {
             && matches!(read.path(), "/" | "/pods")
             && read.query().is_none()
             && read.username().is_empty()
+            && read.password().is_none()
     });
     if read.is_none() {
         url.complain(reason, problems);

@@ -64,7 +64,7 @@ pub struct Flags {
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
     pub admin: Option<String>,
 
-    /// Where /metrics, /healthz and /readyz are served: a loopback address and a port, 0 for any, or off
+    /// Where /metrics, /metrics/probes, /healthz and /readyz are served: a loopback address and a port, 0 for any, or off
     /// [default: 127.0.0.1:9754]
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<String>,
@@ -106,7 +106,7 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub slow: Option<String>,
 
-    /// Show of commands only the program, never its arguments: in no call, event, log, metric or trace
+    /// Show of commands only the program, never its arguments, and nothing of what probes write: in no call, event, log, metric or trace
     #[arg(long)]
     pub redact_commands: bool,
 

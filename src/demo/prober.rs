@@ -1,4 +1,4 @@
-//! Exec probes as a kubelet sends them, until probeshim has a prober of its own.
+//! Exec probes as a kubelet sends them: a client of its own, to show what comes through the relay.
 
 use std::time::Duration;
 

@@ -49,6 +49,17 @@ impl Matches {
         self.container.as_ref().map_or_else(|| "*".to_owned(), ToString::to_string)
     }
 
+    /// Whether they match the containers of this name in all pods of a namespace.
+    pub(super) fn has_all(&self, namespace: &str, container: &str) -> bool {
+        let Self { namespace: of_namespace, pod, container: of_name, image, labels } = self;
+        let matches = |glob: &Option<WildMatch>, text| glob.as_ref().is_none_or(|glob| glob.matches(text));
+        matches(of_namespace, namespace)
+            && matches(of_name, container)
+            && pod.is_none()
+            && image.is_none()
+            && labels.is_empty()
+    }
+
     /// Whether they match a container of a pod.
     pub(super) fn has(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;

@@ -88,6 +88,14 @@ impl Specs {
         is_new
     }
 
+    /// Takes a list of pods as a kubelet tells it.
+    #[cfg(test)]
+    pub(crate) fn tell_kubelet_list(&mut self, list: &Value) {
+        self.tell_kubelet(
+            manifest::read(list, Source::Kubelet, false, &mut Vec::new()).into_iter().collect(),
+        );
+    }
+
     /// The pod of a sandbox with those of its containers that are there, in the order in which they were created. For each probe and hook
     /// the first source that tells of it counts; of the rest, the first that knows the pod. What an annotation says that cannot be read is
     /// as if it said nothing; [`annotation_problems`](super::annotation_problems) tells of it.
@@ -118,12 +126,20 @@ impl Specs {
             Some((_, known)) => (PodSpec::clone(known), Role::Ephemeral),
             None => (PodSpec::default(), Role::Regular),
         };
+        for other in written.iter().skip(1).flat_map(|(_, pod)| &pod.containers) {
+            if pod.container(&other.name).is_none() {
+                pod.containers.push(other.clone());
+            }
+        }
         let is_annotated = annotation::is_there(sandbox);
         let mut there: Vec<(&str, &Container)> = Vec::new();
         for container in containers {
             let Some(name) = container.name.name.as_deref() else { continue };
             if pod.container(name).is_none() {
-                let other = ContainerSpec { role: of_others, ..ContainerSpec::named(name) };
+                let is_named = self.rules.iter().any(|rule| rule.matches.container() == name)
+                    || annotation::names(sandbox, name);
+                let role = if is_named { Role::Regular } else { of_others };
+                let other = ContainerSpec { role, ..ContainerSpec::named(name) };
                 pod.containers.push(Arc::new(other));
             }
             there.push((name, container));
@@ -140,7 +156,7 @@ impl Specs {
         pod
     }
 
-    /// Every probe that rules and manifests tell of, in their order.
+    /// Every probe that rules and manifests tell of, in their order, but those of which it is certain that another comes first.
     #[must_use]
     pub fn described(&self) -> Vec<Described> {
         let rules = self.rules.iter().flat_map(|rule| {
@@ -154,12 +170,19 @@ impl Specs {
         });
         let manifests = self.manifests.iter().flat_map(|Manifest { owner, pod }| {
             pod.containers.iter().flat_map(move |container| {
-                container.all_probes().map(move |(probe_type, probe)| Described {
-                    whose: owner.to_string(),
-                    container: container.name.clone(),
-                    probe_type,
-                    probe: Some(probe.clone()),
-                })
+                let is_ruled = |probe_type| {
+                    let of_type = |rule: &&Rule| rule.probes.iter().any(|(ruled, _)| *ruled == probe_type);
+                    let mut rules = self.rules.iter().filter(of_type);
+                    rules.any(|rule| rule.matches.has_all(&owner.namespace, &container.name))
+                };
+                container.all_probes().filter(move |(it, _)| !is_ruled(*it)).map(
+                    move |(probe_type, probe)| Described {
+                        whose: owner.to_string(),
+                        container: container.name.clone(),
+                        probe_type,
+                        probe: Some(probe.clone()),
+                    },
+                )
             })
         });
         rules.chain(manifests).collect()

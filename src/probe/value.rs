@@ -130,6 +130,14 @@ impl ProbeType {
     }
 }
 
+impl Probe {
+    /// Whether it is the same probe, wherever it is written.
+    #[must_use]
+    pub fn is_same_as(&self, other: &Self) -> bool {
+        *self == Self { source: self.source, ..other.clone() }
+    }
+}
+
 impl Handler {
     /// Whether it goes to the pod's address.
     #[must_use]

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::encoding::{EncodeLabelSet, LabelSetEncoder};
 use prometheus_client::metrics::counter::Counter;
@@ -26,6 +27,7 @@ const LATENESS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0
 /// What is counted of probes. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Metrics {
+    since: SystemTime,
     total: Family<TotalLabels, Counter>,
     durations: Family<Labels, Histogram>,
     failures: Family<Labels, Histogram>,
@@ -76,6 +78,7 @@ impl Default for Metrics {
         let durations = || Family::new_with_constructor((|| Histogram::new(DURATIONS)) as fn() -> Histogram);
         let margins = Family::new_with_constructor((|| Histogram::new(MARGINS)) as fn() -> Histogram);
         Self {
+            since: SystemTime::now(),
             total: Family::default(),
             durations: durations(),
             failures: durations(),
@@ -107,6 +110,13 @@ impl Metrics {
     #[must_use]
     pub fn of_probes(&self) -> Registry {
         let mut registry = Registry::default();
+        let since = Gauge::<f64, AtomicU64>::default();
+        since.set(self.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
+        registry.register(
+            "process_start_time_seconds",
+            "When the process started, in seconds since 1970",
+            since,
+        );
         let help = "Attempts of probes, by what came of them";
         registry.register("prober_probe", help, self.total.clone());
         let help = "How long attempts took that went well";
@@ -142,7 +152,8 @@ impl Metrics {
         self.verdicts.get_or_create(&VerdictLabels { probe_type }).inc();
     }
 
-    pub(super) fn attempted(&self, series: &Series, result: ProbeResult, took: Duration, timeout: Duration) {
+    /// An attempt has come to a result after so long, with so many seconds left of its timeout.
+    pub(super) fn attempted(&self, series: &Series, result: ProbeResult, took: Duration, margin: f64) {
         let (labels, seconds) = (Labels(series.0.clone()), took.as_secs_f64());
         let (result, durations) = match result {
             ProbeResult::Success => (SUCCESSFUL, &self.durations),
@@ -150,7 +161,7 @@ impl Metrics {
         };
         self.total.get_or_create(&TotalLabels::new(series, Some(result))).inc();
         durations.get_or_create(&labels).observe(seconds);
-        self.margins.get_or_create(&labels).observe(timeout.as_secs_f64() - seconds);
+        self.margins.get_or_create(&labels).observe(margin);
     }
 
     pub(super) fn errored(&self, series: &Series) {

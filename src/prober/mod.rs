@@ -246,37 +246,33 @@ impl Shared {
                 (roster.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
             };
             for keys in keys.chunks(AT_ONCE) {
-                if catch_unwind(AssertUnwindSafe(|| self.look(keys, is_kubelet_there))).is_err() {
-                    error!("a fault of probeshim's own: some pods were not looked at, please report it");
-                    self.metrics.fault();
+                for key in keys {
+                    if catch_unwind(AssertUnwindSafe(|| self.look(key, is_kubelet_there))).is_err() {
+                        error!("a fault of probeshim's own: a pod was not looked at, please report it");
+                        self.metrics.fault();
+                    }
                 }
                 yield_now().await;
             }
         }
     }
 
-    /// Does what is due for some pods, and asks for what still has to be known.
-    fn look(self: &Arc<Self>, keys: &[Arc<str>], is_kubelet_there: bool) {
-        let now = Instant::now();
+    /// Does what is due for a pod, and asks for what still has to be known.
+    fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
+        let (now, mut todo) = (Instant::now(), Todo::default());
         let roster = self.lock();
-        let entries = keys.iter().filter_map(|key| roster.pods.get(key));
-        let probed: Vec<Arc<Pod>> = entries
-            .filter_map(|entry| {
-                self.ask(entry.unknown());
-                entry.pod.clone()
-            })
-            .collect();
+        let Some(entry) = roster.pods.get(key) else { return };
+        let (unknown, pod) = (entry.unknown(), entry.pod.clone());
         drop(roster);
-        for pod in probed {
-            let mut todo = Todo::default();
-            let mut state = pod.lock();
-            if state.next_sync <= now {
-                state.sync(now, &mut todo);
-            }
-            state.spared(is_kubelet_there, now, &mut todo);
-            drop(state);
-            self.carry_out(&pod, todo);
+        self.ask(unknown);
+        let Some(pod) = pod else { return };
+        let mut state = pod.lock();
+        if state.next_sync <= now {
+            state.sync(now, &mut todo);
         }
+        state.spared(is_kubelet_there, now, &mut todo);
+        drop(state);
+        self.carry_out(&pod, todo);
     }
 
     /// Has the runtime asked. What finds no room is wanted again a second later.

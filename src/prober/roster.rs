@@ -69,7 +69,9 @@ impl Roster {
                 Some(key)
             }
             Change::ContainerGone(container) => {
-                self.orphans.remove(container.sandbox.as_ref()?);
+                if let Some(waiting) = self.orphans.get_mut(container.sandbox.as_ref()?) {
+                    waiting.retain(|known| known.id != container.id);
+                }
                 let key = key_of(world.sandbox_of(container)?);
                 let entry = self.pods.get_mut(&key)?;
                 entry.containers.retain(|known| known.id != container.id);
@@ -142,8 +144,8 @@ impl Entry {
         };
         let containers = self.containers.iter().filter(is_unknown);
         let mut unknown: Vec<_> = containers.map(|it| Enquiry::Container(it.id.clone())).collect();
-        let is_addressless = self.sandbox.is_ready && address(&self.sandbox).is_none();
-        if is_addressless && pod.lock().spec.needs_address() {
+        let has_none = self.sandbox.addresses.is_empty() && self.sandbox.is_host_network != Some(true);
+        if self.sandbox.is_ready && has_none && pod.lock().spec.needs_address() {
             unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
         }
         unknown

@@ -2,7 +2,7 @@
 
 use super::machine::State;
 use super::verdict::ProbeResult;
-use crate::probe::{PodSpec, RestartPolicy, Role};
+use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
 
 /// How far a pod has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,15 @@ pub(super) fn phase<'a>(spec: &PodSpec, mut state: impl FnMut(&str) -> Option<St
             }
         }
     }
-    if waiting > 0 {
+    let mut has_failed = |container: &ContainerSpec| match state(&container.name) {
+        Some(State::Terminated(Some(code))) => {
+            container.role == Role::Init && code != 0 && !container.is_restarted(spec.restart_policy, code)
+        }
+        _ => false,
+    };
+    if spec.containers.iter().any(|container| has_failed(container)) {
+        Phase::Failed
+    } else if waiting > 0 {
         Phase::Pending
     } else if running > 0 || stopped == 0 || restarts || spec.restart_policy == RestartPolicy::Always {
         Phase::Running
@@ -214,6 +222,17 @@ mod tests {
         ] {
             let told = phase(&spec(policy), |name| if name == "a" { a } else { b });
             assert_eq!(told, expected, "{policy:?} {a:?} {b:?}");
+        }
+        let first = ContainerSpec { role: Role::Init, ..ContainerSpec::named("first") };
+        for (policy, code, expected) in [
+            (RestartPolicy::Never, 1, Phase::Failed),
+            (RestartPolicy::Never, 0, Phase::Pending),
+            (RestartPolicy::OnFailure, 1, Phase::Pending),
+        ] {
+            let mut spec = spec(policy);
+            spec.containers.push(first.clone().into());
+            let told = phase(&spec, |name| ended(code).filter(|_| name == "first"));
+            assert_eq!(told, expected, "{policy:?}, and the first one has ended with {code}");
         }
     }
 }

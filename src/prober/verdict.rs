@@ -14,12 +14,12 @@ pub enum ProbeResult {
     Unknown,
 }
 
-/// How often the last result has come in a row. It begins as a success that has not come yet.
+/// How often the last result has come in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// The last result.
-    pub last: ProbeResult,
-    /// How often it has come in a row.
+    /// The last result, once there has been one.
+    pub last: Option<ProbeResult>,
+    /// How often it has come in a row, since the last verdict that put the probe on hold.
     pub length: u32,
 }
 
@@ -38,8 +38,8 @@ pub struct Verdict {
 /// that has come to a verdict, have done what they are for.
 #[must_use]
 pub fn step(probe_type: ProbeType, probe: &Probe, run: Run, result: ProbeResult) -> Verdict {
-    let length = if result == run.last { run.length.saturating_add(1) } else { 1 };
-    let run = Run { last: result, length };
+    let length = if run.last == Some(result) { run.length.saturating_add(1) } else { 1 };
+    let run = Run { last: Some(result), length };
     let threshold = match result {
         ProbeResult::Success => probe.success_threshold,
         ProbeResult::Failure => probe.failure_threshold,

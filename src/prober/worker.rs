@@ -90,23 +90,20 @@ impl Worker {
     /// Makes an attempt, and takes what came of it.
     async fn attempt(&mut self, task: &Task) {
         let begun = Instant::now();
-        let tried = self.shared.tried(task).await;
-        let took = begun.elapsed();
+        let (tried, last_begun) = self.shared.tried(task).await;
+        let (took, last_took) = (begun.elapsed(), last_begun.elapsed());
         let metrics = &self.shared.metrics;
         let series = self.series.get_or_insert_with(|| Series::new(task));
         let (what, message) = told(task, &tried);
         if let Some(what) = what {
             self.shared.notice(task, what, message);
         }
-        let result = match tried {
-            Ok(Attempt::Success(_) | Attempt::Warning(_)) => ProbeResult::Success,
-            Ok(Attempt::Failure(_)) => ProbeResult::Failure,
-            Err(_) => {
-                metrics.errored(series);
-                return;
-            }
+        let Some(result) = result_of(&tried) else {
+            metrics.errored(series);
+            return;
         };
-        metrics.attempted(series, result, took, Duration::from_secs(task.probe.timeout.into()));
+        let margin = f64::from(task.probe.timeout) - last_took.as_secs_f64();
+        metrics.attempted(series, result, took, margin);
         let mut todo = Todo::default();
         self.pod.lock().judge(&self.signals, result, Instant::now(), &mut todo);
         self.shared.carry_out(&self.pod, todo);
@@ -118,6 +115,15 @@ impl Worker {
         let (pod, container) = (notice.pod.name.as_deref(), notice.container.name.as_deref());
         error!(pod, container, "{}, please report it", notice.message);
         self.shared.witness.notice(notice);
+    }
+}
+
+/// What an attempt counts as, if it is known what came of it.
+fn result_of(tried: &Result<Attempt, AttemptError>) -> Option<ProbeResult> {
+    match tried {
+        Ok(Attempt::Success(_) | Attempt::Warning(_)) => Some(ProbeResult::Success),
+        Ok(Attempt::Failure(_)) => Some(ProbeResult::Failure),
+        Err(_) => None,
     }
 }
 
@@ -139,18 +145,20 @@ fn told(task: &Task, tried: &Result<Attempt, AttemptError>) -> (Option<What>, St
 }
 
 impl Shared {
-    /// Makes attempts until it is known what came of one, three at most.
-    async fn tried(&self, task: &Task) -> Result<Attempt, AttemptError> {
+    /// Makes attempts until it is known what came of one, three at most. Returns when the last of them began as well.
+    async fn tried(&self, task: &Task) -> (Result<Attempt, AttemptError>, Instant) {
         let target =
             Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
         let exec = || ExecProbe { pod: task.pod.clone(), container: task.container.clone() };
         let attempt = || attempt(&task.probe, &target, exec(), &self.executor);
         for _ in 1..TRIES {
+            let begun = Instant::now();
             if let Ok(known) = attempt().await {
-                return Ok(known);
+                return (Ok(known), begun);
             }
         }
-        attempt().await
+        let begun = Instant::now();
+        (attempt().await, begun)
     }
 
     fn notice(&self, task: &Task, what: What, message: String) {
@@ -165,7 +173,8 @@ mod tests {
     use crate::probe::{ContainerSpec, ProbeType};
     use crate::prober::machine::tests::probe;
 
-    /// Table 9.3, `RecordContainerEventUnknownStatus` and the words of `Probe`: each type of probe by its own name.
+    /// Table 9.3, `RecordContainerEventUnknownStatus`, and `Probe` (success, warning, failure, unknown with error): each type of probe by
+    /// its own name.
     #[test]
     fn table_9_3_what_is_told() {
         for probe_type in ProbeType::ALL {
@@ -181,23 +190,24 @@ mod tests {
             let title = probe_type.title();
             let text = |text: &str| text.to_owned();
             let unhealthy = |message: &str| (Some(What::Unhealthy), format!("{title} probe {message}"));
-            for (tried, expected) in [
-                (Ok(Attempt::Success(text("fine"))), (None, String::new())),
-                (
-                    Ok(Attempt::Warning(text("look"))),
-                    (Some(What::ProbeWarning), format!("{title} probe warning: look")),
-                ),
-                (Ok(Attempt::Failure(text("bad"))), unhealthy("failed: bad")),
+            let warned = (Some(What::ProbeWarning), format!("{title} probe warning: look"));
+            let (well, badly) = (Some(ProbeResult::Success), Some(ProbeResult::Failure));
+            for (tried, result, expected) in [
+                (Ok(Attempt::Success(text("fine"))), well, (None, String::new())),
+                (Ok(Attempt::Warning(text("look"))), well, warned),
+                (Ok(Attempt::Failure(text("bad"))), badly, unhealthy("failed: bad")),
                 (
                     Err(AttemptError::Exec(text("gone"))),
+                    None,
                     unhealthy("errored and resulted in unknown state: gone"),
                 ),
                 (
                     Err(AttemptError::Body(text("cut"))),
+                    None,
                     unhealthy("errored and resulted in failure state: cut"),
                 ),
             ] {
-                assert_eq!(told(&task, &tried), expected);
+                assert_eq!((told(&task, &tried), result_of(&tried)), (expected, result));
             }
         }
     }

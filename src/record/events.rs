@@ -9,8 +9,9 @@ use tokio::sync::broadcast;
 
 use crate::tap::{Container, Pod};
 
-/// Events that are kept.
+/// Events that are kept, and bytes of their messages: some have what a command wrote in them.
 const KEPT: usize = 2_000;
+const BYTES: usize = 4 << 20;
 
 /// Events that a slow follower may lag behind.
 const LAG: usize = 256;
@@ -63,6 +64,8 @@ struct Kept {
     /// Each with its number, which grows.
     events: VecDeque<(u64, Arc<Event>)>,
     next: u64,
+    /// Of all messages together.
+    bytes: usize,
     /// The numbers of those that may happen again, by the hash of what they are.
     numbers: HashMap<u64, u64>,
 }
@@ -109,15 +112,17 @@ impl Kept {
             .and_then(|number| self.events.binary_search_by_key(number, |(number, _)| *number).ok());
         // Of two that have the same hash and are not the same, the later one is counted with from now on.
         if let Some(place) = place.filter(|place| self.events[*place].1.is_same_as(&event)) {
+            self.bytes -= event.message.len();
             event.count += self.events.remove(place).map_or(0, |(_, known)| known.count);
         }
+        self.bytes += event.message.len();
         let event = Arc::new(event);
         self.numbers.insert(hash, self.next);
         self.events.push_back((self.next, event.clone()));
         self.next += 1;
-        if self.events.len() > KEPT
-            && let Some((number, oldest)) = self.events.pop_front()
-        {
+        while self.events.len() > KEPT || self.bytes > BYTES {
+            let Some((number, oldest)) = self.events.pop_front() else { break };
+            self.bytes -= oldest.message.len();
             let hash = oldest.hash_of_what_it_is();
             if self.numbers.get(&hash) == Some(&number) {
                 self.numbers.remove(&hash);
@@ -202,5 +207,10 @@ mod tests {
         events.push(event(4, &kept[0].message));
         let kept = events.select(&EventFilter::default());
         assert_eq!((kept.len(), kept[KEPT - 1].count), (KEPT, 2), "however long ago it was");
+        for count in 0..5 {
+            events.push(event(5, &count.to_string().repeat(BYTES / 4)));
+        }
+        let kept = events.lock();
+        assert_eq!((kept.events.len(), kept.bytes, kept.numbers.len()), (4, BYTES, 4));
     }
 }

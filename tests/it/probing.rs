@@ -270,7 +270,14 @@ async fn a_kubelet_tells_of_its_pods() {
     told(&place, "", "SpecMisread", "its answer is no list of pods", 1).await;
     let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
     assert_eq!(probes[0]["source"], "kubelet");
-    told(&place, "", "SpecMisread", "items[0].spec.containers[0].livenessProbe is an empty object", 1).await;
+    told(
+        &place,
+        "",
+        "SpecMisread",
+        "Pod default/bad: spec.containers[0].livenessProbe is an empty object",
+        1,
+    )
+    .await;
     runtime.end().await;
 }
 

@@ -182,14 +182,14 @@ impl From<&Condition> for StatusCondition {
 impl From<&ProbeReport> for StatusProbe {
     fn from(report: &ProbeReport) -> Self {
         let threshold = match report.run.last {
-            ProbeResult::Failure => report.probe.failure_threshold,
+            Some(ProbeResult::Failure) => report.probe.failure_threshold,
             _ => report.probe.success_threshold,
         };
         Self {
             r#type: report.probe_type.name().to_owned(),
             handler: report.probe.handler.name().to_owned(),
             source: report.probe.source.name().to_owned(),
-            result: (report.run.length > 0).then(|| report.run.last.name().to_owned()),
+            result: report.run.last.map(|last| last.name().to_owned()),
             run: report.run.length,
             threshold,
             verdict: report.result.map(|result| result.name().to_owned()),

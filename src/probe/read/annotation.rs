@@ -21,6 +21,12 @@ pub(crate) fn read(sandbox: &Sandbox, container: &str, probe_type: ProbeType) ->
     read_text(probe_type, text, false).ok()
 }
 
+/// Whether a pod has one for a container.
+pub(crate) fn names(sandbox: &Sandbox, container: &str) -> bool {
+    let key = |probe_type: ProbeType| format!("{OURS}{}.{container}", probe_type.name());
+    ProbeType::ALL.into_iter().any(|probe_type| sandbox.annotations.get(&key(probe_type)).is_some())
+}
+
 /// Whether a pod has any.
 pub(crate) fn is_there(sandbox: &Sandbox) -> bool {
     sandbox.annotations.iter().any(|(key, _)| key.starts_with(OURS))

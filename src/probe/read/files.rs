@@ -128,7 +128,7 @@ impl Files {
             let manifests = read_file(&key.1, self.redacts, &mut errors);
             let problems = errors.iter().map(ToString::to_string).collect();
             let manifests = match known {
-                Some(known) if !errors.is_empty() => known.manifests.clone(),
+                Some(known) if !errors.is_empty() => with_those_before(manifests, &known.manifests),
                 _ => manifests,
             };
             has_changed |= known.is_none_or(|known| known.manifests != manifests);
@@ -147,6 +147,13 @@ impl Files {
         let of_files = self.known.values().flat_map(|known| &known.problems);
         self.unreadable.iter().map(|(_, reason)| reason).chain(of_files).cloned().collect()
     }
+}
+
+/// What a file says in which something is wrong, with what it said before of others: of them something may be what is wrong.
+fn with_those_before(now: Vec<Manifest>, before: &[Manifest]) -> Vec<Manifest> {
+    let is_said = |known: &&Manifest| now.iter().any(|said| said.owner.key() == known.owner.key());
+    let others: Vec<Manifest> = before.iter().filter(|known| !is_said(known)).cloned().collect();
+    now.into_iter().chain(others).collect()
 }
 
 impl Mark {

@@ -11,6 +11,9 @@ use crate::probe::owner::{Kind, Owner};
 use crate::probe::pod::PodSpec;
 use crate::probe::source::Source;
 
+/// The namespace of what names none.
+const DEFAULT_NAMESPACE: &str = "default";
+
 /// The pods that a document makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
@@ -65,7 +68,11 @@ fn read_node(
     if let Some(of_items) = kind.strip_suffix("List") {
         let of_items = Some(of_items).filter(|kind| !kind.is_empty());
         let items = node.field("items").map(|items| items.list(problems)).unwrap_or_default();
-        return items.iter().flat_map(|item| read_node(item, of_items, source, problems)).collect();
+        let named = items.into_iter().map(|item| match source {
+            Source::Kubelet => named_by_itself(item, of_items),
+            _ => item,
+        });
+        return named.flat_map(|item| read_node(&item, of_items, source, problems)).collect();
     }
     let Some(kind) = Kind::named(&kind) else { return Vec::new() };
     let before = problems.len();
@@ -85,6 +92,19 @@ fn read_node(
     made.map(|owner| Manifest { owner: Owner { labels, ..owner }, pod: Arc::new(pod) }).into_iter().collect()
 }
 
+/// An item of a list that is in another order each time: it is called by its name in what is wrong with it.
+fn named_by_itself<'a>(item: Node<'a>, kind: Option<&str>) -> Node<'a> {
+    let text = |path: &[&str]| item.at(path).and_then(|node| node.value().as_str());
+    let (kind, name) = (text(&["kind"]).or(kind), text(&["metadata", "name"]));
+    match kind.zip(name) {
+        Some((kind, name)) => {
+            let namespace = text(&["metadata", "namespace"]).unwrap_or(DEFAULT_NAMESPACE);
+            item.called(&format!("{kind} {namespace}/{name}: "))
+        }
+        None => item,
+    }
+}
+
 fn owner(node: &Node<'_>, kind: Kind, problems: &mut Vec<Problem>) -> Option<Owner> {
     let Some(named) = node.at(&["metadata", "name"]) else {
         node.complain("must have a name in its metadata", problems);
@@ -98,7 +118,7 @@ fn owner(node: &Node<'_>, kind: Kind, problems: &mut Vec<Problem>) -> Option<Own
         );
     }
     let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
-    let namespace = text(&["metadata", "namespace"]).unwrap_or_else(|| "default".to_owned());
+    let namespace = text(&["metadata", "namespace"]).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     let uid = text(&["metadata", "uid"]).filter(|_| kind == Kind::Pod);
     Some(Owner { kind, name, namespace, uid, labels: BTreeMap::new() })
 }

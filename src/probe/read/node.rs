@@ -29,6 +29,11 @@ impl<'a> Node<'a> {
         Self { path: name.to_owned(), value, is_secret: false }
     }
 
+    /// The same, called so in what is wrong with it.
+    pub(crate) fn called(self, name: &str) -> Self {
+        Self { path: name.to_owned(), ..self }
+    }
+
     /// What is at a field; nothing where it is absent or null, as Kubernetes takes it.
     pub(crate) fn field(&self, name: &str) -> Option<Self> {
         let value = self.value.get(name).filter(|value| !value.is_null())?;
@@ -145,7 +150,8 @@ impl<'a> Node<'a> {
     }
 
     fn path_of(&self, field: &str) -> String {
-        if self.path.is_empty() { field.to_owned() } else { format!("{}.{field}", self.path) }
+        let is_begin = self.path.is_empty() || self.path.ends_with(' ');
+        if is_begin { format!("{}{field}", self.path) } else { format!("{}.{field}", self.path) }
     }
 }
 
@@ -168,8 +174,8 @@ fn shown(value: &Value) -> String {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, value, reason } = self;
-        if path.is_empty() {
-            write!(f, "it {reason}, not {value}")
+        if path.is_empty() || path.ends_with(' ') {
+            write!(f, "{path}it {reason}, not {value}")
         } else {
             write!(f, "{path} is {value}; it {reason}")
         }

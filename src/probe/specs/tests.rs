@@ -286,24 +286,26 @@ fn pod_with(container: &str) -> String {
     format!("{{kind: Pod, metadata: {{name: web, namespace: shop}}, spec: {{containers: [{container}]}}}}")
 }
 
+/// A liveness probe of a rule.
+fn executing(command: &str) -> Vec<(ProbeType, Option<Arc<Probe>>)> {
+    let node = json!({"exec": {"command": [command]}});
+    let read = probe::probe(ProbeType::Liveness, &Node::root("", &node), Source::Config, &mut Vec::new());
+    vec![(ProbeType::Liveness, read.map(Arc::new))]
+}
+
 #[test]
 fn rules_come_first_and_match_by_what_they_say() {
-    let probe = |command: &str| {
-        let node = json!({"exec": {"command": [command]}});
-        let read = probe::probe(ProbeType::Liveness, &Node::root("", &node), Source::Config, &mut Vec::new());
-        vec![(ProbeType::Liveness, read.map(Arc::new))]
-    };
     let glob = |glob: &str| Some(WildMatch::new(glob));
     let rules = vec![
-        Rule { matches: Matches { namespace: glob("other"), ..Matches::default() }, probes: probe("a") },
-        Rule { matches: Matches { pod: glob("web-?"), ..Matches::default() }, probes: probe("b") },
+        Rule { matches: Matches { namespace: glob("other"), ..Matches::default() }, probes: executing("a") },
+        Rule { matches: Matches { pod: glob("web-?"), ..Matches::default() }, probes: executing("b") },
         Rule {
             matches: Matches { labels: vec![("app".into(), WildMatch::new("sh*"))], ..Matches::default() },
             probes: vec![(ProbeType::Liveness, None)],
         },
         Rule {
             matches: Matches { image: glob("*/nginx:*"), container: glob("main"), ..Matches::default() },
-            probes: probe("d"),
+            probes: executing("d"),
         },
     ];
     let written = pod_with("{name: main, image: reg/nginx:1, livenessProbe: {exec: {command: [written]}}}");
@@ -349,6 +351,80 @@ fn lists_of_the_api_have_items_without_a_kind() {
     let roles: Vec<_> = read[0].pod.containers.iter().map(|it| (it.name.as_str(), it.role)).collect();
     assert_eq!(roles, [("main", Role::Regular), ("side", Role::Sidecar), ("first", Role::Init)]);
     assert_eq!(read[0].pod.restart_policy, RestartPolicy::Never);
+}
+
+#[test]
+fn what_a_kubelet_tells_is_called_by_its_name() {
+    let list = json!({"kind": "PodList", "items": [
+        {"metadata": {"name": "web", "namespace": "shop"},
+         "spec": {"containers": [{"name": "main", "livenessProbe": {"tcpSocket": {"port": 0}}}]}},
+        {"metadata": {"name": "api"}},
+    ]});
+    let mut problems = Vec::new();
+    let read = manifest::read(&list, Source::Kubelet, false, &mut problems);
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert_eq!((read.len(), problems.len()), (1, 1), "{problems:?}");
+    let expected = "Pod shop/web: spec.containers[0].livenessProbe.tcpSocket.port is 0; it ";
+    assert!(problems[0].starts_with(expected), "{problems:?}");
+}
+
+#[test]
+fn a_container_that_only_a_later_source_knows_is_probed_as_well() {
+    let applied = pod_with("{name: main}, {name: mesh, livenessProbe: {exec: {command: [told]}}}");
+    let applied: Value = serde_saphyr::from_str(&applied).unwrap();
+    let applied = applied.to_string();
+    let (sandbox, _) = seen("web", &[], &[(LAST_APPLIED, &applied)], &[]);
+    let specs = specs(&[("pod.yaml", &pod_with("{name: main}"))]).unwrap();
+    let mesh = specs.pod(&sandbox, []).container("mesh").cloned().unwrap();
+    assert_eq!((mesh.role, mesh.all_probes().count()), (Role::Regular, 1));
+}
+
+#[test]
+fn what_nobody_knows_is_probed_only_where_it_is_named() {
+    let rule = |container: &str| Rule {
+        matches: Matches { container: Some(WildMatch::new(container)), ..Matches::default() },
+        probes: executing("x"),
+    };
+    let annotation = ("probeshim.io/liveness.main", r#"{"exec": {"command": ["x"]}}"#);
+    for (rules, annotations, is_probed) in [
+        (vec![], vec![], false),
+        (vec![rule("*")], vec![], false),
+        (vec![rule("main")], vec![], true),
+        (vec![], vec![annotation], true),
+    ] {
+        let (sandbox, container) = seen("web", &[], &annotations, &[]);
+        let specs = specs(&[("pod.yaml", &pod_with("{name: other}"))]).unwrap().with_rules(rules);
+        let pod = specs.pod(&sandbox, [&container]);
+        assert_eq!(pod.container("main").unwrap().all_probes().count() == 1, is_probed, "{annotations:?}");
+    }
+}
+
+#[test]
+fn beside_what_is_broken_in_a_file_the_rest_changes_as_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |documents: &[String]| {
+        std::fs::write(folder.path().join("all.yaml"), documents.join("\n---\n")).unwrap();
+    };
+    let pod = |name: &str, port: u16| {
+        format!(
+            "{{kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: main, livenessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}"
+        )
+    };
+    let told = |files: &Files| -> Vec<String> {
+        let described = Specs::of_files(files).described();
+        described.iter().map(|it| format!("{} {}", it.whose, it.probe.as_ref().unwrap().handler)).collect()
+    };
+    write(&[pod("a", 1), pod("b", 1)]);
+    let mut files = Files::read(&[folder.path().to_owned()], false).unwrap();
+    write(&[pod("a", 22), pod("b", 0)]);
+    assert!(files.look());
+    assert_eq!(told(&files), ["Pod default/a tcp :22", "Pod default/b tcp :1"]);
+    write(&["kind: [".to_owned()]);
+    assert!(!files.look());
+    assert_eq!(told(&files).len(), 2, "what it said before");
+    write(&[pod("a", 333)]);
+    assert!(files.look());
+    assert_eq!(told(&files), ["Pod default/a tcp :333"]);
 }
 
 #[test]

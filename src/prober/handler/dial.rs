@@ -10,10 +10,14 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 /// How long the system may hold the end of a connection, as the kubelet sets it.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Names that are looked up at once: a resolver that hangs holds a thread for each, and others are needed to close connections.
+static LOOKUPS: Semaphore = Semaphore::const_new(64);
 
 /// Why there is no connection, in Go's words.
 #[derive(Debug)]
@@ -52,6 +56,7 @@ async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> 
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
+    let _permit = LOOKUPS.acquire().await;
     let found = lookup_host((host, port)).await;
     found.map(Iterator::collect).map_err(|_| DialError::Lookup { host: host.to_owned() })
 }

@@ -106,14 +106,14 @@ async fn greet(host: &str, port: u16) -> Option<Server> {
     let greeting = Arc::new(Greeting::default());
     let stream = Greeted { connection, seen: 0, greeting: greeting.clone() };
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.ok()?;
-    let (ended, is_over) = (Arc::new(Notify::new()), greeting.clone());
+    let ended = Arc::new(Notify::new());
     let tell = ended.clone();
     let driver = AbortOnDropHandle::new(tokio::spawn(async move {
         drop(connection.await);
         tell.notify_one();
     }));
     tokio::select! {
-        () = is_over.arrived.notified() => {}
+        () = greeting.arrived.notified() => {}
         () = ended.notified() => {}
     }
     let server = Server { sender, authority: joined(host, port), _driver: driver };

@@ -55,6 +55,9 @@ impl PodState {
     /// Starts the workers of all probes, those of regular containers first. As the kubelet, it goes no further than to the first that is
     /// there when it is about one that has been there before.
     pub(in crate::prober) fn launch(&mut self, todo: &mut Todo) {
+        if self.is_finished() {
+            return;
+        }
         let spec = self.spec.clone();
         let mut is_blocked = false;
         for container in spec.containers.iter().filter(|container| container.role.is_probed()) {

@@ -75,7 +75,7 @@ impl PodState {
                 todo.notices.push(self.notice(place, probe_type, What::StoppedToo, message));
             } else if let Some(job) = self.job_of(place, probe_type)
                 && let run = job.machine.run
-                && run.last == ProbeResult::Failure
+                && run.last == Some(ProbeResult::Failure)
                 && run.length > 0
             {
                 let (length, threshold) = (run.length, job.machine.probe.failure_threshold);
@@ -90,6 +90,10 @@ impl PodState {
     /// Says who should have been killed by the kubelet by now, and has not been.
     pub(in crate::prober) fn spared(&mut self, is_kubelet_there: bool, now: Instant, todo: &mut Todo) {
         for place in 0..self.containers.len() {
+            if !matches!(self.containers[place].state, State::Running(_)) {
+                // It has ended, whoever ended it.
+                self.containers[place].endings.iter_mut().for_each(|ending| ending.open_since = None);
+            }
             for probe_type in ProbeType::ENDING {
                 let Some(job) = self.job_of(place, probe_type) else { continue };
                 let probe = &job.machine.probe;

@@ -83,11 +83,13 @@ impl Pod {
 impl PodState {
     /// Takes what is written of the pod. A probe that is written otherwise than before is another probe.
     pub(in crate::prober) fn specify(&mut self, spec: PodSpec) {
-        for job in &self.jobs {
-            let probe = spec.container(&job.container).and_then(|it| it.probe(job.machine.probe_type));
-            if probe.is_none_or(|probe| **probe != *job.machine.probe) {
-                job.signals.stop.notify_one();
-                self.launched.remove(&(job.container.clone(), job.machine.probe_type));
+        for job in &mut self.jobs {
+            match spec.container(&job.container).and_then(|it| it.probe(job.machine.probe_type)) {
+                Some(probe) if probe.is_same_as(&job.machine.probe) => job.machine.probe = probe.clone(),
+                _ => {
+                    job.signals.stop.notify_one();
+                    self.launched.remove(&(job.container.clone(), job.machine.probe_type));
+                }
             }
         }
         self.spec = Arc::new(spec);
@@ -206,9 +208,8 @@ impl PodState {
     }
 
     pub(in crate::prober) fn view(&self, name: &str, probe_type: ProbeType) -> View {
-        let is_pod_over = matches!(self.phase(), Phase::Succeeded | Phase::Failed);
         let place = self.place_named(name);
-        View { is_pod_over, container: place.map(|place| self.seen(place, probe_type)) }
+        View { is_pod_over: self.is_finished(), container: place.map(|place| self.seen(place, probe_type)) }
     }
 
     pub(in crate::prober) fn seen(&self, place: usize, probe_type: ProbeType) -> Seen {
@@ -264,6 +265,13 @@ impl PodState {
             has_startup_worker: self.job_of(place, ProbeType::Startup).is_some(),
             has_readiness_worker: self.job_of(place, ProbeType::Readiness).is_some(),
         }
+    }
+
+    /// Nothing of it will be probed any more: it has come to its end, or its sandbox and all of its containers have.
+    pub(super) fn is_finished(&self) -> bool {
+        let runs = |container: &Container| matches!(container.state, State::Running(_));
+        matches!(self.phase(), Phase::Succeeded | Phase::Failed)
+            || (self.has_ended && !self.containers.iter().any(runs))
     }
 
     pub(in crate::prober) fn phase(&self) -> Phase {

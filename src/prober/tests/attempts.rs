@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::fixture::*;
 use crate::cri::v1::{self, ExecSyncRequest};
-use crate::probe::{ProbeType, Specs};
+use crate::probe::{ProbeType, Source, Specs};
 use crate::prober::{Phase, ProbeResult, What};
 use crate::tap::Fact;
 
@@ -214,6 +214,36 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     assert_eq!(node.workers(), ["web/main liveness"]);
     let asked = asked.lock().unwrap();
     assert_eq!((asked[0].as_str(), asked.last().unwrap().as_str()), ("old", "new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_is_the_same_elsewhere_goes_on() {
+    let written = || pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
+    let mut node = Node::settled(&[written()], |_| succeed()).await;
+    node.run_pod("web");
+    after(5.5).await;
+    let before = node.probe("web/main", READINESS).unwrap().run.length;
+    let mut told = Specs::default();
+    let list = json!({"kind": "PodList", "items": [written()]});
+    told.tell_kubelet_list(&list);
+    node.prober.specify(told);
+    after(2.0).await;
+    let probe = node.probe("web/main", READINESS).unwrap();
+    assert_eq!((probe.run.length, probe.probe.source), (before + 2, Source::Kubelet));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_ended_with_all_its_containers_has_no_workers() {
+    let all = probes(ProbeType::ALL.map(|probe_type| probe(probe_type, json!({}))));
+    let mut node = Node::settled(&[pod("web", "Always", &[("main", all)])], |_| succeed()).await;
+    node.run_pod("web");
+    after(3.0).await;
+    node.sandbox("web", "s-web", 0, false);
+    after(3.0).await;
+    assert!(node.workers().contains(&"web/main readiness".to_owned()), "as long as it runs");
+    node.exit("web/main", 143);
+    after(200.0).await;
+    assert!(node.workers().is_empty(), "{:?}", node.workers());
 }
 
 #[tokio::test(start_paused = true)]

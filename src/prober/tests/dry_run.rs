@@ -60,6 +60,21 @@ async fn what_somebody_else_stops_is_compared() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_has_ended_by_himself_is_not_missed() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"periodSeconds": 10}))]))]);
+    let mut node = Node::settled(&[web], |_| fail()).await;
+    node.run_pod("web");
+    after(1.0).await;
+    node.exit("web/main", 1);
+    let begin = Instant::now();
+    for _ in 0..100 {
+        node.prober.kubelet_seen();
+        after(1.0).await;
+    }
+    assert_eq!(node.told_since(begin), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_is_being_stopped_has_nobody_killed() {
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
     let mut node = Node::settled(&[web], |_| fail()).await;

@@ -1,7 +1,9 @@
 //! The headers of a probe's request: those that are configured, and those that the kubelet adds.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONNECTION, HOST, REFERER, USER_AGENT};
+use http::header::{
+    ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, REFERER, TRAILER, TRANSFER_ENCODING, USER_AGENT,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Empty;
 
@@ -33,6 +35,10 @@ impl Headers {
         }
         if !headers.contains_key(ACCEPT) {
             headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        }
+        // What tells of a body; Go leaves it out.
+        for name in [CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER] {
+            headers.remove(name);
         }
         for name in [USER_AGENT, ACCEPT] {
             if headers.get(&name).is_some_and(HeaderValue::is_empty) {
