@@ -1,6 +1,6 @@
 //! The registry of metrics, and the text that Prometheus reads.
 
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
@@ -19,8 +19,17 @@ pub fn registry() -> Registry {
 /// Everything in a registry, in the OpenMetrics text format.
 #[must_use]
 pub fn text(registry: &Registry) -> String {
+    part(registry) + END
+}
+
+/// What ends the text.
+pub const END: &str = "# EOF\n";
+
+/// The same without its end: more registries may follow.
+#[must_use]
+pub fn part(registry: &Registry) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = encode(&mut text, registry);
+    let _ = encode_registry(&mut text, registry);
     text
 }

@@ -70,7 +70,7 @@ pub struct Admin {
     pub(super) from: Sources,
     pub(super) metrics: Registry,
     /// The metrics of single probes.
-    pub(super) of_probes: Registry,
+    pub(super) of_probes: Vec<Registry>,
 }
 
 impl Admin {

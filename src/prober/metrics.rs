@@ -10,7 +10,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 
 use super::pod::Task;
 use super::verdict::ProbeResult;
@@ -106,28 +106,35 @@ impl Metrics {
         registry.register("prober_verdicts", "Containers that would have been killed", self.verdicts.clone());
     }
 
-    /// The registry of single probes, which a kubelet serves apart.
+    /// What concerns single probes, which a kubelet serves apart; each family in a registry of its own, since some are large.
     #[must_use]
-    pub fn of_probes(&self) -> Registry {
-        let mut registry = Registry::default();
+    pub fn of_probes(&self) -> Vec<Registry> {
         let since = Gauge::<f64, AtomicU64>::default();
         since.set(self.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
-        registry.register(
-            "process_start_time_seconds",
-            "When the process started, in seconds since 1970",
-            since,
-        );
-        let help = "Attempts of probes, by what came of them";
-        registry.register("prober_probe", help, self.total.clone());
-        let help = "How long attempts took that went well";
-        registry.register("prober_probe_duration_seconds", help, self.durations.clone());
-        let help = "How long attempts took that failed";
-        registry.register("probeshim_prober_failure_duration_seconds", help, self.failures.clone());
-        let help = "What was left of the timeout when an attempt ended";
-        registry.register("probeshim_prober_timeout_margin_seconds", help, self.margins.clone());
-        let help = "Attempts of which it is not known what came of them: they count for nothing";
-        registry.register("probeshim_prober_errors", help, self.errors.clone());
-        registry
+        vec![
+            alone("process_start_time_seconds", "When the process started, in seconds since 1970", since),
+            alone("prober_probe", "Attempts of probes, by what came of them", self.total.clone()),
+            alone(
+                "prober_probe_duration_seconds",
+                "How long attempts took that went well",
+                self.durations.clone(),
+            ),
+            alone(
+                "probeshim_prober_failure_duration_seconds",
+                "How long attempts took that failed",
+                self.failures.clone(),
+            ),
+            alone(
+                "probeshim_prober_timeout_margin_seconds",
+                "What was left of the timeout when an attempt ended",
+                self.margins.clone(),
+            ),
+            alone(
+                "probeshim_prober_errors",
+                "Attempts of which it is not known what came of them: they count for nothing",
+                self.errors.clone(),
+            ),
+        ]
     }
 
     /// An attempt began so late.
@@ -179,6 +186,13 @@ impl Metrics {
         self.failures.remove(&labels);
         self.margins.remove(&labels);
     }
+}
+
+/// A registry of one family.
+fn alone(name: &str, help: &str, family: impl Metric) -> Registry {
+    let mut registry = Registry::default();
+    registry.register(name, help, family);
+    registry
 }
 
 impl Series {
