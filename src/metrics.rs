@@ -1,5 +1,7 @@
 //! The registry of metrics, and the text that Prometheus reads.
 
+use std::fmt;
+
 use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
@@ -19,17 +21,37 @@ pub fn registry() -> Registry {
 /// Everything in a registry, in the OpenMetrics text format.
 #[must_use]
 pub fn text(registry: &Registry) -> String {
-    part(registry) + END
+    pieces(registry).concat() + END
 }
 
 /// What ends the text.
 pub const END: &str = "# EOF\n";
 
-/// The same without its end: more registries may follow.
+/// The same without its end, since more registries may follow, and in pieces: some are large.
 #[must_use]
-pub fn part(registry: &Registry) -> String {
-    let mut text = String::new();
-    // Writing to a string does not fail.
-    let _ = encode_registry(&mut text, registry);
-    text
+pub fn pieces(registry: &Registry) -> Vec<String> {
+    let mut pieces = Pieces(Vec::new());
+    // Writing to strings does not fail.
+    let _ = encode_registry(&mut pieces, registry);
+    pieces.0
+}
+
+/// How long a piece may be, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// A text in pieces: none is ever copied to make room for more.
+struct Pieces(Vec<String>);
+
+impl fmt::Write for Pieces {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        match self.0.last_mut().filter(|piece| piece.len() + text.len() <= PIECE) {
+            Some(piece) => piece.push_str(text),
+            None => {
+                let mut piece = String::with_capacity(PIECE.max(text.len()));
+                piece.push_str(text);
+                self.0.push(piece);
+            }
+        }
+        Ok(())
+    }
 }

@@ -76,7 +76,7 @@ async fn metrics_text(State(admin): Shared) -> impl IntoResponse {
 /// Where a kubelet has them, too.
 async fn metrics_of_probes(State(admin): Shared) -> impl IntoResponse {
     // One after the other: together they would be as much as all else that is held.
-    let families = (0..admin.of_probes.len()).map(move |place| metrics::part(&admin.of_probes[place]));
+    let families = (0..admin.of_probes.len()).flat_map(move |place| metrics::pieces(&admin.of_probes[place]));
     let texts = families.chain([metrics::END.to_owned()]).map(Ok::<_, Infallible>);
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], Body::from_stream(tokio_stream::iter(texts)))
 }
