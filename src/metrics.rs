@@ -44,13 +44,12 @@ struct Pieces(Vec<String>);
 
 impl fmt::Write for Pieces {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        match self.0.last_mut().filter(|piece| piece.len() + text.len() <= PIECE) {
-            Some(piece) => piece.push_str(text),
-            None => {
-                let mut piece = String::with_capacity(PIECE.max(text.len()));
-                piece.push_str(text);
-                self.0.push(piece);
-            }
+        if let Some(piece) = self.0.last_mut().filter(|piece| piece.len() + text.len() <= PIECE) {
+            piece.push_str(text);
+        } else {
+            let mut piece = String::with_capacity(PIECE.max(text.len()));
+            piece.push_str(text);
+            self.0.push(piece);
         }
         Ok(())
     }
