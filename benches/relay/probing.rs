@@ -125,7 +125,7 @@ impl Counted {
 /// What the admin socket serves as metrics.
 fn metrics(probeshim: &Target, path: &str) -> String {
     let mut stream = UnixStream::connect(probeshim.socket().with_file_name("admin.sock")).unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
