@@ -47,6 +47,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Explain(explain) => runtime.block_on(explain.run()),
         Command::Events(events) => runtime.block_on(events.run()),
         Command::Status(status) => runtime.block_on(status.run()),
+        Command::Mode(mode) => runtime.block_on(mode.run()),
         Command::Check(check) => check.run(),
         Command::Schema => cli::schema(),
         Command::Bench(bench) => runtime.block_on(bench.run()),

@@ -4,8 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes, BytesMut};
-use http::{Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::shape::{CallsQuery, EventsQuery, Refusal};
+use super::shape::{CallsQuery, EventsQuery, ModeNow, Refusal};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
@@ -92,6 +93,20 @@ impl Client {
         self.read("/v1/status").await
     }
 
+    /// What is done about probes, as JSON.
+    pub async fn mode(&self) -> Result<Bytes, ClientError> {
+        self.read("/v1/mode").await
+    }
+
+    /// Switches what is done about probes. Returns what is done then, as JSON.
+    pub async fn switch_mode(&self, mode: &str) -> Result<Bytes, ClientError> {
+        let wanted = ModeNow { mode: mode.to_owned() };
+        let body = serde_json::to_vec(&wanted).map_err(|error| self.broken(&error))?;
+        let request = Request::put("/v1/mode").header(http::header::CONTENT_TYPE, "application/json");
+        let answer = self.ask(request.body(Full::from(body))).await?;
+        self.whole(answer.into_body()).await
+    }
+
     /// Calls, as a JSON array.
     pub async fn calls(&self, query: &CallsQuery) -> Result<Bytes, ClientError> {
         self.read(&path("/v1/calls", query)).await
@@ -99,7 +114,7 @@ impl Client {
 
     /// Calls as they end, as lines of JSON.
     pub async fn follow(&self, query: &CallsQuery) -> Result<Followed, ClientError> {
-        let answer = self.ask(&path("/v1/calls/follow", query)).await?;
+        let answer = self.get(&path("/v1/calls/follow", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
     }
 
@@ -115,12 +130,12 @@ impl Client {
 
     /// Events as they happen, as lines of JSON.
     pub async fn follow_events(&self, query: &EventsQuery) -> Result<Followed, ClientError> {
-        let answer = self.ask(&path("/v1/events/follow", query)).await?;
+        let answer = self.get(&path("/v1/events/follow", query)).await?;
         Ok(Followed { body: answer.into_body(), rest: BytesMut::new() })
     }
 
     async fn read(&self, path: &str) -> Result<Bytes, ClientError> {
-        let body = self.ask(path).await?.into_body();
+        let body = self.get(path).await?.into_body();
         self.whole(body).await
     }
 
@@ -130,9 +145,17 @@ impl Client {
         Ok(collected.map_err(|error| self.broken(&error))?.to_bytes())
     }
 
+    async fn get(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
+        self.ask(Request::get(path).body(Full::default())).await
+    }
+
     /// Asks, and returns an answer that is one.
-    async fn ask(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
-        let asked = timeout(PATIENCE, self.exchange(path)).await;
+    async fn ask(
+        &self,
+        request: http::Result<Request<Full<Bytes>>>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let request = request.map_err(|error| self.broken(&error))?;
+        let asked = timeout(PATIENCE, self.exchange(request)).await;
         let answer = asked.map_err(|_| ClientError::Silent(self.socket.clone()))??;
         match answer.headers().get(API_HEADER).map(|version| version.to_str().unwrap_or("?")) {
             None => return Err(ClientError::NotAdmin(self.socket.clone())),
@@ -153,7 +176,7 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, path: &str) -> Result<Response<Incoming>, ClientError> {
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, ClientError> {
         let stream =
             UnixStream::connect(self.socket.as_path()).await.map_err(|source| match source.kind() {
                 io::ErrorKind::PermissionDenied => ClientError::Denied(self.socket.clone()),
@@ -162,8 +185,7 @@ impl Client {
         let not_admin = |_| ClientError::NotAdmin(self.socket.clone());
         let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(not_admin)?;
         tokio::spawn(connection);
-        let request = Request::get(path).header(http::header::HOST, "localhost").body(Empty::<Bytes>::new());
-        let request = request.map_err(|error| self.broken(&error))?;
+        request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
         requests.send_request(request).await.map_err(not_admin)
     }
 

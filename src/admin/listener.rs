@@ -4,16 +4,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::serve::Listener;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::relay::Peer;
+
 /// How long a connection may take to send the head of a request, its first or its next.
 const HEAD: Duration = Duration::from_secs(10);
+
+/// Who asks, where the kernel tells.
+#[derive(Clone, Debug)]
+pub(super) struct Asker(pub(super) Option<Peer>);
 
 /// What one listener grants its clients.
 #[derive(Clone, Copy, Debug)]
@@ -25,13 +31,17 @@ pub(super) struct Grant {
 }
 
 /// Answers on a listener for as long as it is polled. Connections live on until they end by themselves.
-pub(super) async fn serve<L: Listener>(mut listener: L, grant: Grant, router: Router) {
+pub(super) async fn serve<L: Listener>(
+    mut listener: L,
+    grant: Grant,
+    router: Router,
+    asker: fn(&L::Io) -> Asker,
+) {
     let free = Arc::new(Semaphore::new(grant.connections));
-    let service = TowerToHyperService::new(router);
     loop {
         let Ok(place) = free.clone().acquire_owned().await else { return };
         let (stream, _) = listener.accept().await;
-        let service = service.clone();
+        let service = TowerToHyperService::new(router.clone().layer(Extension(asker(&stream))));
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(grant.lasts.is_none());

@@ -6,23 +6,24 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
-use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use serde::Serialize;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
 
+use super::listener::Asker;
 use super::readiness;
 use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::state::Admin;
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
-use crate::prober::Prober;
+use crate::prober::{Mode, Prober};
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
 use crate::{exec, metrics};
@@ -48,6 +49,7 @@ pub(super) fn public() -> Router<Arc<Admin>> {
 pub(super) fn private() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/status", get(status))
+        .route("/v1/mode", get(mode).put(switch_mode))
         .route("/v1/calls", get(calls))
         .route("/v1/calls/follow", get(follow))
         .route("/v1/calls/{id}/explain", get(explain))
@@ -85,7 +87,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
     let Counts { seen, kept } = admin.from.calls.counts();
     Json(shape::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        mode: admin.from.mode.name().to_owned(),
+        mode: mode_of(&admin).name().to_owned(),
         pid: std::process::id(),
         started: time(admin.facts.started),
         listen: admin.facts.listen.clone(),
@@ -109,9 +111,37 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
             &admin.from.world.borrow().clone(),
             &admin.from.prober.as_ref().map(Prober::report).unwrap_or_default(),
         ),
+        kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
+        agreement: admin.from.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
         faults: admin.from.faults.get(),
     })
+}
+
+fn mode_of(admin: &Admin) -> Mode {
+    admin.from.prober.as_ref().map_or(Mode::Off, Prober::mode)
+}
+
+async fn mode(State(admin): Shared) -> Json<shape::ModeNow> {
+    Json(shape::ModeNow { mode: mode_of(&admin).name().to_owned() })
+}
+
+/// Switches what is done about probes, as far as there is somebody who makes them.
+async fn switch_mode(
+    State(admin): Shared,
+    Extension(Asker(asker)): Extension<Asker>,
+    wanted: Result<Json<shape::ModeNow>, JsonRejection>,
+) -> Result<Json<shape::ModeNow>, BadRequest> {
+    let Json(shape::ModeNow { mode: wanted }) = wanted.map_err(|error| BadRequest(error.body_text()))?;
+    let to = [Mode::DryRun, Mode::Kill].into_iter().find(|mode| mode.name() == wanted);
+    let to = to.ok_or_else(|| BadRequest(format!("mode {wanted:?} is neither dry-run nor kill")))?;
+    let prober = admin.from.prober.as_ref().ok_or_else(|| {
+        BadRequest("no probes are made: start probeshim with --enforce dry-run or kill".to_owned())
+    })?;
+    if prober.mode() != to {
+        prober.switch(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
+    }
+    Ok(Json(shape::ModeNow { mode: to.name().to_owned() }))
 }
 
 async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, BadRequest> {

@@ -9,9 +9,10 @@ use axum::middleware::{from_fn, map_response};
 use axum::response::Response;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::listener::Grant;
+use super::listener::{Asker, Grant};
 use super::state::Admin;
 use super::{API_HEADER, API_VERSION, guard, listener, routes};
+use crate::relay::Peer;
 
 /// For the owner of the admin socket. Each that follows calls holds a connection.
 const ADMIN: Grant = Grant { connections: 256, lasts: None };
@@ -22,13 +23,13 @@ const PUBLIC: Grant = Grant { connections: 64, lasts: Some(Duration::from_secs(2
 /// Serves the whole API on the admin socket, for as long as it is polled. Whoever can open the socket may ask.
 pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
     let router = routes::public().merge(routes::private());
-    listener::serve(listener, ADMIN, finish(router, admin)).await;
+    listener::serve(listener, ADMIN, finish(router, admin), |stream| Asker(Peer::of(stream))).await;
 }
 
 /// Serves the public part on a loopback address, for as long as it is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
     let router = routes::public().layer(from_fn(guard::loopback_readers_only));
-    listener::serve(listener, PUBLIC, finish(router, admin)).await;
+    listener::serve(listener, PUBLIC, finish(router, admin), |_| Asker(None)).await;
 }
 
 fn finish(router: Router<Arc<Admin>>, admin: Arc<Admin>) -> Router {

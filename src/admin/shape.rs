@@ -5,9 +5,10 @@ mod pods;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::{Record, StuckExec};
+use crate::prober::{self, KillsNow};
 use crate::record::shape::milliseconds;
 pub use crate::record::shape::{
-    Call, Container, Cpu, Event, Evidence, Exec, Peer, Phases, Pids, Pod, Pressures, Probe,
+    Call, Container, Cpu, Event, Evidence, Exec, Failure, Kill, Peer, Phases, Pids, Pod, Pressures, Probe,
 };
 
 pub(super) use pods::pods;
@@ -52,7 +53,7 @@ pub enum Line {
 pub struct Status {
     /// Its version.
     pub version: String,
-    /// What it does about probes: `off` or `dry-run`.
+    /// What it does about probes: `off`, `dry-run` or `kill`.
     pub mode: String,
     /// Its process.
     pub pid: u32,
@@ -72,11 +73,51 @@ pub struct Status {
     pub record: Option<Recording>,
     /// The pods of the node, each with its containers.
     pub pods: Vec<StatusPod>,
+    /// How kills stand; null where no probes are made.
+    #[serde(default)]
+    pub kills: Option<Kills>,
+    /// How a kubelet's kills and ours agree, in dry-run beside it; null where no probes are made.
+    #[serde(default)]
+    pub agreement: Option<Agreement>,
     /// What is stuck.
     pub stuck: Vec<Stuck>,
     /// Faults of probeshim's own in what watches the calls.
     #[serde(default)]
     pub faults: u64,
+}
+
+/// What is done about probes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModeNow {
+    /// `off`, `dry-run` or `kill`.
+    pub mode: String,
+}
+
+/// How kills stand.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kills {
+    /// How many there may be within that time; null for any number.
+    pub limit: Option<usize>,
+    /// Within which time.
+    pub within_ms: Option<f64>,
+    /// How many there have been.
+    pub recent: usize,
+    /// Whether more of them are held.
+    pub held: bool,
+}
+
+/// How a kubelet's kills and ours agree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Agreement {
+    /// Kills of the kubelet's that were to be expected.
+    pub foreseen: u64,
+    /// Kills of the kubelet's that were not.
+    pub not_foreseen: u64,
+    /// Kills that the kubelet should have made, and has not.
+    pub invented: u64,
 }
 
 /// Where calls are recorded on disk.
@@ -184,6 +225,21 @@ pub enum EventLine {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
     pub(super) error: String,
+}
+
+impl From<KillsNow> for Kills {
+    fn from(now: KillsNow) -> Self {
+        let KillsNow { most, recent, is_held } = now;
+        let (limit, within_ms) = most.map(|most| (most.count, milliseconds(most.within))).unzip();
+        Self { limit, within_ms, recent, held: is_held }
+    }
+}
+
+impl From<prober::Agreement> for Agreement {
+    fn from(agreement: prober::Agreement) -> Self {
+        let prober::Agreement { foreseen, not_foreseen, invented } = agreement;
+        Self { foreseen, not_foreseen, invented }
+    }
 }
 
 impl From<&Record> for Line {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::cri::Own;
 use crate::exec::Stuck;
-use crate::prober::{self, Mode, Prober};
+use crate::prober::{self, Prober};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
 use crate::telemetry::traces::Traces;
@@ -47,8 +47,6 @@ pub struct Sources {
     pub relay: relay::Metrics,
     /// What the tap counts.
     pub tap: tap::Metrics,
-    /// What is done about probes.
-    pub mode: Mode,
     /// Who makes them, if anybody does.
     pub prober: Option<Prober>,
     /// What is counted of probes.

@@ -16,7 +16,7 @@ use crate::config::ShimSettings;
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
 use crate::probe::{Sources, Specs};
-use crate::prober::Mode;
+use crate::prober::EnforcementSettings;
 use crate::procrun::{self, Procrun};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
@@ -80,7 +80,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         exec: exec::Settings::default(),
         specs: Specs::default(),
         sources: Sources::default(),
-        mode: Mode::Off,
+        enforcement: EnforcementSettings::default(),
         journal: None,
         traces: None,
         watches_runtime: true,

@@ -21,7 +21,7 @@ use crate::exec::{Inspector, Record, Stuck};
 use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
-use crate::tap::{Decoder, Fact, Sighting, Told, is_about_one, is_question};
+use crate::tap::{Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::terminal::harmless;
 use crate::world::{Change, Notice, Sandbox, Source, World};
@@ -144,6 +144,7 @@ impl Observatory {
                     && ended.call.peer.as_ref().is_some_and(|peer| peer.is_kubelet())
                 {
                     prober.kubelet_seen();
+                    heard_exec(prober, &ended.call);
                 }
                 self.inspector.ended(&self.world, ended, now);
             }
@@ -298,6 +299,17 @@ impl Listed {
             Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => false,
         }
     }
+}
+
+/// A kubelet's probe may be one that we make as well.
+fn heard_exec(prober: &Prober, call: &Call) {
+    let id = call.container.as_ref().and_then(|container| container.id.as_deref());
+    let (Some(exec), Some(id)) = (&call.exec, id) else { return };
+    let came_to = match exec.result {
+        Some(result) => format!("exit code {}", result.exit_code),
+        None => call.ending.to_string(),
+    };
+    prober.kubelet_executed(id, &exec.command, &came_to);
 }
 
 async fn until(due: Option<Instant>) {

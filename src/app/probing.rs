@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::warn;
 
 use crate::cri::Own;
-use crate::probe::Specs;
-use crate::prober::handler::Executor;
-use crate::prober::{Metrics, Notice, Parts, Prober, Witness};
+use crate::prober::{Executor, Notice, Parts, Prober, Remark, Witness};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
-use crate::tap::OwnExecs;
-use crate::world::Enquiry;
+use crate::tap::OwnCalls;
+use crate::terminal::harmless;
 
 /// Questions about pods and containers that may wait to be asked; more are asked again later.
 pub(super) const ENQUIRIES: usize = 32_768;
@@ -32,14 +30,12 @@ pub(super) struct Probing {
 struct Told(Arc<Events>);
 
 impl Probing {
+    /// Starts it; its calls are told of among all others.
     pub(super) fn start(
-        own: &Own,
-        upstream: &SocketPath,
-        (told, redacts): (OwnExecs, bool),
-        specs: Specs,
-        metrics: Metrics,
+        (own, upstream): (&Own, &SocketPath),
+        (told, redacts): (OwnCalls, bool),
         events: Arc<Events>,
-        enquiries: mpsc::Sender<Enquiry>,
+        parts: Parts,
     ) -> io::Result<Self> {
         let (runtime, end) = thread_of_probes()?;
         // Its connection is driven where it is used.
@@ -47,8 +43,8 @@ impl Probing {
             let _entered = runtime.enter();
             own.fresh_client(upstream)
         };
-        let (executor, witness) = (Executor::new(client, Some(told), redacts), Arc::new(Told(events)));
-        let prober = Prober::start(Parts { specs, executor, metrics, witness, enquiries, runtime });
+        let executor = Executor::new(client, Some(told), redacts);
+        let prober = Prober::start(parts, executor, Arc::new(Told(events)), runtime);
         Ok(Self { prober, _end: end })
     }
 }
@@ -62,6 +58,12 @@ impl Drop for Probing {
 impl Witness for Told {
     fn notice(&self, notice: Notice) {
         self.0.push(Event::of_probe(notice));
+    }
+
+    fn remark(&self, remark: Remark) {
+        let event = Event::of_remark(&remark);
+        warn!("{}", harmless(&event.message));
+        self.0.push(event);
     }
 }
 

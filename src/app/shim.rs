@@ -21,7 +21,7 @@ use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
 use crate::cri::Own;
 use crate::exec::{self, Inspector};
-use crate::prober::{self, Mode};
+use crate::prober::{self, Mode, Parts};
 use crate::record::{self, Calls, Events, Journal};
 use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
@@ -97,7 +97,7 @@ impl Shim {
             exec: watched,
             specs,
             sources: of_specs,
-            mode,
+            enforcement,
             journal,
             traces,
             watches_runtime,
@@ -133,17 +133,15 @@ impl Shim {
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = Numbers::from(first_call);
         let (enquiries, enquired) = mpsc::channel(probing::ENQUIRIES);
-        let probing = match mode {
-            Mode::Off => None,
-            Mode::DryRun => {
-                let told = (tap.own_execs(numbers.clone()), watched.redact_commands);
-                let (specs, metrics) = (specs.clone(), prober_metrics.clone());
-                Some(Probing::start(&own, &upstream, told, specs, metrics, events.clone(), enquiries)?)
-            }
-        };
+        let probing = (enforcement.mode != Mode::Off).then(|| {
+            let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
+            let metrics = prober_metrics.clone();
+            let parts = Parts { specs: specs.clone(), metrics, enquiries, enforcement };
+            Probing::start((&own, &upstream), told, events.clone(), parts)
+        });
+        let probing = probing.transpose()?;
         let prober = probing.as_ref().map(|probing| probing.prober.clone());
         let sources = Sources {
-            mode,
             prober: prober.clone(),
             probes: prober_metrics,
             upstream: upstream.clone(),

@@ -10,6 +10,7 @@ mod events;
 mod explain;
 mod follow;
 mod line;
+mod mode;
 mod status;
 mod table;
 
@@ -28,6 +29,7 @@ pub use check::{Check, schema};
 pub use demo::Demo;
 pub use events::Events;
 pub use explain::Explain;
+pub use mode::Mode;
 pub use status::Status;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
@@ -63,6 +65,11 @@ pub enum Command {
 
     /// Show how a running probeshim and the runtime behind it stand
     Status(Status),
+
+    /// Show or switch what a running probeshim does about probes that have failed
+    ///
+    /// dry-run: it is said what would be killed. kill: it is killed. Who has switched it, and when, is among the events.
+    Mode(Mode),
 
     /// Validate manifests and the configuration by Kubernetes' rules, and show what would be probed
     ///

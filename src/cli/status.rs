@@ -1,5 +1,7 @@
 //! `probeshim status`
 
+use std::time::Duration;
+
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use clap::Args;
@@ -112,7 +114,7 @@ fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
     pod.containers.iter().map(row).collect()
 }
 
-fn probe_columns() -> [Column; 8] {
+fn probe_columns() -> [Column; 9] {
     [
         Column::words("PROBE"),
         Column::words("OBJECT"),
@@ -121,7 +123,8 @@ fn probe_columns() -> [Column; 8] {
         Column::words("SOURCE").spare(),
         Column::words("VERDICT"),
         Column::words("RUN"),
-        Column::figures("WOULD HAVE KILLED"),
+        Column::figures("WOULD HAVE KILLED").spare(),
+        Column::figures("KILLED"),
     ]
 }
 
@@ -147,6 +150,7 @@ fn probe_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
             Cell::styled(verdict, yellow(verdict == "failure")),
             Cell::new(run),
             Cell::styled(probe.would_have_killed.to_string(), yellow(probe.would_have_killed > 0)),
+            Cell::styled(probe.killed.to_string(), yellow(probe.killed > 0)),
         ]
     };
     let probes = pod.containers.iter().flat_map(|of| of.probes.iter().map(move |probe| (of, probe)));
@@ -162,6 +166,31 @@ fn stuck_row(stuck: &shape::Stuck) -> Vec<Cell> {
         Cell::new(object.join(" ")),
         Cell::new(&stuck.message),
     ]
+}
+
+/// How kills stand, where somebody is killed.
+fn kills(status: &shape::Status) -> Option<(&'static str, String, Style)> {
+    let kills = status.kills.as_ref().filter(|_| status.mode == "kill")?;
+    let most = match (kills.limit, kills.within_ms) {
+        (Some(limit), Some(within)) => {
+            let within = human::duration(Duration::from_secs_f64(within / 1e3));
+            format!("{} of {limit} within {within}", kills.recent)
+        }
+        _ => "any number".to_owned(),
+    };
+    let style = if kills.held { AnsiColor::Red.on_default() } else { Style::new() };
+    Some(("kills", most + if kills.held { "; others are held" } else { "" }, style))
+}
+
+/// How a kubelet's kills and ours agree, once there has been one.
+fn agreement(status: &shape::Status) -> Option<(&'static str, String, Style)> {
+    let shape::Agreement { foreseen, not_foreseen, invented } = status.agreement.clone()?;
+    let is_any = foreseen + not_foreseen + invented > 0;
+    let style = if not_foreseen + invented > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
+    let text = format!(
+        "{foreseen} kills of the kubelet's foreseen, {not_foreseen} not foreseen, {invented} invented"
+    );
+    is_any.then_some(("agreement", text, style))
 }
 
 fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
@@ -214,6 +243,8 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
         ),
     ]
     .into_iter()
+    .chain(kills(status))
+    .chain(agreement(status))
     .chain(faults)
     .map(|(name, value, style)| vec![Cell::styled(name, Style::new().bold()), Cell::styled(value, style)])
     .collect()

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use url::Url;
-use wildmatch::WildMatch;
 
 use super::read::{Reader, duration};
 use super::{Flags, Surroundings};
 use crate::probe::node::{Node, Problem};
-use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, read_probe};
+use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, matches, read_probe};
 
 /// From one question to the kubelet to the next, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -22,12 +21,13 @@ const INTERVAL: Duration = Duration::from_secs(10);
 type Slot = fn(&mut Flags) -> &mut Option<String>;
 
 /// The fields that are flags as well: their names, and those of the flags.
-pub(super) const FLAGS: [(&str, &str, Slot); 12] = [
+pub(super) const FLAGS: [(&str, &str, Slot); 13] = [
     ("listen", "--listen", |flags| &mut flags.listen),
     ("upstream", "--upstream", |flags| &mut flags.upstream),
     ("admin", "--admin", |flags| &mut flags.admin),
     ("http", "--http", |flags| &mut flags.http),
     ("enforce", "--enforce", |flags| &mut flags.enforce),
+    ("maxKills", "--max-kills", |flags| &mut flags.max_kills),
     ("state", "--state", |flags| &mut flags.state),
     ("record", "--record", |flags| &mut flags.record),
     ("otlp", "--otlp", |flags| &mut flags.otlp),
@@ -38,7 +38,7 @@ pub(super) const FLAGS: [(&str, &str, Slot); 12] = [
 ];
 
 /// The other fields.
-const OTHERS: [&str; 4] = ["redactCommands", "pods", "kubelet", "probes"];
+const OTHERS: [&str; 5] = ["redactCommands", "pods", "neverKill", "kubelet", "probes"];
 
 /// What a configuration file says beside what flags say.
 #[derive(Debug, Default)]
@@ -47,6 +47,8 @@ pub(super) struct File {
     pub(super) rules: Vec<Rule>,
     /// A kubelet to ask for its pods.
     pub(super) kubelet: Option<Kubelet>,
+    /// Who is never killed.
+    pub(super) spared: Vec<Matches>,
 }
 
 impl File {
@@ -79,7 +81,10 @@ impl File {
         let kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
         let rules = root.field("probes").map(|rules| if redacts { rules.secret() } else { rules });
         let rules = rules.map(|rules| rules.list(problems)).unwrap_or_default();
-        Self { kubelet, rules: rules.iter().map(|rule| self::rule(rule, problems)).collect() }
+        let rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
+        let spared = root.field("neverKill").map(|spared| spared.list(problems)).unwrap_or_default();
+        let spared = spared.iter().map(|node| matches(node, problems)).collect();
+        Self { rules, kubelet, spared }
     }
 }
 
@@ -133,11 +138,11 @@ fn rule(node: &Node<'_>, problems: &mut Vec<Problem>) -> Rule {
         return Rule::default();
     }
     node.only(&["match", "startupProbe", "readinessProbe", "livenessProbe"], problems);
-    let matches = node.field("match");
-    if matches.is_none() {
+    let chosen = node.field("match");
+    if chosen.is_none() {
         node.missing("match", "must say which containers; {} is all of them", problems);
     }
-    let matches = matches.map(|matches| self::matches(&matches, problems)).unwrap_or_default();
+    let matches = chosen.map(|chosen| matches(&chosen, problems)).unwrap_or_default();
     let before = problems.len();
     let mut probes: Vec<(ProbeType, Option<Arc<Probe>>)> = Vec::new();
     for probe_type in ProbeType::ALL {
@@ -154,28 +159,6 @@ fn rule(node: &Node<'_>, problems: &mut Vec<Problem>) -> Rule {
         node.complain("must have one at least of startupProbe, readinessProbe and livenessProbe", problems);
     }
     Rule { matches, probes }
-}
-
-fn matches(node: &Node<'_>, problems: &mut Vec<Problem>) -> Matches {
-    if node.object(problems).is_none() {
-        return Matches::default();
-    }
-    node.only(&["namespace", "pod", "container", "image", "labels"], problems);
-    let glob = |node: &Node<'_>, problems: &mut Vec<Problem>| {
-        let text = node.text(problems)?;
-        if text.is_empty() {
-            node.complain("must not be empty; * stands for anything, ? for one character", problems);
-        }
-        Some(WildMatch::new(&text))
-    };
-    let mut field = |name: &str| node.field(name).and_then(|node| glob(&node, problems));
-    let (namespace, pod) = (field("namespace"), field("pod"));
-    let (container, image) = (field("container"), field("image"));
-    let labels = node.field("labels");
-    let object = labels.as_ref().and_then(|labels| labels.object(problems));
-    let label = |key: &String| Some((key.clone(), glob(&labels.as_ref()?.field(key)?, problems)?));
-    let labels = object.into_iter().flat_map(|object| object.keys()).filter_map(label).collect();
-    Matches { namespace, pod, container, image, labels }
 }
 
 fn kubelet(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Kubelet> {

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use clap::Args;
 use file::File;
-use read::{Reader, demo_length, duration, http_address, log_filter, mode, on_or_off, socket_path};
+use read::{
+    Reader, demo_length, duration, http_address, log_filter, mode, most_kills, on_or_off, socket_path,
+};
 
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
-use crate::probe::{Sources, Specs};
-use crate::prober::Mode;
+use crate::probe::{Sources, Specs, selector};
+use crate::prober::{EnforcementSettings, Mode};
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry::traces;
@@ -33,6 +35,9 @@ const DRAIN_TIMEOUT: &str = "30s";
 
 /// What records on disk may take unless told otherwise.
 const RECORD: &str = "64MiB";
+
+/// How many kills there may be unless told otherwise: more than a node in order comes to.
+const MAX_KILLS: &str = "30/10m";
 
 /// What is slow unless told otherwise.
 const SLOW: &str = "1s";
@@ -80,9 +85,19 @@ pub struct Flags {
     pub pods: Vec<PathBuf>,
 
     /// What is done about probes. off: nothing. dry-run: they are made as the kubelet makes them, and it is said what would be killed;
-    /// nothing is [default: off]
-    #[arg(long, value_name = "off|dry-run", allow_hyphen_values = true)]
+    /// nothing is. kill: what has failed its liveness or startup probe is stopped; somebody else starts it again [default: off]
+    #[arg(long, value_name = "off|dry-run|kill", allow_hyphen_values = true)]
     pub enforce: Option<String>,
+
+    /// How many containers may be killed within which time, such as 5/1h, or off for any number. More are held, and told of
+    /// [default: 30/10m]
+    #[arg(long, value_name = "N/DURATION", allow_hyphen_values = true)]
+    pub max_kills: Option<String>,
+
+    /// Containers that are never killed: KEY=PATTERN, and more of them after commas, of namespace, pod, container, image, label.NAME; * stands
+    /// for anything, ? for one character. May be given more than once
+    #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
+    pub never_kill: Vec<String>,
 
     /// Where calls are recorded on disk [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
@@ -163,7 +178,7 @@ pub struct ShimSettings {
     /// Where that may change while it runs.
     pub sources: Sources,
     /// What is done about them.
-    pub mode: Mode,
+    pub enforcement: EnforcementSettings,
     /// The part of what is recorded on disk, if anything is.
     pub journal: Option<journal::Settings>,
     /// The part of what is exported as traces, if anything is.
@@ -247,7 +262,7 @@ impl Settings {
 
     /// Of flags to which the configuration file has added what they did not say.
     fn of(flags: &Flags, file: File, mut reader: Reader, around: &Surroundings) -> Result<Self, Problems> {
-        let File { rules, kubelet } = file;
+        let File { rules, kubelet, mut spared } = file;
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
             None if around.is_activated => None,
@@ -261,11 +276,15 @@ impl Settings {
         let watches_runtime =
             reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
         let mode = reader.read_or("--enforce", flags.enforce.as_deref(), Mode::default().name(), mode);
-        if mode == Some(Mode::DryRun) && watches_runtime == Some(false) {
+        if let Some(mode) = mode.filter(|mode| *mode != Mode::Off && watches_runtime == Some(false)) {
+            let name = mode.name();
             let reason =
-                "cannot be off beside --enforce dry-run: it would not be known what to probe".to_owned();
+                format!("cannot be off beside --enforce {name}: it would not be known what to probe");
             reader.complain("--watch-runtime", flags.watch_runtime.as_deref(), reason);
         }
+        let most = reader.read_or("--max-kills", flags.max_kills.as_deref(), MAX_KILLS, most_kills);
+        let selectors = flags.never_kill.iter();
+        spared.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
         let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
         let traces = reader.traces(flags.otlp.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
@@ -279,7 +298,7 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, mode, slow, log) {
+        match (upstream, admin, http, drain_timeout, watches_runtime, mode, most, slow, log) {
             (
                 Some(upstream),
                 Some(admin),
@@ -287,6 +306,7 @@ impl Settings {
                 Some(drain_timeout),
                 Some(watches_runtime),
                 Some(mode),
+                Some(most),
                 Some(slow),
                 Some(log),
             ) if reader.problems.is_empty() => {
@@ -298,7 +318,7 @@ impl Settings {
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
                     sources: Sources { files, kubelet, redacts: flags.redact_commands },
-                    mode,
+                    enforcement: EnforcementSettings { mode, most, spared },
                     journal,
                     traces,
                     watches_runtime,

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::{Problem, RECORD, Surroundings};
 use crate::probe::Files;
-use crate::prober::Mode;
+use crate::prober::{Mode, MostKills};
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry;
@@ -109,6 +109,20 @@ pub(super) fn socket_path(value: &str) -> Result<SocketPath, String> {
     SocketPath::parse(value).map_err(|error| error.to_string())
 }
 
+/// Reads how many kills there may be, such as `5/1h`, or `off` for any number.
+pub(super) fn most_kills(value: &str) -> Result<Option<MostKills>, String> {
+    let allowed = "write off, or a count from 1 and a duration from 1s to 24h, such as 5/1h";
+    if value == "off" {
+        return Ok(None);
+    }
+    let read = value.split_once('/').and_then(|(count, within)| {
+        let count = count.parse().ok().filter(|count| *count > 0)?;
+        let within = duration(within).ok().filter(|within| *within >= Duration::from_secs(1))?;
+        Some(MostKills { count, within })
+    });
+    read.map(Some).ok_or_else(|| format!("is not a number of kills; {allowed}"))
+}
+
 /// Reads an address such as `127.0.0.1:9754`, or `off` for none.
 pub(super) fn http_address(value: &str) -> Result<Option<SocketAddr>, String> {
     let allowed = "write off, or a loopback address and a port, such as 127.0.0.1:9754 or [::1]:9754";
@@ -169,7 +183,7 @@ pub(super) fn on_or_off(value: &str) -> Result<bool, String> {
 /// Reads what is done about probes.
 pub(super) fn mode(value: &str) -> Result<Mode, String> {
     let found = Mode::NAMED.into_iter().find(|(name, _)| *name == value);
-    found.map(|(_, mode)| mode).ok_or_else(|| "is neither off nor dry-run".to_owned())
+    found.map(|(_, mode)| mode).ok_or_else(|| "is none of off, dry-run, kill".to_owned())
 }
 
 /// Reads how long a demo lasts: long enough to see something.

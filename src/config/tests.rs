@@ -186,7 +186,7 @@ fn a_file_says_what_flags_do_not() {
     let Settings { shim, .. } = Settings::new(&flags, &around(true, None)).unwrap();
     assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
     assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
-    assert_eq!((shim.mode, shim.http), (Mode::DryRun, None));
+    assert_eq!((shim.enforcement.mode, shim.http), (Mode::DryRun, None));
     let kubelet = shim.sources.kubelet.unwrap();
     assert_eq!(
         (kubelet.url.as_str(), kubelet.interval),
@@ -238,11 +238,11 @@ probes:
     }
     assert_eq!(told.lines().count(), 14, "{told}");
     // What is written well is still checked.
-    let (folder, flags) = file("slow: 1 fortnight\nenforce: kill\n");
+    let (folder, flags) = file("slow: 1 fortnight\nenforce: shoot\n");
     let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let told = told.replace(&folder.path().display().to_string(), "");
     assert!(told.contains("/config.yaml: slow \"1 fortnight\" is not a duration"), "{told}");
-    assert!(told.contains("/config.yaml: enforce \"kill\" is neither off nor dry-run"), "{told}");
+    assert!(told.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{told}");
     let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
     let told = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
     assert!(told.starts_with("/nowhere.yaml: No such file"), "{told}");

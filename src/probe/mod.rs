@@ -8,6 +8,7 @@
 //! ```
 
 mod expand;
+mod hook;
 mod kubelet;
 mod manifests;
 mod owner;
@@ -20,11 +21,13 @@ mod specs;
 mod value;
 mod watch;
 
+pub use hook::Hook;
 pub use kubelet::Kubelet;
 pub(crate) use pod::GRACE_PERIOD;
 pub use pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
 pub use read::annotation::annotation_problems;
 pub use read::files::{FileError, Files, passed_over};
+pub(crate) use read::matches::{matches, selector};
 pub(crate) use read::node;
 pub(crate) use read::probe::probe as read_probe;
 pub use rule::{Matches, Rule};

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::hook::Hook;
 use super::spec::Use;
 use super::value::{Probe, ProbeType};
 
@@ -43,8 +44,10 @@ pub struct ContainerSpec {
     pub env: Env,
     /// Its probes, at most one of each type; `None` where it is said that there is none.
     pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
-    /// What its hooks execute; `None` where they do something else.
-    pub hooks: Vec<(Use, Option<Vec<String>>)>,
+    /// Its hooks, at most one of each kind.
+    pub hooks: Vec<(Use, Hook)>,
+    /// Seconds that its pod gives it for its end, as the kubelet has noted at the container; or why that cannot be read.
+    pub noted_grace_period: Option<Result<u32, String>>,
 }
 
 /// When a container runs.
@@ -139,6 +142,12 @@ impl ContainerSpec {
     pub fn all_probes(&self) -> impl Iterator<Item = (ProbeType, &Arc<Probe>)> {
         let written = |probe_type| self.probes.iter().find(move |(known, _)| *known == probe_type);
         ProbeType::ALL.into_iter().filter_map(move |kind| Some((kind, written(kind)?.1.as_ref()?)))
+    }
+
+    /// What is done before it is stopped, if anything is.
+    #[must_use]
+    pub fn pre_stop(&self) -> Option<&Hook> {
+        self.hooks.iter().find(|(used, _)| *used == Use::PreStop).map(|(_, hook)| hook)
     }
 
     /// Whether it is started again after this exit code (as the kubelet: rules, then its own policy, then the pod's).

@@ -34,7 +34,8 @@ pub struct Matches {
 
 impl fmt::Display for Matches {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields = [("namespace", &self.namespace), ("pod", &self.pod), ("image", &self.image)];
+        let Self { namespace, pod, container, image, labels: _ } = self;
+        let fields = [("namespace", namespace), ("pod", pod), ("container", container), ("image", image)];
         let fields = fields.iter().filter_map(|(name, glob)| Some(format!("{name} {}", glob.as_ref()?)));
         let labels = self.labels.iter().map(|(key, glob)| format!("label {key}={glob}"));
         let all: Vec<String> = fields.chain(labels).collect();
@@ -44,6 +45,11 @@ impl fmt::Display for Matches {
 }
 
 impl Matches {
+    /// The pods, as they are written.
+    pub(super) fn pods(&self) -> String {
+        Self { container: None, ..self.clone() }.to_string()
+    }
+
     /// The container, as it is written.
     pub(super) fn container(&self) -> String {
         self.container.as_ref().map_or_else(|| "*".to_owned(), ToString::to_string)
@@ -61,7 +67,7 @@ impl Matches {
     }
 
     /// Whether they match a container of a pod.
-    pub(super) fn has(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
+    pub(crate) fn has(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;
         let matches = |glob: &Option<WildMatch>, text: Option<&str>| {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.matches(text)))

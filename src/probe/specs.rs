@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::expand::expand;
+use super::hook::Hook;
 use super::manifests::Manifests;
 use super::pod::{ContainerPort, ContainerSpec, Env, PodSpec, Role};
 use super::read::files::{self, FileError, Files};
@@ -24,6 +25,9 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Where the kubelet leaves the hook for others who stop the container.
 const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+
+/// Where the kubelet leaves the pod's grace period.
+const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 /// Where the kubelet leaves the container's ports.
 const PORTS: &str = "io.kubernetes.container.ports";
@@ -148,7 +152,14 @@ impl Specs {
             let name = spec.name.clone();
             let seen = there.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
             let others = written.iter().filter_map(|(_, pod)| pod.container(&name));
-            let all = Written { rules: &self.rules, sandbox, is_annotated, seen, others: others.collect() };
+            let all = Written {
+                rules: &self.rules,
+                sandbox,
+                is_annotated,
+                seen,
+                others: others.collect(),
+                hooks: seen.map(|container| hooks(written, container, &name)).unwrap_or_default(),
+            };
             if let Some(merged) = all.merged(spec) {
                 *spec = Arc::new(merged);
             }
@@ -160,7 +171,7 @@ impl Specs {
     #[must_use]
     pub fn described(&self) -> Vec<Described> {
         let rules = self.rules.iter().flat_map(|rule| {
-            let (whose, container) = (format!("rule: {}", rule.matches), rule.matches.container());
+            let (whose, container) = (format!("rule: {}", rule.matches.pods()), rule.matches.container());
             rule.probes.iter().map(move |(probe_type, probe)| Described {
                 whose: whose.clone(),
                 container: container.clone(),
@@ -205,22 +216,30 @@ impl Specs {
             }),
             _ => None,
         });
-        probes.chain(hooks(&written, container, name)).collect()
+        let hooks =
+            hooks(&written, container, name).into_iter().filter_map(|(source, (used, hook))| match hook {
+                Hook::Exec(command) => {
+                    Some(ExecUse { used, command, timeout_seconds: 0, period: None, source })
+                }
+                _ => None,
+            });
+        probes.chain(hooks).collect()
     }
 }
 
-/// What the hooks of a container execute.
-fn hooks(written: &[(Source, Arc<PodSpec>)], container: &Container, name: &str) -> Vec<ExecUse> {
+/// The hooks of a container, each from the first source that tells of it.
+fn hooks(
+    written: &[(Source, Arc<PodSpec>)],
+    container: &Container,
+    name: &str,
+) -> Vec<(Source, (Use, Hook))> {
     let told = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
     let told = told.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
-    let left = pre_stop(container).map(|hook| (Source::KubeletAnnotation, hook));
-    let mut known: Vec<Use> = Vec::new();
-    let mut hooks = Vec::new();
-    for (source, (used, command)) in told.chain(left) {
-        if !known.contains(&used) {
-            known.push(used);
-            let hook = |command| ExecUse { used, command, timeout_seconds: 0, period: None, source };
-            hooks.extend(command.map(hook));
+    let noted = pre_stop(container).map(|hook| (Source::KubeletAnnotation, (Use::PreStop, hook)));
+    let mut hooks: Vec<(Source, (Use, Hook))> = Vec::new();
+    for (source, (used, hook)) in told.chain(noted) {
+        if hooks.iter().all(|(_, (known, _))| *known != used) {
+            hooks.push((source, (used, hook)));
         }
     }
     hooks
@@ -235,6 +254,8 @@ struct Written<'a> {
     seen: Option<&'a Container>,
     /// What manifests say of it, the first one first.
     others: Vec<&'a Arc<ContainerSpec>>,
+    /// Its hooks, with what the kubelet has noted.
+    hooks: Vec<(Source, (Use, Hook))>,
 }
 
 impl Written<'_> {
@@ -260,7 +281,11 @@ impl Written<'_> {
             Some((probe_type, expanded(rule.or_else(annotated).or_else(written)??, &base.env)))
         };
         let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();
+        let hooks: Vec<_> = self.hooks.iter().map(|(_, hook)| hook.clone()).collect();
+        let hooks = if self.seen.is_some() { hooks } else { base.hooks.clone() };
+        let noted_grace_period = self.seen.and_then(noted_grace_period);
         let is_same = ports.is_none()
+            && (&hooks, &noted_grace_period) == (&base.hooks, &base.noted_grace_period)
             && probes.len() == base.probes.len()
             && probes.iter().all(|(probe_type, probe)| {
                 base.probe(*probe_type).is_some_and(|known| Arc::ptr_eq(known, probe))
@@ -269,6 +294,8 @@ impl Written<'_> {
         (!is_same).then(|| ContainerSpec {
             probes,
             ports: ports.unwrap_or_else(|| base.ports.clone()),
+            hooks,
+            noted_grace_period,
             ..base.clone()
         })
     }
@@ -289,9 +316,24 @@ fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
     manifest::read(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
 }
 
-fn pre_stop(container: &Container) -> Option<(Use, Option<Vec<String>>)> {
-    let value: Value = serde_json::from_str(container.annotations.get(PRE_STOP)?).ok()?;
-    Some((Use::PreStop, probe::hook(&Node::root("", &value), &mut Vec::new())))
+/// The hook that the kubelet has noted at the container.
+fn pre_stop(container: &Container) -> Option<Hook> {
+    let text = container.annotations.get(PRE_STOP)?;
+    let mut problems = Vec::new();
+    let hook = match serde_json::from_str::<Value>(text) {
+        Ok(value) => probe::hook(&Node::root("", &value).secret(), false, &mut problems),
+        Err(error) => return Some(Hook::Unreadable(format!("annotation {PRE_STOP} is not JSON: {error}"))),
+    };
+    let reasons: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Some(hook.unwrap_or_else(|| Hook::Unreadable(format!("annotation {PRE_STOP}: {}", reasons.join("; ")))))
+}
+
+/// The grace period that the kubelet has noted at the container.
+fn noted_grace_period(container: &Container) -> Option<Result<u32, String>> {
+    let text = container.annotations.get(GRACE_PERIOD)?;
+    let read = text.parse().ok().filter(|seconds| i32::try_from(*seconds).is_ok());
+    let reason = "it must be a whole number of seconds from 0 to 2147483647";
+    Some(read.ok_or_else(|| format!("annotation {GRACE_PERIOD} is {text:?}; {reason}")))
 }
 
 /// The ports that the kubelet tells of in an annotation.

@@ -1,9 +1,10 @@
 //! What the kubelet would do about a container whose probe has failed for good.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::machine::State;
-use crate::probe::{ContainerSpec, GRACE_PERIOD, PodSpec, ProbeType, RestartPolicy, Role};
+use crate::probe::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy, Role};
 
 /// The shortest time that the kubelet gives a container for its end, in seconds.
 const LEAST_GRACE_PERIOD: u32 = 2;
@@ -13,8 +14,25 @@ const LEAST_GRACE_PERIOD: u32 = 2;
 pub(super) struct Kill {
     /// What the kubelet's event says.
     pub(super) message: String,
-    /// Seconds that the container has for its end.
-    pub(super) grace_period: u32,
+    /// Seconds that the container has for its end, its hook included.
+    grace_period: u32,
+    /// What is done before.
+    pub(super) pre_stop: Option<Hook>,
+    /// Why it cannot be brought about: what is written of it cannot be read.
+    pub(super) obstacle: Option<String>,
+}
+
+impl Kill {
+    /// Seconds for the hook; none at all where there are none for the container.
+    pub(super) fn hook_period(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.grace_period.into())).filter(|period| !period.is_zero())
+    }
+
+    /// Seconds that the container is left after its hook has taken so long, as the kubelet counts: of that time whole seconds.
+    pub(super) fn grace_period_after(&self, hook: Duration) -> u32 {
+        let taken = u32::try_from(hook.as_secs()).unwrap_or(u32::MAX);
+        self.grace_period.saturating_sub(taken).max(LEAST_GRACE_PERIOD)
+    }
 }
 
 /// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.
@@ -25,9 +43,18 @@ pub(super) fn kill(
     mut state: impl FnMut(&str) -> Option<State>,
 ) -> Kill {
     let container = spec.container(name);
-    let (probe, of_pod) = (probe_type.name(), spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
+    let probe = probe_type.name();
     let own = container.and_then(|it| it.probe(probe_type)?.termination_grace_period);
-    let kill = |message, grace: u32| Kill { message, grace_period: grace.max(LEAST_GRACE_PERIOD) };
+    let noted = container.and_then(|it| it.noted_grace_period.clone());
+    let (noted, unreadable) = noted.map_or((None, None), |noted| (noted.clone().ok(), noted.err()));
+    let of_pod = spec.termination_grace_period.or(noted);
+    let pre_stop = container.and_then(|it| it.pre_stop());
+    let obstacle = match pre_stop {
+        Some(Hook::Unreadable(reason)) => Some(reason.clone()),
+        _ => unreadable.filter(|_| of_pod.is_none()),
+    };
+    let of_pod = of_pod.unwrap_or(GRACE_PERIOD);
+    let kill = |message, grace_period| Kill { message, grace_period, pre_stop: pre_stop.cloned(), obstacle };
     if container.is_some_and(|it| it.role == Role::Sidecar) {
         return kill(format!("Init container {name} failed {probe} probe"), own.unwrap_or(of_pod));
     }
@@ -112,7 +139,8 @@ mod tests {
             containers.extend(sibling.map(|_| Arc::new(ContainerSpec::named("other"))));
             let spec = PodSpec { restart_policy: policy, termination_grace_period: Some(40), containers };
             let kill = kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
-            assert_eq!((kill.message.as_str(), kill.grace_period), expected, "{policy:?}");
+            let told = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
+            assert_eq!(told, expected, "{policy:?}");
         }
     }
 }

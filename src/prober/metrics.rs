@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
+use super::notice::What;
 use super::pod::Task;
 use super::verdict::ProbeResult;
 
@@ -37,6 +38,8 @@ pub struct Metrics {
     workers: Gauge,
     faults: Counter,
     verdicts: Family<VerdictLabels, Counter>,
+    kills: Family<KillLabels, Counter>,
+    agreement: Family<AgreementLabels, Counter>,
 }
 
 /// A probe, as its series are labelled.
@@ -69,6 +72,28 @@ struct VerdictLabels {
     probe_type: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct KillLabels {
+    probe_type: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AgreementLabels {
+    kill: &'static str,
+}
+
+/// How kills of the kubelet's and ours agree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agreement {
+    /// Kills of the kubelet's that were to be expected.
+    pub foreseen: u64,
+    /// Kills of the kubelet's that were not.
+    pub not_foreseen: u64,
+    /// Those that the kubelet should have killed, and has not.
+    pub invented: u64,
+}
+
 /// The results that the kubelet counts. It has a third, `unknown`, that it never comes to.
 const SUCCESSFUL: &str = "successful";
 const FAILED: &str = "failed";
@@ -88,6 +113,8 @@ impl Default for Metrics {
             workers: Gauge::default(),
             faults: Counter::default(),
             verdicts: Family::default(),
+            kills: Family::default(),
+            agreement: Family::default(),
         }
     }
 }
@@ -104,6 +131,10 @@ impl Metrics {
             self.faults.clone(),
         );
         registry.register("prober_verdicts", "Containers that would have been killed", self.verdicts.clone());
+        let help = "Containers that were killed because a probe failed, or not, for the runtime failed";
+        registry.register("kills", help, self.kills.clone());
+        let help = "Kills of a kubelet's that dry-run foresaw, or not, and those that it invented";
+        registry.register("prober_agreement", help, self.agreement.clone());
     }
 
     /// What concerns single probes, which a kubelet serves apart; each family in a registry of its own, since some are large.
@@ -152,6 +183,30 @@ impl Metrics {
 
     pub(super) fn ended(&self) {
         self.workers.dec();
+    }
+
+    /// A container has been stopped, or not.
+    pub(super) fn killed(&self, probe_type: &'static str, is_stopped: bool) {
+        let result = if is_stopped { "stopped" } else { "failed" };
+        self.kills.get_or_create(&KillLabels { probe_type, result }).inc();
+    }
+
+    /// Something that is told may be about a kill of the kubelet's.
+    pub(super) fn compared(&self, what: What) {
+        if let Some(kill) = AgreementLabels::of(what) {
+            self.agreement.get_or_create(&kill).inc();
+        }
+    }
+
+    /// How kills of the kubelet's and ours agree.
+    #[must_use]
+    pub fn agreement(&self) -> Agreement {
+        let of = |what| AgreementLabels::of(what).map_or(0, |kill| self.agreement.get_or_create(&kill).get());
+        Agreement {
+            foreseen: of(What::Foreseen),
+            not_foreseen: of(What::NotForeseen),
+            invented: of(What::Invented),
+        }
     }
 
     /// A container would have been killed.
@@ -205,6 +260,18 @@ impl Series {
             namespace: text(&task.pod.namespace),
             pod_uid: text(&task.pod.uid),
         }))
+    }
+}
+
+impl AgreementLabels {
+    fn of(what: What) -> Option<Self> {
+        let kill = match what {
+            What::Foreseen => "foreseen",
+            What::NotForeseen => "not_foreseen",
+            What::Invented => "invented",
+            _ => return None,
+        };
+        Some(Self { kill })
     }
 }
 

@@ -8,7 +8,10 @@
 //! ```
 
 mod decision;
+mod enforcement;
+mod executor;
 pub mod handler;
+mod kill;
 mod machine;
 mod metrics;
 mod node;
@@ -34,13 +37,16 @@ use tracing::error;
 use crate::probe::Specs;
 use crate::tap::Stopping;
 use crate::world::{Change, Enquiry, World};
-use handler::Executor;
+use enforcement::Enforcement;
+use kill::Killing;
 use pod::{Pod, Todo};
 use roster::Roster;
 use worker::Worker;
 
-pub use metrics::Metrics;
-pub use notice::{Notice, What, Witness};
+pub use enforcement::{EnforcementSettings, KillsNow, Mode, MostKills};
+pub use executor::{Executor, Place};
+pub use metrics::{Agreement, Metrics};
+pub use notice::{Notice, Remark, What, Witness};
 pub use report::{ContainerReport, PodReport, ProbeReport};
 pub use status::{Condition, Phase};
 pub use verdict::{ProbeResult, Run, Verdict, step};
@@ -57,16 +63,6 @@ const CROWD: usize = 100;
 /// For how long a kubelet that was seen is taken to be there.
 const KUBELET: Duration = Duration::from_secs(60);
 
-/// What is done about probes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Nothing.
-    #[default]
-    Off,
-    /// They are made, and it is said what would be killed.
-    DryRun,
-}
-
 /// Makes probes, and says what would be killed. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Prober {
@@ -81,6 +77,7 @@ struct Shared {
     witness: Arc<dyn Witness>,
     enquiries: mpsc::Sender<Enquiry>,
     runtime: Handle,
+    enforcement: Arc<Enforcement>,
     roster: Mutex<Roster>,
 }
 
@@ -89,37 +86,20 @@ struct Shared {
 pub struct Parts {
     /// What is written of probes.
     pub specs: Specs,
-    /// Who executes commands.
-    pub executor: Executor,
     /// What is counted.
     pub metrics: Metrics,
-    /// Who is told of what happens.
-    pub witness: Arc<dyn Witness>,
     /// Who is asked what has to be known of pods and containers.
     pub enquiries: mpsc::Sender<Enquiry>,
-    /// Where probes are made.
-    pub runtime: Handle,
-}
-
-impl Mode {
-    /// All of them, by their names.
-    pub const NAMED: [(&'static str, Self); 2] = [("off", Self::Off), ("dry-run", Self::DryRun)];
-
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::DryRun => "dry-run",
-        }
-    }
+    /// What is done about probes that have failed.
+    pub enforcement: EnforcementSettings,
 }
 
 impl Prober {
-    /// A prober that knows nothing of the node yet, and works where `parts` say.
+    /// A prober that knows nothing of the node yet. It has things done by the executor, tells the witness of them, and works on the
+    /// runtime.
     #[must_use]
-    pub fn start(parts: Parts) -> Self {
-        let Parts { specs, executor, metrics, witness, enquiries, runtime } = parts;
+    pub fn start(parts: Parts, executor: Executor, witness: Arc<dyn Witness>, runtime: Handle) -> Self {
+        let Parts { specs, metrics, enquiries, enforcement } = parts;
         let roster = Roster {
             since: Instant::now(),
             is_listed: false,
@@ -130,7 +110,9 @@ impl Prober {
             is_over: false,
         };
         let roster = Mutex::new(roster);
-        let shared = Arc::new(Shared { executor, metrics, witness, enquiries, runtime, roster });
+        let enforcement = Arc::new(Enforcement::new(enforcement));
+        let shared = Shared { executor, metrics, witness, enquiries, runtime, enforcement, roster };
+        let shared = Arc::new(shared);
         shared.runtime.spawn(shared.clone().keep_house());
         Self { shared }
     }
@@ -165,6 +147,41 @@ impl Prober {
         let mut roster = self.shared.lock();
         if !roster.is_listed {
             (roster.is_listed, roster.since) = (true, Instant::now());
+            for unmet in self.shared.enforcement.unmet() {
+                self.shared.witness.remark(Remark::NobodySpared(unmet));
+            }
+        }
+    }
+
+    /// What is done about probes that have failed.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.shared.enforcement.mode()
+    }
+
+    /// Does something else about them from now on; `by` says who wants that.
+    pub fn switch(&self, to: Mode, by: String) {
+        let from = self.shared.enforcement.switch(to);
+        self.shared.witness.remark(Remark::Switched { from, to, by });
+    }
+
+    /// How kills stand.
+    #[must_use]
+    pub fn kills(&self) -> KillsNow {
+        self.shared.enforcement.kills(Instant::now())
+    }
+
+    /// How kills of the kubelet's and ours agree.
+    #[must_use]
+    pub fn agreement(&self) -> Agreement {
+        self.shared.metrics.agreement()
+    }
+
+    /// A kubelet has executed a command in a container, which came to this.
+    pub fn kubelet_executed(&self, container: &str, command: &[String], came_to: &str) {
+        let found = self.shared.lock().pod_of_container(container);
+        if let Some((pod, container)) = found {
+            pod.lock().heard_exec(&container, command, came_to);
         }
     }
 
@@ -190,13 +207,15 @@ impl Prober {
         if let Some(sandbox) = sandbox {
             let pod = self.shared.lock().pod_of_sandbox(sandbox);
             if let Some(pod) = pod {
-                pod.lock().stopping_all(head);
+                let mut todo = Todo::default();
+                pod.lock().stopping_all(head, &mut todo);
+                self.shared.carry_out(&pod, todo);
             }
         }
         let found = container.as_deref().and_then(|id| self.shared.lock().pod_of_container(id));
         if let Some((pod, container)) = found {
             let mut todo = Todo::default();
-            pod.lock().stopping(&container, head, &mut todo);
+            pod.lock().stopping(&container, head, Instant::now(), &mut todo);
             self.shared.carry_out(&pod, todo);
         }
     }
@@ -288,15 +307,21 @@ impl Shared {
         let (now, mut roster) = (Instant::now(), self.lock());
         let (since, specs) = (roster.since, roster.specs.clone());
         let entry = roster.pods.get_mut(key)?;
+        for container in &entry.containers {
+            // Whoever is met counts, whether probed or not.
+            self.enforcement.spares(&entry.sandbox, container);
+        }
         let spec = specs.pod(&entry.sandbox, &entry.containers);
         if entry.pod.is_none() && !spec.is_probed() {
             return None;
         }
-        let pod = entry.pod.get_or_insert_with(|| Arc::new(Pod::new(entry.sandbox.pod.clone(), since, now)));
+        let pod = entry.pod.get_or_insert_with(|| {
+            Arc::new(Pod::new(entry.sandbox.pod.clone(), self.enforcement.clone(), since, now))
+        });
         let (pod, mut todo) = (pod.clone(), Todo::default());
         let mut state = pod.lock();
         if is_news || *state.spec != spec {
-            entry.tell(&mut state, spec, now, &mut todo);
+            entry.tell(&mut state, spec, &self.enforcement, now, &mut todo);
         }
         drop(state);
         self.ask(entry.unknown());
@@ -309,7 +334,14 @@ impl Shared {
             if notice.what == What::WouldKill {
                 self.metrics.verdict(notice.probe_type.title());
             }
+            self.metrics.compared(notice.what);
             self.witness.notice(notice);
+        }
+        for remark in todo.remarks {
+            self.witness.remark(remark);
+        }
+        for order in todo.kills {
+            self.runtime.spawn(Killing { shared: self.clone(), pod: pod.clone(), order }.run());
         }
         for (signals, probe) in todo.launch {
             let is_spread = todo.is_spread;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::enforcement::{Mode, MostKills};
 use crate::probe::ProbeType;
 use crate::tap::{Container, Pod};
 
@@ -30,18 +31,49 @@ pub enum What {
     ProbeWarning,
     /// The container would be killed now, if somebody were to.
     WouldKill,
-    /// It would have been killed, and somebody has stopped it.
-    StoppedToo,
+    /// The container is killed now.
+    Killing,
+    /// What is done before it is stopped has failed.
+    FailedPreStopHook,
+    /// The runtime has not stopped it; it is tried again.
+    KillFailed,
+    /// It was to be killed, and is left alone.
+    KillGivenUp,
+    /// It would be killed now, if nothing stood against it.
+    KillHeld,
+    /// The kubelet kills it, as was to be expected.
+    Foreseen,
+    /// The kubelet has killed it, and nothing told why.
+    NotForeseen,
     /// It would have been killed, and the kubelet has not.
-    NotStopped,
-    /// Somebody has stopped it before it would have been killed.
-    StoppedBefore,
+    Invented,
     /// A fault of our own ended an attempt.
     Fault,
 }
 
+/// Something that concerns no pod alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// There have been as many kills as there may be: others are held.
+    KillsHeld(MostKills),
+    /// Nobody on the node is whom this selector spares.
+    NobodySpared(String),
+    /// Somebody has switched what is done about probes.
+    Switched {
+        /// From what.
+        from: Mode,
+        /// To what.
+        to: Mode,
+        /// Who.
+        by: String,
+    },
+}
+
 /// Who is told. It must not wait.
 pub trait Witness: fmt::Debug + Send + Sync {
-    /// Something has happened.
+    /// Something has happened to a container.
     fn notice(&self, notice: Notice);
+
+    /// Something has happened that concerns no pod alone.
+    fn remark(&self, remark: Remark);
 }

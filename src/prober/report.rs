@@ -50,6 +50,8 @@ pub struct ProbeReport {
     pub on_hold: bool,
     /// How often this container would have been killed.
     pub would_have_killed: u32,
+    /// How often it has had a container of this name killed.
+    pub killed: u32,
 }
 
 impl PodState {
@@ -98,6 +100,7 @@ impl Job {
             run: machine.run,
             on_hold: machine.on_hold && matches!(container.state, State::Running(_)),
             would_have_killed: container.would_have_ended(machine.probe_type),
+            killed: self.kills,
         }
     }
 }

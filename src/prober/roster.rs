@@ -6,12 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use super::enforcement::Enforcement;
 use super::machine::State;
 use super::node;
 use super::pod::{Age, Known, Pod, PodState, Todo};
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, Specs};
 use crate::world::{self, Change, Enquiry, Sandbox, World};
+
+/// Where the kubelet notes what it takes a container for.
+const HASH: &str = "io.kubernetes.container.hash";
 
 /// The pods of the node.
 #[derive(Debug)]
@@ -116,9 +120,19 @@ impl Roster {
 
 impl Entry {
     /// Tells a pod all that is known of it.
-    pub(super) fn tell(&self, pod: &mut PodState, spec: PodSpec, now: Instant, todo: &mut Todo) {
+    pub(super) fn tell(
+        &self,
+        pod: &mut PodState,
+        spec: PodSpec,
+        enforcement: &Enforcement,
+        now: Instant,
+        todo: &mut Todo,
+    ) {
         pod.names = self.sandbox.pod.clone();
         pod.has_ended = !self.sandbox.is_ready;
+        if pod.has_ended {
+            pod.explained_by_end(todo);
+        }
         pod.lives_in(&self.sandbox.id);
         pod.address = address(&self.sandbox);
         if *pod.spec != spec {
@@ -128,7 +142,9 @@ impl Entry {
             if let Some(state) = state(container, now) {
                 let (names, id) = (container.name.clone(), container.id.clone());
                 let age = Age { created_at: container.created_at, seen: container.seen };
-                pod.see(Known { names, id, age, state });
+                let is_spared = enforcement.spares(&self.sandbox, container);
+                let hash = container.annotations.get(HASH).map(str::to_owned);
+                pod.see(Known { names, id, age, state, is_spared, hash }, todo);
             }
         }
         pod.sync(now, todo);

@@ -9,11 +9,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::error;
 
 use super::Shared;
-use super::handler::{Attempt, AttemptError, ExecProbe, Target, attempt};
+use super::executor::Place;
+use super::handler::{Attempt, AttemptError, Target, attempt};
 use super::machine::Next;
 use super::metrics::Series;
 use super::notice::{Notice, What};
-use super::pod::{Pod, Signals, Task, Todo};
+use super::pod::{Outcome, Pod, Signals, Task, Todo};
 use super::verdict::ProbeResult;
 use crate::probe::Probe;
 
@@ -96,7 +97,7 @@ impl Worker {
         let series = self.series.get_or_insert_with(|| Series::new(task));
         let (what, message) = told(task, &tried);
         if let Some(what) = what {
-            self.shared.notice(task, what, message);
+            self.shared.notice(task, what, message.clone());
         }
         let Some(result) = result_of(&tried) else {
             metrics.errored(series);
@@ -105,7 +106,8 @@ impl Worker {
         let margin = f64::from(task.probe.timeout) - last_took.as_secs_f64();
         metrics.attempted(series, result, took, margin);
         let mut todo = Todo::default();
-        self.pod.lock().judge(&self.signals, result, Instant::now(), &mut todo);
+        let outcome = Outcome { result, took, message };
+        self.pod.lock().judge(&self.signals, outcome, Instant::now(), &mut todo);
         self.shared.carry_out(&self.pod, todo);
     }
 
@@ -149,8 +151,8 @@ impl Shared {
     async fn tried(&self, task: &Task) -> (Result<Attempt, AttemptError>, Instant) {
         let target =
             Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
-        let exec = || ExecProbe { pod: task.pod.clone(), container: task.container.clone() };
-        let attempt = || attempt(&task.probe, &target, exec(), &self.executor);
+        let place = Place { pod: task.pod.clone(), container: task.container.clone() };
+        let attempt = || attempt(&task.probe, &target, &place, &self.executor);
         for _ in 1..TRIES {
             let begun = Instant::now();
             if let Ok(known) = attempt().await {

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::events::{Event, Severity};
 use crate::exec::{StuckExec, StuckKind};
-use crate::prober::{self, What};
+use crate::prober::{self, MostKills, Remark, What};
 use crate::terminal::human;
 use crate::world::{Change, Container, Runtime, Sandbox, World};
 
@@ -59,15 +59,43 @@ impl Event {
             What::Unhealthy => (Severity::Warning, "Unhealthy"),
             What::ProbeWarning => (Severity::Warning, "ProbeWarning"),
             What::WouldKill => (Severity::Warning, "WouldKill"),
-            What::StoppedToo => (Severity::Normal, "StoppedToo"),
-            What::NotStopped => (Severity::Warning, "NotStopped"),
-            What::StoppedBefore => (Severity::Normal, "StoppedBefore"),
+            What::Killing => (Severity::Normal, "Killing"),
+            What::FailedPreStopHook => (Severity::Warning, "FailedPreStopHook"),
+            What::KillFailed => (Severity::Warning, "KillFailed"),
+            What::KillGivenUp => (Severity::Normal, "KillGivenUp"),
+            What::KillHeld => (Severity::Warning, "KillHeld"),
+            What::Foreseen => (Severity::Normal, "KillForeseen"),
+            What::NotForeseen => (Severity::Warning, "KillNotForeseen"),
+            What::Invented => (Severity::Warning, "KillInvented"),
             What::Fault => (Severity::Warning, "ProbeFault"),
         };
         Self {
             pod: Some(notice.pod),
             container: Some(notice.container),
             ..Self::new(severity, reason, notice.message)
+        }
+    }
+
+    /// What the prober tells of itself.
+    #[must_use]
+    pub fn of_remark(remark: &Remark) -> Self {
+        match remark {
+            Remark::KillsHeld(MostKills { count, within }) => {
+                let within = human::duration(*within);
+                let message = format!(
+                    "There have been {count} kills within {within}, as many as there may be (--max-kills): others are held"
+                );
+                Self::new(Severity::Warning, "KillsHeld", message)
+            }
+            Remark::NobodySpared(selector) => Self::new(
+                Severity::Warning,
+                "SelectorMatchesNothing",
+                format!("Nobody on the node is whom --never-kill spares: {selector}"),
+            ),
+            Remark::Switched { from, to, by } => {
+                let (from, to) = (from.name(), to.name());
+                Self::new(Severity::Warning, "ModeSwitched", format!("From {from} to {to}, by {by}"))
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cri::MethodName;
 use crate::exec::{Evidence, Insight, Phases, Record};
 use crate::relay::Peer;
-use crate::tap::{Call, Container, Exec, Pod};
+use crate::tap::{Call, Container, Exec, Failure, Kill, Pod};
 
 /// What an allocation costs beside what is in it, about, in bytes.
 const ALLOCATION: usize = 16;
@@ -60,6 +60,11 @@ fn own(record: &Record) -> usize {
         let words: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
         size_of::<Exec>() + 2 * ALLOCATION + words
     });
+    let kill = record.call.kill.as_ref().map_or(0, |kill| {
+        let failures: usize =
+            kill.failures.iter().map(|failure| size_of::<Failure>() + block(&failure.message)).sum();
+        size_of::<Kill>() + ALLOCATION + block(&kill.probe) + block(&kill.message) + failures
+    });
     let insight = record.insight.as_ref().map_or(0, |insight| {
         let evidence = insight.evidence.as_ref().map_or(0, |_| size_of::<Evidence>() + ALLOCATION);
         let candidates = match &insight.phases {
@@ -70,7 +75,7 @@ fn own(record: &Record) -> usize {
         };
         size_of::<Insight>() + ALLOCATION + evidence + candidates
     });
-    size_of::<Record>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + insight
+    size_of::<Record>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + kill + insight
 }
 
 /// What a record shares with others, perhaps: where it is, and its weight.

@@ -28,7 +28,7 @@ impl Peer {
     }
 
     /// Asks the kernel (`SO_PEERCRED`) and, for the program's name, `/proc`.
-    pub(super) fn of(stream: &UnixStream) -> Option<Self> {
+    pub(crate) fn of(stream: &UnixStream) -> Option<Self> {
         let credentials = stream.peer_cred().ok()?;
         // The kernel says 0 of a process that it cannot name here.
         let pid = credentials.pid().filter(|pid| *pid > 0);

@@ -31,6 +31,32 @@ pub struct Call {
     pub container: Option<Arc<Container>>,
     /// What was executed, for an ExecSync.
     pub exec: Option<Box<Exec>>,
+    /// Why we stopped the container, for a StopContainer of our own.
+    pub kill: Option<Box<Kill>>,
+}
+
+/// Why we stopped a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// The type of the probe that failed.
+    pub probe: String,
+    /// What is said of it, in the kubelet's words.
+    pub message: String,
+    /// Failures in a row that it takes.
+    pub threshold: u32,
+    /// Seconds that the container was given for its end.
+    pub grace_period: u32,
+    /// The last attempts that failed, in their order.
+    pub failures: Vec<Failure>,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// When.
+    pub at: SystemTime,
+    /// In what way.
+    pub message: String,
 }
 
 /// A pod sandbox, as one call names it. What that call does not tell is empty.
@@ -111,6 +137,7 @@ impl Call {
             pod: None,
             container: None,
             exec: None,
+            kill: None,
         }
     }
 }
@@ -131,6 +158,7 @@ impl Call {
             pod: None,
             container: None,
             exec: None,
+            kill: None,
         }
     }
 }

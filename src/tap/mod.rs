@@ -22,11 +22,11 @@ use tokio::time::Instant;
 use crate::cri::MethodName;
 use crate::relay::{Asked, Capture, CaptureBudget, Captures, Head, Numbers, Observed, Observer, Take};
 
-pub use call::{Call, Container, Exec, ExecResult, Pod};
+pub use call::{Call, Container, Exec, ExecResult, Failure, Kill, Pod};
 pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Stopping, Told};
 pub use fact::Fact;
 pub use metrics::Metrics;
-pub use own::{OwnExec, OwnExecs};
+pub use own::{OwnCall, OwnCalls};
 
 pub use watched::{is_about_one, is_question};
 
@@ -83,10 +83,10 @@ impl Tap {
         )
     }
 
-    /// Through which our own `ExecSync`s are seen as those of clients are. They have `numbers` of their own among them.
+    /// Through which calls of our own are seen as those of clients are. They have `numbers` of their own among them.
     #[must_use]
-    pub fn own_execs(&self, numbers: Numbers) -> OwnExecs {
-        OwnExecs::new(self.queue.downgrade(), numbers, self.metrics.clone())
+    pub fn own_calls(&self, numbers: Numbers) -> OwnCalls {
+        OwnCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
     }
 
     fn queue(&self, queued: Queued) {

@@ -1,5 +1,5 @@
-//! `ExecSync`s that we make ourselves, seen as those of clients are: they are explained and recorded beside them, and what the runtime
-//! executes for them is taken for nobody else's.
+//! `ExecSync`s and `StopContainer`s that we make ourselves, seen as those of clients are: they are explained and recorded beside them, and
+//! what the runtime executes for them is taken for nobody else's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -9,21 +9,22 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use super::Queued;
-use super::call::{Call, Container, Exec, ExecResult, Pod};
+use super::call::{Call, Container, Exec, ExecResult, Kill, Pod};
 use super::decoder::{AskedExec, Ended, Sent, Sighting, Told};
 use super::metrics::Metrics;
 use crate::cri::{Code, MethodName};
 use crate::relay::{Ending, Head, Numbers, Peer};
 
-/// The path of what is called.
+/// The paths of what is called.
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
+const STOP_CONTAINER: &str = "/runtime.v1.RuntimeService/StopContainer";
 
-/// How many of them are told of each second; of more than any node has, the rest is only counted. No container runtime executes as many.
+/// How many `ExecSync`s are told of each second; of more than any node has, the rest is only counted. No container runtime executes as many.
 const MOST: u32 = 200;
 
-/// Tells of our own `ExecSync`s. It waits for nobody: what there is no room for is dropped, and counted.
+/// Tells of our own calls. It waits for nobody: what there is no room for is dropped, and counted.
 #[derive(Clone, Debug)]
-pub struct OwnExecs {
+pub struct OwnCalls {
     queue: mpsc::WeakSender<Queued>,
     numbers: Numbers,
     metrics: Metrics,
@@ -40,15 +41,13 @@ struct Second {
 
 /// One that goes on.
 #[derive(Debug)]
-pub struct OwnExec {
-    execs: OwnExecs,
+pub struct OwnCall {
+    calls: OwnCalls,
     head: Arc<Head>,
-    pod: Arc<Pod>,
-    container: Arc<Container>,
-    exec: Exec,
+    call: Call,
 }
 
-impl OwnExecs {
+impl OwnCalls {
     pub(super) fn new(queue: mpsc::WeakSender<Queued>, numbers: Numbers, metrics: Metrics) -> Self {
         let peer = Peer {
             uid: rustix::process::geteuid().as_raw(),
@@ -61,35 +60,50 @@ impl OwnExecs {
 
     /// A command is about to be executed. `None` where there are too many to tell of each.
     #[must_use]
-    pub fn begin(
+    pub fn exec(
         &self,
         pod: Arc<Pod>,
         container: Arc<Container>,
         command: &[String],
         timeout_seconds: i64,
-    ) -> Option<OwnExec> {
-        let now = Instant::now();
-        if !self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(now) {
+    ) -> Option<OwnCall> {
+        if !self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(Instant::now()) {
             self.metrics.own_untold();
             return None;
         }
+        let mut begun = self.begun(EXEC_SYNC, pod, container.clone());
+        let exec = Exec { command: command.to_vec(), is_cut: false, timeout_seconds, result: None };
+        let head = &begun.head;
+        self.tell(Sighting::Asked(Box::new(AskedExec {
+            head: Arc::downgrade(head),
+            id: head.id,
+            sent: Sent { whole: head.since, sent: head.since },
+            container: Some(container),
+            exec: Box::new(exec.clone()),
+        })));
+        begun.call.exec = Some(Box::new(exec));
+        Some(begun)
+    }
+
+    /// A container is about to be stopped.
+    #[must_use]
+    pub fn stop(&self, pod: Arc<Pod>, container: Arc<Container>, kill: Kill) -> OwnCall {
+        let mut begun = self.begun(STOP_CONTAINER, pod, container);
+        begun.call.kill = Some(Box::new(kill));
+        begun
+    }
+
+    fn begun(&self, path: &str, pod: Arc<Pod>, container: Arc<Container>) -> OwnCall {
         let head = Arc::new(Head {
             id: self.numbers.take(),
             peer: Some(self.peer.clone()),
-            method: MethodName::of_path(EXEC_SYNC),
+            method: MethodName::of_path(path),
             start: SystemTime::now(),
-            since: now,
+            since: Instant::now(),
             trace: None,
         });
-        let exec = Exec { command: command.to_vec(), is_cut: false, timeout_seconds, result: None };
-        self.tell(Sighting::Asked(Box::new(AskedExec {
-            head: Arc::downgrade(&head),
-            id: head.id,
-            sent: Sent { whole: now, sent: now },
-            container: Some(container.clone()),
-            exec: Box::new(exec.clone()),
-        })));
-        Some(OwnExec { execs: self.clone(), head, pod, container, exec })
+        let call = Call { pod: Some(pod), container: Some(container), ..Call::begun(&head) };
+        OwnCall { calls: self.clone(), head, call }
     }
 
     fn tell(&self, sighting: Sighting) {
@@ -113,21 +127,16 @@ impl Second {
     }
 }
 
-impl OwnExec {
-    /// It has ended with this code; if it went well, with this result.
+impl OwnCall {
+    /// It has ended with this code; if a command was executed, with this result.
     pub fn end(self, code: Code, result: Option<ExecResult>) {
-        let Self { execs, head, pod, container, mut exec } = self;
-        exec.result = result;
-        let call = Call {
-            duration: head.since.elapsed(),
-            ending: Ending::Answered(Some(code)),
-            pod: Some(pod),
-            container: Some(container),
-            exec: Some(Box::new(exec)),
-            ..Call::begun(&head)
-        };
+        let Self { calls, head, mut call } = self;
+        if let Some(exec) = &mut call.exec {
+            exec.result = result;
+        }
+        (call.duration, call.ending) = (head.since.elapsed(), Ending::Answered(Some(code)));
         let sent = Some(Sent { whole: head.since, sent: head.since });
         let told = Told { since: head.since, facts: Vec::new() };
-        execs.tell(Sighting::Ended(Box::new(Ended { head, sent, call, told })));
+        calls.tell(Sighting::Ended(Box::new(Ended { head, sent, call, told })));
     }
 }

@@ -337,7 +337,7 @@ async fn check_says_what_would_be_probed_or_what_is_wrong() {
 async fn what_enforce_cannot_be_is_said() {
     let place = Place::new();
     for (flags, expected) in [
-        (&["--enforce", "kill"][..], "--enforce \"kill\" is neither off nor dry-run"),
+        (&["--enforce", "shoot"][..], "--enforce \"shoot\" is none of off, dry-run, kill"),
         (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off beside --enforce dry-run"),
         (&["--pods", "/nowhere.yaml"], "--pods /nowhere.yaml: No such file"),
     ] {

@@ -3,13 +3,13 @@
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use probeshim::cri::Own;
 use probeshim::probe::{ContainerPort, ContainerSpec, Specs};
-use probeshim::prober::handler::{Attempt, ExecProbe, Executor, Target, attempt};
+use probeshim::prober::handler::{Attempt, Target, attempt};
+use probeshim::prober::{Executor, Place};
 use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};
@@ -81,13 +81,12 @@ async fn ours(host: &str, probe: &Value) -> Told {
     };
     let nobody = Own::new(&SocketPath::parse("/nowhere.sock").unwrap());
     let target = Target { container_id: "", container: &spec, pod_ip: host };
-    let exec = ExecProbe { pod: Arc::default(), container: Arc::default() };
     let told = |result: &str, output: &str, error: &str| Told {
         result: result.to_owned(),
         output: output.to_owned(),
         error: error.to_owned(),
     };
-    match attempt(&probe, &target, exec, &Executor::new(nobody.client(), None, false)).await {
+    match attempt(&probe, &target, &Place::default(), &Executor::new(nobody.client(), None, false)).await {
         Ok(Attempt::Success(output)) => told("success", &output, ""),
         Ok(Attempt::Warning(output)) => told("warning", &output, ""),
         Ok(Attempt::Failure(output)) => told("failure", &output, ""),

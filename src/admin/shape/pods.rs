@@ -77,6 +77,9 @@ pub struct StatusProbe {
     pub on_hold: bool,
     /// How often the container would have been killed.
     pub would_have_killed: u32,
+    /// How often it has had containers of this name killed.
+    #[serde(default)]
+    pub killed: u32,
 }
 
 /// A container, as it is on the node.
@@ -195,6 +198,7 @@ impl From<&ProbeReport> for StatusProbe {
             verdict: report.result.map(|result| result.name().to_owned()),
             on_hold: report.on_hold,
             would_have_killed: report.would_have_killed,
+            killed: report.killed,
         }
     }
 }

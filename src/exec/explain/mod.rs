@@ -2,7 +2,9 @@
 
 mod findings;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
 
 use super::assessment::{Assessment, Slow};
 use super::identity::Identity;
@@ -10,7 +12,7 @@ use super::insight::{Fate, Insight, Margin, Record};
 use super::phases::{Missing, Parts, Phases};
 use crate::cri::Code;
 use crate::relay::{Ending, Peer};
-use crate::tap::{Call, Exec};
+use crate::tap::{Call, Exec, Failure, Kill};
 use crate::terminal::human::{self, duration};
 
 /// The exit code by which CRI-O says that a command timed out.
@@ -21,6 +23,11 @@ const CRIO_TIMEOUT: i32 = -1;
 pub fn explain(record: &Record) -> Vec<String> {
     let call = &*record.call;
     let mut told = vec![what(call)];
+    if let Some(kill) = call.kill.as_deref() {
+        told.extend(self::kill(kill));
+        told.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
+        return told;
+    }
     let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.insight.as_deref()) else {
         told.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
         return told;
@@ -43,6 +50,28 @@ fn what(call: &Call) -> String {
         }
         None => format!("Call {} was {}{place}{by}.", call.id, call.method),
     }
+}
+
+/// What led to a kill.
+fn kill(kill: &Kill) -> Vec<String> {
+    let Kill { probe, message, threshold, grace_period, failures } = kill;
+    let mut told = vec![
+        format!("{message}: {threshold} failures in a row of its {probe} probe are its threshold."),
+        format!("It was given {grace_period}s for its end."),
+    ];
+    let at = |failure: &Failure| format!("{}: {}", time_of(failure.at), failure.message);
+    if failures.len() == 1 {
+        told.push(format!("The attempt that failed, {}", failures.iter().map(at).collect::<String>()));
+    } else if !failures.is_empty() {
+        told.push(format!("The last {} attempts that failed:", failures.len()));
+        told.extend(failures.iter().map(at));
+    }
+    told
+}
+
+/// A time of the day, in UTC.
+fn time_of(at: SystemTime) -> String {
+    Timestamp::try_from(at).map_or_else(|_| "at an unknown time".to_owned(), |at| format!("at {at:.0}"))
 }
 
 fn peer(peer: &Peer) -> String {

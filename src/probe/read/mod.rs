@@ -3,6 +3,7 @@
 pub(super) mod annotation;
 pub(super) mod files;
 pub(super) mod manifest;
+pub(crate) mod matches;
 pub(crate) mod node;
 pub(super) mod pod;
 pub(crate) mod probe;

@@ -94,7 +94,8 @@ fn container(
         }
         for (used, field) in Use::HOOKS {
             let read = node.at(&["lifecycle", field]);
-            container.hooks.extend(read.map(|node| (used, hook(&node, problems))));
+            let read = read.and_then(|node| hook(&node, source.is_written_for_us(), problems));
+            container.hooks.extend(read.map(|hook| (used, hook)));
         }
     }
     Some(container)

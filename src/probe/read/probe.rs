@@ -1,6 +1,7 @@
 //! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
 
 use super::node::{Node, Problem};
+use crate::probe::hook::Hook;
 use crate::probe::source::Source;
 use crate::probe::value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 
@@ -82,11 +83,21 @@ pub(crate) fn probe(
     })
 }
 
-/// What a hook executes, if it executes something. The kubelet expands nothing in it, and sets no timeout.
-pub(crate) fn hook(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+/// A hook; `None` where anything is wrong with it.
+pub(crate) fn hook(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>) -> Option<Hook> {
     node.object(problems)?;
     let (name, handler) = one_handler(node, &HOOK_HANDLERS, problems)?;
-    if name == "exec" { command(&handler, problems) } else { None }
+    handler.object(problems)?;
+    match name {
+        "exec" => command(&handler, problems).map(Hook::Exec),
+        "httpGet" => http(&handler, is_strict, problems).map(Hook::Http),
+        "sleep" => {
+            let reason = "must be a whole number of seconds from 0 to 2147483647";
+            let seconds = required(&handler, "seconds", reason, problems)?;
+            seconds.number(0..=i32::MAX.into(), reason, problems).map(Hook::Sleep)
+        }
+        _ => Some(Hook::Tcp),
+    }
 }
 
 /// The first handler that is there. Those after it should not be, as the API server sees it, and are not looked at further.

@@ -1,90 +1,21 @@
 //! exec: a command is executed in the container, with an `ExecSync`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
 use tonic::Status;
 
 use super::go::{quoted, rpc_error, seconds};
 use super::{Attempt, AttemptError, LONGEST_OUTPUT, Target};
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
-use crate::cri::{Code, OwnClient};
-use crate::tap::{Container, ExecResult, OwnExecs, Pod};
+use crate::prober::executor::{Executor, Place};
 
 /// How much longer than the command's timeout the runtime may take, as the kubelet's `runtimeRequestTimeout`.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whose command it is.
-#[derive(Clone, Debug)]
-pub struct ExecProbe {
-    /// The pod.
-    pub pod: Arc<Pod>,
-    /// The container.
-    pub container: Arc<Container>,
-}
-
-/// Executes commands.
-#[derive(Clone, Debug)]
-pub struct Executor {
-    way: Way,
-    told: Option<OwnExecs>,
-    /// Whether of commands only the program is told, and nothing of what they write.
-    redacts: bool,
-}
-
-/// How it executes them.
-#[derive(Clone, Debug)]
-enum Way {
-    /// The runtime does.
-    Runtime(OwnClient),
-    /// A test answers.
-    #[cfg(test)]
-    Played(tests::Player),
-}
-
-impl Executor {
-    /// Executes through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
-    #[must_use]
-    pub fn new(client: OwnClient, told: Option<OwnExecs>, redacts: bool) -> Self {
-        Self { way: Way::Runtime(client), told, redacts }
-    }
-
-    async fn exec_sync(
-        &self,
-        probe: &ExecProbe,
-        request: ExecSyncRequest,
-    ) -> Result<ExecSyncResponse, Status> {
-        let limit = PATIENCE + Duration::from_secs(request.timeout.unsigned_abs());
-        let (pod, container) = (&probe.pod, &probe.container);
-        let told = self.told.as_ref();
-        let told =
-            told.and_then(|it| it.begin(pod.clone(), container.clone(), &request.cmd, request.timeout));
-        let answered = timeout(limit, self.way.exec_sync(request)).await;
-        let expired = || Err(Status::deadline_exceeded("context deadline exceeded"));
-        let answered = answered.unwrap_or_else(|_| expired());
-        if let Some(told) = told {
-            let code = answered.as_ref().map_or_else(|status| Code::from(status.code()), |_| Code::OK);
-            told.end(code, answered.as_ref().ok().map(result_of));
-        }
-        answered
-    }
-}
-
-impl Way {
-    async fn exec_sync(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
-        match self {
-            Self::Runtime(client) => client.clone().exec_sync(request).await.map(tonic::Response::into_inner),
-            #[cfg(test)]
-            Self::Played(player) => player.play(request).await,
-        }
-    }
-}
-
 /// One attempt. The runtime is who ends the command at its timeout.
 pub(super) async fn attempt(
     executor: &Executor,
-    probe: ExecProbe,
+    place: &Place,
     target: &Target<'_>,
     command: &[String],
     timeout_seconds: u32,
@@ -94,8 +25,9 @@ pub(super) async fn attempt(
         cmd: command.to_vec(),
         timeout: timeout_seconds.into(),
     };
-    let mut answered = executor.exec_sync(&probe, request).await;
-    if !executor.redacts {
+    let limit = PATIENCE + Duration::from_secs(timeout_seconds.into());
+    let mut answered = executor.exec_sync(place, request, Some(limit)).await;
+    if !executor.redacts() {
         return judged(answered, command, timeout_seconds);
     }
     // What a command writes may well name what it was told.
@@ -103,15 +35,6 @@ pub(super) async fn attempt(
         (response.stdout, response.stderr) = (Vec::new(), Vec::new());
     }
     judged(answered, &command[..1], timeout_seconds)
-}
-
-/// What an answer is remembered by.
-fn result_of(response: &ExecSyncResponse) -> ExecResult {
-    ExecResult {
-        exit_code: response.exit_code,
-        stdout_bytes: response.stdout.len(),
-        stderr_bytes: response.stderr.len(),
-    }
 }
 
 /// What an answer means for the probe.
@@ -144,41 +67,9 @@ fn output(response: &ExecSyncResponse) -> String {
 
 #[cfg(test)]
 pub(in crate::prober) mod tests {
-    use std::fmt;
-
-    use tokio::time::{Instant, sleep};
+    use tokio::time::Instant;
 
     use super::*;
-
-    /// Answers commands as a test says, after as long as it says.
-    #[derive(Clone)]
-    pub(in crate::prober) struct Player(Arc<Play>);
-
-    type Answered = Result<ExecSyncResponse, Status>;
-    type Play = dyn Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync;
-
-    impl Player {
-        pub(super) async fn play(&self, request: ExecSyncRequest) -> Answered {
-            let (takes, answered) = (self.0)(&request);
-            sleep(takes).await;
-            answered
-        }
-    }
-
-    impl fmt::Debug for Player {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("Player")
-        }
-    }
-
-    impl Executor {
-        /// Commands are answered by a test.
-        pub(in crate::prober) fn played(
-            play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
-        ) -> Self {
-            Self { way: Way::Played(Player(Arc::new(play))), told: None, redacts: false }
-        }
-    }
 
     #[expect(clippy::unnecessary_wraps, reason = "others do not go well")]
     pub(in crate::prober) fn answer(
@@ -195,8 +86,8 @@ pub(in crate::prober) mod tests {
         let (executor, begin) = (Executor::played(move |_| (day, answer(0, "", ""))), Instant::now());
         let spec = crate::probe::ContainerSpec::named("main");
         let target = Target { container_id: "c", container: &spec, pod_ip: "" };
-        let probe = ExecProbe { pod: Arc::default(), container: Arc::default() };
-        let attempted = attempt(&executor, probe, &target, &["true".to_owned()], 3).await.unwrap();
+        let attempted =
+            attempt(&executor, &Place::default(), &target, &["true".to_owned()], 3).await.unwrap();
         assert_eq!(begin.elapsed(), Duration::from_secs(123));
         assert!(matches!(attempted, Attempt::Failure(_)), "{attempted:?}");
     }

@@ -5,17 +5,19 @@ mod dial;
 mod exec;
 mod go;
 mod grpc;
+mod hook;
 mod http;
 mod tcp;
 
 use std::time::Duration;
 
+use super::executor::{Executor, Place};
 use crate::probe::{ContainerSpec, Handler, Probe};
 
 pub(super) use address::PortError;
 #[cfg(test)]
 pub(super) use exec::tests as exec_tests;
-pub use exec::{ExecProbe, Executor};
+pub(super) use hook::run_hook;
 
 /// The user agent of network probes; the version is that of the kubelet whose behaviour this is.
 pub(super) const USER_AGENT: &str = "kube-probe/1.36";
@@ -66,12 +68,12 @@ pub struct Target<'a> {
 pub async fn attempt(
     probe: &Probe,
     target: &Target<'_>,
-    exec: ExecProbe,
+    place: &Place,
     executor: &Executor,
 ) -> Result<Attempt, AttemptError> {
     let timeout = Duration::from_secs(probe.timeout.into());
     match &probe.handler {
-        Handler::Exec(command) => exec::attempt(executor, exec, target, command, probe.timeout).await,
+        Handler::Exec(command) => exec::attempt(executor, place, target, command, probe.timeout).await,
         Handler::Http(get) => {
             let port = address::port(&get.port, &target.container.ports)?;
             let host = get.host.as_deref().unwrap_or(target.pod_ip);

@@ -10,6 +10,8 @@ use crate::prober::verdict::ProbeResult;
 use crate::relay::Head;
 use crate::tap;
 
+use super::comparison::Unexplained;
+
 /// A container of it: of those of its name the newest.
 #[derive(Debug)]
 pub(in crate::prober) struct Container {
@@ -24,6 +26,14 @@ pub(in crate::prober) struct Container {
     pub(super) results: [Option<(Life, ProbeResult)>; 3],
     /// What each type of probe would have done to it.
     pub(super) endings: [Ending; 3],
+    /// It is never killed.
+    pub(super) is_spared: bool,
+    /// It is being killed by us, or has been.
+    pub(super) is_doomed: bool,
+    /// What the kubelet takes it for, as it has noted at the container.
+    pub(super) hash: Option<String>,
+    /// The kubelet has it stopped, and it is not known yet what for.
+    pub(super) unexplained: Option<Unexplained>,
 }
 
 /// What a probe would have done to a container.
@@ -44,6 +54,8 @@ pub(in crate::prober) struct Known {
     pub(in crate::prober) id: Arc<str>,
     pub(in crate::prober) age: Age,
     pub(in crate::prober) state: State,
+    pub(in crate::prober) is_spared: bool,
+    pub(in crate::prober) hash: Option<String>,
 }
 
 /// What tells which of two containers is the newer one.
@@ -75,8 +87,8 @@ impl Container {
     }
 
     pub(super) fn update(&mut self, known: Known) {
-        let Known { names, age, state, .. } = known;
-        (self.names, self.age) = (names, age);
+        let Known { names, id: _, age, state, is_spared, hash } = known;
+        (self.names, self.age, self.is_spared, self.hash) = (names, age, is_spared, hash);
         // When it was started is learned once.
         if !matches!((self.state, state), (State::Running(_), State::Running(_))) {
             self.state = state;

@@ -1,16 +1,23 @@
 //! The jobs of a pod: what a worker is to do next, and what comes of it.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::PodState;
-use crate::probe::{ContainerSpec, Probe, ProbeType};
+use super::kills::Order;
+use crate::probe::{ContainerSpec, Handler, Probe, ProbeType};
 use crate::prober::machine::{Effect, Machine, Next};
-use crate::prober::notice::Notice;
+use crate::prober::notice::{Notice, Remark};
 use crate::prober::verdict::ProbeResult;
 use crate::tap;
+
+/// Failures that are told of where a container is killed, and letters of each.
+const MOST_FAILURES: usize = 5;
+const LONGEST_MESSAGE: usize = 200;
 
 /// A worker, and what it works on.
 #[derive(Debug)]
@@ -18,6 +25,24 @@ pub(in crate::prober) struct Job {
     pub(in crate::prober) container: String,
     pub(in crate::prober) machine: Machine,
     pub(in crate::prober) signals: Arc<Signals>,
+    /// The last failures in a row, as many as are told of.
+    pub(super) failures: VecDeque<tap::Failure>,
+    /// How long the last attempt took.
+    pub(super) took: Duration,
+    /// How often it has had its container killed by us.
+    pub(in crate::prober) kills: u32,
+    /// The last attempt of the kubelet's that was seen.
+    pub(super) theirs: Option<String>,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug)]
+pub(in crate::prober) struct Outcome {
+    pub(in crate::prober) result: ProbeResult,
+    /// How long it took.
+    pub(in crate::prober) took: Duration,
+    /// What is told of a failure.
+    pub(in crate::prober) message: String,
 }
 
 /// What a worker is told while it waits.
@@ -47,8 +72,45 @@ pub(in crate::prober) struct Todo {
     /// Workers to start.
     pub(in crate::prober) launch: Vec<(Arc<Signals>, Arc<Probe>)>,
     pub(in crate::prober) notices: Vec<Notice>,
+    /// What concerns no pod alone.
+    pub(in crate::prober) remarks: Vec<Remark>,
+    /// Containers to kill.
+    pub(in crate::prober) kills: Vec<Order>,
     /// Whether the workers begin at times of chance within their periods.
     pub(in crate::prober) is_spread: bool,
+}
+
+impl Job {
+    fn new(container: &str, machine: Machine, signals: Arc<Signals>) -> Self {
+        Self {
+            container: container.to_owned(),
+            machine,
+            signals,
+            failures: VecDeque::new(),
+            took: Duration::ZERO,
+            kills: 0,
+            theirs: None,
+        }
+    }
+
+    /// Whether it is this command that it has executed.
+    pub(super) fn executes(&self, command: &[String]) -> bool {
+        matches!(&self.machine.probe.handler, Handler::Exec(own) if own == command)
+    }
+
+    fn remember(&mut self, outcome: Outcome) {
+        let Outcome { result, took, message } = outcome;
+        self.took = took;
+        if result != ProbeResult::Failure {
+            self.failures.clear();
+            return;
+        }
+        if self.failures.len() == MOST_FAILURES {
+            self.failures.pop_front();
+        }
+        let message = message.chars().take(LONGEST_MESSAGE).collect();
+        self.failures.push_back(tap::Failure { at: SystemTime::now(), message });
+    }
 }
 
 impl PodState {
@@ -69,7 +131,7 @@ impl PodState {
                 } else if !is_blocked || !self.launched.contains(&key) {
                     let signals = Arc::new(Signals::default());
                     let machine = Machine::new(probe_type, probe.clone());
-                    self.jobs.push(Job { container: key.0.clone(), machine, signals: signals.clone() });
+                    self.jobs.push(Job::new(&key.0, machine, signals.clone()));
                     self.launched.insert(key);
                     todo.launch.push((signals, probe.clone()));
                 }
@@ -102,14 +164,15 @@ impl PodState {
     pub(in crate::prober) fn judge(
         &mut self,
         signals: &Arc<Signals>,
-        result: ProbeResult,
+        outcome: Outcome,
         now: Instant,
         todo: &mut Todo,
     ) {
         let Some(place) = self.place_of(signals) else { return };
         let mut effects = Vec::new();
         let job = &mut self.jobs[place];
-        job.machine.judge(result, &mut effects);
+        job.machine.judge(outcome.result, &mut effects);
+        job.remember(outcome);
         let (name, probe_type) = (job.container.clone(), job.machine.probe_type);
         self.apply(&name, probe_type, effects, now, todo);
     }

@@ -1,7 +1,6 @@
-//! Who would be killed, and what somebody else does about it.
+//! Who is killed, or would be.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -9,38 +8,65 @@ use super::PodState;
 use super::container::Ending;
 use super::jobs::{Signals, Todo};
 use crate::probe::ProbeType;
-use crate::prober::decision::kill;
+use crate::prober::decision::{self, Kill};
+use crate::prober::enforcement::{Mode, Sentence};
 use crate::prober::machine::{Life, State};
-use crate::prober::notice::{Notice, What};
+use crate::prober::notice::{Notice, Remark, What};
 use crate::prober::verdict::ProbeResult;
 use crate::relay::Head;
+use crate::tap;
 
-/// How much later than it would the kubelet may kill, beyond a round of its probe.
-const COMPARING: Duration = Duration::from_secs(10);
+/// A container that is to be killed.
+#[derive(Clone, Debug)]
+pub(in crate::prober) struct Order {
+    pub(in crate::prober) container: Arc<tap::Container>,
+    pub(in crate::prober) container_id: Arc<str>,
+    pub(in crate::prober) probe_type: ProbeType,
+    pub(in crate::prober) kill: Kill,
+    /// Failures in a row that it takes, and the last of them.
+    pub(in crate::prober) threshold: u32,
+    pub(in crate::prober) failures: Vec<tap::Failure>,
+}
+
+/// Why a container that was to be killed is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::prober) enum Pardon {
+    /// It is not there any more, or does not run: there is nothing to do.
+    Gone,
+    /// Somebody else ends it, or its pod.
+    Others,
+    /// Nobody is killed by now.
+    Switched,
+}
 
 impl PodState {
     /// A call stops a container.
-    pub(in crate::prober) fn stopping(&mut self, id: &str, call: &Weak<Head>, todo: &mut Todo) {
-        let Some(place) = self.containers.iter().position(|container| *container.id == *id) else { return };
+    pub(in crate::prober) fn stopping(&mut self, id: &str, call: &Weak<Head>, now: Instant, todo: &mut Todo) {
+        let Some(place) = self.place_with(id) else { return };
         self.containers[place].stopper = call.clone();
-        if !self.is_ending() {
-            self.compare(place, todo);
+        let head = call.upgrade();
+        let is_kubelet = head.and_then(|head| Some(head.peer.as_ref()?.is_kubelet())).unwrap_or(false);
+        if is_kubelet && !self.is_ending() && self.enforcement.mode() == Mode::DryRun {
+            self.compare(place, now, todo);
         }
     }
 
     /// A call stops the pod.
-    pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<Head>) {
+    pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<Head>, todo: &mut Todo) {
         self.stopper = call.clone();
+        self.explained_by_end(todo);
     }
 
-    pub(in crate::prober) fn is_ending(&self) -> bool {
+    pub(super) fn is_ending(&self) -> bool {
         self.has_ended || self.is_over || self.stopper.strong_count() > 0
     }
 
-    /// Says whether a container would be killed, and begins to count anew as if it had been.
-    pub(in crate::prober) fn decide(&mut self, place: usize, now: Instant, todo: &mut Todo) {
+    /// Decides what becomes of a container whose liveness or startup probe has failed. Where it is not killed, it is told what would have
+    /// become of it, and that probe begins to count anew as if it had.
+    pub(super) fn decide(&mut self, place: usize, now: Instant, todo: &mut Todo) {
         let container = &self.containers[place];
-        if !matches!(container.state, State::Running(_)) || self.is_ending() || container.is_being_stopped() {
+        let is_running = matches!(container.state, State::Running(_));
+        if !is_running || self.is_ending() || container.is_being_stopped() || container.is_doomed {
             return;
         }
         for probe_type in ProbeType::ENDING {
@@ -48,81 +74,94 @@ impl PodState {
                 continue;
             }
             let name = self.containers[place].name().to_owned();
-            let kill = kill(&self.spec, &name, probe_type, |other| self.state_of(other));
-            let message = format!(
-                "{} (dry-run: would be stopped with a grace period of {}s)",
-                kill.message, kill.grace_period
-            );
-            todo.notices.push(self.notice(place, probe_type, What::WouldKill, message));
+            let kill = decision::kill(&self.spec, &name, probe_type, |other| self.state_of(other));
+            if let Some((what, why)) = self.mercy(place, &kill, now, todo) {
+                let message = format!("{} ({why})", kill.message);
+                todo.notices.push(self.notice(place, probe_type, what, message));
+                self.begin_anew(place, probe_type, now);
+                continue;
+            }
+            let job = self.job_of(place, probe_type);
+            let failures = job.map(|job| job.failures.iter().cloned().collect()).unwrap_or_default();
+            let threshold = job.map_or(1, |job| job.machine.probe.failure_threshold);
             let container = &mut self.containers[place];
-            let ending = &mut container.endings[probe_type as usize];
-            let open_since = ending.open_since.or(Some(now));
-            *ending = Ending { count: ending.count + 1, last: Some(now), open_since };
-            let next = Life { container_id: container.id.clone(), would_have_ended: ending.count };
-            container.results[probe_type as usize] = Some((next, ProbeResult::at_first(probe_type)));
+            container.is_doomed = true;
+            let (names, container_id) = (container.names.clone(), container.id.clone());
+            todo.kills.push(Order { container: names, container_id, probe_type, kill, threshold, failures });
+            return;
         }
     }
 
-    /// Somebody stops a container: was that to be expected?
-    pub(in crate::prober) fn compare(&mut self, place: usize, todo: &mut Todo) {
-        for probe_type in ProbeType::ENDING {
-            let ending = &mut self.containers[place].endings[probe_type as usize];
-            let (probe, count) = (probe_type.name(), ending.count);
-            if ending.open_since.take().is_some() {
-                let message = format!(
-                    "Is being stopped, as it would have been for its {probe} probe (verdict {count})"
-                );
-                todo.notices.push(self.notice(place, probe_type, What::StoppedToo, message));
-            } else if let Some(job) = self.job_of(place, probe_type)
-                && let run = job.machine.run
-                && run.last == Some(ProbeResult::Failure)
-                && run.length > 0
-            {
-                let (length, threshold) = (run.length, job.machine.probe.failure_threshold);
-                let message = format!(
-                    "Is being stopped after {length} failures of its {probe} probe; {threshold} are its threshold"
-                );
-                todo.notices.push(self.notice(place, probe_type, What::StoppedBefore, message));
-            }
+    /// Why a container is not killed, if it is not.
+    fn mercy(&self, place: usize, kill: &Kill, now: Instant, todo: &mut Todo) -> Option<(What, String)> {
+        let grace_period = kill.grace_period_after(std::time::Duration::ZERO);
+        if self.enforcement.mode() != Mode::Kill {
+            let but = kill.obstacle.as_ref().map(|obstacle| format!(", but that {obstacle}"));
+            let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
+            return Some((What::WouldKill, would + &but.unwrap_or_default()));
         }
-    }
-
-    /// Says who should have been killed by the kubelet by now, and has not been.
-    pub(in crate::prober) fn spared(&mut self, is_kubelet_there: bool, now: Instant, todo: &mut Todo) {
-        for place in 0..self.containers.len() {
-            if !matches!(self.containers[place].state, State::Running(_)) {
-                // It has ended, whoever ended it.
-                self.containers[place].endings.iter_mut().for_each(|ending| ending.open_since = None);
-            }
-            for probe_type in ProbeType::ENDING {
-                let Some(job) = self.job_of(place, probe_type) else { continue };
-                let probe = &job.machine.probe;
-                let round =
-                    u64::from(probe.period) * u64::from(probe.failure_threshold) + u64::from(probe.timeout);
-                let limit = COMPARING + Duration::from_secs(round);
-                let ending = &mut self.containers[place].endings[probe_type as usize];
-                if ending.open_since.is_none_or(|since| now < since + limit) {
-                    continue;
+        if self.containers[place].is_spared {
+            return Some((What::WouldKill, "never killed: it is excluded".to_owned()));
+        }
+        if let Some(obstacle) = &kill.obstacle {
+            return Some((What::KillHeld, format!("not stopped: {obstacle}")));
+        }
+        match self.enforcement.sentence(now) {
+            Sentence::Kill => None,
+            Sentence::Tell => Some((What::WouldKill, "dry-run since just now".to_owned())),
+            Sentence::Hold { is_first } => {
+                if is_first {
+                    todo.remarks.extend(self.enforcement.kills(now).most.map(Remark::KillsHeld));
                 }
-                ending.open_since = None;
-                if is_kubelet_there {
-                    let (probe, limit) = (probe_type.name(), limit.as_secs());
-                    let message = format!(
-                        "Has not been stopped for its {probe} probe within {limit}s of when it would have been"
-                    );
-                    todo.notices.push(self.notice(place, probe_type, What::NotStopped, message));
-                }
+                Some((What::KillHeld, "not stopped: there have been too many kills".to_owned()))
             }
         }
     }
 
-    pub(in crate::prober) fn notice(
-        &self,
-        place: usize,
-        probe_type: ProbeType,
-        what: What,
-        message: String,
-    ) -> Notice {
+    /// A probe counts anew, as if its container had been restarted.
+    fn begin_anew(&mut self, place: usize, probe_type: ProbeType, now: Instant) {
+        let container = &mut self.containers[place];
+        let ending = &mut container.endings[probe_type as usize];
+        let open_since = ending.open_since.or(Some(now));
+        *ending = Ending { count: ending.count + 1, last: Some(now), open_since };
+        let next = Life { container_id: container.id.clone(), would_have_ended: ending.count };
+        container.results[probe_type as usize] = Some((next, ProbeResult::at_first(probe_type)));
+    }
+
+    /// Whether a container that was to be killed is left alone.
+    pub(in crate::prober) fn pardon_for(&self, id: &str) -> Option<Pardon> {
+        let Some(place) = self.place_with(id) else { return Some(Pardon::Gone) };
+        let container = &self.containers[place];
+        if !matches!(container.state, State::Running(_)) {
+            Some(Pardon::Gone)
+        } else if self.is_ending() || container.is_being_stopped() {
+            Some(Pardon::Others)
+        } else if self.enforcement.mode() != Mode::Kill || container.is_spared {
+            Some(Pardon::Switched)
+        } else {
+            None
+        }
+    }
+
+    /// A container that was to be killed is left alone from now on: its probe counts anew.
+    pub(in crate::prober) fn pardoned(&mut self, order: &Order, now: Instant) {
+        let Some(place) = self.place_with(&order.container_id) else { return };
+        self.containers[place].is_doomed = false;
+        self.begin_anew(place, order.probe_type, now);
+    }
+
+    /// A container has been killed.
+    pub(in crate::prober) fn killed(&mut self, order: &Order) {
+        let name = order.container.name.as_deref().unwrap_or_default();
+        let mut jobs = self.jobs.iter_mut();
+        if let Some(job) =
+            jobs.find(|job| job.container == name && job.machine.probe_type == order.probe_type)
+        {
+            job.kills += 1;
+        }
+    }
+
+    pub(super) fn notice(&self, place: usize, probe_type: ProbeType, what: What, message: String) -> Notice {
         let (pod, container) = (self.names.clone(), self.containers[place].names.clone());
         Notice { pod, container, probe_type, what, message }
     }
@@ -134,5 +173,9 @@ impl PodState {
         let probe_type = job.machine.probe_type;
         let message = format!("{} probe was not made: a fault of probeshim's own", probe_type.title());
         Some(self.notice(place, probe_type, What::Fault, message))
+    }
+
+    fn place_with(&self, id: &str) -> Option<usize> {
+        self.containers.iter().position(|container| *container.id == *id)
     }
 }

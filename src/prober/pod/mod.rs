@@ -1,5 +1,6 @@
 //! A pod that is probed: what is known of its containers, and what their probes say.
 
+mod comparison;
 mod container;
 mod jobs;
 mod kills;
@@ -8,8 +9,10 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::enforcement::Enforcement;
 use super::machine::{Ends, Life, Seen, State, View};
 use super::status::{Basis, Phase, phase};
 use super::verdict::ProbeResult;
@@ -18,7 +21,8 @@ use crate::relay::Head;
 use crate::tap;
 
 pub(in crate::prober) use container::{Age, Container, Known};
-pub(in crate::prober) use jobs::{Job, Signals, Task, Todo};
+pub(in crate::prober) use jobs::{Job, Outcome, Signals, Task, Todo};
+pub(in crate::prober) use kills::{Order, Pardon};
 
 use container::Ending;
 
@@ -29,6 +33,8 @@ const SURVIVING: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(in crate::prober) struct Pod {
     state: Mutex<PodState>,
+    /// Whose turn it is to kill: one after the other, as the kubelet's worker of the pod.
+    pub(in crate::prober) turn: Semaphore,
 }
 
 /// What is known of it.
@@ -54,10 +60,16 @@ pub(in crate::prober) struct PodState {
     pub(in crate::prober) next_sync: Instant,
     /// When the prober started.
     since: Instant,
+    enforcement: Arc<Enforcement>,
 }
 
 impl Pod {
-    pub(in crate::prober) fn new(names: Arc<tap::Pod>, since: Instant, now: Instant) -> Self {
+    pub(in crate::prober) fn new(
+        names: Arc<tap::Pod>,
+        enforcement: Arc<Enforcement>,
+        since: Instant,
+        now: Instant,
+    ) -> Self {
         let state = PodState {
             names,
             spec: Arc::default(),
@@ -71,8 +83,9 @@ impl Pod {
             launched: HashSet::new(),
             next_sync: now,
             since,
+            enforcement,
         };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), turn: Semaphore::new(1) }
     }
 
     pub(in crate::prober) fn lock(&self) -> MutexGuard<'_, PodState> {
@@ -107,7 +120,7 @@ impl PodState {
     }
 
     /// Takes what is known of a container.
-    pub(in crate::prober) fn see(&mut self, known: Known) {
+    pub(in crate::prober) fn see(&mut self, known: Known, todo: &mut Todo) {
         let name = known.names.name.as_deref().unwrap_or_default();
         let Some(place) = self.place_named(name) else {
             let container = self.begun(known);
@@ -118,6 +131,7 @@ impl PodState {
         if container.id == known.id {
             container.update(known);
         } else if known.age.is_newer_than(container.age) {
+            self.replaced(place, known.hash.as_deref(), todo);
             self.containers[place] = self.begun(known);
         }
     }
@@ -128,7 +142,7 @@ impl PodState {
     }
 
     pub(in crate::prober) fn begun(&self, known: Known) -> Container {
-        let Known { names, id, age, state } = known;
+        let Known { names, id, age, state, is_spared, hash } = known;
         let mut container = Container {
             names,
             id,
@@ -138,6 +152,10 @@ impl PodState {
             stopper: Weak::new(),
             results: [const { None }; 3],
             endings: [Ending::default(); 3],
+            is_spared,
+            is_doomed: false,
+            hash,
+            unexplained: None,
         };
         container.was_started = self.has_surely_started(&container);
         container

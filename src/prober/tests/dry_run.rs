@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::fixture::*;
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::{ProbeResult, What};
+use crate::prober::{Agreement, ProbeResult, What};
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_again() {
@@ -50,13 +50,39 @@ async fn what_somebody_else_stops_is_compared() {
     let (node, begin) = start().await;
     after(21.0).await;
     let _call = node.stop("web/main");
-    let expected = "Is being stopped, as it would have been for its liveness probe (verdict 1)";
-    assert_eq!(last(&node, begin), (What::StoppedToo, expected.to_owned()));
-    let (node, begin) = start().await;
-    after(11.0).await;
-    let _call = node.stop("web/main");
-    let expected = "Is being stopped after 2 failures of its liveness probe; 3 are its threshold";
-    assert_eq!(last(&node, begin), (What::StoppedBefore, expected.to_owned()));
+    let expected = "The kubelet stops it, 1.0s after it would have been for its liveness probe";
+    assert_eq!(last(&node, begin), (What::Foreseen, expected.to_owned()));
+    // What it was for is known once it is there again.
+    for (seconds, what, expected) in [
+        (11.0, What::Foreseen, "The kubelet stops it; its liveness probe was one failure short of that here"),
+        (
+            1.0,
+            What::NotForeseen,
+            "The kubelet has stopped and restarted it, and nothing here told why: liveness: 1 of 3 failures, the last of them: Liveness probe failed: ; the kubelet's last: exit code 1",
+        ),
+    ] {
+        let (mut node, begin) = start().await;
+        after(seconds).await;
+        node.prober.kubelet_executed("web/main#0", &["liveness".to_owned()], "exit code 1");
+        let call = node.stop("web/main");
+        assert_eq!(last(&node, begin).0, What::Unhealthy);
+        node.exit("web/main", 137);
+        drop(call);
+        node.run("web/main#1");
+        assert_eq!(last(&node, begin), (what, expected.to_owned()));
+        let run = node.probe("web/main", LIVENESS).unwrap().run.length;
+        assert_eq!(run, u32::from(what == What::NotForeseen), "the kubelet counts anew, and so do we");
+    }
+    // One that goes with its pod was not killed for its probe's sake.
+    let (mut node, begin) = start().await;
+    after(1.0).await;
+    let calls = (node.stop("web/main"), node.stop_pod("web"));
+    node.exit("web/main", 137);
+    node.sandbox("web", "s-web", 0, false);
+    drop(calls);
+    node.sandbox("web", "s-web-1", 1, true);
+    assert_eq!(last(&node, begin).0, What::Unhealthy);
+    assert_eq!(node.prober.agreement(), Agreement::default());
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,12 +137,11 @@ async fn what_the_kubelet_should_have_stopped_is_told() {
             after(1.0).await;
         }
         let told = node.told_since(begin);
-        let told = told
-            .iter()
-            .find(|(_, what, _)| *what == What::NotStopped)
-            .map(|(_, _, message)| message.as_str());
-        // A round of the probe, its timeout, and ten seconds.
-        let expected = "Has not been stopped for its liveness probe within 41s of when it would have been";
+        let told =
+            told.iter().find(|(_, what, _)| *what == What::Invented).map(|(_, _, message)| message.as_str());
+        // A period of the probe, what its attempt took, and two seconds.
+        let expected =
+            "The kubelet has not stopped it for its liveness probe within 12.0s of when it would have been";
         assert_eq!(told, is_kubelet_there.then_some(expected));
     }
 }

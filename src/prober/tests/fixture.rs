@@ -12,11 +12,10 @@ use tonic::Status;
 use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
 use crate::cri::{ContainerFact, MethodName, SandboxFact};
 use crate::probe::{ProbeType, Specs};
-use crate::prober::handler::Executor;
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::pod::Job;
 use crate::prober::*;
-use crate::relay::Head;
+use crate::relay::{Head, Peer};
 use crate::tap::{Fact, Stopping};
 use crate::world::{Source, World};
 
@@ -33,11 +32,15 @@ pub(super) struct Node {
 
 /// What was told, and when.
 #[derive(Debug, Default)]
-pub(super) struct Notices(pub(super) Mutex<Vec<(Instant, Notice)>>);
+pub(super) struct Notices(pub(super) Mutex<Vec<(Instant, Notice)>>, pub(super) Mutex<Vec<Remark>>);
 
 impl Witness for Notices {
     fn notice(&self, notice: Notice) {
         self.0.lock().unwrap().push((Instant::now(), notice));
+    }
+
+    fn remark(&self, remark: Remark) {
+        self.1.lock().unwrap().push(remark);
     }
 }
 
@@ -71,20 +74,25 @@ impl Node {
         pods: &[Value],
         play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
     ) -> Self {
+        Self::enforcing(EnforcementSettings::default(), pods, Executor::played(play))
+    }
+
+    /// The same, where what has failed may be killed.
+    pub(super) fn enforcing(enforcement: EnforcementSettings, pods: &[Value], executor: Executor) -> Self {
         let folder = tempfile::tempdir().unwrap();
         for (count, pod) in pods.iter().enumerate() {
             std::fs::write(folder.path().join(format!("{count}.json")), pod.to_string()).unwrap();
         }
         let specs = Specs::read(&[folder.path()]).unwrap();
         let notices = Arc::new(Notices::default());
-        let prober = Prober::start(Parts {
+        let mode = if enforcement.mode == Mode::Off { Mode::DryRun } else { enforcement.mode };
+        let parts = Parts {
             specs,
-            executor: Executor::played(play),
             metrics: Metrics::default(),
-            witness: notices.clone(),
             enquiries: mpsc::channel(1).0,
-            runtime: Handle::current(),
-        });
+            enforcement: EnforcementSettings { mode, ..enforcement },
+        };
+        let prober = Prober::start(parts, executor, notices.clone(), Handle::current());
         Self { world: Arc::default(), prober, notices, _folder: folder }
     }
 
@@ -249,7 +257,7 @@ impl Node {
     fn call_that_stops(&self, method: &str, sandbox: Option<String>, container: Option<String>) -> Arc<Head> {
         let head = Arc::new(Head {
             id: 1,
-            peer: None,
+            peer: Some(Arc::new(Peer { uid: 0, pid: None, program: Some("kubelet".to_owned()) })),
             method: MethodName::of_path(&format!("/runtime.v1.RuntimeService/{method}")),
             start: SystemTime::now(),
             since: Instant::now(),
@@ -257,6 +265,27 @@ impl Node {
         });
         self.prober.stopping(&Stopping { head: Arc::downgrade(&head), sandbox, container });
         head
+    }
+
+    /// A pod with its one container, with annotations of both.
+    pub(super) fn annotated(&mut self, name: &str, of_pod: &[(&str, &str)], of_container: &[(&str, &str)]) {
+        let texts = |texts: &[(&str, &str)]| {
+            Some(texts.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect())
+        };
+        self.pod(name);
+        self.told(Fact::Sandbox(SandboxFact {
+            id: format!("s-{name}"),
+            annotations: texts(of_pod),
+            ..SandboxFact::default()
+        }));
+        self.told(Fact::Container(ContainerFact {
+            id: format!("{name}/main#0"),
+            sandbox: Some(format!("s-{name}")),
+            metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
+            annotations: texts(of_container),
+            ..ContainerFact::default()
+        }));
+        self.run(&format!("{name}/main"));
     }
 
     /// A pod with its one container.

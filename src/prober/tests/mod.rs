@@ -3,5 +3,6 @@
 mod attempts;
 mod dry_run;
 mod fixture;
+mod kill;
 mod model;
 mod tables;

@@ -23,6 +23,30 @@ pub struct Call {
     pub pod: Option<Pod>,
     pub container: Option<Container>,
     pub exec: Option<Exec>,
+    /// Why probeshim stopped the container, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill: Option<Kill>,
+}
+
+/// Why probeshim stopped a container.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Kill {
+    pub probe: String,
+    pub message: String,
+    pub threshold: u32,
+    pub grace_period_seconds: u32,
+    /// The last attempts that failed, in their order.
+    pub failures: Vec<Failure>,
+}
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of the documentation")]
+pub struct Failure {
+    pub time: String,
+    pub message: String,
 }
 
 /// Who made a call.
@@ -100,7 +124,17 @@ impl From<&Record> for Call {
             pod: call.pod.as_deref().map(Pod::from),
             container: call.container.as_deref().map(Container::from),
             exec: call.exec.as_deref().map(|exec| Exec::new(exec, insight)),
+            kill: call.kill.as_deref().map(Kill::from),
         }
+    }
+}
+
+impl From<&tap::Kill> for Kill {
+    fn from(kill: &tap::Kill) -> Self {
+        let tap::Kill { probe, message, threshold, grace_period, failures } = kill.clone();
+        let failure = |failure: tap::Failure| Failure { time: time(failure.at), message: failure.message };
+        let failures = failures.into_iter().map(failure).collect();
+        Self { probe, message, threshold, grace_period_seconds: grace_period, failures }
     }
 }
 

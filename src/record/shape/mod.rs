@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-pub use call::{Call, Container, Exec, Peer, Pod};
+pub use call::{Call, Container, Exec, Failure, Kill, Peer, Pod};
 pub use event::Event;
 pub use insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
+use super::call::{Failure, Kill};
 use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 use super::{Call, Exec};
 use crate::cri::{Method, MethodName};
@@ -45,8 +46,23 @@ impl TryFrom<Call> for Record {
                 Arc::new(tap::Container { id, name, attempt })
             }),
             exec: call.exec.map(|exec| Box::new(exec.into())),
+            kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
         };
         Ok(Self { insight: insight.map(Arc::new), ..Self::plain(read, None, None) })
+    }
+}
+
+impl TryFrom<Kill> for tap::Kill {
+    type Error = NotARecord;
+
+    fn try_from(kill: Kill) -> Result<Self, NotARecord> {
+        let Kill { probe, message, threshold, grace_period_seconds: grace_period, failures } = kill;
+        let failure = |failure: Failure| {
+            let at = failure.time.parse::<Timestamp>().map_err(|_| NotARecord)?;
+            Ok(tap::Failure { at: at.into(), message: failure.message })
+        };
+        let failures = failures.into_iter().map(failure).collect::<Result<_, _>>()?;
+        Ok(Self { probe, message, threshold, grace_period, failures })
     }
 }
 

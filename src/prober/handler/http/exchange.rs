@@ -25,6 +25,9 @@ use crate::tls::{Tls, is_http2};
 /// How long TLS may take to begin, as Go has it.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
+/// What Go says of a server that answers HTTPS with plain HTTP.
+pub(in crate::prober::handler) const NOT_HTTPS: &str = "http: server gave HTTP response to HTTPS client";
+
 /// Headers of an answer; Go counts their bytes instead.
 const MOST_HEADERS: usize = 10_000;
 
@@ -169,9 +172,7 @@ impl Ends {
 fn handshake_words(error: &io::Error, ends: &Ends) -> String {
     use tokio_rustls::rustls::{Error, InvalidMessage};
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
-        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => {
-            "http: server gave HTTP response to HTTPS client".to_owned()
-        }
+        Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => NOT_HTTPS.to_owned(),
         Some(Error::AlertReceived(alert)) => {
             format!("remote error: tls: {}", alert_words(&format!("{alert:?}")))
         }

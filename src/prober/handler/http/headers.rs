@@ -8,7 +8,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Empty;
 
 use super::place::Place;
-use crate::prober::handler;
 use crate::prober::handler::go::quoted;
 
 /// A request of a probe.
@@ -19,7 +18,7 @@ pub(super) struct Headers(HeaderMap);
 
 impl Headers {
     /// The configured headers, and what the kubelet adds where they are not configured. A value that cannot be sent fails the attempt.
-    pub(super) fn new(configured: &[(String, String)]) -> Result<Self, String> {
+    pub(super) fn new(configured: &[(String, String)], agent: &'static str) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in configured {
             let invalid = |_| format!("net/http: invalid header field name {}", quoted(name));
@@ -31,7 +30,7 @@ impl Headers {
             headers.append(known, HeaderValue::from_bytes(value.as_bytes()).map_err(invalid)?);
         }
         if !headers.contains_key(USER_AGENT) {
-            headers.insert(USER_AGENT, HeaderValue::from_static(handler::USER_AGENT));
+            headers.insert(USER_AGENT, HeaderValue::from_static(agent));
         }
         if !headers.contains_key(ACCEPT) {
             headers.insert(ACCEPT, HeaderValue::from_static("*/*"));

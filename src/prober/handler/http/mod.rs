@@ -10,11 +10,13 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::go::quoted;
-use super::{Attempt, AttemptError, LONGEST_OUTPUT};
+use super::{Attempt, AttemptError, LONGEST_OUTPUT, USER_AGENT};
 use crate::probe::HttpGet;
 use exchange::{Answer, exchange};
 use headers::Headers;
 use place::Place;
+
+pub(super) use exchange::NOT_HTTPS;
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 10;
@@ -32,7 +34,7 @@ pub(super) async fn attempt(
 ) -> Result<Attempt, AttemptError> {
     let until = Instant::now() + limit;
     let mut place = Place::new(get.is_https, host, port, &get.path).map_err(AttemptError::Request)?;
-    let headers = match Headers::new(&get.headers) {
+    let headers = match Headers::new(&get.headers, USER_AGENT) {
         Ok(headers) => headers,
         Err(reason) => return Ok(failed(&place.url(), &reason)),
     };
@@ -68,6 +70,19 @@ pub(super) async fn attempt(
         referer = (!place.is_https || next.is_https).then(|| place.url());
         place = next;
     }
+}
+
+/// Asks for a page, once; every answer will do.
+pub(super) async fn ask_once(
+    get: &HttpGet,
+    host: &str,
+    port: u16,
+    agent: &'static str,
+) -> Result<(), String> {
+    let place = Place::new(get.is_https, host, port, &get.path)?;
+    let headers = Headers::new(&get.headers, agent)?;
+    let request = headers.request(&place, headers.host(), None)?;
+    exchange(&place, request).await.map(drop)
 }
 
 /// What an answer means, once its body has been read.

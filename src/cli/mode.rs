@@ -1,0 +1,34 @@
+//! `probeshim mode`
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::Failure;
+use super::ask::Where;
+use crate::admin::shape::ModeNow;
+use crate::terminal::screen::print;
+
+/// The arguments of `mode`, as they were written.
+#[derive(Debug, Args)]
+pub struct Mode {
+    /// What to do from now on: dry-run or kill; without it, what is done is shown
+    #[arg(value_name = "dry-run|kill")]
+    to: Option<String>,
+
+    #[command(flatten)]
+    at: Where,
+}
+
+impl Mode {
+    /// Shows or switches, and prints what is done then.
+    pub async fn run(self) -> Result<(), Failure> {
+        let client = self.at.client()?;
+        let answer = match &self.to {
+            Some(to) => client.switch_mode(to).await?,
+            None => client.mode().await?,
+        };
+        let now: ModeNow = serde_json::from_slice(&answer).context("the answer is not a mode")?;
+        print(&(now.mode + "\n"))?;
+        Ok(())
+    }
+}

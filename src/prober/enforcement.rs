@@ -1,0 +1,213 @@
+//! What is done about probes that have failed, and what keeps it within bounds.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::probe::Matches;
+use crate::world::{Container, Sandbox};
+
+/// What is done about probes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing.
+    #[default]
+    Off,
+    /// They are made, and it is said what would be killed.
+    DryRun,
+    /// They are made, and what has failed is killed.
+    Kill,
+}
+
+/// How many containers may be killed within which time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MostKills {
+    /// How many.
+    pub count: usize,
+    /// Within which time.
+    pub within: Duration,
+}
+
+/// What is done, and its bounds.
+#[derive(Clone, Debug, Default)]
+pub struct EnforcementSettings {
+    /// What is done at first.
+    pub mode: Mode,
+    /// How many kills there may be; `None` for any number.
+    pub most: Option<MostKills>,
+    /// Who is never killed.
+    pub spared: Vec<Matches>,
+}
+
+/// What is done about probes that have failed.
+#[derive(Debug)]
+pub(super) struct Enforcement {
+    most: Option<MostKills>,
+    spared: Vec<Spared>,
+    now: Mutex<Now>,
+}
+
+/// Somebody who is never killed.
+#[derive(Debug)]
+struct Spared {
+    matches: Matches,
+    /// Somebody has matched.
+    is_met: AtomicBool,
+}
+
+/// What changes while we run.
+#[derive(Debug)]
+struct Now {
+    mode: Mode,
+    /// When kills were decided upon, within the time that counts.
+    kills: VecDeque<Instant>,
+    /// It has been said that there were too many, and nobody has been killed since.
+    is_held: bool,
+}
+
+/// What is to be done about a container whose probe has failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sentence {
+    /// It is said what would be done.
+    Tell,
+    /// It is killed.
+    Kill,
+    /// There have been too many kills; `is_first`: since there was room for one.
+    Hold { is_first: bool },
+}
+
+/// How kills stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KillsNow {
+    /// How many there may be, if that is bounded.
+    pub most: Option<MostKills>,
+    /// How many there have been within that time.
+    pub recent: usize,
+    /// Whether more of them are held.
+    pub is_held: bool,
+}
+
+impl Mode {
+    /// All of them, by their names.
+    pub const NAMED: [(&'static str, Self); 3] =
+        [("off", Self::Off), ("dry-run", Self::DryRun), ("kill", Self::Kill)];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::DryRun => "dry-run",
+            Self::Kill => "kill",
+        }
+    }
+}
+
+impl Enforcement {
+    pub(super) fn new(settings: EnforcementSettings) -> Self {
+        let EnforcementSettings { mode, most, spared } = settings;
+        let spared = spared.into_iter().map(|matches| Spared { matches, is_met: AtomicBool::new(false) });
+        let now = Now { mode, kills: VecDeque::new(), is_held: false };
+        Self { most, spared: spared.collect(), now: Mutex::new(now) }
+    }
+
+    pub(super) fn mode(&self) -> Mode {
+        self.lock().mode
+    }
+
+    /// Does something else from now on. Returns what was done before.
+    pub(super) fn switch(&self, mode: Mode) -> Mode {
+        std::mem::replace(&mut self.lock().mode, mode)
+    }
+
+    /// Whether a container is never killed.
+    pub(super) fn spares(&self, sandbox: &Sandbox, container: &Container) -> bool {
+        let name = container.name.name.as_deref().unwrap_or_default();
+        let mut is_spared = false;
+        for spared in &self.spared {
+            if spared.matches.has(sandbox, name, Some(&container.image)) {
+                spared.is_met.store(true, Ordering::Relaxed);
+                is_spared = true;
+            }
+        }
+        is_spared
+    }
+
+    /// Who is to be spared, and has not been seen.
+    pub(super) fn unmet(&self) -> Vec<String> {
+        let is_unmet = |spared: &&Spared| !spared.is_met.load(Ordering::Relaxed);
+        self.spared.iter().filter(is_unmet).map(|spared| spared.matches.to_string()).collect()
+    }
+
+    /// What is to be done about somebody who is not spared. A kill is counted.
+    pub(super) fn sentence(&self, now: Instant) -> Sentence {
+        let mut state = self.lock();
+        if state.mode != Mode::Kill {
+            return Sentence::Tell;
+        }
+        if let Some(MostKills { count, within }) = self.most {
+            state.forget(now, within);
+            if state.kills.len() >= count {
+                let is_first = !std::mem::replace(&mut state.is_held, true);
+                return Sentence::Hold { is_first };
+            }
+            state.kills.push_back(now);
+        }
+        state.is_held = false;
+        Sentence::Kill
+    }
+
+    /// How kills stand.
+    pub(super) fn kills(&self, now: Instant) -> KillsNow {
+        let mut state = self.lock();
+        if let Some(most) = self.most {
+            state.forget(now, most.within);
+        }
+        let is_full = self.most.is_some_and(|most| state.kills.len() >= most.count);
+        KillsNow { most: self.most, recent: state.kills.len(), is_held: state.is_held && is_full }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Now {
+    fn forget(&mut self, now: Instant, within: Duration) {
+        while self.kills.front().is_some_and(|kill| now.saturating_duration_since(*kill) >= within) {
+            self.kills.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kills_are_held_while_there_were_too_many() {
+        let (within, begin) = (Duration::from_secs(60), Instant::now());
+        let most = Some(MostKills { count: 2, within });
+        let enforcement =
+            Enforcement::new(EnforcementSettings { mode: Mode::Kill, most, ..Default::default() });
+        for (seconds, expected) in [
+            (0, Sentence::Kill),
+            (30, Sentence::Kill),
+            (31, Sentence::Hold { is_first: true }),
+            (59, Sentence::Hold { is_first: false }),
+            (60, Sentence::Kill),
+            (61, Sentence::Hold { is_first: true }),
+            (90, Sentence::Kill),
+        ] {
+            let now = begin + Duration::from_secs(seconds);
+            assert_eq!(enforcement.sentence(now), expected, "{seconds}");
+            assert_eq!(enforcement.kills(now).is_held, expected != Sentence::Kill, "{seconds}");
+        }
+        assert_eq!(enforcement.switch(Mode::DryRun), Mode::Kill);
+        assert_eq!(enforcement.sentence(begin + within * 9), Sentence::Tell);
+        assert_eq!(enforcement.kills(begin + within * 9).recent, 0);
+    }
+}

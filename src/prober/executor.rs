@@ -1,0 +1,194 @@
+//! What the runtime does for us: commands are executed, containers are stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tonic::{Response, Status};
+
+use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest};
+use crate::cri::{Code, OwnClient};
+use crate::tap::{Container, ExecResult, Kill, OwnCalls, Pod};
+
+/// How much longer than the grace period the runtime may take, as the kubelet's `runtimeRequestTimeout`.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where something is done.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// The container.
+    pub container: Arc<Container>,
+}
+
+/// Has the runtime execute commands and stop containers.
+#[derive(Clone, Debug)]
+pub struct Executor {
+    way: Way,
+    told: Option<OwnCalls>,
+    /// Whether of commands only the program is told, and nothing of what they write.
+    redacts: bool,
+}
+
+/// How it is done.
+#[derive(Clone, Debug)]
+enum Way {
+    /// The runtime does it.
+    Runtime(OwnClient),
+    /// A test answers.
+    #[cfg(test)]
+    Played(tests::Player),
+}
+
+impl Executor {
+    /// Has it done through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
+    #[must_use]
+    pub fn new(client: OwnClient, told: Option<OwnCalls>, redacts: bool) -> Self {
+        Self { way: Way::Runtime(client), told, redacts }
+    }
+
+    pub(super) fn redacts(&self) -> bool {
+        self.redacts
+    }
+
+    /// Executes a command, with a limit for the answer if there is one.
+    pub(super) async fn exec_sync(
+        &self,
+        place: &Place,
+        request: ExecSyncRequest,
+        limit: Option<Duration>,
+    ) -> Result<ExecSyncResponse, Status> {
+        let Place { pod, container } = place.clone();
+        let told = self.told.as_ref();
+        let told = told.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
+        let answered = within(limit, self.way.exec_sync(request)).await;
+        if let Some(told) = told {
+            told.end(code(&answered), answered.as_ref().ok().map(result_of));
+        }
+        answered
+    }
+
+    /// Stops a container: SIGTERM, and SIGKILL once its grace period is over. One that is gone has been stopped.
+    pub(super) async fn stop(&self, place: &Place, container_id: &str, kill: Kill) -> Result<(), Status> {
+        let Place { pod, container } = place.clone();
+        let grace_period = kill.grace_period;
+        let told = self.told.as_ref().map(|calls| calls.stop(pod, container, kill));
+        let request =
+            StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
+        let limit = PATIENCE + Duration::from_secs(grace_period.into());
+        let answered = within(Some(limit), self.way.stop_container(request)).await;
+        if let Some(told) = told {
+            told.end(code(&answered), None);
+        }
+        match answered {
+            Err(status) if status.code() != tonic::Code::NotFound => Err(status),
+            _ => Ok(()),
+        }
+    }
+}
+
+async fn within<T>(
+    limit: Option<Duration>,
+    answer: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    match limit {
+        None => answer.await,
+        Some(limit) => timeout(limit, answer)
+            .await
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded"))),
+    }
+}
+
+fn code<T>(answered: &Result<T, Status>) -> Code {
+    answered.as_ref().map_or_else(|status| Code::from(status.code()), |_| Code::OK)
+}
+
+impl Way {
+    async fn exec_sync(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
+        match self {
+            Self::Runtime(client) => client.clone().exec_sync(request).await.map(Response::into_inner),
+            #[cfg(test)]
+            Self::Played(player) => player.exec(request).await,
+        }
+    }
+
+    async fn stop_container(&self, request: StopContainerRequest) -> Result<(), Status> {
+        match self {
+            Self::Runtime(client) => client.clone().stop_container(request).await.map(|_| ()),
+            #[cfg(test)]
+            Self::Played(player) => player.stop(request).await,
+        }
+    }
+}
+
+/// What an answer is remembered by.
+fn result_of(response: &ExecSyncResponse) -> ExecResult {
+    ExecResult {
+        exit_code: response.exit_code,
+        stdout_bytes: response.stdout.len(),
+        stderr_bytes: response.stderr.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt;
+
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Answers as a test says, after as long as it says.
+    #[derive(Clone)]
+    pub(super) struct Player {
+        execs: Arc<Execs>,
+        stops: Arc<Stops>,
+    }
+
+    type Execs = dyn Fn(&ExecSyncRequest) -> (Duration, Result<ExecSyncResponse, Status>) + Send + Sync;
+    type Stops = dyn Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync;
+
+    impl Player {
+        pub(super) async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
+            let (takes, answered) = (self.execs)(&request);
+            sleep(takes).await;
+            answered
+        }
+
+        pub(super) async fn stop(&self, request: StopContainerRequest) -> Result<(), Status> {
+            let (takes, answered) = (self.stops)(&request);
+            sleep(takes).await;
+            answered
+        }
+    }
+
+    impl fmt::Debug for Player {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("Player")
+        }
+    }
+
+    impl Executor {
+        /// Commands are answered by a test; containers are stopped at once.
+        pub(in crate::prober) fn played(
+            execs: impl Fn(&ExecSyncRequest) -> (Duration, Result<ExecSyncResponse, Status>)
+            + Send
+            + Sync
+            + 'static,
+        ) -> Self {
+            let player = Player { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
+            Self { way: Way::Played(player), told: None, redacts: false }
+        }
+
+        /// The same, with stops that are answered by a test as well.
+        pub(in crate::prober) fn with_stops(
+            self,
+            stops: impl Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync + 'static,
+        ) -> Self {
+            let Way::Played(player) = self.way else { panic!("it is the runtime's") };
+            let player = Player { stops: Arc::new(stops), ..player };
+            Self { way: Way::Played(player), ..self }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Hooks of a container's lifecycle, as the kubelet runs them.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::go::rpc_error;
+use super::{Target, address, http};
+use crate::cri::v1::ExecSyncRequest;
+use crate::probe::{Hook, HttpGet};
+use crate::prober::executor::{Executor, Place};
+
+/// The user agent of hooks; the version is that of the kubelet whose behaviour this is.
+const USER_AGENT: &str = "kube-lifecycle/1.36";
+
+/// Runs a hook. It has no limit but that of who waits for it.
+pub(in crate::prober) async fn run_hook(
+    hook: &Hook,
+    target: &Target<'_>,
+    place: &Place,
+    executor: &Executor,
+) -> Result<(), String> {
+    match hook {
+        Hook::Exec(command) => exec(command, target, place, executor).await,
+        Hook::Http(get) => http_get(get, target).await,
+        Hook::Sleep(seconds) => {
+            sleep(Duration::from_secs((*seconds).into())).await;
+            Ok(())
+        }
+        Hook::Tcp => Err("tcpSocket is no handler of hooks".to_owned()),
+        Hook::Unreadable(reason) => Err(reason.clone()),
+    }
+}
+
+/// Nothing in the command is expanded, and the runtime sets it no timeout.
+async fn exec(
+    command: &[String],
+    target: &Target<'_>,
+    place: &Place,
+    executor: &Executor,
+) -> Result<(), String> {
+    let request =
+        ExecSyncRequest { container_id: target.container_id.to_owned(), cmd: command.to_vec(), timeout: 0 };
+    match executor.exec_sync(place, request, None).await {
+        Ok(response) if response.exit_code == 0 => Ok(()),
+        Ok(response) => Err(format!("command terminated with exit code {}", response.exit_code)),
+        Err(status) => Err(rpc_error(&status)),
+    }
+}
+
+/// Whatever is answered will do. A server that speaks plain HTTP where HTTPS is asked for is asked once more.
+async fn http_get(get: &HttpGet, target: &Target<'_>) -> Result<(), String> {
+    let port = address::port(&get.port, &target.container.ports).map_err(|error| error.to_string())?;
+    let host = get.host.as_deref().unwrap_or(target.pod_ip);
+    match http::ask_once(get, host, port, USER_AGENT).await {
+        Err(reason) if get.is_https && reason.ends_with(http::NOT_HTTPS) => {
+            let plain = HttpGet { is_https: false, ..get.clone() };
+            http::ask_once(&plain, host, port, USER_AGENT).await
+        }
+        asked => asked,
+    }
+}

@@ -1,0 +1,154 @@
+//! Kills one container, as the kubelet does: its hook, SIGTERM, its grace period, SIGKILL; and again where that fails.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::{Instant, sleep, timeout};
+use tonic::Status;
+use tracing::{error, info};
+
+use super::Shared;
+use super::executor::Place;
+use super::handler::{Target, run_hook};
+use super::notice::{Notice, What};
+use super::pod::{Order, Pardon, Pod, Todo};
+use crate::probe::ContainerSpec;
+use crate::tap::Kill;
+use crate::terminal::harmless;
+
+/// What the kubelet waits before it tries again, and by how much of it more at most.
+const RETRY: Duration = Duration::from_secs(10);
+const RETRY_SPREAD: f64 = 0.5;
+
+/// A container that is being killed.
+pub(super) struct Killing {
+    pub(super) shared: Arc<Shared>,
+    pub(super) pod: Arc<Pod>,
+    pub(super) order: Order,
+}
+
+/// What came of an attempt to kill it.
+enum Ended {
+    /// It has been stopped.
+    Stopped,
+    /// It is left alone.
+    Pardoned(Pardon),
+    /// The runtime has not stopped it.
+    Failed(Status),
+}
+
+impl Killing {
+    /// Kills it, unless it is left alone after all. A fault of ours in that harms nobody else.
+    pub(super) async fn run(self) {
+        if AssertUnwindSafe(self.kill()).catch_unwind().await.is_err() {
+            error!("a fault of probeshim's own: a container was not killed, please report it");
+            self.shared.metrics.fault();
+            self.let_go();
+        }
+    }
+
+    async fn kill(&self) {
+        loop {
+            match self.attempt().await {
+                Ended::Stopped => {
+                    self.shared.metrics.killed(self.order.probe_type.title(), true);
+                    self.pod.lock().killed(&self.order);
+                    return;
+                }
+                Ended::Pardoned(Pardon::Gone) => return,
+                Ended::Pardoned(pardon) => {
+                    let why = match pardon {
+                        Pardon::Others => "somebody else ends it",
+                        _ => "nobody is killed by now",
+                    };
+                    self.notice(What::KillGivenUp, format!("Is not stopped after all: {why}"));
+                    self.let_go();
+                    return;
+                }
+                Ended::Failed(status) => {
+                    self.shared.metrics.killed(self.order.probe_type.title(), false);
+                    let reason = harmless(status.message());
+                    self.notice(What::KillFailed, format!("The runtime has not stopped it: {reason}"));
+                    sleep(RETRY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
+                }
+            }
+        }
+    }
+
+    async fn attempt(&self) -> Ended {
+        let _turn = self.pod.turn.acquire().await;
+        let order = &self.order;
+        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id) {
+            return Ended::Pardoned(pardon);
+        }
+        self.notice(What::Killing, order.kill.message.clone());
+        let begun = Instant::now();
+        self.pre_stop().await;
+        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id) {
+            return Ended::Pardoned(pardon);
+        }
+        let kill = Kill {
+            probe: order.probe_type.name().to_owned(),
+            message: order.kill.message.clone(),
+            threshold: order.threshold,
+            grace_period: order.kill.grace_period_after(begun.elapsed()),
+            failures: order.failures.clone(),
+        };
+        let stopped = self.shared.executor.stop(&self.place(), &order.container_id, kill).await;
+        stopped.map_or_else(Ended::Failed, |()| Ended::Stopped)
+    }
+
+    /// Runs the hook for as long as the grace period lasts. One that takes longer goes on, as with the kubelet.
+    async fn pre_stop(&self) {
+        let Some((hook, period)) = self.order.kill.pre_stop.clone().zip(self.order.kill.hook_period()) else {
+            return;
+        };
+        let (shared, place, id) = (self.shared.clone(), self.place(), self.order.container_id.clone());
+        let (spec, address) = {
+            let state = self.pod.lock();
+            let name = self.order.container.name.as_deref().unwrap_or_default();
+            let spec = state.spec.container(name).cloned();
+            let spec = spec.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
+            (spec, state.address.clone().unwrap_or_else(|| "".into()))
+        };
+        let run = self.shared.runtime.spawn(async move {
+            let target = Target { container_id: &id, container: &spec, pod_ip: &address };
+            run_hook(&hook, &target, &place, &shared.executor).await
+        });
+        match timeout(period, run).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(reason))) => {
+                self.notice(What::FailedPreStopHook, format!("PreStopHook failed: {}", harmless(&reason)));
+            }
+            Ok(Err(_)) => self.shared.metrics.fault(),
+            Err(_) => info!("a preStop hook has not ended within the grace period of {period:?}"),
+        }
+    }
+
+    /// It is not to be killed any more; its probe counts anew.
+    fn let_go(&self) {
+        let (now, mut todo) = (Instant::now(), Todo::default());
+        let mut state = self.pod.lock();
+        state.pardoned(&self.order, now);
+        state.sync(now, &mut todo);
+        drop(state);
+        self.shared.carry_out(&self.pod, todo);
+    }
+
+    fn place(&self) -> Place {
+        Place { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
+    }
+
+    fn notice(&self, what: What, message: String) {
+        let Place { pod, container } = self.place();
+        self.shared.witness.notice(Notice {
+            pod,
+            container,
+            probe_type: self.order.probe_type,
+            what,
+            message,
+        });
+    }
+}

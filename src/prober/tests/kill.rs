@@ -1,0 +1,326 @@
+//! Who is killed, how, and who is not.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tonic::Status;
+use wildmatch::WildMatch;
+
+use super::fixture::*;
+use crate::cri::v1::{ExecSyncRequest, StopContainerRequest};
+use crate::probe::Matches;
+use crate::prober::handler::exec_tests::answer;
+use crate::prober::{EnforcementSettings, Executor, Mode, MostKills, ProbeResult, Remark, What};
+use crate::relay::Head;
+
+/// What happens to a pod; a call that goes on for as long as this is there.
+type Act = fn(&mut Node) -> Option<Arc<Head>>;
+
+/// The stops that were asked for: seconds after the beginning, container, timeout.
+type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;
+
+const KILL: EnforcementSettings = EnforcementSettings { mode: Mode::Kill, most: None, spared: Vec::new() };
+
+/// A pod whose liveness probe fails every second, with more of its spec.
+fn failing(name: &str, more: &Value) -> Value {
+    let mut failing = pod(name, "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
+    failing["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    failing
+}
+
+/// A node whose probes fail and whose hooks do as `hook` says, and what was asked of it.
+async fn node(
+    settings: EnforcementSettings,
+    pods: &[Value],
+    hook: fn(&ExecSyncRequest) -> (Duration, Answered),
+    stop: fn(usize) -> (Duration, Result<(), Status>),
+) -> (Node, Stops, Instant) {
+    let stops = Stops::default();
+    let begin = Instant::now() + SETTLED;
+    let (asked, count) = (stops.clone(), AtomicUsize::new(0));
+    let executor =
+        Executor::played(
+            move |request| {
+                if request.timeout == 0 { hook(request) } else { (Duration::ZERO, fail()) }
+            },
+        );
+    let executor = executor.with_stops(move |request: &StopContainerRequest| {
+        let at = begin.elapsed().as_secs_f64().round();
+        asked.lock().unwrap().push((at, request.container_id.clone(), request.timeout));
+        stop(count.fetch_add(1, Ordering::Relaxed))
+    });
+    let node = Node::enforcing(settings, pods, executor);
+    node.prober.listed();
+    tokio::time::sleep(SETTLED).await;
+    (node, stops, begin)
+}
+
+fn well(_: &ExecSyncRequest) -> (Duration, Answered) {
+    (Duration::ZERO, succeed())
+}
+
+fn at_once(_: usize) -> (Duration, Result<(), Status>) {
+    (Duration::ZERO, Ok(()))
+}
+
+fn told(node: &Node, begin: Instant, what: What) -> Vec<(f64, String)> {
+    let told = node.told_since(begin).into_iter().filter(|(_, known, _)| *known == what);
+    told.map(|(at, _, message)| (at, message)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_failed_is_stopped_once_for_each_container() {
+    let web = failing("web", &json!({"terminationGracePeriodSeconds": 7}));
+    let (mut node, stops, begin) = node(KILL, &[web], well, at_once).await;
+    node.run_pod("web");
+    after(5.0).await;
+    assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
+    let killing = "Container main failed liveness probe, will be restarted".to_owned();
+    assert_eq!(told(&node, begin, What::Killing), [(0.0, killing)]);
+    let probe = node.probe("web/main", LIVENESS).unwrap();
+    assert_eq!((probe.killed, probe.on_hold, probe.result), (1, true, Some(ProbeResult::Failure)));
+    // Somebody else starts it again.
+    node.exit("web/main", 137);
+    node.run("web/main#1");
+    after(5.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 2);
+    assert_eq!(stops.lock().unwrap()[1].1, "web/main#1");
+    assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_grace_period_is_that_of_probe_pod_or_default_less_what_the_hook_took() {
+    let hook = |hook: Value| json!({"preStop": hook});
+    let sleep = |seconds: u32| hook(json!({"sleep": {"seconds": seconds}}));
+    for (row, of_pod, of_probe, lifecycle, at, timeout) in [
+        ("nobody says", json!({}), json!({}), json!({}), 0.0, 30),
+        ("the pod", json!(40), json!({}), json!({}), 0.0, 40),
+        ("the probe, more than the pod", json!(40), json!(500), json!({}), 0.0, 500),
+        ("the probe, less than the pod", json!(40), json!(5), json!({}), 0.0, 5),
+        ("the least", json!(40), json!(1), json!({}), 0.0, 2),
+        ("none: no hook either", json!(0), json!({}), sleep(10), 0.0, 2),
+        ("a hook", json!(40), json!({}), sleep(10), 10.0, 30),
+        ("a hook that takes all of it", json!(20), json!({}), sleep(19), 19.0, 2),
+        ("a hook that takes more", json!(20), json!({}), sleep(100), 20.0, 2),
+        ("a hook within the probe's", json!(40), json!(12), sleep(10), 10.0, 2),
+        ("a hook that executes", json!(40), json!({}), hook(json!({"exec": {"command": ["bye"]}})), 3.0, 37),
+    ] {
+        let mut main = probes([probe(LIVENESS, json!({}))]);
+        if !of_probe.is_object() {
+            main["livenessProbe"]["terminationGracePeriodSeconds"] = of_probe;
+        }
+        main["lifecycle"] = lifecycle;
+        let mut web = pod("web", "Always", &[("main", main)]);
+        if !of_pod.is_object() {
+            web["spec"]["terminationGracePeriodSeconds"] = of_pod;
+        }
+        let bye = |request: &ExecSyncRequest| {
+            assert_eq!(
+                (request.cmd.join(" ").as_str(), request.container_id.as_str()),
+                ("bye", "web/main#0")
+            );
+            (Duration::from_secs(3), succeed())
+        };
+        let (mut node, stops, _) = node(KILL, &[web], bye, at_once).await;
+        node.run_pod("web");
+        after(100.0).await;
+        assert_eq!(*stops.lock().unwrap(), [(at, "web/main#0".to_owned(), timeout)], "{row}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_fails_is_told_of_and_stops_nothing() {
+    for (hook, expected) in [
+        (json!({"exec": {"command": ["bye"]}}), "PreStopHook failed: command terminated with exit code 3"),
+        (json!({"tcpSocket": {"port": 80}}), "PreStopHook failed: tcpSocket is no handler of hooks"),
+        (
+            json!({"httpGet": {"port": "nobody"}}),
+            "PreStopHook failed: strconv.Atoi: parsing \"nobody\": invalid syntax",
+        ),
+    ] {
+        let mut main = probes([probe(LIVENESS, json!({}))]);
+        main["lifecycle"] = json!({"preStop": hook});
+        let web = pod("web", "Always", &[("main", main)]);
+        let (mut node, stops, begin) =
+            node(KILL, &[web], |_| (Duration::ZERO, answer(3, "", "")), at_once).await;
+        node.run_pod("web");
+        after(1.0).await;
+        assert_eq!(told(&node, begin, What::FailedPreStopHook), [(0.0, expected.to_owned())]);
+        assert_eq!(stops.lock().unwrap().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
+    let mut main = probes([probe(LIVENESS, json!({}))]);
+    main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
+    let web = pod("web", "Always", &[("main", main)]);
+    let stop = |count| match count {
+        0 => (Duration::ZERO, Err(Status::unavailable("gone"))),
+        // It does not answer.
+        1 => (Duration::from_secs(1_000), Ok(())),
+        _ => (Duration::ZERO, Err(Status::not_found("no such container"))),
+    };
+    let (mut node, stops, begin) = node(KILL, &[web], well, stop).await;
+    node.run_pod("web");
+    after(400.0).await;
+    let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
+    assert_eq!((at.len(), at[0]), (3, 1.0), "{at:?}");
+    assert!((12.0..=17.0).contains(&at[1]), "10 to 15 s after it failed, and its hook: {at:?}");
+    // Its grace period, two minutes, 10 to 15 s, and its hook.
+    assert!((160.0..=165.0).contains(&(at[2] - at[1])), "{at:?}");
+    assert_eq!(told(&node, begin, What::Killing).len(), 3);
+    assert_eq!(told(&node, begin, What::KillFailed).len(), 2);
+    assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn containers_of_a_pod_are_killed_one_after_the_other() {
+    let main = || {
+        let mut main = probes([probe(LIVENESS, json!({}))]);
+        main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 10}}});
+        main
+    };
+    let web = pod("web", "Always", &[("a", main()), ("b", main())]);
+    let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
+    node.pod("web");
+    node.run("web/a");
+    node.run("web/b");
+    after(30.0).await;
+    let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
+    assert_eq!(at, [10.0, 20.0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_ends_otherwise_is_left_alone() {
+    let slow = || {
+        let mut main = probes([probe(LIVENESS, json!({}))]);
+        main["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 10}}});
+        pod("web", "Always", &[("main", main)])
+    };
+    let acts: [(&str, Act, bool); 6] = [
+        (
+            "it ends",
+            |node| {
+                node.exit("web/main", 1);
+                None
+            },
+            false,
+        ),
+        (
+            "it is replaced",
+            |node| {
+                node.run("web/main#1");
+                None
+            },
+            false,
+        ),
+        ("somebody else stops it", |node| Some(node.stop("web/main")), true),
+        ("its pod is stopped", |node| Some(node.stop_pod("web")), true),
+        (
+            "the pod has gone",
+            |node| {
+                node.sandbox("web", "s-web", 0, false);
+                None
+            },
+            true,
+        ),
+        (
+            "nobody is killed by now",
+            |node| {
+                node.prober.switch(Mode::DryRun, "a test".into());
+                None
+            },
+            true,
+        ),
+    ];
+    for (row, act, is_told) in acts {
+        let (mut node, stops, begin) = node(KILL, &[slow()], well, at_once).await;
+        node.run_pod("web");
+        after(5.0).await;
+        let call = act(&mut node);
+        after(5.5).await;
+        assert_eq!(stops.lock().unwrap().len(), 0, "{row}");
+        assert_eq!(told(&node, begin, What::KillGivenUp).len(), usize::from(is_told), "{row}");
+        drop(call);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn kills_are_held_to_their_number_and_go_on_later() {
+    let pods = ["a", "b", "c"].map(|name| failing(name, &json!({})));
+    let most = MostKills { count: 2, within: Duration::from_secs(60) };
+    let (mut node, stops, begin) =
+        node(EnforcementSettings { most: Some(most), ..KILL }, &pods, well, at_once).await;
+    for name in ["a", "b", "c"] {
+        node.run_pod(name);
+    }
+    after(50.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 2);
+    assert!(told(&node, begin, What::KillHeld).len() > 10, "it goes on to be probed");
+    assert_eq!(*node.notices.1.lock().unwrap(), [Remark::KillsHeld(most)], "said once");
+    assert!(node.prober.kills().is_held);
+    after(20.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 3);
+    assert!(!node.prober.kills().is_held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_excluded_is_never_killed_and_a_selector_that_matches_nobody_is_told_of() {
+    let pods = ["web", "api"].map(|name| failing(name, &json!({})));
+    let only = |pod: &str| Matches { pod: Some(WildMatch::new(pod)), ..Matches::default() };
+    let settings = EnforcementSettings { spared: vec![only("we?"), only("nobody")], ..KILL };
+    let executor = Executor::played(|_| (Duration::ZERO, fail()));
+    let mut node = Node::enforcing(settings, &pods, executor);
+    node.run_pod("web");
+    node.run_pod("api");
+    node.prober.listed();
+    assert_eq!(*node.notices.1.lock().unwrap(), [Remark::NobodySpared("pod nobody".to_owned())]);
+    after(5.0).await;
+    let killed = |name: &str| node.probe(&format!("{name}/main"), LIVENESS).unwrap().killed;
+    assert_eq!((killed("web"), killed("api")), (0, 1));
+    let why = "Container main failed liveness probe, will be restarted (never killed: it is excluded)";
+    let begin = Instant::now() - Duration::from_secs(10);
+    assert!(told(&node, begin, What::WouldKill).iter().any(|(_, told)| told == why));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_of_an_end_kills_nobody() {
+    for (key, text, reason) in [
+        (
+            "io.kubernetes.pod.terminationGracePeriod",
+            "-5",
+            "annotation io.kubernetes.pod.terminationGracePeriod is \"-5\"; it must be a whole number of seconds from 0 to 2147483647",
+        ),
+        (
+            "io.kubernetes.container.preStopHandler",
+            r#"{"exec": {"command": []}}"#,
+            "annotation io.kubernetes.container.preStopHandler: exec.command is something else; it must name a program",
+        ),
+    ] {
+        let (mut node, stops, begin) = node(KILL, &[], well, at_once).await;
+        let annotations = [(
+            "probeshim.io/liveness.main",
+            r#"{"exec": {"command": ["x"]}, "periodSeconds": 1, "failureThreshold": 1}"#,
+        )];
+        node.annotated("web", &annotations, &[(key, text)]);
+        after(3.0).await;
+        assert_eq!(stops.lock().unwrap().len(), 0);
+        let held = told(&node, begin, What::KillHeld);
+        assert!(held[0].1.ends_with(&format!("(not stopped: {reason})")), "{held:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_never_kills() {
+    let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
+    let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
+    node.run_pod("web");
+    after(10.0).await;
+    assert_eq!(node.result("web/main", READINESS), Some(ProbeResult::Failure));
+    assert_eq!(stops.lock().unwrap().len(), 0);
+}
