@@ -1,7 +1,10 @@
 //! Probes, made by probeshim on a real containerd: a few of the rows of `make parity`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
+use crate::real::judge::{self, Case};
 use crate::real::kubelet::{NODE, manifest};
 use crate::real::node::Node;
 use crate::real::parity::{self, Row, hold};
@@ -27,6 +30,16 @@ fn containers_would_be_killed_as_by_a_kubelet() {
     need!(hold(&rows, false));
 }
 
+/// A few of the pods of `make parity`, for a shorter time.
+#[test]
+fn a_kubelet_kills_what_was_foreseen() {
+    let cases: Vec<Case> = judge::cases().into_iter().take(6).collect();
+    let verdict = need!(judge::judge(&cases, Duration::from_secs(30)));
+    assert_eq!(verdict.differences, [""; 0], "{verdict:#?}");
+    assert_eq!(verdict.agreement[1..], [0, 0], "{verdict:#?}");
+    assert!(verdict.agreement[0] >= verdict.kills, "{verdict:#?}");
+}
+
 /// The kubelet kills what its probe finds dead; probeshim beside it, told of the pod by that kubelet, sees the same coming.
 #[test]
 fn beside_a_kubelet_the_same_is_found_dead() {
@@ -46,8 +59,7 @@ fn beside_a_kubelet_the_same_is_found_dead() {
         events.into_iter().filter(|event| event["pod"] == name.as_str()).collect()
     };
     let compared = wait_for("what the kubelet does is compared", || {
-        let reasons = ["StoppedToo", "StoppedBefore"];
-        events().into_iter().find(|event| reasons.iter().any(|reason| event["reason"] == *reason))
+        events().into_iter().find(|event| event["reason"] == "KillForeseen")
     });
     assert_eq!(compared["container"], "main");
     node.kubelet.container_when("probed", "restarted", |status| status["restartCount"].as_u64() >= Some(1));

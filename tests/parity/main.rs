@@ -9,11 +9,25 @@ mod real;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::time::Duration;
+
+use real::judge::{cases, judge};
 use real::parity::{hold, rows};
 use support::skip::need;
 
 /// Rows that are held at once: their probes take processor time, and none may fail for want of it.
 const AT_ONCE: usize = 8;
+
+/// A real kubelet is the judge of dry-run: what it kills was foreseen, nothing else was, and both hold the same to be started and ready.
+#[test]
+fn a_kubelet_kills_what_was_foreseen() {
+    let verdict = need!(judge(&cases(), Duration::from_secs(100)));
+    eprintln!("{verdict:#?}");
+    assert_eq!(verdict.differences, [""; 0], "{verdict:#?}");
+    let [foreseen, not_foreseen, invented] = verdict.agreement;
+    assert_eq!((not_foreseen, invented), (0, 0));
+    assert!(foreseen >= verdict.kills, "{verdict:#?}");
+}
 
 #[test]
 fn table_9_6_probing_container() {

@@ -122,11 +122,17 @@ impl Kubelet {
         fs::remove_file(self.folder.join("manifests").join(format!("{name}.json"))).unwrap();
     }
 
+    /// How all pods stand that the kubelet knows.
+    pub(crate) fn pods(&self) -> Vec<Value> {
+        let pods =
+            get(self.read_only, "/pods").ok().and_then(|pods| serde_json::from_str::<Value>(&pods).ok());
+        pods.and_then(|pods| pods["items"].as_array().cloned()).unwrap_or_default()
+    }
+
     /// How the pod of this manifest stands, if the kubelet knows it.
     pub(crate) fn pod(&self, name: &str) -> Option<Value> {
-        let pods: Value = serde_json::from_str(&get(self.read_only, "/pods").ok()?).ok()?;
         let name = format!("{name}-{NODE}");
-        pods["items"].as_array()?.iter().find(|pod| pod["metadata"]["name"] == name.as_str()).cloned()
+        self.pods().into_iter().find(|pod| pod["metadata"]["name"] == name.as_str())
     }
 
     /// Waits until a pod's first container is as it should be, and returns its status.
@@ -167,19 +173,22 @@ impl Kubelet {
 
 /// A pod with one container, `main`, which runs a script, and its liveness probe, or null.
 pub(crate) fn manifest(name: &str, script: &str, liveness: &Value) -> Value {
+    let main = json!({
+        "name": "main",
+        "image": BUSYBOX,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/sh", "-c", script],
+        "livenessProbe": liveness,
+    });
+    manifest_of(name, &json!({"terminationGracePeriodSeconds": 1, "containers": [main]}))
+}
+
+/// A pod of this spec.
+pub(crate) fn manifest_of(name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "main",
-                "image": BUSYBOX,
-                "imagePullPolicy": "Never",
-                "command": ["/bin/sh", "-c", script],
-                "livenessProbe": liveness,
-            }],
-        },
+        "spec": spec,
     })
 }

@@ -10,6 +10,7 @@ pub(crate) mod crio;
 pub(crate) mod execs;
 pub(crate) mod http;
 pub(crate) mod image;
+pub(crate) mod judge;
 pub(crate) mod kubelet;
 pub(crate) mod leftovers;
 pub(crate) mod life;
