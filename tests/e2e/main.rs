@@ -5,6 +5,7 @@
 
 mod clients;
 mod execs;
+mod killing;
 mod kubelet;
 mod life;
 mod probing;

@@ -43,7 +43,7 @@ fn a_kubelet_kills_what_was_foreseen() {
 /// The kubelet kills what its probe finds dead; probeshim beside it, told of the pod by that kubelet, sees the same coming.
 #[test]
 fn beside_a_kubelet_the_same_is_found_dead() {
-    let node = need!(Node::start_probing());
+    let node = need!(Node::start_probing("dry-run"));
     let probe = json!({
         "exec": {"command": ["test", "-f", "/tmp/healthy"]},
         "periodSeconds": 1,

@@ -6,6 +6,7 @@ mod admin;
 mod cri;
 mod demo;
 mod explain;
+mod killing;
 mod layout;
 mod probing;
 mod procrun;

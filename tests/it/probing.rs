@@ -16,7 +16,7 @@ use crate::procrun::{Runtime, shell};
 use crate::program::{Answer, Place};
 
 /// Waits until an event of a pod has been told so often, with something in its message.
-async fn told(place: &Place, pod: &str, reason: &str, message: &str, count: u64) {
+pub(crate) async fn told(place: &Place, pod: &str, reason: &str, message: &str, count: u64) {
     let counted = |events: &Value| -> u64 {
         let events = events.as_array().unwrap().iter();
         let is_it = |event: &&Value| {
@@ -39,7 +39,7 @@ async fn probes(place: &Place, pod: &str, so: impl Fn(&Value) -> bool) -> Value 
 }
 
 /// A pod with a container `main` that sleeps.
-async fn run(runtime: &mut Runtime, name: &str) -> String {
+pub(crate) async fn run(runtime: &mut Runtime, name: &str) -> String {
     let pod = runtime.run_pod(name).await;
     let id = runtime.create((name, &pod), shell("main", "sleep 1000")).await.unwrap();
     runtime.start_container(&id).await.unwrap();
@@ -59,7 +59,7 @@ fn exec(command: &[&str]) -> Value {
     json!({"livenessProbe": {"exec": {"command": command}, "periodSeconds": 1, "failureThreshold": 2}})
 }
 
-const FAILING: &str = "probes: [{match: {pod: '*'}, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}}]";
+pub(crate) const FAILING: &str = "probes: [{match: {pod: '*'}, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}}]";
 
 #[tokio::test]
 async fn in_dry_run_no_call_changes_anything() {

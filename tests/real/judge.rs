@@ -226,7 +226,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Lives with these pods for a while, and compares.
 pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> {
     let probes = tool("probes-1.36")?;
-    let node = Node::start_probing()?;
+    let node = Node::start_probing("dry-run")?;
     for case in cases {
         node.kubelet.run(&case.manifest(&probes.display().to_string()));
     }

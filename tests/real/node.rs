@@ -55,14 +55,14 @@ impl Node {
     }
 
     /// The same with a relay that makes the pods' probes itself; this kubelet tells it of them.
-    pub(crate) fn start_probing() -> Result<Self, String> {
+    pub(crate) fn start_probing(mode: &str) -> Result<Self, String> {
         let containerd = Containerd::start(Version::V2_2)?;
         let (config, token) = (containerd.folder().join("config.yaml"), containerd.folder().join("token"));
         // The kubelet is not there yet, and cannot be before the relay is.
         let port = free_address();
         std::fs::write(&token, "nobody checks it here").unwrap();
         let text = format!(
-            "enforce: dry-run\nkubelet: {{url: 'https://{port}', insecureSkipVerify: true, tokenFile: {}, interval: 1s}}\n",
+            "enforce: {mode}\nkubelet: {{url: 'https://{port}', insecureSkipVerify: true, tokenFile: {}, interval: 1s}}\n",
             token.display()
         );
         std::fs::write(&config, text).unwrap();

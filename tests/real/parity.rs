@@ -215,7 +215,7 @@ pub(crate) fn rows() -> Vec<Row> {
 pub(crate) fn hold(rows: &[Row], is_sidecar: bool) -> Result<(), String> {
     let manifests: Vec<Value> =
         rows.iter().enumerate().map(|(place, row)| row.manifest(place, is_sidecar)).collect();
-    let probing = Probing::start(&manifests)?;
+    let probing = Probing::start(&manifests, "dry-run")?;
     // A prober that is younger than a period lets its workers begin at any time within it.
     let period = rows.iter().flat_map(Row::periods).max().unwrap_or(0);
     let started = Instant::now();

@@ -33,13 +33,8 @@ pub(crate) struct Pod {
 }
 
 impl Probing {
-    /// Starts a containerd and probeshim, which is told of these pods.
-    pub(crate) fn start(manifests: &[Value]) -> Result<Self, String> {
-        Self::start_with(manifests, &[])
-    }
-
-    /// The same, with more flags for probeshim.
-    pub(crate) fn start_with(manifests: &[Value], more: &[&str]) -> Result<Self, String> {
+    /// Starts a containerd and probeshim, which is told of these pods, and what to do about them.
+    pub(crate) fn start(manifests: &[Value], mode: &str) -> Result<Self, String> {
         let probes = tool("probes-1.36")?;
         let containerd = Containerd::start(Version::V2_2)?;
         let folder = containerd.folder().join("pods");
@@ -47,7 +42,7 @@ impl Probing {
         for (place, manifest) in manifests.iter().enumerate() {
             std::fs::write(folder.join(format!("{place:03}.json")), manifest.to_string()).unwrap();
         }
-        let flags = [&["--enforce", "dry-run", "--pods", folder.to_str().unwrap()][..], more].concat();
+        let flags = ["--enforce", mode, "--pods", folder.to_str().unwrap()];
         let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &flags);
         let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
         Ok(Self { shim, crictl, containerd, probes })
@@ -72,17 +67,30 @@ impl Probing {
         let spec = &manifest["spec"];
         let all = [&spec["initContainers"], &spec["containers"]];
         let all = all.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
-        let containers = all.map(|container| self.create(folder, &name, &id, &sandbox, container)).collect();
+        let containers = all.map(|container| self.create(&name, &id, &sandbox, container)).collect();
         Pod { name, sandbox: id, containers }
     }
 
-    fn create(&self, folder: &Path, pod: &str, id: &str, sandbox: &str, container: &Value) -> String {
+    /// Makes the one container of a pod once more, as somebody does who restarts it.
+    pub(crate) fn restart(&self, pod: &Pod, manifest: &Value, attempt: u32) -> String {
+        let folder = self.containerd.folder();
+        let sandbox = folder.join(format!("{}-sandbox.json", pod.name)).display().to_string();
+        let container = &manifest["spec"]["containers"][0];
+        self.create_again(&pod.name, &pod.sandbox, &sandbox, container, attempt)
+    }
+
+    fn create(&self, pod: &str, id: &str, sandbox: &str, container: &Value) -> String {
+        self.create_again(pod, id, sandbox, container, 0)
+    }
+
+    fn create_again(&self, pod: &str, id: &str, sandbox: &str, container: &Value, attempt: u32) -> String {
+        let folder = self.containerd.folder();
         let name = container["name"].as_str().unwrap();
         let config = write(
             folder,
             &format!("{pod}-{name}"),
             &json!({
-                "metadata": {"name": name, "attempt": 0},
+                "metadata": {"name": name, "attempt": attempt},
                 "image": {"image": BUSYBOX},
                 "command": container["command"],
                 "log_path": format!("{name}.log"),
@@ -114,6 +122,15 @@ impl Probing {
             event["reason"] == reason && event["message"].as_str().unwrap().contains(message)
         };
         self.events(pod).iter().filter(is_it).map(|event| event["count"].as_u64().unwrap()).sum()
+    }
+
+    /// The calls that stopped a container, once there are so many.
+    pub(crate) fn stops(&self, container: &str, count: usize) -> Vec<Value> {
+        wait_for(&format!("{container} is stopped {count} times"), || {
+            let arguments = ["calls", "--method", "StopContainer", "--container", container, "-o", "json"];
+            let calls: Vec<Value> = serde_json::from_str(&self.shim.ask(&arguments)).unwrap();
+            (calls.len() >= count).then_some(calls)
+        })
     }
 
     /// Waits until something has been told of a pod so often.

@@ -56,7 +56,10 @@ fn what(call: &Call) -> String {
 fn kill(kill: &Kill) -> Vec<String> {
     let Kill { probe, message, threshold, grace_period, failures } = kill;
     let mut told = vec![
-        format!("{message}: {threshold} failures in a row of its {probe} probe are its threshold."),
+        match threshold {
+            1 => format!("{message}: the {probe} probe failed, and its threshold is 1."),
+            _ => format!("{message}: the {probe} probe failed {threshold} times in a row, its threshold."),
+        },
         format!("It was given {grace_period}s for its end."),
     ];
     let at = |failure: &Failure| format!("{}: {}", time_of(failure.at), failure.message);

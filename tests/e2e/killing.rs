@@ -1,0 +1,148 @@
+//! Containers that probeshim kills on a real containerd: with crictl as the one who starts them again, and with a real kubelet.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::real::kubelet::{NODE, manifest};
+use crate::real::node::Node;
+use crate::real::probing::{PROBES, Probing};
+use crate::real::server::wait_for;
+use crate::support::skip::need;
+
+/// A pod whose container `main` runs a command, with a probe that fails.
+fn pod(name: &str, command: &Value, more: &Value, grace: u32) -> Value {
+    let mut main = json!({"name": "main", "command": command});
+    main.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({
+        "kind": "Pod", "metadata": {"name": name, "namespace": "parity"},
+        "spec": {"terminationGracePeriodSeconds": grace, "containers": [main]},
+    })
+}
+
+fn failing(field: &str, handler: Value) -> Value {
+    let mut probe = handler;
+    probe["periodSeconds"] = 1.into();
+    probe["failureThreshold"] = 2.into();
+    json!({field: probe})
+}
+
+/// How long a call took, in seconds.
+fn took(call: &Value) -> f64 {
+    call["durationMs"].as_f64().unwrap() / 1e3
+}
+
+#[test]
+fn what_has_failed_is_stopped_within_its_grace_period() {
+    let polite = json!(["sh", "-c", "trap 'exit 0' TERM; while true; do sleep 0.1; done"]);
+    let deaf = json!(["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]);
+    let serve = json!([PROBES, "serve", "-healthy", "1s"]);
+    let exec = || json!({"exec": {"command": ["false"]}});
+    let mut with_grace = failing("startupProbe", exec());
+    with_grace["startupProbe"]["terminationGracePeriodSeconds"] = 3.into();
+    let mut hanging = failing("livenessProbe", exec());
+    hanging["lifecycle"] = json!({"preStop": {"exec": {"command": ["sleep", "1000"]}}});
+    let mut hooked = failing("livenessProbe", exec());
+    hooked["lifecycle"] = json!({"preStop": {"httpGet": {"path": "/healthz", "port": 8080}}});
+    let http = json!({"httpGet": {"path": "/healthz", "port": 8080}});
+    // What it is given, how it ends, and how long that takes at least.
+    let rows = [
+        (pod("exec", &polite, &failing("livenessProbe", exec()), 7), 7, 0, 0.0),
+        (pod("http", &serve, &failing("livenessProbe", http), 8), 8, 2, 0.0),
+        (pod("tcp", &serve, &failing("livenessProbe", json!({"tcpSocket": {"port": 81}})), 9), 9, 2, 0.0),
+        (pod("grpc", &serve, &failing("livenessProbe", json!({"grpc": {"port": 2333}})), 10), 10, 2, 0.0),
+        (pod("startup", &deaf, &with_grace, 100), 3, 137, 2.9),
+        (pod("deaf", &deaf, &failing("livenessProbe", exec()), 4), 4, 137, 3.9),
+        (pod("zero", &deaf, &failing("livenessProbe", exec()), 0), 2, 137, 1.9),
+        (pod("hanging", &polite, &hanging, 4), 2, 0, 0.0),
+        (pod("hooked", &serve, &hooked, 11), 11, 2, 0.0),
+    ];
+    let manifests: Vec<Value> = rows.iter().map(|(manifest, ..)| manifest.clone()).collect();
+    let probing = need!(Probing::start(&manifests, "kill"));
+    let pods: Vec<_> = manifests.iter().map(|manifest| probing.run(manifest)).collect();
+    for (pod, (_, grace, code, least)) in pods.iter().zip(&rows) {
+        let (name, id) = (&pod.name, &pod.containers[0]);
+        let stop = &probing.stops(id, 1)[0];
+        assert_eq!(
+            (&stop["code"], &stop["kill"]["gracePeriodSeconds"]),
+            (&json!("OK"), &json!(grace)),
+            "{name}"
+        );
+        assert_eq!(stop["kill"]["failures"].as_array().map(Vec::len), Some(2), "{name}: {stop:#}");
+        assert!(took(stop) >= *least && took(stop) < f64::from(*grace) + 2.0, "{name}: {stop:#}");
+        let exited = wait_for(name, || {
+            let containers = probing.status(name)["containers"].as_array()?.clone();
+            containers.into_iter().find(|container| container["state"] == "exited")
+        });
+        if *code != 2 {
+            assert_eq!(exited["exitCode"], json!(code), "{name}: {exited:#}");
+        }
+        assert!(probing.count(name, "Killing", "Container main failed ") >= 1, "{name}");
+    }
+    // The hook that hangs was given all of the grace period, and ended with its container.
+    let hook = wait_for("the hook ends", || {
+        let execs = ["calls", "--method", "ExecSync", "--pod", "parity/hanging", "-o", "json"];
+        let execs: Vec<Value> = serde_json::from_str(&probing.shim.ask(&execs)).unwrap();
+        execs.into_iter().find(|exec| exec["exec"]["timeoutSeconds"] == 0)
+    });
+    assert!(took(&hook) >= 4.0, "{hook:#}");
+    // Somebody starts one again: it is killed again, each time once.
+    for attempt in 1..=2 {
+        let id = probing.restart(&pods[0], &manifests[0], attempt);
+        assert_eq!(probing.stops(&id, 1).len(), 1);
+        wait_for("it has ended", || {
+            let containers = probing.status("exec")["containers"].as_array()?.clone();
+            containers.iter().any(|it| it["id"] == id.as_str() && it["state"] == "exited").then_some(())
+        });
+    }
+    let status = probing.status("exec");
+    assert_eq!(status["containers"][2]["probes"][0]["killed"], json!(3), "{status:#}");
+}
+
+#[test]
+fn what_the_runtime_does_not_stop_is_tried_again() {
+    let deaf = json!(["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]);
+    let exec = failing("livenessProbe", json!({"exec": {"command": ["false"]}}));
+    let manifest = pod("deaf", &deaf, &exec, 8);
+    let mut probing = need!(Probing::start(std::slice::from_ref(&manifest), "kill"));
+    let pod = probing.run(&manifest);
+    probing.wait_for_event("deaf", "Killing", "", 1);
+    probing.containerd.crash_and_restart();
+    probing.wait_for_event("deaf", "KillFailed", "The runtime has not stopped it: ", 1);
+    probing.wait_for_event("deaf", "Killing", "", 2);
+    let stops = probing.stops(&pod.containers[0], 2);
+    let are_ok: Vec<bool> = stops.iter().map(|stop| stop["code"] == "OK").collect();
+    assert_eq!(are_ok, [false, true], "{stops:#?}");
+}
+
+/// The kubelet probes as well, and starts again what has ended, whoever ended it. Of each container one is stopped once.
+#[test]
+fn beside_a_kubelet_each_container_is_killed_once() {
+    let node = need!(Node::start_probing("kill"));
+    let probe = json!({
+        "exec": {"command": ["test", "-f", "/tmp/healthy"]},
+        "periodSeconds": 2,
+        "timeoutSeconds": 10,
+        "failureThreshold": 2,
+    });
+    let script =
+        "trap 'exit 0' TERM; touch /tmp/healthy; sleep 6; rm /tmp/healthy; while true; do sleep 0.1; done";
+    node.kubelet.run(&manifest("probed", script, &probe));
+    node.kubelet.run(&manifest("steady", "sleep 100000", &json!({"exec": {"command": ["true"]}})));
+    let restarted = |status: &Value| status["restartCount"].as_u64() >= Some(2);
+    node.kubelet.container_when("probed", "restarted twice", restarted);
+    let shim = node.shim.as_ref().unwrap();
+    let calls = ["calls", "--method", "StopContainer", "-o", "json"];
+    let calls: Vec<Value> = serde_json::from_str(&shim.ask(&calls)).unwrap();
+    let mut stops = BTreeMap::<&str, Vec<&Value>>::new();
+    for call in &calls {
+        stops.entry(call["container"]["id"].as_str().unwrap()).or_default().push(call);
+    }
+    assert!(stops.len() >= 2, "{calls:#?}");
+    assert!(stops.values().all(|of_one| of_one.len() == 1), "{calls:#?}");
+    let ours = calls.iter().filter(|call| call["kill"].is_object()).count();
+    let theirs = calls.iter().filter(|call| call["peer"]["program"] == "kubelet").count();
+    assert_eq!(ours + theirs, calls.len(), "{calls:#?}");
+    let of_steady = calls.iter().filter(|call| call["pod"]["name"] == format!("steady-{NODE}"));
+    assert_eq!(of_steady.count(), 0);
+}

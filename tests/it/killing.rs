@@ -1,0 +1,93 @@
+//! Containers that are killed because a probe failed: what is done, told and explained, and what keeps it within bounds.
+
+use probeshim::cri::v1::{ContainerConfig, ContainerMetadata};
+use serde_json::{Value, json};
+
+use crate::admin::until_shown;
+use crate::probing::{FAILING, run, told};
+use crate::procrun::{Runtime, shell};
+use crate::program::Place;
+
+/// The calls that stopped containers, once there are so many.
+async fn stops(place: &Place, count: usize) -> Vec<Value> {
+    until_shown(place, &["calls", "--method", "StopContainer"], |calls| {
+        calls.as_array().filter(|calls| calls.len() >= count).cloned()
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_has_failed_is_killed_told_of_and_explained() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let id = run(&mut runtime, "web").await;
+    place.configure(FAILING);
+    let _shim = place.start_watching(&["--enforce", "kill"]).await;
+    told(&place, "web", "Killing", "Container main failed liveness probe, will be restarted", 1).await;
+    told(&place, "web", "ContainerExited", "", 1).await;
+    let calls = stops(&place, 1).await;
+    let call = &calls[0];
+    assert_eq!((&call["container"]["id"], &call["code"]), (&json!(id), &json!("OK")));
+    assert_eq!(call["peer"]["program"], "probeshim");
+    let kill = &call["kill"];
+    assert_eq!(
+        (&kill["probe"], &kill["threshold"], &kill["gracePeriodSeconds"]),
+        (&json!("liveness"), &json!(1), &json!(30))
+    );
+    let explained = place.ask(&["explain", &call["id"].to_string()]).await.stdout;
+    let explained = explained.split_whitespace().collect::<Vec<_>>().join(" ");
+    for sentence in [
+        "Container main failed liveness probe, will be restarted: the liveness probe failed, and its threshold is 1.",
+        "It was given 30s for its end.",
+        "The attempt that failed, at ",
+        ": Liveness probe failed: ",
+    ] {
+        assert!(explained.contains(sentence), "{explained}");
+    }
+    let status = place.ask(&["status"]).await.stdout;
+    assert!(status.contains("kills        1 of 30 within 10m00s"), "{status}");
+
+    // Somebody starts it again: it is killed again, once.
+    let pod = until_shown(&place, &["status"], |it| it["pods"][0]["id"].as_str().map(str::to_owned)).await;
+    let metadata = Some(ContainerMetadata { name: "main".into(), attempt: 1 });
+    let again = ContainerConfig { metadata, ..shell("main", "sleep 1000") };
+    let next = runtime.create(("web", &pod), again).await.unwrap();
+    runtime.start_container(&next).await.unwrap();
+    let calls = stops(&place, 2).await;
+    let ids: Vec<&Value> = calls.iter().map(|call| &call["container"]["id"]).collect();
+    assert_eq!(ids, [&json!(id), &json!(next)]);
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn what_is_done_is_switched_while_it_runs() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    run(&mut runtime, "web").await;
+    place.configure(FAILING);
+    let _shim = place.start_watching(&["--enforce", "dry-run", "--never-kill", "pod=nobody"]).await;
+    told(&place, "", "SelectorMatchesNothing", "pod nobody", 1).await;
+    told(&place, "web", "WouldKill", "(dry-run: would be stopped with a grace period of 30s)", 1).await;
+    assert_eq!(place.ask(&["mode"]).await.stdout, "dry-run\n");
+    let wrong = place.ask(&["mode", "shoot"]).await;
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(2), ""));
+    assert!(wrong.stderr.contains("mode \"shoot\" is neither dry-run nor kill"), "{wrong:?}");
+    assert_eq!(place.ask(&["mode", "kill"]).await.stdout, "kill\n");
+    told(&place, "", "ModeSwitched", "From dry-run to kill, by probeshim[", 1).await;
+    told(&place, "web", "Killing", "", 1).await;
+    assert_eq!(place.ask(&["mode", "dry-run"]).await.stdout, "dry-run\n");
+    told(&place, "", "ModeSwitched", "From kill to dry-run, by probeshim[", 1).await;
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn where_no_probes_are_made_nothing_is_switched() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let _shim = place.start_watching(&[]).await;
+    assert_eq!(place.ask(&["mode"]).await.stdout, "off\n");
+    let refused = place.ask(&["mode", "kill"]).await;
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("no probes are made: start probeshim with --enforce"), "{refused:?}");
+    runtime.end().await;
+}
