@@ -13,10 +13,23 @@ use std::time::Duration;
 
 use real::judge::{cases, judge};
 use real::parity::{hold, rows};
+use real::restarts;
 use support::skip::need;
 
 /// Rows that are held at once: their probes take processor time, and none may fail for want of it.
 const AT_ONCE: usize = 8;
+
+/// The rows of both tables, and of 9.8, that ask for a kill and a restart: probeshim kills, a kubelet restarts.
+#[test]
+fn tables_9_6_to_9_8_kill_and_restart() {
+    need!(restarts::hold(&restarts::of_lifecycle()));
+    for is_sidecar in [false, true] {
+        let stories = restarts::of_rows(&rows(), is_sidecar);
+        for stories in stories.chunks(AT_ONCE) {
+            need!(restarts::hold(stories));
+        }
+    }
+}
 
 /// A real kubelet is the judge of dry-run: what it kills was foreseen, nothing else was, and both hold the same to be started and ready.
 #[test]

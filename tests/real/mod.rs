@@ -22,5 +22,6 @@ pub(crate) mod parity;
 pub(crate) mod probing;
 pub(crate) mod procrun;
 pub(crate) mod registry;
+pub(crate) mod restarts;
 pub(crate) mod server;
 pub(crate) mod shim;

@@ -1,6 +1,7 @@
 //! A node: a real kubelet on a real containerd, directly or through the relay.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -69,6 +70,16 @@ impl Node {
         let shim = Probeshim::start(containerd.folder(), &containerd.socket());
         let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
         let kubelet = Kubelet::start_at(containerd.folder(), shim.socket(), port)?;
+        Ok(Self { kubelet, shim: Some(shim), crictl, pods: Vec::new(), containerd })
+    }
+
+    /// The same with a relay that kills what fails by these manifests. This kubelet is told of no probes, and restarts what has ended.
+    pub(crate) fn start_killing(manifests: &Path) -> Result<Self, String> {
+        let containerd = Containerd::start(Version::V2_2)?;
+        let flags = ["--enforce", "kill", "--max-kills", "off", "--pods", manifests.to_str().unwrap()];
+        let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &flags);
+        let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
+        let kubelet = Kubelet::start(containerd.folder(), shim.socket())?;
         Ok(Self { kubelet, shim: Some(shim), crictl, pods: Vec::new(), containerd })
     }
 

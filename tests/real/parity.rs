@@ -249,7 +249,21 @@ impl Row {
         probes.filter_map(|probe| probe["periodSeconds"].as_u64())
     }
 
-    fn manifest(&self, place: usize, is_sidecar: bool) -> Value {
+    /// How often its container is killed at least, if it is.
+    pub(crate) fn kills(&self) -> Option<u64> {
+        match self.expected {
+            Expected::Killed(count) => Some(count),
+            Expected::KilledWithin(_) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// Whether its probe has a grace period of its own.
+    pub(crate) fn has_own_grace_period(&self) -> bool {
+        matches!(self.expected, Expected::KilledWithin(_))
+    }
+
+    pub(crate) fn manifest(&self, place: usize, is_sidecar: bool) -> Value {
         let mut probed = json!({"name": "probed", "command": self.command});
         probed.as_object_mut().unwrap().extend(self.probes.as_object().unwrap().clone());
         let main = json!({"name": "main", "command": ["sleep", "600"]});
