@@ -21,7 +21,8 @@ use crate::exec::{Inspector, Record, Stuck};
 use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
-use crate::tap::{Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
+use crate::relay::Head;
+use crate::tap::{AskedExec, Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::terminal::harmless;
 use crate::world::{Change, Notice, Sandbox, Source, World};
@@ -129,7 +130,12 @@ impl Observatory {
     fn saw(&mut self, sighting: Sighting) {
         let now = Instant::now();
         match sighting {
-            Sighting::Asked(asked) => self.inspector.asked(&self.world, *asked),
+            Sighting::Asked(asked) => {
+                if let Some(prober) = &self.prober {
+                    hook_begins(prober, &asked);
+                }
+                self.inspector.asked(&self.world, *asked);
+            }
             Sighting::Stopping(stopping) => {
                 if let Some(prober) = &self.prober {
                     prober.stopping(&stopping);
@@ -298,6 +304,17 @@ impl Listed {
             | Change::ContainerGone(_) => self.containers,
             Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => false,
         }
+    }
+}
+
+/// What a kubelet executes without a timeout may be a hook.
+fn hook_begins(prober: &Prober, asked: &AskedExec) {
+    let is_kubelet = |head: Arc<Head>| head.peer.as_ref().is_some_and(|peer| peer.is_kubelet());
+    let id = asked.container.as_ref().and_then(|container| container.id.as_deref());
+    if let Some(id) = id.filter(|_| asked.exec.timeout().is_none())
+        && asked.head.upgrade().is_some_and(is_kubelet)
+    {
+        prober.kubelet_executes(id, &asked.exec.command, &asked.head);
     }
 }
 

@@ -11,7 +11,7 @@ use super::execution::{Execution, Moment};
 use super::identity::Identity;
 use super::phases::Phases;
 use crate::relay::Trace;
-use crate::tap::Call;
+use crate::tap::{Call, Failure, Kill};
 
 /// A call that has ended, as it is kept, shown, counted and exported.
 #[derive(Clone, Debug)]
@@ -114,6 +114,14 @@ impl Record {
         if let Some(exec) = &self.call.exec {
             let mut call = (*self.call).clone();
             call.exec = Some(Box::new(exec.redacted()));
+            self.call = Arc::new(call);
+        }
+        if let Some(kill) = &self.call.kill {
+            // What failed may be told in a command's own words.
+            let failures = kill.failures.iter().map(|it| Failure { message: String::new(), ..it.clone() });
+            let kill = Kill { failures: failures.collect(), ..(**kill).clone() };
+            let mut call = (*self.call).clone();
+            call.kill = Some(Box::new(kill));
             self.call = Arc::new(call);
         }
         self

@@ -21,6 +21,8 @@ pub struct PodSpec {
     pub restart_policy: RestartPolicy,
     /// Seconds that its containers have for their end; `None` where nobody says.
     pub termination_grace_period: Option<u32>,
+    /// Somebody has deleted it: it is being ended.
+    pub is_deleted: bool,
     /// Its containers: the regular ones in their order, then those that run before them.
     pub containers: Vec<Arc<ContainerSpec>>,
 }
@@ -111,11 +113,15 @@ impl PodSpec {
         self.containers.iter().find(|container| container.name == name)
     }
 
-    /// Whether any of its probes goes to the pod's address.
+    /// Whether any of its probes or hooks goes to the pod's address.
     #[must_use]
     pub fn needs_address(&self) -> bool {
-        let mut probes = self.containers.iter().flat_map(|container| container.all_probes());
-        probes.any(|(_, probe)| probe.handler.needs_address())
+        let needs = |container: &Arc<ContainerSpec>| {
+            let mut probes = container.all_probes();
+            probes.any(|(_, probe)| probe.handler.needs_address())
+                || matches!(container.pre_stop(), Some(Hook::Http(get)) if get.host.is_none())
+        };
+        self.containers.iter().any(needs)
     }
 
     /// Whether any of its containers has a probe.

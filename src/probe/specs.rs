@@ -130,6 +130,7 @@ impl Specs {
             Some((_, known)) => (PodSpec::clone(known), Role::Ephemeral),
             None => (PodSpec::default(), Role::Regular),
         };
+        pod.is_deleted = written.iter().any(|(_, pod)| pod.is_deleted);
         for other in written.iter().skip(1).flat_map(|(_, pod)| &pod.containers) {
             if pod.container(&other.name).is_none() {
                 pod.containers.push(other.clone());

@@ -137,7 +137,12 @@ mod tests {
         ] {
             let mut containers = vec![Arc::new(container)];
             containers.extend(sibling.map(|_| Arc::new(ContainerSpec::named("other"))));
-            let spec = PodSpec { restart_policy: policy, termination_grace_period: Some(40), containers };
+            let spec = PodSpec {
+                restart_policy: policy,
+                termination_grace_period: Some(40),
+                containers,
+                ..PodSpec::default()
+            };
             let kill = kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
             let told = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
             assert_eq!(told, expected, "{policy:?}");

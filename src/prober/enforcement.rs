@@ -125,15 +125,14 @@ impl Enforcement {
 
     /// Whether a container is never killed.
     pub(super) fn spares(&self, sandbox: &Sandbox, container: &Container) -> bool {
-        let name = container.name.name.as_deref().unwrap_or_default();
-        let mut is_spared = false;
-        for spared in &self.spared {
-            if spared.matches.has(sandbox, name, Some(&container.image)) {
-                spared.is_met.store(true, Ordering::Relaxed);
-                is_spared = true;
-            }
+        self.spared.iter().any(|spared| spared.has(sandbox, container))
+    }
+
+    /// A container is on the node, whether it is probed or not.
+    pub(super) fn meet(&self, sandbox: &Sandbox, container: &Container) {
+        for spared in self.spared.iter().filter(|spared| spared.has(sandbox, container)) {
+            spared.is_met.store(true, Ordering::Relaxed);
         }
-        is_spared
     }
 
     /// Who is to be spared, and has not been seen.
@@ -172,6 +171,13 @@ impl Enforcement {
 
     fn lock(&self) -> MutexGuard<'_, Now> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Spared {
+    fn has(&self, sandbox: &Sandbox, container: &Container) -> bool {
+        let name = container.name.name.as_deref().unwrap_or_default();
+        self.matches.has(sandbox, name, Some(&container.image))
     }
 }
 

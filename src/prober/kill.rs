@@ -22,6 +22,10 @@ use crate::terminal::harmless;
 const RETRY: Duration = Duration::from_secs(10);
 const RETRY_SPREAD: f64 = 0.5;
 
+/// Within which time a container that was stopped is seen to have ended, at the latest by a relist; and from one look to the next.
+const SEEN: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(100);
+
 /// A container that is being killed.
 pub(super) struct Killing {
     pub(super) shared: Arc<Shared>,
@@ -52,18 +56,19 @@ impl Killing {
     async fn kill(&self) {
         loop {
             match self.attempt().await {
-                Ended::Stopped => {
+                Ended::Stopped if self.has_ended().await => {
                     self.shared.metrics.killed(self.order.probe_type.title(), true);
                     self.pod.lock().killed(&self.order);
                     return;
                 }
+                Ended::Stopped => {
+                    self.shared.metrics.killed(self.order.probe_type.title(), false);
+                    let message = "The runtime says that it has stopped it, and it still runs";
+                    self.notice(What::KillFailed, message.to_owned());
+                }
                 Ended::Pardoned(Pardon::Gone) => return,
                 Ended::Pardoned(pardon) => {
-                    let why = match pardon {
-                        Pardon::Others => "somebody else ends it",
-                        _ => "nobody is killed by now",
-                    };
-                    self.notice(What::KillGivenUp, format!("Is not stopped after all: {why}"));
+                    self.notice(What::KillGivenUp, format!("Is not stopped after all: {}", pardon.reason()));
                     self.let_go();
                     return;
                 }
@@ -75,6 +80,18 @@ impl Killing {
                 }
             }
         }
+    }
+
+    /// Whether it is seen to have ended, within a while.
+    async fn has_ended(&self) -> bool {
+        let until = Instant::now() + SEEN;
+        while self.pod.lock().pardon_for(&self.order.container_id) != Some(Pardon::Gone) {
+            if Instant::now() >= until {
+                return false;
+            }
+            sleep(LOOK).await;
+        }
+        true
     }
 
     async fn attempt(&self) -> Ended {

@@ -25,7 +25,7 @@ mod worker;
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -35,6 +35,7 @@ use tokio::time::{Instant, sleep};
 use tracing::error;
 
 use crate::probe::Specs;
+use crate::relay::Head;
 use crate::tap::Stopping;
 use crate::world::{Change, Enquiry, World};
 use enforcement::Enforcement;
@@ -177,6 +178,14 @@ impl Prober {
         self.shared.metrics.agreement()
     }
 
+    /// A kubelet executes a command in a container, without a timeout.
+    pub fn kubelet_executes(&self, container: &str, command: &[String], call: &Weak<Head>) {
+        let found = self.shared.lock().pod_of_container(container);
+        if let Some((pod, container)) = found {
+            pod.lock().hook_begins(&container, command, call);
+        }
+    }
+
     /// A kubelet has executed a command in a container, which came to this.
     pub fn kubelet_executed(&self, container: &str, command: &[String], came_to: &str) {
         let found = self.shared.lock().pod_of_container(container);
@@ -286,10 +295,10 @@ impl Shared {
         self.ask(unknown);
         let Some(pod) = pod else { return };
         let mut state = pod.lock();
-        if state.next_sync <= now {
+        if state.is_let_go() || state.next_sync <= now {
             state.sync(now, &mut todo);
         }
-        state.spared(is_kubelet_there, now, &mut todo);
+        state.overdue(is_kubelet_there, now, &mut todo);
         drop(state);
         self.carry_out(&pod, todo);
     }
@@ -308,8 +317,7 @@ impl Shared {
         let (since, specs) = (roster.since, roster.specs.clone());
         let entry = roster.pods.get_mut(key)?;
         for container in &entry.containers {
-            // Whoever is met counts, whether probed or not.
-            self.enforcement.spares(&entry.sandbox, container);
+            self.enforcement.meet(&entry.sandbox, container);
         }
         let spec = specs.pod(&entry.sandbox, &entry.containers);
         if entry.pod.is_none() && !spec.is_probed() {

@@ -1,6 +1,7 @@
 //! Containers that probeshim kills on a real containerd: with crictl as the one who starts them again, and with a real kubelet.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -79,6 +80,7 @@ fn what_has_failed_is_stopped_within_its_grace_period() {
         }
         assert!(probing.count(name, "Killing", "Container main failed ") >= 1, "{name}");
     }
+    assert_eq!(probing.count("hooked", "FailedPreStopHook", ""), 0, "{:#?}", probing.events("hooked"));
     // The hook that hangs was given all of the grace period, and ended with its container.
     let hook = wait_for("the hook ends", || {
         let execs = ["calls", "--method", "ExecSync", "--pod", "parity/hanging", "-o", "json"];
@@ -113,6 +115,22 @@ fn what_the_runtime_does_not_stop_is_tried_again() {
     let stops = probing.stops(&pod.containers[0], 2);
     let are_ok: Vec<bool> = stops.iter().map(|stop| stop["code"] == "OK").collect();
     assert_eq!(are_ok, [false, true], "{stops:#?}");
+}
+
+#[test]
+fn a_runtime_that_answers_late_is_waited_for() {
+    let deaf = json!(["sh", "-c", "trap '' TERM; while true; do sleep 0.1; done"]);
+    let exec = failing("livenessProbe", json!({"exec": {"command": ["false"]}}));
+    let manifest = pod("late", &deaf, &exec, 3);
+    let probing = need!(Probing::start(std::slice::from_ref(&manifest), "kill"));
+    let pod = probing.run(&manifest);
+    probing.wait_for_event("late", "Killing", "", 1);
+    probing.containerd.stand_still(Duration::from_secs(6));
+    probing.wait_for_event("late", "ContainerExited", "", 1);
+    let stops = probing.stops(&pod.containers[0], 1);
+    assert_eq!((stops.len(), &stops[0]["code"]), (1, &json!("OK")), "{stops:#?}");
+    assert!(took(&stops[0]) > 5.0, "{stops:#?}");
+    assert_eq!(probing.count("late", "Killing", ""), 1);
 }
 
 /// The kubelet probes as well, and starts again what has ended, whoever ended it. Of each container one is stopped once.

@@ -39,7 +39,8 @@ fn a_kubelet_kills_what_was_foreseen() {
     assert_eq!(verdict.differences, [""; 0], "{verdict:#?}");
     let [foreseen, not_foreseen, invented] = verdict.agreement;
     assert_eq!((not_foreseen, invented), (0, 0));
-    assert!(foreseen >= verdict.kills, "{verdict:#?}");
+    // Every container that it has stopped; of one that is being stopped it may not be known yet what for.
+    assert!(foreseen >= verdict.kills && foreseen <= verdict.stopped as u64, "{verdict:#?}");
 }
 
 #[test]

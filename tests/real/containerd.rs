@@ -5,15 +5,17 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 use super::accounts::{self, Accounts};
 use super::life::{self, Expected, Runtime};
 use super::machine::{free_address, program, runs_containers, tool};
 use super::network::Network;
-use super::server::Server;
+use super::server::{Server, wait_for};
 use super::{image, leftovers};
 
 /// Which containerd.
@@ -78,6 +80,17 @@ impl Containerd {
     }
 
     /// ctr in the namespace of Kubernetes.
+    /// Lets it stand still, as on a machine that has no time for it, for so long.
+    pub(crate) fn stand_still(&self, lasts: Duration) {
+        let pid = self.server.as_ref().unwrap().pid().to_string();
+        let signal =
+            |signal: &str| assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        signal("-STOP");
+        let begun = Instant::now();
+        wait_for("it has stood still", || (begun.elapsed() >= lasts).then_some(()));
+        signal("-CONT");
+    }
+
     pub(crate) fn ctr_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.command("ctr");
         command.args(["-n", "k8s.io"]).args(arguments).env("CONTAINERD_ADDRESS", self.socket());

@@ -1,7 +1,7 @@
 //! A real kubelet as the judge: what it kills is compared with what probeshim beside it says it would, and so is what both hold to be
 //! started and ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -39,6 +39,8 @@ pub(crate) struct Verdict {
     pub(crate) kills: u64,
     /// Of its kills, those that were foreseen, that were not, and those that were invented.
     pub(crate) agreement: [u64; 3],
+    /// Containers that the kubelet has stopped, of the pods that are killed.
+    pub(crate) stopped: usize,
     /// How often both were compared.
     pub(crate) looks: usize,
     /// Where they differed for too long.
@@ -53,9 +55,8 @@ type Standing = (bool, bool);
 /// How a container has stood on both sides.
 #[derive(Default)]
 struct Seen {
-    ours: Option<Standing>,
-    theirs: Option<Standing>,
-    changed: Option<Instant>,
+    /// Since when they differ.
+    differ: Option<Instant>,
     is_told: bool,
 }
 
@@ -255,6 +256,17 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
             verdict.kills += restarts(case);
         }
     }
+    for case in cases {
+        let name = format!("{}-{NODE}", case.name);
+        assert!(seen.keys().any(|(pod, _)| *pod == name), "{name} was never compared");
+    }
+    let stops = ["calls", "--method", "StopContainer", "-o", "json"];
+    let stops: Vec<Value> = serde_json::from_str(&shim.ask(&stops)).unwrap();
+    let killed: Vec<String> =
+        cases.iter().filter(|it| it.killed.is_some()).map(|it| format!("{}-{NODE}", it.name)).collect();
+    let of_killed = stops.iter().filter(|stop| killed.iter().any(|pod| stop["pod"]["name"] == pod.as_str()));
+    verdict.stopped =
+        of_killed.filter_map(|stop| stop["container"]["id"].as_str()).collect::<BTreeSet<_>>().len();
     let agreement = status()["agreement"].clone();
     verdict.agreement =
         ["foreseen", "notForeseen", "invented"].map(|field| agreement[field].as_u64().unwrap());
@@ -313,16 +325,13 @@ impl Verdict {
                 let id = container["containerID"].as_str().unwrap_or_default().rsplit('/').next().unwrap();
                 let Some(ours) = ours_of(ours, &name, id) else { continue };
                 let both = seen.entry((name.clone(), container_name)).or_default();
-                if both.ours != Some(ours) || both.theirs != Some(theirs) {
-                    (both.ours, both.theirs, both.changed) = (Some(ours), Some(theirs), Some(now));
-                }
                 self.looks += 1;
                 if ours == theirs {
-                    both.is_told = false;
+                    *both = Seen::default();
                     continue;
                 }
                 self.moments += 1;
-                let since = both.changed.map_or(Duration::ZERO, |changed| now - changed);
+                let since = now - *both.differ.get_or_insert(now);
                 if since > case.period + SLACK && !std::mem::replace(&mut both.is_told, true) {
                     let container = &container["name"];
                     self.differences.push(format!(

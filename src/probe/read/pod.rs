@@ -30,6 +30,7 @@ pub(super) fn read(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) 
     }
     no_probes(&spec, problems);
     PodSpec {
+        is_deleted: pod.at(&["metadata", "deletionTimestamp"]).is_some(),
         restart_policy: policy.unwrap_or_default(),
         termination_grace_period: Some(grace.unwrap_or(GRACE_PERIOD)),
         containers: containers.into_iter().map(Arc::new).collect(),

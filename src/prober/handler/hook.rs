@@ -52,6 +52,9 @@ async fn exec(
 async fn http_get(get: &HttpGet, target: &Target<'_>) -> Result<(), String> {
     let port = address::port(&get.port, &target.container.ports).map_err(|error| error.to_string())?;
     let host = get.host.as_deref().unwrap_or(target.pod_ip);
+    if host.is_empty() {
+        return Err("the address of the pod is not known".to_owned());
+    }
     match http::ask_once(get, host, port, USER_AGENT).await {
         Err(reason) if get.is_https && reason.ends_with(http::NOT_HTTPS) => {
             let plain = HttpGet { is_https: false, ..get.clone() };

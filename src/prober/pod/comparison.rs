@@ -5,8 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::PodState;
+use super::container::Container;
 use super::jobs::{Job, Todo};
 use crate::probe::ProbeType;
+use crate::prober::decision::Kill;
+use crate::prober::enforcement::Mode;
 use crate::prober::machine::State;
 use crate::prober::notice::What;
 use crate::prober::verdict::{ProbeResult, Run};
@@ -14,20 +17,38 @@ use crate::prober::verdict::{ProbeResult, Run};
 /// How much later than a round of its probe the kubelet may kill.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// A stop of the kubelet's of which it is not known yet what it was for.
+/// A stop of the kubelet's.
 #[derive(Clone, Debug)]
-pub(in crate::prober) struct Unexplained {
-    /// The probe that was one failure short of its threshold, if one was.
-    nearly: Option<ProbeType>,
-    /// How all of them stood, ours and the kubelet's.
-    stood: String,
+pub(in crate::prober) enum TheirStop {
+    /// It is not known yet what it was for.
+    Unexplained {
+        /// The probe that was one failure short of its threshold, if one was; and whether it had failed at all.
+        nearly: Option<(ProbeType, bool)>,
+        /// How all of them stood, ours and the kubelet's.
+        stood: String,
+    },
+    /// It was for a probe.
+    Judged,
 }
 
 impl PodState {
-    /// The kubelet stops a container: was that to be expected?
+    /// It is to be seen whether the kubelet kills a container, too.
+    pub(super) fn expect(&mut self, place: usize, probe_type: ProbeType, kill: &Kill, now: Instant) {
+        let Some(job) = self.job_of(place, probe_type) else { return };
+        // Nothing is seen of most hooks.
+        let hook = kill.pre_stop.as_ref().and(kill.hook_period()).unwrap_or_default();
+        let patience = Duration::from_secs(job.machine.probe.period.into()) + job.took + hook + SLACK;
+        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, patience));
+    }
+
+    /// The kubelet stops a container: was that to be expected? What it stops again has been looked at.
     pub(super) fn compare(&mut self, place: usize, now: Instant, todo: &mut Todo) {
+        let container = &self.containers[place];
+        if container.their_stop.is_some() || container.is_doomed {
+            return;
+        }
         for probe_type in ProbeType::ENDING {
-            if let Some(since) = self.containers[place].endings[probe_type as usize].open_since.take() {
+            if let Some((since, _)) = self.containers[place].endings[probe_type as usize].expected {
                 let later = now.saturating_duration_since(since).as_secs_f64();
                 let probe = probe_type.name();
                 let message = format!(
@@ -40,37 +61,36 @@ impl PodState {
         // It may be stopped for its pod's sake, or for another definition: what comes next tells.
         let jobs = || ProbeType::ENDING.into_iter().filter_map(|it| self.job_of(place, it));
         let nearly = jobs().filter(|job| job.is_one_short()).max_by_key(|job| job.failed());
-        let nearly = nearly.map(|job| job.machine.probe_type);
+        let nearly = nearly.map(|job| (job.machine.probe_type, job.failed() > 0));
         let stood: Vec<String> = jobs().map(Job::standing).collect();
-        self.containers[place].unexplained = Some(Unexplained { nearly, stood: stood.join("; ") });
+        self.containers[place].their_stop = Some(TheirStop::Unexplained { nearly, stood: stood.join("; ") });
     }
 
     /// A container is replaced by another of its name: the kubelet has restarted it.
     pub(super) fn replaced(&mut self, place: usize, hash: Option<&str>, todo: &mut Todo) {
         let container = &mut self.containers[place];
-        let is_same = container.hash.as_deref() == hash;
-        let Some(Unexplained { nearly, stood }) = container.unexplained.take().filter(|_| is_same) else {
-            return;
-        };
-        if let Some(probe_type) = nearly {
-            self.nearly_foreseen(place, probe_type, todo);
-            return;
+        let (name, is_same) = (container.name().to_owned(), container.hash.as_deref() == hash);
+        let stop = container.their_stop.take().filter(|_| is_same);
+        if let Some(TheirStop::Unexplained { nearly, stood }) = stop {
+            let known = ProbeType::ENDING.into_iter().find(|it| self.job_of(place, *it).is_some());
+            if let Some((probe_type, _)) = nearly {
+                self.nearly_foreseen(place, probe_type, todo);
+            } else if let Some(probe_type) = known.filter(|_| self.enforcement.mode() == Mode::DryRun) {
+                let message =
+                    format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
+                todo.notices.push(self.notice(place, probe_type, What::NotForeseen, message));
+            }
         }
-        let message = format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
-        let known = ProbeType::ENDING.into_iter().find(|it| self.job_of(place, *it).is_some());
-        if let Some(probe_type) = known {
-            todo.notices.push(self.notice(place, probe_type, What::NotForeseen, message));
+        for job in self.jobs.iter_mut().filter(|job| job.container == name) {
+            job.theirs = None;
         }
     }
 
     /// The pod ends. Who was about to be killed was killed; of others it was not for their sake.
     pub(in crate::prober) fn explained_by_end(&mut self, todo: &mut Todo) {
         for place in 0..self.containers.len() {
-            let unexplained = self.containers[place].unexplained.take();
-            let nearly = unexplained.and_then(|it| it.nearly);
-            let has_failed =
-                |it: &ProbeType| self.job_of(place, *it).is_some_and(|job| job.machine.run.length > 0);
-            if let Some(probe_type) = nearly.filter(has_failed) {
+            let stop = self.containers[place].their_stop.take();
+            if let Some(TheirStop::Unexplained { nearly: Some((probe_type, true)), .. }) = stop {
                 self.nearly_foreseen(place, probe_type, todo);
             }
         }
@@ -84,39 +104,37 @@ impl PodState {
 
     /// The kubelet has done what was to be expected: its own count begins anew, and so does ours.
     fn foreseen(&mut self, place: usize, probe_type: ProbeType, message: String, todo: &mut Todo) {
-        todo.notices.push(self.notice(place, probe_type, What::Foreseen, message));
-        let name = self.containers[place].name().to_owned();
+        if self.enforcement.mode() == Mode::DryRun {
+            todo.notices.push(self.notice(place, probe_type, What::Foreseen, message));
+        }
+        let container = &mut self.containers[place];
+        container.their_stop = Some(TheirStop::Judged);
+        container.endings.iter_mut().for_each(|ending| ending.expected = None);
+        let name = container.name().to_owned();
         let is_it = |job: &&mut Job| job.container == name && job.machine.probe_type == probe_type;
         if let Some(job) = self.jobs.iter_mut().find(is_it) {
             job.machine.run = Run { length: 0, ..job.machine.run };
         }
     }
 
-    /// Says whom the kubelet should have killed by now, and has not.
-    pub(in crate::prober) fn spared(&mut self, is_kubelet_there: bool, now: Instant, todo: &mut Todo) {
+    /// Says whom the kubelet should have killed by now, and has not. While it stops one container of the pod, the others wait.
+    pub(in crate::prober) fn overdue(&mut self, is_kubelet_there: bool, now: Instant, todo: &mut Todo) {
+        if self.containers.iter().any(Container::is_being_stopped) {
+            return;
+        }
         for place in 0..self.containers.len() {
-            if !matches!(self.containers[place].state, State::Running(_)) {
-                // It has ended, whoever ended it.
-                self.containers[place].endings.iter_mut().for_each(|ending| ending.open_since = None);
-            }
+            let is_running = matches!(self.containers[place].state, State::Running(_));
             for probe_type in ProbeType::ENDING {
-                let Some(job) = self.job_of(place, probe_type) else { continue };
-                let mut limit = Duration::from_secs(job.machine.probe.period.into()) + job.took + SLACK;
-                let container = &self.containers[place];
-                if self.spec_of(container).is_some_and(|spec| spec.pre_stop().is_some()) {
-                    // Nothing is seen of most hooks.
-                    limit +=
-                        Duration::from_secs(self.spec.termination_grace_period.unwrap_or_default().into());
-                }
-                let ending = &mut self.containers[place].endings[probe_type as usize];
-                if ending.open_since.is_none_or(|since| now < since + limit) {
+                let expected = &mut self.containers[place].endings[probe_type as usize].expected;
+                let Some((_, patience)) =
+                    expected.take_if(|(since, patience)| !is_running || now >= *since + *patience)
+                else {
                     continue;
-                }
-                ending.open_since = None;
-                if is_kubelet_there {
-                    let (probe, limit) = (probe_type.name(), limit.as_secs_f64());
+                };
+                if is_running && is_kubelet_there {
+                    let (probe, patience) = (probe_type.name(), patience.as_secs_f64());
                     let message = format!(
-                        "The kubelet has not stopped it for its {probe} probe within {limit:.1}s of when it would have been"
+                        "The kubelet has not stopped it for its {probe} probe within {patience:.1}s of when it would have been"
                     );
                     todo.notices.push(self.notice(place, probe_type, What::Invented, message));
                 }
@@ -158,7 +176,7 @@ impl Job {
             (Some(last), _) => format!("{} {} in a row", self.machine.run.length, last.name()),
             (None, _) => "no attempt yet".to_owned(),
         };
-        let theirs = self.theirs.as_ref().map(|theirs| format!("; the kubelet's last: {theirs}"));
-        format!("{probe}: {ours}{}", theirs.unwrap_or_default())
+        let theirs = self.theirs.as_deref().unwrap_or("not seen");
+        format!("{probe}: {ours}; the kubelet's last: {theirs}")
     }
 }

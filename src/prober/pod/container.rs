@@ -1,6 +1,7 @@
 //! A container of a pod, as far as its probes know it.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,7 +11,7 @@ use crate::prober::verdict::ProbeResult;
 use crate::relay::Head;
 use crate::tap;
 
-use super::comparison::Unexplained;
+use super::comparison::TheirStop;
 
 /// A container of it: of those of its name the newest.
 #[derive(Debug)]
@@ -32,8 +33,8 @@ pub(in crate::prober) struct Container {
     pub(super) is_doomed: bool,
     /// What the kubelet takes it for, as it has noted at the container.
     pub(super) hash: Option<String>,
-    /// The kubelet has it stopped, and it is not known yet what for.
-    pub(super) unexplained: Option<Unexplained>,
+    /// The kubelet has it stopped.
+    pub(super) their_stop: Option<TheirStop>,
 }
 
 /// What a probe would have done to a container.
@@ -43,8 +44,8 @@ pub(super) struct Ending {
     pub(super) count: u32,
     /// When it would have done so last.
     pub(super) last: Option<Instant>,
-    /// Since when it is to be seen what somebody else does about it.
-    pub(super) open_since: Option<Instant>,
+    /// Since when it is to be seen what a kubelet does about it, and for how long.
+    pub(super) expected: Option<(Instant, Duration)>,
 }
 
 /// What is known of a container from the world.
@@ -75,6 +76,11 @@ impl Container {
     /// What a probe is held to say of it, as it is now.
     pub(in crate::prober) fn result(&self, probe_type: ProbeType) -> Option<ProbeResult> {
         self.results[probe_type as usize].as_ref().map(|(_, result)| *result)
+    }
+
+    /// The kubelet has it stopped for a probe.
+    pub(super) fn is_judged(&self) -> bool {
+        matches!(self.their_stop, Some(TheirStop::Judged))
     }
 
     pub(super) fn is_being_stopped(&self) -> bool {

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::PodState;
+use super::container::Container;
 use super::kills::Order;
 use crate::probe::{ContainerSpec, Handler, Probe, ProbeType};
 use crate::prober::machine::{Effect, Machine, Next};
@@ -98,6 +99,12 @@ impl Job {
         matches!(&self.machine.probe.handler, Handler::Exec(own) if own == command)
     }
 
+    /// The last failures, of as many as were needed.
+    pub(super) fn last_failures(&self, threshold: u32) -> Vec<tap::Failure> {
+        let count = usize::try_from(threshold).unwrap_or(usize::MAX).min(self.failures.len());
+        self.failures.iter().skip(self.failures.len() - count).cloned().collect()
+    }
+
     fn remember(&mut self, outcome: Outcome) {
         let Outcome { result, took, message } = outcome;
         self.took = took;
@@ -170,6 +177,13 @@ impl PodState {
     ) {
         let Some(place) = self.place_of(signals) else { return };
         let mut effects = Vec::new();
+        let job = &self.jobs[place];
+        let container = self.place_named(&job.container).map(|place| &self.containers[place]);
+        if container.is_some_and(Container::is_judged) && ProbeType::ENDING.contains(&job.machine.probe_type)
+        {
+            // The kubelet has come to its verdict, and begins to count anew.
+            return;
+        }
         let job = &mut self.jobs[place];
         job.machine.judge(outcome.result, &mut effects);
         job.remember(outcome);

@@ -1,13 +1,15 @@
 //! Who is killed, or would be.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::PodState;
+use super::comparison::TheirStop;
 use super::container::Ending;
 use super::jobs::{Signals, Todo};
-use crate::probe::ProbeType;
+use crate::probe::{Hook, ProbeType};
 use crate::prober::decision::{self, Kill};
 use crate::prober::enforcement::{Mode, Sentence};
 use crate::prober::machine::{Life, State};
@@ -35,8 +37,22 @@ pub(in crate::prober) enum Pardon {
     Gone,
     /// Somebody else ends it, or its pod.
     Others,
+    /// It is never killed, by now.
+    Excluded,
     /// Nobody is killed by now.
     Switched,
+}
+
+impl Pardon {
+    /// Why that is.
+    pub(in crate::prober) fn reason(self) -> &'static str {
+        match self {
+            Self::Gone => "it does not run any more",
+            Self::Others => "it, or its pod, is being ended already",
+            Self::Excluded => "it is excluded by now",
+            Self::Switched => "nobody is killed by now",
+        }
+    }
 }
 
 impl PodState {
@@ -46,9 +62,33 @@ impl PodState {
         self.containers[place].stopper = call.clone();
         let head = call.upgrade();
         let is_kubelet = head.and_then(|head| Some(head.peer.as_ref()?.is_kubelet())).unwrap_or(false);
-        if is_kubelet && !self.is_ending() && self.enforcement.mode() == Mode::DryRun {
+        if is_kubelet && !self.is_ending() {
             self.compare(place, now, todo);
         }
+    }
+
+    /// A call of a kubelet's executes a command in a container, without a timeout. Where that is what is done before it is stopped, it is
+    /// about to be.
+    pub(in crate::prober) fn hook_begins(&mut self, id: &str, command: &[String], call: &Weak<Head>) {
+        let Some(place) = self.place_with(id) else { return };
+        let spec = self.spec_of(&self.containers[place]);
+        let is_hook = |hook: &Hook| matches!(hook, Hook::Exec(own) if own == command);
+        if spec.and_then(|spec| spec.pre_stop()).is_some_and(is_hook) {
+            self.containers[place].stopper = call.clone();
+        }
+    }
+
+    /// Whether a call that stopped the pod or a container has ended since this was asked last. It may have failed.
+    pub(in crate::prober) fn is_let_go(&mut self) -> bool {
+        let calls = self.containers.iter_mut().map(|container| &mut container.stopper);
+        let mut is_let_go = false;
+        for call in calls.chain([&mut self.stopper]) {
+            if call.strong_count() == 0 && !call.ptr_eq(&Weak::new()) {
+                *call = Weak::new();
+                is_let_go = true;
+            }
+        }
+        is_let_go
     }
 
     /// A call stops the pod.
@@ -58,7 +98,14 @@ impl PodState {
     }
 
     pub(super) fn is_ending(&self) -> bool {
-        self.has_ended || self.is_over || self.stopper.strong_count() > 0
+        self.has_ended || self.is_over || self.spec.is_deleted || self.stopper.strong_count() > 0
+    }
+
+    /// Whether the kubelet has stopped one of its containers for a reason that is not known: the pod may be about to end.
+    fn may_be_ending(&self) -> bool {
+        self.containers
+            .iter()
+            .any(|container| matches!(container.their_stop, Some(TheirStop::Unexplained { .. })))
     }
 
     /// Decides what becomes of a container whose liveness or startup probe has failed. Where it is not killed, it is told what would have
@@ -66,7 +113,8 @@ impl PodState {
     pub(super) fn decide(&mut self, place: usize, now: Instant, todo: &mut Todo) {
         let container = &self.containers[place];
         let is_running = matches!(container.state, State::Running(_));
-        if !is_running || self.is_ending() || container.is_being_stopped() || container.is_doomed {
+        let is_at_its_end = self.is_ending() || self.may_be_ending() || container.is_being_stopped();
+        if !is_running || is_at_its_end || container.is_doomed {
             return;
         }
         for probe_type in ProbeType::ENDING {
@@ -79,11 +127,14 @@ impl PodState {
                 let message = format!("{} ({why})", kill.message);
                 todo.notices.push(self.notice(place, probe_type, what, message));
                 self.begin_anew(place, probe_type, now);
+                if self.enforcement.mode() == Mode::DryRun {
+                    self.expect(place, probe_type, &kill, now);
+                }
                 continue;
             }
             let job = self.job_of(place, probe_type);
-            let failures = job.map(|job| job.failures.iter().cloned().collect()).unwrap_or_default();
             let threshold = job.map_or(1, |job| job.machine.probe.failure_threshold);
+            let failures = job.map(|job| job.last_failures(threshold)).unwrap_or_default();
             let container = &mut self.containers[place];
             container.is_doomed = true;
             let (names, container_id) = (container.names.clone(), container.id.clone());
@@ -94,7 +145,7 @@ impl PodState {
 
     /// Why a container is not killed, if it is not.
     fn mercy(&self, place: usize, kill: &Kill, now: Instant, todo: &mut Todo) -> Option<(What, String)> {
-        let grace_period = kill.grace_period_after(std::time::Duration::ZERO);
+        let grace_period = kill.grace_period_after(Duration::ZERO);
         if self.enforcement.mode() != Mode::Kill {
             let but = kill.obstacle.as_ref().map(|obstacle| format!(", but that {obstacle}"));
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
@@ -122,8 +173,7 @@ impl PodState {
     fn begin_anew(&mut self, place: usize, probe_type: ProbeType, now: Instant) {
         let container = &mut self.containers[place];
         let ending = &mut container.endings[probe_type as usize];
-        let open_since = ending.open_since.or(Some(now));
-        *ending = Ending { count: ending.count + 1, last: Some(now), open_since };
+        *ending = Ending { count: ending.count + 1, last: Some(now), ..*ending };
         let next = Life { container_id: container.id.clone(), would_have_ended: ending.count };
         container.results[probe_type as usize] = Some((next, ProbeResult::at_first(probe_type)));
     }
@@ -134,9 +184,11 @@ impl PodState {
         let container = &self.containers[place];
         if !matches!(container.state, State::Running(_)) {
             Some(Pardon::Gone)
-        } else if self.is_ending() || container.is_being_stopped() {
+        } else if self.is_ending() || self.may_be_ending() || container.is_being_stopped() {
             Some(Pardon::Others)
-        } else if self.enforcement.mode() != Mode::Kill || container.is_spared {
+        } else if container.is_spared {
+            Some(Pardon::Excluded)
+        } else if self.enforcement.mode() != Mode::Kill {
             Some(Pardon::Switched)
         } else {
             None

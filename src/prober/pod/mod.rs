@@ -155,7 +155,7 @@ impl PodState {
             is_spared,
             is_doomed: false,
             hash,
-            unexplained: None,
+            their_stop: None,
         };
         container.was_started = self.has_surely_started(&container);
         container

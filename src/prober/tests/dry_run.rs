@@ -73,6 +73,16 @@ async fn what_somebody_else_stops_is_compared() {
         let run = node.probe("web/main", LIVENESS).unwrap().run.length;
         assert_eq!(run, u32::from(what == What::NotForeseen), "the kubelet counts anew, and so do we");
     }
+    // A stop that is repeated is one.
+    let (mut node, begin) = start().await;
+    after(21.0).await;
+    for _ in 0..2 {
+        drop(node.stop("web/main"));
+    }
+    node.exit("web/main", 137);
+    node.run("web/main#1");
+    assert_eq!(node.prober.agreement(), Agreement { foreseen: 1, ..Agreement::default() });
+    assert_eq!(last(&node, begin).0, What::Foreseen);
     // One that goes with its pod was not killed for its probe's sake.
     let (mut node, begin) = start().await;
     after(1.0).await;
@@ -98,6 +108,19 @@ async fn who_has_ended_by_himself_is_not_missed() {
         after(1.0).await;
     }
     assert_eq!(node.told_since(begin), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_pod_that_is_deleted_is_no_kill_however_low_the_threshold() {
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({}))]))]);
+    let mut node = Node::settled(&[web], |_| succeed()).await;
+    node.run_pod("web");
+    after(2.5).await;
+    let calls = (node.stop("web/main"), node.stop_pod("web"));
+    node.exit("web/main", 0);
+    node.sandbox("web", "s-web", 0, false);
+    drop(calls);
+    assert_eq!(node.prober.agreement(), Agreement::default());
 }
 
 #[tokio::test(start_paused = true)]

@@ -255,14 +255,7 @@ impl Node {
     }
 
     fn call_that_stops(&self, method: &str, sandbox: Option<String>, container: Option<String>) -> Arc<Head> {
-        let head = Arc::new(Head {
-            id: 1,
-            peer: Some(Arc::new(Peer { uid: 0, pid: None, program: Some("kubelet".to_owned()) })),
-            method: MethodName::of_path(&format!("/runtime.v1.RuntimeService/{method}")),
-            start: SystemTime::now(),
-            since: Instant::now(),
-            trace: None,
-        });
+        let head = kubelet_call(method);
         self.prober.stopping(&Stopping { head: Arc::downgrade(&head), sandbox, container });
         head
     }
@@ -293,4 +286,16 @@ impl Node {
         self.pod(name);
         self.run(&format!("{name}/main"));
     }
+}
+
+/// A call of a kubelet's.
+pub(super) fn kubelet_call(method: &str) -> Arc<Head> {
+    Arc::new(Head {
+        id: 1,
+        peer: Some(Arc::new(Peer { uid: 0, pid: None, program: Some("kubelet".to_owned()) })),
+        method: MethodName::of_path(&format!("/runtime.v1.RuntimeService/{method}")),
+        start: SystemTime::now(),
+        since: Instant::now(),
+        trace: None,
+    })
 }

@@ -78,14 +78,18 @@ async fn what_has_failed_is_stopped_once_for_each_container() {
     let (mut node, stops, begin) = node(KILL, &[web], well, at_once).await;
     node.run_pod("web");
     after(5.0).await;
+    let probe = node.probe("web/main", LIVENESS).unwrap();
+    assert_eq!((probe.on_hold, probe.result), (true, Some(ProbeResult::Failure)));
+    node.exit("web/main", 137);
+    after(50.0).await;
     assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
     let killing = "Container main failed liveness probe, will be restarted".to_owned();
     assert_eq!(told(&node, begin, What::Killing), [(0.0, killing)]);
-    let probe = node.probe("web/main", LIVENESS).unwrap();
-    assert_eq!((probe.killed, probe.on_hold, probe.result), (1, true, Some(ProbeResult::Failure)));
+    assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
     // Somebody else starts it again.
-    node.exit("web/main", 137);
     node.run("web/main#1");
+    after(5.0).await;
+    node.exit("web/main#1", 137);
     after(5.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
     assert_eq!(stops.lock().unwrap()[1].1, "web/main#1");
@@ -127,7 +131,7 @@ async fn the_grace_period_is_that_of_probe_pod_or_default_less_what_the_hook_too
         };
         let (mut node, stops, _) = node(KILL, &[web], bye, at_once).await;
         node.run_pod("web");
-        after(100.0).await;
+        after(25.0).await;
         assert_eq!(*stops.lock().unwrap(), [(at, "web/main#0".to_owned(), timeout)], "{row}");
     }
 }
@@ -167,7 +171,9 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     };
     let (mut node, stops, begin) = node(KILL, &[web], well, stop).await;
     node.run_pod("web");
-    after(400.0).await;
+    after(185.0).await;
+    node.exit("web/main", 137);
+    after(100.0).await;
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
     assert_eq!((at.len(), at[0]), (3, 1.0), "{at:?}");
     assert!((12.0..=17.0).contains(&at[1]), "10 to 15 s after it failed, and its hook: {at:?}");
@@ -176,6 +182,17 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     assert_eq!(told(&node, begin, What::Killing).len(), 3);
     assert_eq!(told(&node, begin, What::KillFailed).len(), 2);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_runtime_only_says_it_has_stopped_is_stopped_again() {
+    let (mut node, stops, begin) = node(KILL, &[failing("web", &json!({}))], well, at_once).await;
+    node.run_pod("web");
+    after(40.0).await;
+    let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
+    assert_eq!(at, [0.0, 30.0], "it is seen at the latest by a relist");
+    let failed = "The runtime says that it has stopped it, and it still runs".to_owned();
+    assert_eq!(told(&node, begin, What::KillFailed), [(30.0, failed)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,7 +276,10 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
     for name in ["a", "b", "c"] {
         node.run_pod(name);
     }
-    after(50.0).await;
+    after(1.0).await;
+    node.exit("a/main", 137);
+    node.exit("b/main", 137);
+    after(49.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
     assert!(told(&node, begin, What::KillHeld).len() > 10, "it goes on to be probed");
     assert_eq!(*node.notices.1.lock().unwrap(), [Remark::KillsHeld(most)], "said once");
@@ -280,7 +300,9 @@ async fn who_is_excluded_is_never_killed_and_a_selector_that_matches_nobody_is_t
     node.run_pod("api");
     node.prober.listed();
     assert_eq!(*node.notices.1.lock().unwrap(), [Remark::NobodySpared("pod nobody".to_owned())]);
-    after(5.0).await;
+    after(2.0).await;
+    node.exit("api/main", 137);
+    after(3.0).await;
     let killed = |name: &str| node.probe(&format!("{name}/main"), LIVENESS).unwrap().killed;
     assert_eq!((killed("web"), killed("api")), (0, 1));
     let why = "Container main failed liveness probe, will be restarted (never killed: it is excluded)";
@@ -313,6 +335,38 @@ async fn what_cannot_be_read_of_an_end_kills_nobody() {
         let held = told(&node, begin, What::KillHeld);
         assert!(held[0].1.ends_with(&format!("(not stopped: {reason})")), "{held:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_may_be_ended_with_the_pod_is_left_alone() {
+    let hook = json!({"exec": {"command": ["bye"]}});
+    let main = |hook: &Value| {
+        let mut main = probes([probe(LIVENESS, json!({"failureThreshold": 3}))]);
+        main["lifecycle"] = json!({"preStop": hook});
+        main
+    };
+    // Its hook is executed by the kubelet: it is about to be stopped.
+    let web = pod("web", "Always", &[("main", main(&hook))]);
+    let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
+    node.run_pod("web");
+    let call = kubelet_call("ExecSync");
+    node.prober.kubelet_executes("web/main#0", &["bye".to_owned()], &Arc::downgrade(&call));
+    after(20.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 0);
+    drop(call);
+    after(20.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 1, "it was not");
+    // One of its containers is stopped, and nothing tells why: the others may follow.
+    let (a, b) = (main(&hook), main(&hook));
+    let web = pod("web", "Always", &[("a", a), ("b", b)]);
+    let (mut node, stops, _) = self::node(KILL, &[web], well, at_once).await;
+    node.pod("web");
+    node.run("web/a");
+    node.run("web/b");
+    let call = node.stop("web/a");
+    after(20.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 0);
+    drop(call);
 }
 
 #[tokio::test(start_paused = true)]
