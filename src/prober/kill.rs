@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 use tracing::{error, info};
 
-use super::Shared;
 use super::executor::Place;
 use super::handler::{Target, run_hook};
 use super::notice::{Notice, What};
 use super::pod::{Order, Pardon, Pod, Todo};
+use super::shared::Shared;
 use crate::probe::ContainerSpec;
 use crate::tap::Kill;
 use crate::terminal::harmless;

@@ -19,30 +19,26 @@ mod notice;
 mod pod;
 mod report;
 mod roster;
+mod shared;
 mod status;
 mod verdict;
 mod worker;
 
 use std::collections::{HashMap, HashSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use tokio::task::yield_now;
-use tokio::time::{Instant, sleep};
-use tracing::error;
+use tokio::time::Instant;
 
 use crate::probe::Specs;
 use crate::relay::Head;
 use crate::tap::Stopping;
 use crate::world::{Change, Enquiry, World};
 use enforcement::Enforcement;
-use kill::Killing;
-use pod::{Pod, Todo};
+use pod::Todo;
 use roster::Roster;
-use worker::Worker;
+use shared::Shared;
 
 pub use enforcement::{EnforcementSettings, KillsNow, Mode, MostKills};
 pub use executor::{Executor, Place};
@@ -52,34 +48,13 @@ pub use report::{ContainerReport, PodReport, ProbeReport};
 pub use status::{Condition, Phase};
 pub use verdict::{ProbeResult, Run, Verdict, step};
 
-/// From one look at all pods to the next.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// Pods that are looked at in one go.
-const AT_ONCE: usize = 64;
-
 /// Workers that may begin together where what is written of probes changes.
 const CROWD: usize = 100;
-
-/// For how long a kubelet that was seen is taken to be there.
-const KUBELET: Duration = Duration::from_secs(60);
 
 /// Makes probes, and says what would be killed. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Prober {
     shared: Arc<Shared>,
-}
-
-/// What its workers share.
-#[derive(Debug)]
-struct Shared {
-    executor: Executor,
-    metrics: Metrics,
-    witness: Arc<dyn Witness>,
-    enquiries: mpsc::Sender<Enquiry>,
-    runtime: Handle,
-    enforcement: Arc<Enforcement>,
-    roster: Mutex<Roster>,
 }
 
 /// What a prober is made of.
@@ -243,124 +218,6 @@ impl Prober {
     #[must_use]
     pub fn report(&self) -> Vec<PodReport> {
         self.shared.pods().iter().map(|pod| pod.lock().report()).collect()
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn pods(&self) -> Vec<Arc<Pod>> {
-        self.lock().pods.values().filter_map(|entry| entry.pod.clone()).collect()
-    }
-
-    /// Whether there has been a prober for less than this.
-    fn is_young(&self, period: Duration) -> bool {
-        let roster = self.lock();
-        !roster.is_listed || roster.since.elapsed() < period
-    }
-
-    /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
-    async fn keep_house(self: Arc<Self>) {
-        loop {
-            sleep(LOOK).await;
-            let (keys, is_kubelet_there) = {
-                let roster = self.lock();
-                if roster.is_over {
-                    return;
-                }
-                let is_kubelet_there = roster.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET);
-                (roster.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
-            };
-            for keys in keys.chunks(AT_ONCE) {
-                for key in keys {
-                    if catch_unwind(AssertUnwindSafe(|| self.look(key, is_kubelet_there))).is_err() {
-                        error!("a fault of probeshim's own: a pod was not looked at, please report it");
-                        self.metrics.fault();
-                    }
-                }
-                yield_now().await;
-            }
-        }
-    }
-
-    /// Does what is due for a pod, and asks for what still has to be known.
-    fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
-        let (now, mut todo) = (Instant::now(), Todo::default());
-        let roster = self.lock();
-        let Some(entry) = roster.pods.get(key) else { return };
-        let (unknown, pod) = (entry.unknown(), entry.pod.clone());
-        drop(roster);
-        self.ask(unknown);
-        let Some(pod) = pod else { return };
-        let mut state = pod.lock();
-        if state.is_let_go() || state.next_sync <= now {
-            state.sync(now, &mut todo);
-        }
-        state.overdue(is_kubelet_there, now, &mut todo);
-        drop(state);
-        self.carry_out(&pod, todo);
-    }
-
-    /// Has the runtime asked. What finds no room is wanted again a second later.
-    fn ask(&self, enquiries: Vec<Enquiry>) {
-        for enquiry in enquiries {
-            let _ = self.enquiries.try_send(enquiry);
-        }
-    }
-
-    /// Looks again at a pod. `is_news`: something has become of it; else it may be written otherwise than before, and if it is not, nothing
-    /// is done.
-    fn refresh(&self, key: &Arc<str>, is_news: bool) -> Option<(Arc<Pod>, Todo)> {
-        let (now, mut roster) = (Instant::now(), self.lock());
-        let (since, specs) = (roster.since, roster.specs.clone());
-        let entry = roster.pods.get_mut(key)?;
-        for container in &entry.containers {
-            self.enforcement.meet(&entry.sandbox, container);
-        }
-        let spec = specs.pod(&entry.sandbox, &entry.containers);
-        if entry.pod.is_none() && !spec.is_probed() {
-            return None;
-        }
-        let pod = entry.pod.get_or_insert_with(|| {
-            Arc::new(Pod::new(entry.sandbox.pod.clone(), self.enforcement.clone(), since, now))
-        });
-        let (pod, mut todo) = (pod.clone(), Todo::default());
-        let mut state = pod.lock();
-        if is_news || *state.spec != spec {
-            entry.tell(&mut state, spec, &self.enforcement, now, &mut todo);
-        }
-        drop(state);
-        self.ask(entry.unknown());
-        Some((pod, todo))
-    }
-
-    /// Does what a pod wants done, once nobody looks at it.
-    fn carry_out(self: &Arc<Self>, pod: &Arc<Pod>, todo: Todo) {
-        for notice in todo.notices {
-            if notice.what == What::WouldKill {
-                self.metrics.verdict(notice.probe_type.title());
-            }
-            self.metrics.compared(notice.what);
-            self.witness.notice(notice);
-        }
-        for remark in todo.remarks {
-            self.witness.remark(remark);
-        }
-        for order in todo.kills {
-            self.runtime.spawn(Killing { shared: self.clone(), pod: pod.clone(), order }.run());
-        }
-        for (signals, probe) in todo.launch {
-            let is_spread = todo.is_spread;
-            let worker = Worker { shared: self.clone(), pod: pod.clone(), signals, is_spread, series: None };
-            self.metrics.begun();
-            let metrics = self.metrics.clone();
-            self.runtime.spawn(async move {
-                worker.run(probe).await;
-                metrics.ended();
-            });
-        }
     }
 }
 

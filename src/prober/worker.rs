@@ -8,13 +8,13 @@ use futures_util::FutureExt as _;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::error;
 
-use super::Shared;
 use super::executor::Place;
 use super::handler::{Attempt, AttemptError, Target, attempt};
 use super::machine::Next;
 use super::metrics::Series;
 use super::notice::{Notice, What};
 use super::pod::{Outcome, Pod, Signals, Task, Todo};
+use super::shared::Shared;
 use super::verdict::ProbeResult;
 use crate::probe::Probe;
 

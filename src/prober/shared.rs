@@ -1,0 +1,160 @@
+//! What all workers of a prober share, and what is done for its pods beside their attempts.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+use tracing::error;
+
+use super::enforcement::Enforcement;
+use super::executor::Executor;
+use super::kill::Killing;
+use super::metrics::Metrics;
+use super::notice::{What, Witness};
+use super::pod::{Pod, Todo};
+use super::roster::Roster;
+use super::worker::Worker;
+use crate::world::Enquiry;
+
+/// From one look at all pods to the next.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Pods that are looked at in one go.
+const AT_ONCE: usize = 64;
+
+/// For how long a kubelet that was seen is taken to be there.
+const KUBELET: Duration = Duration::from_secs(60);
+
+/// What its workers share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) executor: Executor,
+    pub(super) metrics: Metrics,
+    pub(super) witness: Arc<dyn Witness>,
+    pub(super) enquiries: mpsc::Sender<Enquiry>,
+    pub(super) runtime: Handle,
+    pub(super) enforcement: Arc<Enforcement>,
+    pub(super) roster: Mutex<Roster>,
+}
+
+impl Shared {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
+        self.lock().pods.values().filter_map(|entry| entry.pod.clone()).collect()
+    }
+
+    /// Whether there has been a prober for less than this.
+    pub(super) fn is_young(&self, period: Duration) -> bool {
+        let roster = self.lock();
+        !roster.is_listed || roster.since.elapsed() < period
+    }
+
+    /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
+    pub(super) async fn keep_house(self: Arc<Self>) {
+        loop {
+            sleep(LOOK).await;
+            let (keys, is_kubelet_there) = {
+                let roster = self.lock();
+                if roster.is_over {
+                    return;
+                }
+                let is_kubelet_there = roster.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET);
+                (roster.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
+            };
+            for keys in keys.chunks(AT_ONCE) {
+                for key in keys {
+                    if catch_unwind(AssertUnwindSafe(|| self.look(key, is_kubelet_there))).is_err() {
+                        error!("a fault of probeshim's own: a pod was not looked at, please report it");
+                        self.metrics.fault();
+                    }
+                }
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Does what is due for a pod, and asks for what still has to be known.
+    pub(super) fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
+        let (now, mut todo) = (Instant::now(), Todo::default());
+        let roster = self.lock();
+        let Some(entry) = roster.pods.get(key) else { return };
+        let (unknown, pod) = (entry.unknown(), entry.pod.clone());
+        drop(roster);
+        self.ask(unknown);
+        let Some(pod) = pod else { return };
+        let mut state = pod.lock();
+        if state.is_let_go() || state.next_sync <= now {
+            state.sync(now, &mut todo);
+        }
+        state.overdue(is_kubelet_there, now, &mut todo);
+        drop(state);
+        self.carry_out(&pod, todo);
+    }
+
+    /// Has the runtime asked. What finds no room is wanted again a second later.
+    pub(super) fn ask(&self, enquiries: Vec<Enquiry>) {
+        for enquiry in enquiries {
+            let _ = self.enquiries.try_send(enquiry);
+        }
+    }
+
+    /// Looks again at a pod. `is_news`: something has become of it; else it may be written otherwise than before, and if it is not, nothing
+    /// is done.
+    pub(super) fn refresh(&self, key: &Arc<str>, is_news: bool) -> Option<(Arc<Pod>, Todo)> {
+        let (now, mut roster) = (Instant::now(), self.lock());
+        let (since, specs) = (roster.since, roster.specs.clone());
+        let entry = roster.pods.get_mut(key)?;
+        for container in &entry.containers {
+            self.enforcement.meet(&entry.sandbox, container);
+        }
+        let spec = specs.pod(&entry.sandbox, &entry.containers);
+        if entry.pod.is_none() && !spec.is_probed() {
+            return None;
+        }
+        let pod = entry.pod.get_or_insert_with(|| {
+            Arc::new(Pod::new(entry.sandbox.pod.clone(), self.enforcement.clone(), since, now))
+        });
+        let (pod, mut todo) = (pod.clone(), Todo::default());
+        let mut state = pod.lock();
+        if is_news || *state.spec != spec {
+            entry.tell(&mut state, spec, &self.enforcement, now, &mut todo);
+        }
+        drop(state);
+        self.ask(entry.unknown());
+        Some((pod, todo))
+    }
+
+    /// Does what a pod wants done, once nobody looks at it.
+    pub(super) fn carry_out(self: &Arc<Self>, pod: &Arc<Pod>, todo: Todo) {
+        for notice in todo.notices {
+            if notice.what == What::WouldKill {
+                self.metrics.verdict(notice.probe_type.title());
+            }
+            self.metrics.compared(notice.what);
+            self.witness.notice(notice);
+        }
+        for remark in todo.remarks {
+            self.witness.remark(remark);
+        }
+        for order in todo.kills {
+            self.runtime.spawn(Killing { shared: self.clone(), pod: pod.clone(), order }.run());
+        }
+        for (signals, probe) in todo.launch {
+            let is_spread = todo.is_spread;
+            let worker = Worker { shared: self.clone(), pod: pod.clone(), signals, is_spread, series: None };
+            self.metrics.begun();
+            let metrics = self.metrics.clone();
+            self.runtime.spawn(async move {
+                worker.run(probe).await;
+                metrics.ended();
+            });
+        }
+    }
+}
