@@ -85,7 +85,7 @@ impl Killing {
     /// Whether it is seen to have ended, within a while.
     async fn has_ended(&self) -> bool {
         let until = Instant::now() + SEEN;
-        while self.pod.lock().pardon_for(&self.order.container_id) != Some(Pardon::Gone) {
+        while self.pod.lock().pardon_for(&self.order.container_id, Instant::now()) != Some(Pardon::Gone) {
             if Instant::now() >= until {
                 return false;
             }
@@ -97,13 +97,13 @@ impl Killing {
     async fn attempt(&self) -> Ended {
         let _turn = self.pod.turn.acquire().await;
         let order = &self.order;
-        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id) {
+        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id, Instant::now()) {
             return Ended::Pardoned(pardon);
         }
         self.notice(What::Killing, order.kill.message.clone());
         let begun = Instant::now();
         self.pre_stop().await;
-        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id) {
+        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id, Instant::now()) {
             return Ended::Pardoned(pardon);
         }
         let kill = Kill {

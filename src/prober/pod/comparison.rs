@@ -26,6 +26,8 @@ pub(in crate::prober) enum TheirStop {
         nearly: Option<(ProbeType, bool)>,
         /// How all of them stood, ours and the kubelet's.
         stood: String,
+        /// When it was stopped.
+        since: Instant,
     },
     /// It was for a probe.
     Judged,
@@ -63,7 +65,8 @@ impl PodState {
         let nearly = jobs().filter(|job| job.is_one_short()).max_by_key(|job| job.failed());
         let nearly = nearly.map(|job| (job.machine.probe_type, job.failed() > 0));
         let stood: Vec<String> = jobs().map(Job::standing).collect();
-        self.containers[place].their_stop = Some(TheirStop::Unexplained { nearly, stood: stood.join("; ") });
+        self.containers[place].their_stop =
+            Some(TheirStop::Unexplained { nearly, stood: stood.join("; "), since: now });
     }
 
     /// A container is replaced by another of its name: the kubelet has restarted it.
@@ -71,7 +74,7 @@ impl PodState {
         let container = &mut self.containers[place];
         let (name, is_same) = (container.name().to_owned(), container.hash.as_deref() == hash);
         let stop = container.their_stop.take().filter(|_| is_same);
-        if let Some(TheirStop::Unexplained { nearly, stood }) = stop {
+        if let Some(TheirStop::Unexplained { nearly, stood, .. }) = stop {
             let known = ProbeType::ENDING.into_iter().find(|it| self.job_of(place, *it).is_some());
             if let Some((probe_type, _)) = nearly {
                 self.nearly_foreseen(place, probe_type, todo);

@@ -18,6 +18,9 @@ use crate::prober::verdict::ProbeResult;
 use crate::relay::Head;
 use crate::tap;
 
+/// For how long a pod may be about to end once the kubelet has stopped one of its containers for a reason that is not known.
+const UNCERTAIN: Duration = Duration::from_secs(60);
+
 /// A container that is to be killed.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct Order {
@@ -101,11 +104,14 @@ impl PodState {
         self.has_ended || self.is_over || self.spec.is_deleted || self.stopper.strong_count() > 0
     }
 
-    /// Whether the kubelet has stopped one of its containers for a reason that is not known: the pod may be about to end.
-    fn may_be_ending(&self) -> bool {
-        self.containers
-            .iter()
-            .any(|container| matches!(container.their_stop, Some(TheirStop::Unexplained { .. })))
+    /// Whether the kubelet stops one of its containers for a reason that is not known, or has just done so: the pod may be about to end.
+    fn may_be_ending(&self, now: Instant) -> bool {
+        self.containers.iter().any(|container| match container.their_stop {
+            Some(TheirStop::Unexplained { since, .. }) => {
+                container.is_being_stopped() || now < since + UNCERTAIN
+            }
+            _ => false,
+        })
     }
 
     /// Decides what becomes of a container whose liveness or startup probe has failed. Where it is not killed, it is told what would have
@@ -113,7 +119,7 @@ impl PodState {
     pub(super) fn decide(&mut self, place: usize, now: Instant, todo: &mut Todo) {
         let container = &self.containers[place];
         let is_running = matches!(container.state, State::Running(_));
-        let is_at_its_end = self.is_ending() || self.may_be_ending() || container.is_being_stopped();
+        let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
         if !is_running || is_at_its_end || container.is_doomed {
             return;
         }
@@ -179,12 +185,12 @@ impl PodState {
     }
 
     /// Whether a container that was to be killed is left alone.
-    pub(in crate::prober) fn pardon_for(&self, id: &str) -> Option<Pardon> {
+    pub(in crate::prober) fn pardon_for(&self, id: &str, now: Instant) -> Option<Pardon> {
         let Some(place) = self.place_with(id) else { return Some(Pardon::Gone) };
         let container = &self.containers[place];
         if !matches!(container.state, State::Running(_)) {
             Some(Pardon::Gone)
-        } else if self.is_ending() || self.may_be_ending() || container.is_being_stopped() {
+        } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
             Some(Pardon::Others)
         } else if container.is_spared {
             Some(Pardon::Excluded)

@@ -365,8 +365,12 @@ async fn who_may_be_ended_with_the_pod_is_left_alone() {
     node.run("web/b");
     let call = node.stop("web/a");
     after(20.0).await;
-    assert_eq!(stops.lock().unwrap().len(), 0);
+    node.exit("web/a", 137);
     drop(call);
+    after(20.0).await;
+    assert_eq!(stops.lock().unwrap().len(), 0);
+    after(150.0).await;
+    assert_eq!(stops.lock().unwrap()[0].1, "web/b#0", "it does not end");
 }
 
 #[tokio::test(start_paused = true)]
