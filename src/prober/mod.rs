@@ -11,7 +11,6 @@ mod decision;
 mod enforcement;
 mod executor;
 pub mod handler;
-mod kill;
 mod machine;
 mod metrics;
 mod node;
@@ -19,10 +18,9 @@ mod notice;
 mod pod;
 mod report;
 mod roster;
-mod shared;
 mod status;
 mod verdict;
-mod worker;
+mod work;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -38,7 +36,7 @@ use crate::world::{Change, Enquiry, World};
 use enforcement::Enforcement;
 use pod::Todo;
 use roster::Roster;
-use shared::Shared;
+use work::Shared;
 
 pub use enforcement::{EnforcementSettings, KillsNow, Mode, MostKills};
 pub use executor::{Executor, Place};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::PodState;
-use super::container::Container;
+use super::container::{Container, TheirStop};
 use super::jobs::{Job, Todo};
 use crate::probe::ProbeType;
 use crate::prober::decision::Kill;
@@ -16,22 +16,6 @@ use crate::prober::verdict::{ProbeResult, Run};
 
 /// How much later than a round of its probe the kubelet may kill.
 const SLACK: Duration = Duration::from_secs(2);
-
-/// A stop of the kubelet's.
-#[derive(Clone, Debug)]
-pub(in crate::prober) enum TheirStop {
-    /// It is not known yet what it was for.
-    Unexplained {
-        /// The probe that was one failure short of its threshold, if one was; and whether it had failed at all.
-        nearly: Option<(ProbeType, bool)>,
-        /// How all of them stood, ours and the kubelet's.
-        stood: String,
-        /// When it was stopped.
-        since: Instant,
-    },
-    /// It was for a probe.
-    Judged,
-}
 
 impl PodState {
     /// It is to be seen whether the kubelet kills a container, too.

@@ -11,8 +11,6 @@ use crate::prober::verdict::ProbeResult;
 use crate::relay::Head;
 use crate::tap;
 
-use super::comparison::TheirStop;
-
 /// A container of it: of those of its name the newest.
 #[derive(Debug)]
 pub(in crate::prober) struct Container {
@@ -46,6 +44,22 @@ pub(super) struct Ending {
     pub(super) last: Option<Instant>,
     /// Since when it is to be seen what a kubelet does about it, and for how long.
     pub(super) expected: Option<(Instant, Duration)>,
+}
+
+/// A stop of the kubelet's.
+#[derive(Clone, Debug)]
+pub(in crate::prober) enum TheirStop {
+    /// It is not known yet what it was for.
+    Unexplained {
+        /// The probe that was one failure short of its threshold, if one was; and whether it had failed at all.
+        nearly: Option<(ProbeType, bool)>,
+        /// How all of them stood, ours and the kubelet's.
+        stood: String,
+        /// When it was stopped.
+        since: Instant,
+    },
+    /// It was for a probe.
+    Judged,
 }
 
 /// What is known of a container from the world.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::PodState;
 use super::container::Container;
-use super::kills::Order;
+use super::order::Order;
 use crate::probe::{ContainerSpec, Handler, Probe, ProbeType};
 use crate::prober::machine::{Effect, Machine, Next};
 use crate::prober::notice::{Notice, Remark};

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::PodState;
-use super::comparison::TheirStop;
-use super::container::Ending;
+use super::container::{Ending, TheirStop};
 use super::jobs::{Signals, Todo};
+use super::order::{Order, Pardon};
 use crate::probe::{Hook, ProbeType};
 use crate::prober::decision::{self, Kill};
 use crate::prober::enforcement::{Mode, Sentence};
@@ -16,47 +16,9 @@ use crate::prober::machine::{Life, State};
 use crate::prober::notice::{Notice, Remark, What};
 use crate::prober::verdict::ProbeResult;
 use crate::relay::Head;
-use crate::tap;
 
 /// For how long a pod may be about to end once the kubelet has stopped one of its containers for a reason that is not known.
 const UNCERTAIN: Duration = Duration::from_secs(60);
-
-/// A container that is to be killed.
-#[derive(Clone, Debug)]
-pub(in crate::prober) struct Order {
-    pub(in crate::prober) container: Arc<tap::Container>,
-    pub(in crate::prober) container_id: Arc<str>,
-    pub(in crate::prober) probe_type: ProbeType,
-    pub(in crate::prober) kill: Kill,
-    /// Failures in a row that it takes, and the last of them.
-    pub(in crate::prober) threshold: u32,
-    pub(in crate::prober) failures: Vec<tap::Failure>,
-}
-
-/// Why a container that was to be killed is not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::prober) enum Pardon {
-    /// It is not there any more, or does not run: there is nothing to do.
-    Gone,
-    /// Somebody else ends it, or its pod.
-    Others,
-    /// It is never killed, by now.
-    Excluded,
-    /// Nobody is killed by now.
-    Switched,
-}
-
-impl Pardon {
-    /// Why that is.
-    pub(in crate::prober) fn reason(self) -> &'static str {
-        match self {
-            Self::Gone => "it does not run any more",
-            Self::Others => "it, or its pod, is being ended already",
-            Self::Excluded => "it is excluded by now",
-            Self::Switched => "nobody is killed by now",
-        }
-    }
-}
 
 impl PodState {
     /// A call stops a container.

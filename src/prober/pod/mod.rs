@@ -4,6 +4,7 @@ mod comparison;
 mod container;
 mod jobs;
 mod kills;
+mod order;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,7 +23,7 @@ use crate::tap;
 
 pub(in crate::prober) use container::{Age, Container, Known};
 pub(in crate::prober) use jobs::{Job, Outcome, Signals, Task, Todo};
-pub(in crate::prober) use kills::{Order, Pardon};
+pub(in crate::prober) use order::{Order, Pardon};
 
 use container::Ending;
 

@@ -1,5 +1,8 @@
 //! What all workers of a prober share, and what is done for its pods beside their attempts.
 
+mod kill;
+mod worker;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,15 +13,16 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 use tracing::error;
 
-use super::enforcement::Enforcement;
-use super::executor::Executor;
-use super::kill::Killing;
-use super::metrics::Metrics;
-use super::notice::{What, Witness};
-use super::pod::{Pod, Todo};
-use super::roster::Roster;
-use super::worker::Worker;
+use crate::prober::enforcement::Enforcement;
+use crate::prober::executor::Executor;
+use crate::prober::metrics::Metrics;
+use crate::prober::notice::{What, Witness};
+use crate::prober::pod::{Pod, Todo};
+use crate::prober::roster::Roster;
 use crate::world::Enquiry;
+
+use kill::Killing;
+use worker::Worker;
 
 /// From one look at all pods to the next.
 const LOOK: Duration = Duration::from_secs(1);
@@ -31,33 +35,33 @@ const KUBELET: Duration = Duration::from_secs(60);
 
 /// What its workers share.
 #[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) executor: Executor,
-    pub(super) metrics: Metrics,
-    pub(super) witness: Arc<dyn Witness>,
-    pub(super) enquiries: mpsc::Sender<Enquiry>,
-    pub(super) runtime: Handle,
-    pub(super) enforcement: Arc<Enforcement>,
-    pub(super) roster: Mutex<Roster>,
+pub(in crate::prober) struct Shared {
+    pub(in crate::prober) executor: Executor,
+    pub(in crate::prober) metrics: Metrics,
+    pub(in crate::prober) witness: Arc<dyn Witness>,
+    pub(in crate::prober) enquiries: mpsc::Sender<Enquiry>,
+    pub(in crate::prober) runtime: Handle,
+    pub(in crate::prober) enforcement: Arc<Enforcement>,
+    pub(in crate::prober) roster: Mutex<Roster>,
 }
 
 impl Shared {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Roster> {
+    pub(in crate::prober) fn lock(&self) -> MutexGuard<'_, Roster> {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
+    pub(in crate::prober) fn pods(&self) -> Vec<Arc<Pod>> {
         self.lock().pods.values().filter_map(|entry| entry.pod.clone()).collect()
     }
 
     /// Whether there has been a prober for less than this.
-    pub(super) fn is_young(&self, period: Duration) -> bool {
+    pub(in crate::prober) fn is_young(&self, period: Duration) -> bool {
         let roster = self.lock();
         !roster.is_listed || roster.since.elapsed() < period
     }
 
     /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
-    pub(super) async fn keep_house(self: Arc<Self>) {
+    pub(in crate::prober) async fn keep_house(self: Arc<Self>) {
         loop {
             sleep(LOOK).await;
             let (keys, is_kubelet_there) = {
@@ -81,7 +85,7 @@ impl Shared {
     }
 
     /// Does what is due for a pod, and asks for what still has to be known.
-    pub(super) fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
+    pub(in crate::prober) fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
         let (now, mut todo) = (Instant::now(), Todo::default());
         let roster = self.lock();
         let Some(entry) = roster.pods.get(key) else { return };
@@ -99,7 +103,7 @@ impl Shared {
     }
 
     /// Has the runtime asked. What finds no room is wanted again a second later.
-    pub(super) fn ask(&self, enquiries: Vec<Enquiry>) {
+    pub(in crate::prober) fn ask(&self, enquiries: Vec<Enquiry>) {
         for enquiry in enquiries {
             let _ = self.enquiries.try_send(enquiry);
         }
@@ -107,7 +111,7 @@ impl Shared {
 
     /// Looks again at a pod. `is_news`: something has become of it; else it may be written otherwise than before, and if it is not, nothing
     /// is done.
-    pub(super) fn refresh(&self, key: &Arc<str>, is_news: bool) -> Option<(Arc<Pod>, Todo)> {
+    pub(in crate::prober) fn refresh(&self, key: &Arc<str>, is_news: bool) -> Option<(Arc<Pod>, Todo)> {
         let (now, mut roster) = (Instant::now(), self.lock());
         let (since, specs) = (roster.since, roster.specs.clone());
         let entry = roster.pods.get_mut(key)?;
@@ -132,7 +136,7 @@ impl Shared {
     }
 
     /// Does what a pod wants done, once nobody looks at it.
-    pub(super) fn carry_out(self: &Arc<Self>, pod: &Arc<Pod>, todo: Todo) {
+    pub(in crate::prober) fn carry_out(self: &Arc<Self>, pod: &Arc<Pod>, todo: Todo) {
         for notice in todo.notices {
             if notice.what == What::WouldKill {
                 self.metrics.verdict(notice.probe_type.title());

@@ -8,15 +8,15 @@ use futures_util::FutureExt as _;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::error;
 
-use super::executor::Place;
-use super::handler::{Attempt, AttemptError, Target, attempt};
-use super::machine::Next;
-use super::metrics::Series;
-use super::notice::{Notice, What};
-use super::pod::{Outcome, Pod, Signals, Task, Todo};
-use super::shared::Shared;
-use super::verdict::ProbeResult;
+use super::Shared;
 use crate::probe::Probe;
+use crate::prober::executor::Place;
+use crate::prober::handler::{Attempt, AttemptError, Target, attempt};
+use crate::prober::machine::Next;
+use crate::prober::metrics::Series;
+use crate::prober::notice::{Notice, What};
+use crate::prober::pod::{Outcome, Pod, Signals, Task, Todo};
+use crate::prober::verdict::ProbeResult;
 
 /// How often an attempt is made, back to back, of which it is not known what came of it.
 const TRIES: usize = 3;

@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Status;
 use tracing::{error, info};
 
-use super::executor::Place;
-use super::handler::{Target, run_hook};
-use super::notice::{Notice, What};
-use super::pod::{Order, Pardon, Pod, Todo};
-use super::shared::Shared;
+use super::Shared;
 use crate::probe::ContainerSpec;
+use crate::prober::executor::Place;
+use crate::prober::handler::{Target, run_hook};
+use crate::prober::notice::{Notice, What};
+use crate::prober::pod::{Order, Pardon, Pod, Todo};
 use crate::tap::Kill;
 use crate::terminal::harmless;
 
