@@ -43,6 +43,12 @@ impl PodState {
                 self.foreseen(place, probe_type, message, todo);
                 return;
             }
+            if self.containers[place].result(probe_type) == Some(ProbeResult::Failure) {
+                // What is being stopped already has nothing decided about it.
+                let message = format!("The kubelet stops it, as its {} probe has failed", probe_type.name());
+                self.foreseen(place, probe_type, message, todo);
+                return;
+            }
         }
         // It may be stopped for its pod's sake, or for another definition: what comes next tells.
         let jobs = || ProbeType::ENDING.into_iter().filter_map(|it| self.job_of(place, it));

@@ -1,6 +1,8 @@
 //! Who would be killed, and what somebody else does about it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
@@ -108,6 +110,27 @@ async fn who_has_ended_by_himself_is_not_missed() {
         after(1.0).await;
     }
     assert_eq!(node.told_since(begin), []);
+}
+
+/// Its probe fails while the kubelet's hook runs already.
+#[tokio::test(start_paused = true)]
+async fn what_the_kubelet_is_about_to_stop_is_foreseen_all_the_same() {
+    let mut main = probes([probe(LIVENESS, json!({"failureThreshold": 2, "periodSeconds": 5}))]);
+    main["lifecycle"] = json!({"preStop": {"exec": {"command": ["bye"]}}});
+    let web = pod("web", "Always", &[("main", main)]);
+    let mut node = Node::slow(&[web], |_| (Duration::from_millis(500), fail()));
+    node.prober.listed();
+    after(SETTLED.as_secs_f64()).await;
+    node.run_pod("web");
+    after(5.2).await;
+    let hook = kubelet_call("ExecSync");
+    node.prober.kubelet_executes("web/main#0", &["bye".to_owned()], &Arc::downgrade(&hook));
+    after(3.0).await;
+    drop(hook);
+    let (begin, _call) = (Instant::now(), node.stop("web/main"));
+    let told = node.told_since(begin);
+    let expected = "The kubelet stops it, as its liveness probe has failed";
+    assert_eq!(told, [(0.0, What::Foreseen, expected.to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
