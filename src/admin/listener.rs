@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::serve::Listener;
-use axum::{Extension, Router};
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tower::ServiceExt as _;
 
 use crate::relay::Peer;
 
@@ -41,7 +44,12 @@ pub(super) async fn serve<L: Listener>(
     loop {
         let Ok(place) = free.clone().acquire_owned().await else { return };
         let (stream, _) = listener.accept().await;
-        let service = TowerToHyperService::new(router.clone().layer(Extension(asker(&stream))));
+        let asker = asker(&stream);
+        let router = router.clone().map_request(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(asker.clone());
+            request
+        });
+        let service = TowerToHyperService::new(router);
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(grant.lasts.is_none());

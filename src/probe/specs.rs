@@ -159,7 +159,7 @@ impl Specs {
                 is_annotated,
                 seen,
                 others: others.collect(),
-                hooks: seen.map(|container| hooks(written, container, &name)).unwrap_or_default(),
+                hooks: hooks(written, seen, &name).into_iter().map(|(_, hook)| hook).collect(),
             };
             if let Some(merged) = all.merged(spec) {
                 *spec = Arc::new(merged);
@@ -217,13 +217,14 @@ impl Specs {
             }),
             _ => None,
         });
-        let hooks =
-            hooks(&written, container, name).into_iter().filter_map(|(source, (used, hook))| match hook {
+        let hooks = hooks(&written, Some(container), name).into_iter().filter_map(
+            |(source, (used, hook))| match hook {
                 Hook::Exec(command) => {
                     Some(ExecUse { used, command, timeout_seconds: 0, period: None, source })
                 }
                 _ => None,
-            });
+            },
+        );
         probes.chain(hooks).collect()
     }
 }
@@ -231,12 +232,12 @@ impl Specs {
 /// The hooks of a container, each from the first source that tells of it.
 fn hooks(
     written: &[(Source, Arc<PodSpec>)],
-    container: &Container,
+    container: Option<&Container>,
     name: &str,
 ) -> Vec<(Source, (Use, Hook))> {
     let told = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
     let told = told.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
-    let noted = pre_stop(container).map(|hook| (Source::KubeletAnnotation, (Use::PreStop, hook)));
+    let noted = container.and_then(pre_stop).map(|hook| (Source::KubeletAnnotation, (Use::PreStop, hook)));
     let mut hooks: Vec<(Source, (Use, Hook))> = Vec::new();
     for (source, (used, hook)) in told.chain(noted) {
         if hooks.iter().all(|(_, (known, _))| *known != used) {
@@ -256,7 +257,7 @@ struct Written<'a> {
     /// What manifests say of it, the first one first.
     others: Vec<&'a Arc<ContainerSpec>>,
     /// Its hooks, with what the kubelet has noted.
-    hooks: Vec<(Source, (Use, Hook))>,
+    hooks: Vec<(Use, Hook)>,
 }
 
 impl Written<'_> {
@@ -282,11 +283,9 @@ impl Written<'_> {
             Some((probe_type, expanded(rule.or_else(annotated).or_else(written)??, &base.env)))
         };
         let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();
-        let hooks: Vec<_> = self.hooks.iter().map(|(_, hook)| hook.clone()).collect();
-        let hooks = if self.seen.is_some() { hooks } else { base.hooks.clone() };
         let noted_grace_period = self.seen.and_then(noted_grace_period);
         let is_same = ports.is_none()
-            && (&hooks, &noted_grace_period) == (&base.hooks, &base.noted_grace_period)
+            && (&self.hooks, &noted_grace_period) == (&base.hooks, &base.noted_grace_period)
             && probes.len() == base.probes.len()
             && probes.iter().all(|(probe_type, probe)| {
                 base.probe(*probe_type).is_some_and(|known| Arc::ptr_eq(known, probe))
@@ -295,7 +294,7 @@ impl Written<'_> {
         (!is_same).then(|| ContainerSpec {
             probes,
             ports: ports.unwrap_or_else(|| base.ports.clone()),
-            hooks,
+            hooks: self.hooks.clone(),
             noted_grace_period,
             ..base.clone()
         })

@@ -13,9 +13,9 @@ use crate::tap::{Container, ExecResult, Kill, OwnCalls, Pod};
 /// How much longer than the grace period the runtime may take, as the kubelet's `runtimeRequestTimeout`.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where something is done.
+/// Whose container it is that something is done in.
 #[derive(Clone, Debug, Default)]
-pub struct Place {
+pub struct Names {
     /// The pod.
     pub pod: Arc<Pod>,
     /// The container.
@@ -55,11 +55,11 @@ impl Executor {
     /// Executes a command, with a limit for the answer if there is one.
     pub(super) async fn exec_sync(
         &self,
-        place: &Place,
+        names: &Names,
         request: ExecSyncRequest,
         limit: Option<Duration>,
     ) -> Result<ExecSyncResponse, Status> {
-        let Place { pod, container } = place.clone();
+        let Names { pod, container } = names.clone();
         let told = self.told.as_ref();
         let told = told.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
         let answered = within(limit, self.way.exec_sync(request)).await;
@@ -70,8 +70,8 @@ impl Executor {
     }
 
     /// Stops a container: SIGTERM, and SIGKILL once its grace period is over. One that is gone has been stopped.
-    pub(super) async fn stop(&self, place: &Place, container_id: &str, kill: Kill) -> Result<(), Status> {
-        let Place { pod, container } = place.clone();
+    pub(super) async fn stop(&self, names: &Names, container_id: &str, kill: Kill) -> Result<(), Status> {
+        let Names { pod, container } = names.clone();
         let grace_period = kill.grace_period;
         let told = self.told.as_ref().map(|calls| calls.stop(pod, container, kill));
         let request =

@@ -39,7 +39,7 @@ use roster::Roster;
 use work::Shared;
 
 pub use enforcement::{EnforcementSettings, KillsNow, Mode, MostKills};
-pub use executor::{Executor, Place};
+pub use executor::{Executor, Names};
 pub use metrics::{Agreement, Metrics};
 pub use notice::{Notice, Remark, What, Witness};
 pub use report::{ContainerReport, PodReport, ProbeReport};

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::machine::State;
 use super::pod::{Container, Job, PodState};
 use super::status::{Condition, Phase, conditions};
 use super::verdict::{ProbeResult, Run};
@@ -98,7 +97,7 @@ impl Job {
             probe: machine.probe.clone(),
             result: container.result(machine.probe_type),
             run: machine.run,
-            on_hold: machine.on_hold && matches!(container.state, State::Running(_)),
+            on_hold: machine.on_hold && container.is_running(),
             would_have_killed: container.would_have_ended(machine.probe_type),
             killed: self.kills,
         }

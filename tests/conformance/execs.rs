@@ -73,8 +73,7 @@ fn of_probes_that_time_out_on_crio_have_failed() {
         ("WouldKill", "Container main failed liveness probe"),
     ] {
         wait_for(message, || {
-            let events: Vec<Value> =
-                serde_json::from_str(&execs.shim.ask(&["events", "-o", "json"])).unwrap();
+            let events = execs.shim.list(&["events"]);
             let is_it = |event: &Value| {
                 event["reason"] == reason && event["message"].as_str().unwrap().starts_with(message)
             };

@@ -79,7 +79,7 @@ fn that_are_stuck_are_told_of_while_they_last() {
     // The command exits, and what it left keeps the output open: containerd does not answer, timeout or not.
     let holder = execs.spawn(&["sh", "-c", "sleep 14 & exit 0"], 1);
     let stuck = |kind: &str| {
-        let status: Value = serde_json::from_str(&execs.shim.ask(&["status", "-o", "json"])).unwrap();
+        let status = execs.shim.json(&["status"]);
         status["stuck"].as_array().unwrap().iter().find(|stuck| stuck["kind"] == kind).cloned()
     };
     for kind in ["unanswered", "overdue"] {
@@ -124,7 +124,7 @@ fn that_outlive_containerd_lose_their_phases_and_no_others() {
         "{lost:#}"
     );
     wait_for("the runtime is watched again", || {
-        let events: Value = serde_json::from_str(&execs.shim.ask(&["events", "-o", "json"])).unwrap();
+        let events = execs.shim.json(&["events"]);
         let watched = events.as_array().unwrap().iter().find(|event| event["reason"] == "RuntimeWatched");
         (watched?["count"] == 2).then_some(())
     });

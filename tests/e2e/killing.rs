@@ -93,8 +93,7 @@ fn what_has_failed_is_stopped_within_its_grace_period() {
     assert_eq!(probing.count("hooked", "FailedPreStopHook", ""), 0, "{:#?}", probing.events("hooked"));
     // The hook that hangs was given all of the grace period, and ended with its container.
     let hook = wait_for("the hook ends", || {
-        let execs = ["calls", "--method", "ExecSync", "--pod", "parity/hanging", "-o", "json"];
-        let execs: Vec<Value> = serde_json::from_str(&probing.shim.ask(&execs)).unwrap();
+        let execs = probing.shim.list(&["calls", "--method", "ExecSync", "--pod", "parity/hanging"]);
         execs.into_iter().find(|exec| exec["exec"]["timeoutSeconds"] == 0)
     });
     assert!(took(&hook) >= 4.0, "{hook:#}");
@@ -160,8 +159,7 @@ fn beside_a_kubelet_each_container_is_killed_once() {
     let restarted = |status: &Value| status["restartCount"].as_u64() >= Some(2);
     node.kubelet.container_when("probed", "restarted twice", restarted);
     let shim = node.shim.as_ref().unwrap();
-    let calls = ["calls", "--method", "StopContainer", "-o", "json"];
-    let calls: Vec<Value> = serde_json::from_str(&shim.ask(&calls)).unwrap();
+    let calls = shim.list(&["calls", "--method", "StopContainer"]);
     let mut stops = BTreeMap::<&str, Vec<&Value>>::new();
     for call in &calls {
         stops.entry(call["container"]["id"].as_str().unwrap()).or_default().push(call);

@@ -56,8 +56,7 @@ fn beside_a_kubelet_the_same_is_found_dead() {
     let shim = node.shim.as_ref().unwrap();
     let name = format!("probed-{NODE}");
     let events = || -> Vec<Value> {
-        let events: Vec<Value> = serde_json::from_str(&shim.ask(&["events", "-o", "json"])).unwrap();
-        events.into_iter().filter(|event| event["pod"] == name.as_str()).collect()
+        shim.list(&["events"]).into_iter().filter(|event| event["pod"] == name.as_str()).collect()
     };
     let compared = wait_for("what the kubelet does is compared", || {
         events().into_iter().find(|event| event["reason"] == "KillForeseen")
@@ -69,7 +68,7 @@ fn beside_a_kubelet_the_same_is_found_dead() {
             && event["message"].as_str().unwrap().starts_with("Liveness probe failed: ")
     });
     assert!(failed, "{:#?}", events());
-    let status: Value = serde_json::from_str(&shim.ask(&["status", "-o", "json"])).unwrap();
+    let status = shim.json(&["status"]);
     let pods = status["pods"].as_array().unwrap();
     let pod = pods.iter().find(|pod| pod["name"] == name.as_str()).unwrap();
     let containers = pod["containers"].as_array().unwrap();

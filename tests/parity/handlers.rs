@@ -9,7 +9,7 @@ use std::time::Duration;
 use probeshim::cri::Own;
 use probeshim::probe::{ContainerPort, ContainerSpec, Specs};
 use probeshim::prober::handler::{Attempt, Target, attempt};
-use probeshim::prober::{Executor, Place};
+use probeshim::prober::{Executor, Names};
 use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ async fn ours(host: &str, probe: &Value) -> Told {
         output: output.to_owned(),
         error: error.to_owned(),
     };
-    match attempt(&probe, &target, &Place::default(), &Executor::new(nobody.client(), None, false)).await {
+    match attempt(&probe, &target, &Names::default(), &Executor::new(nobody.client(), None, false)).await {
         Ok(Attempt::Success(output)) => told("success", &output, ""),
         Ok(Attempt::Warning(output)) => told("warning", &output, ""),
         Ok(Attempt::Failure(output)) => told("failure", &output, ""),

@@ -135,8 +135,7 @@ impl Execs {
 
     /// What is recorded of everything that was executed.
     pub(crate) fn all(&self) -> Vec<Value> {
-        let calls = self.shim.ask(&["calls", "-o", "json", "--method", "ExecSync"]);
-        serde_json::from_str(&calls).unwrap()
+        self.shim.list(&["calls", "--method", "ExecSync"])
     }
 
     /// What is said of a call has all of these words in it.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::image::BUSYBOX;
-use super::kubelet::{NODE, manifest_of};
+use super::kubelet::{NODE, manifest_of, statuses};
 use super::machine::tool;
 use super::node::Node;
 use super::probing::PROBES;
@@ -232,7 +232,7 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
         node.kubelet.run(&case.manifest(&probes.display().to_string()));
     }
     let shim = node.shim.as_ref().unwrap();
-    let status = || -> Value { serde_json::from_str(&shim.ask(&["status", "-o", "json"])).unwrap() };
+    let status = || shim.json(&["status"]);
     let mut verdict = Verdict { pods: cases.len(), ..Verdict::default() };
     let (mut seen, mut removed) = (BTreeMap::<(String, String), Seen>::new(), false);
     let begun = Instant::now();
@@ -260,8 +260,7 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
         let name = format!("{}-{NODE}", case.name);
         assert!(seen.keys().any(|(pod, _)| *pod == name), "{name} was never compared");
     }
-    let stops = ["calls", "--method", "StopContainer", "-o", "json"];
-    let stops: Vec<Value> = serde_json::from_str(&shim.ask(&stops)).unwrap();
+    let stops = shim.list(&["calls", "--method", "StopContainer"]);
     let killed: Vec<String> =
         cases.iter().filter(|it| it.killed.is_some()).map(|it| format!("{}-{NODE}", it.name)).collect();
     let of_killed = stops.iter().filter(|stop| killed.iter().any(|pod| stop["pod"]["name"] == pod.as_str()));
@@ -270,7 +269,7 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
     let agreement = status()["agreement"].clone();
     verdict.agreement =
         ["foreseen", "notForeseen", "invented"].map(|field| agreement[field].as_u64().unwrap());
-    let events: Vec<Value> = serde_json::from_str(&shim.ask(&["events", "-o", "json"])).unwrap();
+    let events = shim.list(&["events"]);
     let about =
         |event: &&Value| ["KillNotForeseen", "KillInvented"].iter().any(|reason| event["reason"] == *reason);
     verdict.differences.extend(events.iter().filter(about).map(ToString::to_string));
@@ -279,10 +278,7 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
 
 /// How often the containers of a pod have been restarted.
 fn restarts(pod: &Value) -> u64 {
-    let status = &pod["status"];
-    let all = [&status["containerStatuses"], &status["initContainerStatuses"]];
-    let all = all.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
-    all.filter_map(|container| container["restartCount"].as_u64()).sum()
+    statuses(pod).filter_map(|container| container["restartCount"].as_u64()).sum()
 }
 
 impl Case {
@@ -316,10 +312,7 @@ impl Verdict {
             let Some(pod) = theirs.iter().find(|pod| pod["metadata"]["name"] == name.as_str()) else {
                 continue;
             };
-            let status = &pod["status"];
-            let all = [&status["containerStatuses"], &status["initContainerStatuses"]];
-            let all = all.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
-            for container in all {
+            for container in statuses(pod) {
                 let container_name = container["name"].as_str().unwrap().to_owned();
                 let theirs = (container["started"] == true, container["ready"] == true);
                 let id = container["containerID"].as_str().unwrap_or_default().rsplit('/').next().unwrap();

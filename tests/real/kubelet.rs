@@ -171,6 +171,12 @@ impl Kubelet {
     }
 }
 
+/// What a kubelet says of the containers of a pod, of those that run before the others as well.
+pub(crate) fn statuses(pod: &Value) -> impl Iterator<Item = &Value> {
+    let lists = ["containerStatuses", "initContainerStatuses"].map(|field| &pod["status"][field]);
+    lists.into_iter().flat_map(|list| list.as_array().into_iter().flatten())
+}
+
 /// A pod with one container, `main`, which runs a script, and its liveness probe, or null.
 pub(crate) fn manifest(name: &str, script: &str, liveness: &Value) -> Value {
     let main = json!({

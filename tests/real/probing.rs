@@ -105,15 +105,14 @@ impl Probing {
 
     /// What `probeshim status` says of a pod.
     pub(crate) fn status(&self, pod: &str) -> Value {
-        let status: Value = serde_json::from_str(&self.shim.ask(&["status", "-o", "json"])).unwrap();
+        let status = self.shim.json(&["status"]);
         let pods = status["pods"].as_array().unwrap();
         pods.iter().find(|known| known["name"] == pod).cloned().unwrap_or_default()
     }
 
     /// What `probeshim events` says of a pod: reasons and messages, as often as they came.
     pub(crate) fn events(&self, pod: &str) -> Vec<Value> {
-        let events: Vec<Value> = serde_json::from_str(&self.shim.ask(&["events", "-o", "json"])).unwrap();
-        events.into_iter().filter(|event| event["pod"] == pod).collect()
+        self.shim.list(&["events"]).into_iter().filter(|event| event["pod"] == pod).collect()
     }
 
     /// How often something was told of a pod.
@@ -127,8 +126,7 @@ impl Probing {
     /// The calls that stopped a container, once there are so many.
     pub(crate) fn stops(&self, container: &str, count: usize) -> Vec<Value> {
         wait_for(&format!("{container} is stopped {count} times"), || {
-            let arguments = ["calls", "--method", "StopContainer", "--container", container, "-o", "json"];
-            let calls: Vec<Value> = serde_json::from_str(&self.shim.ask(&arguments)).unwrap();
+            let calls = self.shim.list(&["calls", "--method", "StopContainer", "--container", container]);
             (calls.len() >= count).then_some(calls)
         })
     }

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::image::BUSYBOX;
-use super::kubelet::{NODE, manifest_of};
+use super::kubelet::{NODE, manifest_of, statuses};
 use super::machine::tool;
 use super::node::Node;
 use super::parity::Row;
@@ -112,10 +112,8 @@ impl Story {
     fn check(&self, node: &Node) {
         let name = &self.name;
         let probed = || -> Option<Value> {
-            let status = node.kubelet.pod(name)?["status"].clone();
-            let all = [&status["containerStatuses"], &status["initContainerStatuses"]];
-            let mut all = all.into_iter().flat_map(|list| list.as_array().cloned().unwrap_or_default());
-            all.find(|container| container["name"] == "probed")
+            let pod = node.kubelet.pod(name)?;
+            statuses(&pod).find(|container| container["name"] == "probed").cloned()
         };
         match self.expected {
             Expected::Restarted(count) | Expected::RestartedWithHook(count) => {
@@ -134,10 +132,7 @@ impl Story {
         }
         let shim = node.shim.as_ref().unwrap();
         let pod = format!("e2e/{name}-{NODE}");
-        let calls = |method: &str| -> Vec<Value> {
-            let arguments = ["calls", "--method", method, "--pod", &pod, "-o", "json"];
-            serde_json::from_str(&shim.ask(&arguments)).unwrap()
-        };
+        let calls = |method: &str| -> Vec<Value> { shim.list(&["calls", "--method", method, "--pod", &pod]) };
         let kills = calls("StopContainer").iter().filter(|call| call["kill"].is_object()).count() as u64;
         let restarts = probed().unwrap()["restartCount"].as_u64().unwrap();
         assert!(kills >= restarts.max(1), "{name}: {kills} kills, {restarts} restarts");

@@ -123,7 +123,17 @@ impl Probeshim {
         self.ask_with(arguments, &[])
     }
 
-    /// The same, with arguments that stand behind all flags.
+    /// What it prints as JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ask(&[arguments, &["-o", "json"]].concat())).unwrap()
+    }
+
+    /// The same, for those that print a list.
+    pub(crate) fn list(&self, arguments: &[&str]) -> Vec<Value> {
+        self.json(arguments).as_array().unwrap().clone()
+    }
+
+    /// What it prints, with arguments that stand behind all flags.
     pub(crate) fn ask_with(&self, arguments: &[&str], last: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         let output = command.args(arguments).arg("--admin").arg(&self.admin).args(last).output().unwrap();

@@ -1,3 +1,4 @@
+mod files;
 mod validation;
 
 use std::sync::Arc;
@@ -224,48 +225,6 @@ fn a_static_pod_has_the_nodes_name_after_its_own() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_with_its_path() {
-    let wrong = r"
-kind: List
-items:
-- kind: Pod
-  metadata: {name: 7}
-  spec: {containers: []}
-- kind: Job
-  metadata: {name: job}
-  spec: {}
-- kind: Pod
-  metadata: {name: Web}
-  spec:
-    containers:
-    - name: main
-      livenessProbe: {exec: {command: []}, timeoutSeconds: -1}
-      readinessProbe: {exec: {command: [sh, -c, 5]}, periodSeconds: soon}
-      startupProbe: {}
-    - image: nameless
-";
-    let told = specs(&[("a.yaml", wrong), ("b.yaml", "a: [b"), ("c.json", "[1]")]).unwrap_err();
-    let lines: Vec<&str> = told.lines().collect();
-    let expected = [
-        "a.yaml: items[0].metadata.name is 7; it must be a string",
-        "a.yaml: items[2].metadata.name is \"Web\"; it must be a name of Kubernetes",
-        "a.yaml: items[2].spec.containers[0].startupProbe is an empty object; it must have one of exec",
-        "a.yaml: items[1] is an object with kind, metadata, spec; it must have a pod template in its spec",
-        "a.yaml: items[2].spec.containers[0].livenessProbe.timeoutSeconds is -1; it must be a whole number",
-        "a.yaml: items[2].spec.containers[0].livenessProbe.exec.command is an empty list; it must name a program",
-        "a.yaml: items[2].spec.containers[0].readinessProbe.periodSeconds is \"soon\"; it must be a whole number",
-        "a.yaml: items[2].spec.containers[0].readinessProbe.exec.command[2] is 5; it must be a string",
-        "a.yaml: items[2].spec.containers[1] is an object with image; it must have a name",
-    ];
-    for line in expected {
-        assert!(lines.iter().any(|told| told.starts_with(line)), "{line} is not in\n{told}");
-    }
-    assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{told}");
-    assert!(told.contains("c.json: it must be an object, not a list"), "{told}");
-    assert!(Specs::read(&["/nowhere/at/all"]).unwrap_err()[0].to_string().contains("No such file"));
-}
-
-#[test]
 fn what_is_absent_or_zero_has_its_default() {
     for fields in ["", ", timeoutSeconds: 0, periodSeconds: 0, failureThreshold: 0, successThreshold: 0"] {
         let text = format!(
@@ -400,34 +359,6 @@ fn what_nobody_knows_is_probed_only_where_it_is_named() {
 }
 
 #[test]
-fn beside_what_is_broken_in_a_file_the_rest_changes_as_it_is_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |documents: &[String]| {
-        std::fs::write(folder.path().join("all.yaml"), documents.join("\n---\n")).unwrap();
-    };
-    let pod = |name: &str, port: u16| {
-        format!(
-            "{{kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: main, livenessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}"
-        )
-    };
-    let told = |files: &Files| -> Vec<String> {
-        let described = Specs::of_files(files).described();
-        described.iter().map(|it| format!("{} {}", it.whose, it.probe.as_ref().unwrap().handler)).collect()
-    };
-    write(&[pod("a", 1), pod("b", 1)]);
-    let mut files = Files::read(&[folder.path().to_owned()], false).unwrap();
-    write(&[pod("a", 22), pod("b", 0)]);
-    assert!(files.look());
-    assert_eq!(told(&files), ["Pod default/a tcp :22", "Pod default/b tcp :1"]);
-    write(&["kind: [".to_owned()]);
-    assert!(!files.look());
-    assert_eq!(told(&files).len(), 2, "what it said before");
-    write(&[pod("a", 333)]);
-    assert!(files.look());
-    assert_eq!(told(&files), ["Pod default/a tcp :333"]);
-}
-
-#[test]
 fn of_static_pods_the_longest_name_counts() {
     let pod = |name: &str| {
         let probe = json!({"exec": {"command": [name]}});
@@ -443,24 +374,4 @@ fn of_static_pods_the_longest_name_counts() {
         let (sandbox, container) = seen(name, &[], &from_file, &[]);
         assert_eq!(told(&specs.of(&sandbox, &container))[0].1, command, "{name}");
     }
-}
-
-#[test]
-fn of_ten_thousand_specs_the_broken_one_is_told_by_name_and_the_rest_counts() {
-    let folder = tempfile::tempdir().unwrap();
-    let document = |number: usize| {
-        let port = if number == 7_777 { 0 } else { 80 };
-        format!(
-            "---\n{{kind: Pod, metadata: {{name: web-{number}}}, spec: {{containers: [{{name: main, livenessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}\n"
-        )
-    };
-    std::fs::write(folder.path().join("all.yaml"), (0..10_000).map(document).collect::<String>()).unwrap();
-    std::os::unix::fs::symlink("/nowhere", folder.path().join("dangling.yaml")).unwrap();
-    let files = Files::read(&[folder.path().to_owned()], false).unwrap();
-    assert_eq!(Specs::of_files(&files).described().len(), 9_999);
-    let problems: Vec<String> = files.problems().into_iter().collect();
-    assert_eq!(problems.len(), 2, "{problems:?}");
-    let expected = "all.yaml, document 7778: spec.containers[0].livenessProbe.tcpSocket.port is 0";
-    assert!(problems[0].contains(expected), "{problems:?}");
-    assert!(problems[1].contains("dangling.yaml: No such file"), "{problems:?}");
 }

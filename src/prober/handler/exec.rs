@@ -7,7 +7,7 @@ use tonic::Status;
 use super::go::{quoted, rpc_error, seconds};
 use super::{Attempt, AttemptError, LONGEST_OUTPUT, Target};
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
-use crate::prober::executor::{Executor, Place};
+use crate::prober::executor::{Executor, Names};
 
 /// How much longer than the command's timeout the runtime may take, as the kubelet's `runtimeRequestTimeout`.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// One attempt. The runtime is who ends the command at its timeout.
 pub(super) async fn attempt(
     executor: &Executor,
-    place: &Place,
+    names: &Names,
     target: &Target<'_>,
     command: &[String],
     timeout_seconds: u32,
@@ -26,7 +26,7 @@ pub(super) async fn attempt(
         timeout: timeout_seconds.into(),
     };
     let limit = PATIENCE + Duration::from_secs(timeout_seconds.into());
-    let mut answered = executor.exec_sync(place, request, Some(limit)).await;
+    let mut answered = executor.exec_sync(names, request, Some(limit)).await;
     if !executor.redacts() {
         return judged(answered, command, timeout_seconds);
     }
@@ -87,7 +87,7 @@ pub(in crate::prober) mod tests {
         let spec = crate::probe::ContainerSpec::named("main");
         let target = Target { container_id: "c", container: &spec, pod_ip: "" };
         let attempted =
-            attempt(&executor, &Place::default(), &target, &["true".to_owned()], 3).await.unwrap();
+            attempt(&executor, &Names::default(), &target, &["true".to_owned()], 3).await.unwrap();
         assert_eq!(begin.elapsed(), Duration::from_secs(123));
         assert!(matches!(attempted, Attempt::Failure(_)), "{attempted:?}");
     }

@@ -8,7 +8,7 @@ use super::go::rpc_error;
 use super::{Target, address, http};
 use crate::cri::v1::ExecSyncRequest;
 use crate::probe::{Hook, HttpGet};
-use crate::prober::executor::{Executor, Place};
+use crate::prober::executor::{Executor, Names};
 
 /// The user agent of hooks; the version is that of the kubelet whose behaviour this is.
 const USER_AGENT: &str = "kube-lifecycle/1.36";
@@ -17,11 +17,11 @@ const USER_AGENT: &str = "kube-lifecycle/1.36";
 pub(in crate::prober) async fn run_hook(
     hook: &Hook,
     target: &Target<'_>,
-    place: &Place,
+    names: &Names,
     executor: &Executor,
 ) -> Result<(), String> {
     match hook {
-        Hook::Exec(command) => exec(command, target, place, executor).await,
+        Hook::Exec(command) => exec(command, target, names, executor).await,
         Hook::Http(get) => http_get(get, target).await,
         Hook::Sleep(seconds) => {
             sleep(Duration::from_secs((*seconds).into())).await;
@@ -36,12 +36,12 @@ pub(in crate::prober) async fn run_hook(
 async fn exec(
     command: &[String],
     target: &Target<'_>,
-    place: &Place,
+    names: &Names,
     executor: &Executor,
 ) -> Result<(), String> {
     let request =
         ExecSyncRequest { container_id: target.container_id.to_owned(), cmd: command.to_vec(), timeout: 0 };
-    match executor.exec_sync(place, request, None).await {
+    match executor.exec_sync(names, request, None).await {
         Ok(response) if response.exit_code == 0 => Ok(()),
         Ok(response) => Err(format!("command terminated with exit code {}", response.exit_code)),
         Err(status) => Err(rpc_error(&status)),

@@ -11,7 +11,7 @@ mod tcp;
 
 use std::time::Duration;
 
-use super::executor::{Executor, Place};
+use super::executor::{Executor, Names};
 use crate::probe::{ContainerSpec, Handler, Probe};
 
 pub(super) use address::PortError;
@@ -68,12 +68,12 @@ pub struct Target<'a> {
 pub async fn attempt(
     probe: &Probe,
     target: &Target<'_>,
-    place: &Place,
+    names: &Names,
     executor: &Executor,
 ) -> Result<Attempt, AttemptError> {
     let timeout = Duration::from_secs(probe.timeout.into());
     match &probe.handler {
-        Handler::Exec(command) => exec::attempt(executor, place, target, command, probe.timeout).await,
+        Handler::Exec(command) => exec::attempt(executor, names, target, command, probe.timeout).await,
         Handler::Http(get) => {
             let port = address::port(&get.port, &target.container.ports)?;
             let host = get.host.as_deref().unwrap_or(target.pod_ip);

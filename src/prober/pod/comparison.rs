@@ -10,9 +10,8 @@ use super::jobs::{Job, Todo};
 use crate::probe::ProbeType;
 use crate::prober::decision::Kill;
 use crate::prober::enforcement::Mode;
-use crate::prober::machine::State;
 use crate::prober::notice::What;
-use crate::prober::verdict::{ProbeResult, Run};
+use crate::prober::verdict::ProbeResult;
 
 /// How much later than a round of its probe the kubelet may kill.
 const SLACK: Duration = Duration::from_secs(2);
@@ -103,10 +102,8 @@ impl PodState {
         let container = &mut self.containers[place];
         container.their_stop = Some(TheirStop::Judged);
         container.endings.iter_mut().for_each(|ending| ending.expected = None);
-        let name = container.name().to_owned();
-        let is_it = |job: &&mut Job| job.container == name && job.machine.probe_type == probe_type;
-        if let Some(job) = self.jobs.iter_mut().find(is_it) {
-            job.machine.run = Run { length: 0, ..job.machine.run };
+        if let Some(job) = self.job_at(self.containers[place].name(), probe_type) {
+            self.jobs[job].machine.run.length = 0;
         }
     }
 
@@ -116,7 +113,7 @@ impl PodState {
             return;
         }
         for place in 0..self.containers.len() {
-            let is_running = matches!(self.containers[place].state, State::Running(_));
+            let is_running = self.containers[place].is_running();
             for probe_type in ProbeType::ENDING {
                 let expected = &mut self.containers[place].endings[probe_type as usize].expected;
                 let Some((_, patience)) =
@@ -137,8 +134,8 @@ impl PodState {
 
     /// The kubelet has executed a command in a container.
     pub(in crate::prober) fn heard_exec(&mut self, id: &str, command: &[String], came_to: &str) {
-        let Some(container) = self.containers.iter().find(|container| *container.id == *id) else { return };
-        let name = container.name().to_owned();
+        let Some(place) = self.place_with(id) else { return };
+        let name = self.containers[place].name().to_owned();
         for job in self.jobs.iter_mut().filter(|job| job.container == name && job.executes(command)) {
             job.theirs = Some(came_to.to_owned());
         }

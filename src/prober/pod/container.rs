@@ -87,6 +87,10 @@ impl Container {
         self.names.name.as_deref().unwrap_or_default()
     }
 
+    pub(in crate::prober) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running(_))
+    }
+
     /// What a probe is held to say of it, as it is now.
     pub(in crate::prober) fn result(&self, probe_type: ProbeType) -> Option<ProbeResult> {
         self.results[probe_type as usize].as_ref().map(|(_, result)| *result)

@@ -123,7 +123,7 @@ impl Job {
 impl PodState {
     /// Starts the workers of all probes, those of regular containers first. As the kubelet, it goes no further than to the first that is
     /// there when it is about one that has been there before.
-    pub(in crate::prober) fn launch(&mut self, todo: &mut Todo) {
+    pub(super) fn launch(&mut self, todo: &mut Todo) {
         if self.is_finished() {
             return;
         }
@@ -132,8 +132,7 @@ impl PodState {
         for container in spec.containers.iter().filter(|container| container.role.is_probed()) {
             for (probe_type, probe) in container.all_probes() {
                 let key = (container.name.clone(), probe_type);
-                let is_there = |job: &Job| (&job.container, job.machine.probe_type) == (&key.0, key.1);
-                if self.jobs.iter().any(is_there) {
+                if self.job_at(&key.0, probe_type).is_some() {
                     is_blocked = true;
                 } else if !is_blocked || !self.launched.contains(&key) {
                     let signals = Arc::new(Signals::default());
@@ -212,7 +211,7 @@ impl PodState {
         }
     }
 
-    pub(in crate::prober) fn apply(
+    pub(super) fn apply(
         &mut self,
         name: &str,
         probe_type: ProbeType,
@@ -237,7 +236,7 @@ impl PodState {
         }
     }
 
-    pub(in crate::prober) fn task(&self, place: usize) -> Option<Task> {
+    pub(super) fn task(&self, place: usize) -> Option<Task> {
         let job = &self.jobs[place];
         let container = &self.containers[self.place_named(&job.container)?];
         let probe = &job.machine.probe;
@@ -253,12 +252,18 @@ impl PodState {
         })
     }
 
-    pub(in crate::prober) fn job_of(&self, place: usize, probe_type: ProbeType) -> Option<&Job> {
-        let name = self.containers[place].name();
-        self.jobs.iter().find(|job| job.container == name && job.machine.probe_type == probe_type)
+    pub(super) fn job_of(&self, place: usize, probe_type: ProbeType) -> Option<&Job> {
+        let job = self.job_at(self.containers[place].name(), probe_type)?;
+        Some(&self.jobs[job])
     }
 
-    pub(in crate::prober) fn place_of(&self, signals: &Arc<Signals>) -> Option<usize> {
+    /// The place of the job that works on a probe.
+    pub(super) fn job_at(&self, container: &str, probe_type: ProbeType) -> Option<usize> {
+        let is_it = |job: &Job| job.container == container && job.machine.probe_type == probe_type;
+        self.jobs.iter().position(is_it)
+    }
+
+    pub(super) fn place_of(&self, signals: &Arc<Signals>) -> Option<usize> {
         self.jobs.iter().position(|job| Arc::ptr_eq(&job.signals, signals))
     }
 }

@@ -12,7 +12,7 @@ use super::order::{Order, Pardon};
 use crate::probe::{Hook, ProbeType};
 use crate::prober::decision::{self, Kill};
 use crate::prober::enforcement::{Mode, Sentence};
-use crate::prober::machine::{Life, State};
+use crate::prober::machine::Life;
 use crate::prober::notice::{Notice, Remark, What};
 use crate::prober::verdict::ProbeResult;
 use crate::relay::Head;
@@ -80,9 +80,8 @@ impl PodState {
     /// become of it, and that probe begins to count anew as if it had.
     pub(super) fn decide(&mut self, place: usize, now: Instant, todo: &mut Todo) {
         let container = &self.containers[place];
-        let is_running = matches!(container.state, State::Running(_));
         let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
-        if !is_running || is_at_its_end || container.is_doomed {
+        if !container.is_running() || is_at_its_end || container.is_doomed {
             return;
         }
         for probe_type in ProbeType::ENDING {
@@ -150,7 +149,7 @@ impl PodState {
     pub(in crate::prober) fn pardon_for(&self, id: &str, now: Instant) -> Option<Pardon> {
         let Some(place) = self.place_with(id) else { return Some(Pardon::Gone) };
         let container = &self.containers[place];
-        if !matches!(container.state, State::Running(_)) {
+        if !container.is_running() {
             Some(Pardon::Gone)
         } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
             Some(Pardon::Others)
@@ -173,11 +172,8 @@ impl PodState {
     /// A container has been killed.
     pub(in crate::prober) fn killed(&mut self, order: &Order) {
         let name = order.container.name.as_deref().unwrap_or_default();
-        let mut jobs = self.jobs.iter_mut();
-        if let Some(job) =
-            jobs.find(|job| job.container == name && job.machine.probe_type == order.probe_type)
-        {
-            job.kills += 1;
+        if let Some(job) = self.job_at(name, order.probe_type) {
+            self.jobs[job].kills += 1;
         }
     }
 
@@ -193,9 +189,5 @@ impl PodState {
         let probe_type = job.machine.probe_type;
         let message = format!("{} probe was not made: a fault of probeshim's own", probe_type.title());
         Some(self.notice(place, probe_type, What::Fault, message))
-    }
-
-    fn place_with(&self, id: &str) -> Option<usize> {
-        self.containers.iter().position(|container| *container.id == *id)
     }
 }

@@ -113,10 +113,9 @@ impl PodState {
     pub(in crate::prober) fn lives_in(&mut self, sandbox: &Arc<str>) {
         if self.sandbox != *sandbox {
             self.sandbox = sandbox.clone();
-            let is_there = |(name, probe_type): &(String, ProbeType)| {
-                self.jobs.iter().any(|job| (&job.container, job.machine.probe_type) == (name, *probe_type))
-            };
-            self.launched.retain(is_there);
+            let mut launched = std::mem::take(&mut self.launched);
+            launched.retain(|(name, probe_type)| self.job_at(name, *probe_type).is_some());
+            self.launched = launched;
         }
     }
 
@@ -142,7 +141,7 @@ impl PodState {
         self.containers.retain(|container| *container.id != *id);
     }
 
-    pub(in crate::prober) fn begun(&self, known: Known) -> Container {
+    pub(super) fn begun(&self, known: Known) -> Container {
         let Known { names, id, age, state, is_spared, hash } = known;
         let mut container = Container {
             names,
@@ -164,7 +163,7 @@ impl PodState {
 
     /// Of a container that ran before there was a prober, it is not known whether its startup probe has succeeded. One that still runs
     /// when that probe would long have ended it has.
-    pub(in crate::prober) fn has_surely_started(&self, container: &Container) -> bool {
+    pub(super) fn has_surely_started(&self, container: &Container) -> bool {
         let State::Running(since) = container.state else { return false };
         let startup = self.spec_of(container).and_then(|spec| spec.probe(ProbeType::Startup).cloned());
         let budget = startup.map_or(0, |probe| {
@@ -173,7 +172,7 @@ impl PodState {
         self.is_survivor(since) && self.since.saturating_duration_since(since) > Duration::from_secs(budget)
     }
 
-    pub(in crate::prober) fn is_survivor(&self, since: Instant) -> bool {
+    pub(super) fn is_survivor(&self, since: Instant) -> bool {
         self.since.checked_duration_since(since).is_some_and(|age| age > SURVIVING)
     }
 
@@ -197,7 +196,7 @@ impl PodState {
     }
 
     /// Holds something to be so, or nothing any more. Tells whether that is new.
-    pub(in crate::prober) fn hold(
+    pub(super) fn hold(
         &mut self,
         name: &str,
         probe_type: ProbeType,
@@ -226,12 +225,12 @@ impl PodState {
         }
     }
 
-    pub(in crate::prober) fn view(&self, name: &str, probe_type: ProbeType) -> View {
+    pub(super) fn view(&self, name: &str, probe_type: ProbeType) -> View {
         let place = self.place_named(name);
         View { is_pod_over: self.is_finished(), container: place.map(|place| self.seen(place, probe_type)) }
     }
 
-    pub(in crate::prober) fn seen(&self, place: usize, probe_type: ProbeType) -> Seen {
+    pub(super) fn seen(&self, place: usize, probe_type: ProbeType) -> Seen {
         let container = &self.containers[place];
         let spec = self.spec_of(container);
         let role = spec.map_or(Role::Regular, |spec| spec.role);
@@ -264,7 +263,7 @@ impl PodState {
     }
 
     /// Whether a container has ended in a way that makes all of them start again.
-    pub(in crate::prober) fn restarts_all(&self) -> bool {
+    pub(super) fn restarts_all(&self) -> bool {
         self.containers.iter().any(|container| match container.state {
             State::Terminated(Some(code)) => {
                 self.spec_of(container).is_some_and(|spec| spec.restarts_all(code))
@@ -273,7 +272,7 @@ impl PodState {
         })
     }
 
-    pub(in crate::prober) fn basis(&self, place: usize) -> Basis {
+    pub(super) fn basis(&self, place: usize) -> Basis {
         let container = &self.containers[place];
         Basis {
             state: container.state,
@@ -288,24 +287,28 @@ impl PodState {
 
     /// Nothing of it will be probed any more: it has come to its end, or its sandbox and all of its containers have.
     pub(super) fn is_finished(&self) -> bool {
-        let runs = |container: &Container| matches!(container.state, State::Running(_));
         matches!(self.phase(), Phase::Succeeded | Phase::Failed)
-            || (self.has_ended && !self.containers.iter().any(runs))
+            || (self.has_ended && !self.containers.iter().any(Container::is_running))
     }
 
-    pub(in crate::prober) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> Phase {
         phase(&self.spec, |name| self.state_of(name))
     }
 
-    pub(in crate::prober) fn state_of(&self, name: &str) -> Option<State> {
+    pub(super) fn state_of(&self, name: &str) -> Option<State> {
         self.place_named(name).map(|place| self.containers[place].state)
     }
 
-    pub(in crate::prober) fn spec_of(&self, container: &Container) -> Option<&Arc<ContainerSpec>> {
+    pub(super) fn spec_of(&self, container: &Container) -> Option<&Arc<ContainerSpec>> {
         self.spec.container(container.name())
     }
 
-    pub(in crate::prober) fn place_named(&self, name: &str) -> Option<usize> {
+    pub(super) fn place_named(&self, name: &str) -> Option<usize> {
         self.containers.iter().position(|container| container.name() == name)
+    }
+
+    /// The place of the container with this id.
+    pub(super) fn place_with(&self, id: &str) -> Option<usize> {
+        self.containers.iter().position(|container| *container.id == *id)
     }
 }

@@ -11,7 +11,7 @@ use tracing::{error, info};
 
 use super::Shared;
 use crate::probe::ContainerSpec;
-use crate::prober::executor::Place;
+use crate::prober::executor::Names;
 use crate::prober::handler::{Target, run_hook};
 use crate::prober::notice::{Notice, What};
 use crate::prober::pod::{Order, Pardon, Pod, Todo};
@@ -113,7 +113,7 @@ impl Killing {
             grace_period: order.kill.grace_period_after(begun.elapsed()),
             failures: order.failures.clone(),
         };
-        let stopped = self.shared.executor.stop(&self.place(), &order.container_id, kill).await;
+        let stopped = self.shared.executor.stop(&self.names(), &order.container_id, kill).await;
         stopped.map_or_else(Ended::Failed, |()| Ended::Stopped)
     }
 
@@ -122,7 +122,7 @@ impl Killing {
         let Some((hook, period)) = self.order.kill.pre_stop.clone().zip(self.order.kill.hook_period()) else {
             return;
         };
-        let (shared, place, id) = (self.shared.clone(), self.place(), self.order.container_id.clone());
+        let (shared, names, id) = (self.shared.clone(), self.names(), self.order.container_id.clone());
         let (spec, address) = {
             let state = self.pod.lock();
             let name = self.order.container.name.as_deref().unwrap_or_default();
@@ -132,7 +132,7 @@ impl Killing {
         };
         let run = self.shared.runtime.spawn(async move {
             let target = Target { container_id: &id, container: &spec, pod_ip: &address };
-            run_hook(&hook, &target, &place, &shared.executor).await
+            run_hook(&hook, &target, &names, &shared.executor).await
         });
         match timeout(period, run).await {
             Ok(Ok(Ok(()))) => {}
@@ -154,12 +154,12 @@ impl Killing {
         self.shared.carry_out(&self.pod, todo);
     }
 
-    fn place(&self) -> Place {
-        Place { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
+    fn names(&self) -> Names {
+        Names { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
     }
 
     fn notice(&self, what: What, message: String) {
-        let Place { pod, container } = self.place();
+        let Names { pod, container } = self.names();
         self.shared.witness.notice(Notice {
             pod,
             container,

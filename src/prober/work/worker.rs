@@ -10,7 +10,7 @@ use tracing::error;
 
 use super::Shared;
 use crate::probe::Probe;
-use crate::prober::executor::Place;
+use crate::prober::executor::Names;
 use crate::prober::handler::{Attempt, AttemptError, Target, attempt};
 use crate::prober::machine::Next;
 use crate::prober::metrics::Series;
@@ -151,8 +151,8 @@ impl Shared {
     async fn tried(&self, task: &Task) -> (Result<Attempt, AttemptError>, Instant) {
         let target =
             Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
-        let place = Place { pod: task.pod.clone(), container: task.container.clone() };
-        let attempt = || attempt(&task.probe, &target, &place, &self.executor);
+        let names = Names { pod: task.pod.clone(), container: task.container.clone() };
+        let attempt = || attempt(&task.probe, &target, &names, &self.executor);
         for _ in 1..TRIES {
             let begun = Instant::now();
             if let Ok(known) = attempt().await {
