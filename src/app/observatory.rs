@@ -21,7 +21,6 @@ use crate::exec::{Inspector, Record, Stuck};
 use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
-use crate::relay::Head;
 use crate::tap::{AskedExec, Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::terminal::harmless;
@@ -147,7 +146,7 @@ impl Observatory {
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
                 if let Some(prober) = &self.prober
-                    && ended.call.peer.as_ref().is_some_and(|peer| peer.is_kubelet())
+                    && ended.head.is_of_kubelet()
                 {
                     prober.kubelet_seen();
                     heard_exec(prober, &ended.call);
@@ -309,10 +308,9 @@ impl Listed {
 
 /// What a kubelet executes without a timeout may be a hook.
 fn hook_begins(prober: &Prober, asked: &AskedExec) {
-    let is_kubelet = |head: Arc<Head>| head.peer.as_ref().is_some_and(|peer| peer.is_kubelet());
     let id = asked.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| asked.exec.timeout().is_none())
-        && asked.head.upgrade().is_some_and(is_kubelet)
+        && asked.head.upgrade().is_some_and(|head| head.is_of_kubelet())
     {
         prober.kubelet_executes(id, &asked.exec.command, &asked.head);
     }

@@ -11,7 +11,7 @@ use super::execution::{Execution, Moment};
 use super::identity::Identity;
 use super::phases::Phases;
 use crate::relay::Trace;
-use crate::tap::{Call, Failure, Kill};
+use crate::tap::Call;
 
 /// A call that has ended, as it is kept, shown, counted and exported.
 #[derive(Clone, Debug)]
@@ -109,19 +109,12 @@ impl Record {
         Self { trace: None, ..self }
     }
 
-    /// The same, with nothing of its command but the program.
+    /// The same, with nothing of its command but the program, and nothing of what probes wrote.
     pub(crate) fn redacted(mut self) -> Self {
-        if let Some(exec) = &self.call.exec {
+        if self.call.exec.is_some() || self.call.kill.is_some() {
             let mut call = (*self.call).clone();
-            call.exec = Some(Box::new(exec.redacted()));
-            self.call = Arc::new(call);
-        }
-        if let Some(kill) = &self.call.kill {
-            // What failed may be told in a command's own words.
-            let failures = kill.failures.iter().map(|it| Failure { message: String::new(), ..it.clone() });
-            let kill = Kill { failures: failures.collect(), ..(**kill).clone() };
-            let mut call = (*self.call).clone();
-            call.kill = Some(Box::new(kill));
+            call.exec = call.exec.map(|exec| Box::new(exec.redacted()));
+            call.kill = call.kill.map(|kill| Box::new(kill.redacted()));
             self.call = Arc::new(call);
         }
         self

@@ -82,6 +82,14 @@ pub struct Head {
     pub trace: Option<Trace>,
 }
 
+impl Head {
+    /// Whether a kubelet made it, going by the name of its program.
+    #[must_use]
+    pub fn is_of_kubelet(&self) -> bool {
+        self.peer.as_ref().is_some_and(|peer| peer.is_kubelet())
+    }
+}
+
 /// The headers of W3C's trace context.
 #[derive(Clone, Debug)]
 pub struct Trace {

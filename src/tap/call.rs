@@ -107,6 +107,15 @@ pub struct ExecResult {
     pub stderr_bytes: usize,
 }
 
+impl Kill {
+    /// The same, without what is told of the attempts: that may be in a command's own words.
+    #[must_use]
+    pub fn redacted(&self) -> Self {
+        let failures = self.failures.iter().map(|failure| Failure { at: failure.at, message: String::new() });
+        Self { failures: failures.collect(), ..self.clone() }
+    }
+}
+
 impl Exec {
     /// The same, with nothing of the command but the program.
     #[must_use]

@@ -25,8 +25,7 @@ impl PodState {
     pub(in crate::prober) fn stopping(&mut self, id: &str, call: &Weak<Head>, now: Instant, todo: &mut Todo) {
         let Some(place) = self.place_with(id) else { return };
         self.containers[place].stopper = call.clone();
-        let head = call.upgrade();
-        let is_kubelet = head.and_then(|head| Some(head.peer.as_ref()?.is_kubelet())).unwrap_or(false);
+        let is_kubelet = call.upgrade().is_some_and(|head| head.is_of_kubelet());
         if is_kubelet && !self.is_ending() {
             self.compare(place, now, todo);
         }
