@@ -34,6 +34,8 @@ pub mod probe;
 
 pub mod prober;
 
+pub mod play;
+
 pub mod exec;
 
 pub mod procrun;

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use probeshim::app;
 use probeshim::cli::{self, Cli, Command, Failure};
-use probeshim::config::{RuntimeSettings, Settings, Surroundings};
+use probeshim::config::{PlaySettings, RuntimeSettings, Settings, Surroundings};
 use probeshim::procrun::{self, guardian};
 use probeshim::telemetry;
 use probeshim::terminal::{harmless, print};
@@ -42,6 +42,11 @@ fn dispatch(command: Command) -> Result<(), Failure> {
             let settings = Settings::new(&flags, &Surroundings::here())?;
             let _log = telemetry::start(&settings.log);
             runtime.block_on(app::run(settings.shim)).map_err(Failure::of)
+        }
+        Command::Play(flags) => {
+            let settings = PlaySettings::new(&flags, &Surroundings::here())?;
+            let _log = telemetry::start(&settings.log);
+            runtime.block_on(app::play(settings)).map_err(Failure::of)
         }
         Command::Calls(calls) => runtime.block_on(calls.run()),
         Command::Explain(explain) => runtime.block_on(explain.run()),

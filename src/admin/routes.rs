@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use serde::Serialize;
+use serde_json::{Value, json};
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
@@ -23,6 +24,7 @@ use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::state::Admin;
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
+use crate::play::Standing;
 use crate::prober::{Mode, Prober};
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
@@ -42,6 +44,7 @@ pub(super) fn public() -> Router<Arc<Admin>> {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
         .route("/metrics/probes", get(metrics_of_probes))
+        .route("/pods", get(pods))
         .fallback(nothing_here)
 }
 
@@ -73,6 +76,17 @@ async fn readyz(State(admin): Shared) -> Response {
 
 async fn metrics_text(State(admin): Shared) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&admin.metrics))
+}
+
+/// The pods that are played, as a kubelet tells of its pods.
+async fn pods(State(admin): Shared) -> Response {
+    let Some(play) = admin.from.play.get() else {
+        let reason =
+            "no pods are played here: a kubelet tells of its own, and `probeshim play` would of others";
+        return refusal(StatusCode::NOT_FOUND, reason.to_owned());
+    };
+    let items: Vec<Value> = play.standings().iter().map(Standing::to_json).collect();
+    Json(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})).into_response()
 }
 
 /// Where a kubelet has them, too.

@@ -1,7 +1,7 @@
 //! What the API tells of.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use prometheus_client::metrics::counter::Counter;
@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use crate::cri::Own;
 use crate::exec::Stuck;
+use crate::play::Play;
 use crate::prober::{self, Prober};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
@@ -49,6 +50,8 @@ pub struct Sources {
     pub tap: tap::Metrics,
     /// Who makes them, if anybody does.
     pub prober: Option<Prober>,
+    /// What is played, once anything is.
+    pub play: Arc<OnceLock<Play>>,
     /// What is counted of probes.
     pub probes: prober::Metrics,
     /// What is counted of ExecSyncs.

@@ -84,6 +84,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         journal: None,
         traces: None,
         watches_runtime: true,
+        plays: false,
     };
     let mut shim = Shim::open(settings).await?;
     let account =

@@ -3,6 +3,7 @@
 mod demo;
 mod limits;
 mod observatory;
+mod play;
 mod probing;
 mod run;
 mod runtime;
@@ -10,6 +11,7 @@ mod shim;
 mod signals;
 
 pub use demo::{DemoError, demo};
+pub use play::{PlayError, play};
 pub use run::run;
 pub use runtime::{RuntimeError, runtime};
 pub use shim::RunError;

@@ -8,7 +8,7 @@
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
@@ -18,6 +18,7 @@ use tracing::{error, info, warn};
 
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Inspector, Record, Stuck};
+use crate::play::Play;
 use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
@@ -62,6 +63,8 @@ pub(super) struct Observatory {
     inspector: Inspector,
     /// Who makes probes, if anybody does.
     prober: Option<Prober>,
+    /// What is played, if anything is.
+    play: Arc<OnceLock<Play>>,
     outlets: Outlets,
     listed: Listed,
 }
@@ -74,8 +77,13 @@ struct Listed {
 }
 
 impl Observatory {
-    pub(super) fn new(inspector: Inspector, prober: Option<Prober>, outlets: Outlets) -> Self {
-        Self { world: Arc::default(), inspector, prober, outlets, listed: Listed::default() }
+    pub(super) fn new(
+        inspector: Inspector,
+        prober: Option<Prober>,
+        play: Arc<OnceLock<Play>>,
+        outlets: Outlets,
+    ) -> Self {
+        Self { world: Arc::default(), inspector, prober, play, outlets, listed: Listed::default() }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -145,11 +153,14 @@ impl Observatory {
                 let told = std::mem::take(&mut ended.told.facts);
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
-                if let Some(prober) = &self.prober
-                    && ended.head.is_of_kubelet()
-                {
-                    prober.kubelet_seen();
-                    heard_exec(prober, &ended.call);
+                if ended.head.is_of_kubelet() {
+                    if let Some(play) = self.play.get() {
+                        play.kubelet_seen();
+                    }
+                    if let Some(prober) = &self.prober {
+                        prober.kubelet_seen();
+                        heard_exec(prober, &ended.call);
+                    }
                 }
                 self.inspector.ended(&self.world, ended, now);
             }
@@ -231,6 +242,7 @@ impl Observatory {
         }
         for change in changes {
             if (is_act || before.has(change))
+                && !self.is_told(change)
                 && let Some(event) = Event::of_change(change, &self.world)
             {
                 self.outlets.events.push(event);
@@ -240,6 +252,15 @@ impl Observatory {
                 self.misread(sandbox);
             }
         }
+    }
+
+    /// Whether who plays a pod tells of it himself.
+    fn is_told(&self, change: &Change) -> bool {
+        let (Change::ContainerCreated(container) | Change::ContainerStarted(container)) = change else {
+            return false;
+        };
+        let pod = self.world.sandbox_of(container).map(|sandbox| &sandbox.pod);
+        self.play.get().is_some_and(|play| pod.is_some_and(|pod| play.has(pod)))
     }
 
     /// Tells what a pod's annotations say in vain.
@@ -358,7 +379,7 @@ mod tests {
             faults: Counter::default(),
             hurry: Hurry::default(),
         };
-        let mut observatory = Observatory::new(inspector.unwrap(), None, outlets);
+        let mut observatory = Observatory::new(inspector.unwrap(), None, Arc::default(), outlets);
         observatory.guarded(|_| panic!("for the test"));
         observatory.guarded(|it| it.was_told(Notice::Gone));
         assert_eq!(observatory.outlets.faults.get(), 1);

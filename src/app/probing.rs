@@ -1,7 +1,7 @@
 //! The prober on a thread of its own, joined to what it needs and to what it tells.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use tokio::runtime::{Builder, Handle};
@@ -9,10 +9,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use crate::cri::Own;
+use crate::play::Play;
 use crate::prober::{Executor, Notice, Parts, Prober, Remark, Witness};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
-use crate::tap::OwnCalls;
+use crate::tap::{OwnCalls, Pod};
 use crate::terminal::harmless;
 
 /// Questions about pods and containers that may wait to be asked; more are asked again later.
@@ -27,14 +28,18 @@ pub(super) struct Probing {
 
 /// Keeps what the prober tells among the events.
 #[derive(Debug)]
-struct Told(Arc<Events>);
+struct Told {
+    events: Arc<Events>,
+    /// Who acts on what probes say, if anybody does.
+    play: Arc<OnceLock<Play>>,
+}
 
 impl Probing {
     /// Starts it; its calls are told of among all others.
     pub(super) fn start(
         (own, upstream): (&Own, &SocketPath),
         (told, redacts): (OwnCalls, bool),
-        events: Arc<Events>,
+        (events, play): (Arc<Events>, Arc<OnceLock<Play>>),
         parts: Parts,
     ) -> io::Result<Self> {
         let (runtime, end) = thread_of_probes()?;
@@ -44,7 +49,7 @@ impl Probing {
             own.fresh_client(upstream)
         };
         let executor = Executor::new(client, Some(told), redacts);
-        let prober = Prober::start(parts, executor, Arc::new(Told(events)), runtime);
+        let prober = Prober::start(parts, executor, Arc::new(Told { events, play }), runtime);
         Ok(Self { prober, _end: end })
     }
 }
@@ -57,13 +62,19 @@ impl Drop for Probing {
 
 impl Witness for Told {
     fn notice(&self, notice: Notice) {
-        self.0.push(Event::of_probe(notice));
+        self.events.push(Event::of_probe(notice));
     }
 
     fn remark(&self, remark: Remark) {
         let event = Event::of_remark(&remark);
         warn!("{}", harmless(&event.message));
-        self.0.push(event);
+        self.events.push(event);
+    }
+
+    fn judged(&self, pod: &Pod) {
+        if let Some(play) = self.play.get() {
+            play.wake(pod);
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -21,10 +21,14 @@ use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::ShimSettings;
 use crate::cri::Own;
 use crate::exec::{self, Inspector};
-use crate::prober::{self, Mode, Parts};
+use crate::play::Play;
+use crate::probe::{Hurry, News};
+use crate::prober::{self, Executor, Mode, Parts, Prober};
 use crate::record::{self, Calls, Events, Journal};
 use crate::relay::{self, Numbers, Relay, Summary};
-use crate::socket::{self, Access, ActivationError, Claim, ClaimError, Listening, activated, claim};
+use crate::socket::{
+    self, Access, ActivationError, Claim, ClaimError, Listening, SocketPath, activated, claim,
+};
 use crate::tap::{self, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
 use crate::world::Watcher;
@@ -74,6 +78,67 @@ pub(super) struct Shim {
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
     probing: Option<Probing>,
+    /// What it takes to play pods on it, if any are to be.
+    pub(super) staged: Option<Staged>,
+}
+
+/// What it takes to play pods on a shim.
+pub(super) struct Staged {
+    pub(super) own: Own,
+    pub(super) executor: Executor,
+    pub(super) prober: Option<Prober>,
+    pub(super) events: Arc<Events>,
+    pub(super) news: mpsc::Sender<News>,
+    /// Where all others find what is played.
+    pub(super) play: Arc<OnceLock<Play>>,
+}
+
+/// The places that clients come to, not served yet.
+struct Entrances {
+    /// The relay's.
+    main: Listening,
+    private: Listening,
+    public: Option<TcpListener>,
+    facts: Facts,
+}
+
+impl Entrances {
+    async fn open(
+        listen: Option<&SocketPath>,
+        upstream: &SocketPath,
+        admin: &SocketPath,
+        http: Option<SocketAddr>,
+    ) -> Result<Self, RunError> {
+        let main = match listen {
+            Some(path) => claim(path, Access::LikeUpstream(upstream)).map_err(RunError::Listen)?,
+            None => activated(upstream)?,
+        };
+        let private = claim(admin, Access::Private).map_err(RunError::Admin)?;
+        let public = match http {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        let facts = Facts {
+            started: SystemTime::now(),
+            listen: socket::name_of(&main.listener),
+            http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
+        };
+        Ok(Self { main, private, public, facts })
+    }
+}
+
+impl Staged {
+    /// With what is told of probes, as it changes.
+    fn new(
+        (own, executor): (&Own, Executor),
+        prober: Option<&Prober>,
+        events: &Arc<Events>,
+        play: &Arc<OnceLock<Play>>,
+    ) -> (Self, mpsc::Receiver<News>) {
+        let (news, told) = mpsc::channel(NEWS);
+        let (own, prober) = (own.clone(), prober.cloned());
+        (Self { own, executor, prober, events: events.clone(), news, play: play.clone() }, told)
+    }
 }
 
 /// The places that clients come to, other than the relay's listener.
@@ -81,6 +146,9 @@ struct Doors {
     claims: Vec<Claim>,
     servers: JoinSet<()>,
 }
+
+/// News of what is played that may wait to be taken.
+const NEWS: usize = 64;
 
 /// How long what was observed last may take to be decoded and shown at the end.
 const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
@@ -101,22 +169,12 @@ impl Shim {
             journal,
             traces,
             watches_runtime,
+            plays,
         } = settings;
-        let upstream = relay.upstream.clone();
-        let Listening { listener, claim: listen_claim } = match &listen {
-            Some(path) => claim(path, Access::LikeUpstream(&upstream)).map_err(RunError::Listen)?,
-            None => activated(&upstream)?,
-        };
-        let private = claim(&admin, Access::Private).map_err(RunError::Admin)?;
-        let public = match http {
-            Some(address) => Some(bind(address).await?),
-            None => None,
-        };
-        let facts = Facts {
-            started: SystemTime::now(),
-            listen: socket::name_of(&listener),
-            http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
-        };
+        let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
+        let Entrances { main, private, public, facts } =
+            Entrances::open(listen.as_ref(), &upstream, &admin, http).await?;
+        let Listening { listener, claim: listen_claim } = main;
 
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
         let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
@@ -133,16 +191,18 @@ impl Shim {
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = Numbers::from(first_call);
         let (enquiries, enquired) = mpsc::channel(probing::ENQUIRIES);
+        let play = Arc::new(OnceLock::new());
         let probing = (enforcement.mode != Mode::Off).then(|| {
             let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
             let metrics = prober_metrics.clone();
-            let parts = Parts { specs: specs.clone(), metrics, enquiries, enforcement };
-            Probing::start((&own, &upstream), told, events.clone(), parts)
+            let parts = Parts { specs: specs.clone(), metrics, enquiries, enforcement, is_settled: plays };
+            Probing::start((&own, &upstream), told, (events.clone(), play.clone()), parts)
         });
         let probing = probing.transpose()?;
         let prober = probing.as_ref().map(|probing| probing.prober.clone());
         let sources = Sources {
             prober: prober.clone(),
+            play: play.clone(),
             probes: prober_metrics,
             upstream: upstream.clone(),
             own: own.clone(),
@@ -160,7 +220,15 @@ impl Shim {
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
-        let (news, hurry) = of_specs.watch(specs);
+        let (staged, news, hurry) = if plays {
+            let executor =
+                Executor::new(own.fresh_client(&upstream), Some(tap.own_calls(numbers.clone())), redacts);
+            let (staged, news) = Staged::new((&own, executor), prober.as_ref(), &events, &play);
+            (Some(staged), news, Hurry::default())
+        } else {
+            let (news, hurry) = of_specs.watch(specs);
+            (None, news, hurry)
+        };
         let notices = if watches_runtime {
             Watcher::start(own, enquired)
         } else {
@@ -168,7 +236,7 @@ impl Shim {
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
-        let observatory = Observatory::new(inspector, prober, outlets);
+        let observatory = Observatory::new(inspector, prober, play, outlets);
         let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
@@ -183,6 +251,7 @@ impl Shim {
             recording,
             tracing,
             probing,
+            staged,
         })
     }
 

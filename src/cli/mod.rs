@@ -20,7 +20,7 @@ use anyhow::anyhow;
 use clap::{Parser, Subcommand};
 
 use crate::admin::ClientError;
-use crate::config::{Flags, Problems, RuntimeFlags};
+use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
 use crate::procrun::guardian;
 
 pub use bench::Bench;
@@ -49,6 +49,18 @@ pub enum Command {
     ///
     /// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and --listen is not used.
     Run(Flags),
+
+    /// Stand in for the kubelet: give pods, on a bare runtime, the life that a kubelet would give them
+    ///
+    /// Sandbox, init containers, sidecars, probes, kills, restarts under back-off, and an orderly end on Ctrl-C, which removes
+    /// everything; a second Ctrl-C ends them at once. Ends by itself once all pods have ended. Exit code 0: all have succeeded, or
+    /// what --until says is so, or it was told to stop; 1: a pod has failed, or a container was killed for good, or --timeout is over.
+    #[command(mut_arg("pods", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_name("off|dry-run|restart")
+        .help("What is done about probes. off: nothing. dry-run: they are made, and it is said what would be killed; nothing is. restart: \
+               what has failed is killed, and started again [default: restart]")),
+        mut_arg("max_kills", |arg| arg.help("How many containers may be killed for their probes within which time, such as 5/1h, or off \
+               for any number [default: off]")))]
+    Play(PlayFlags),
 
     /// Show the calls that went through a running probeshim, as they ended
     ///

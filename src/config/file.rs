@@ -12,7 +12,7 @@ use url::Url;
 use super::read::{Reader, duration};
 use super::{Flags, Surroundings};
 use crate::probe::node::{Node, Problem};
-use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, matches, read_probe};
+use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, Specs, matches, read_probe};
 
 /// From one question to the kubelet to the next, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -52,6 +52,11 @@ pub(super) struct File {
 }
 
 impl File {
+    /// What its rules tell of probes.
+    pub(super) fn specs(&self) -> Specs {
+        Specs::default().with_rules(self.rules.clone())
+    }
+
     /// Reads the file that the flags name, or the one that is there anyway, and fills in what the flags do not say. Everything that is wrong
     /// with it is a problem of its own.
     pub(super) fn read(flags: &mut Flags, around: &Surroundings, reader: &mut Reader) -> Self {

@@ -1,6 +1,7 @@
 //! From what was written to what is run: every value is checked at once, and every error names its flag.
 
 mod file;
+mod play;
 mod read;
 mod runtime;
 
@@ -12,9 +13,11 @@ use std::time::Duration;
 use clap::Args;
 use file::File;
 use read::{
-    Reader, demo_length, duration, http_address, log_filter, mode, most_kills, on_or_off, socket_path,
+    Reader, demo_length, duration, http_address, log_filter, mode, mode_of_play, most_kills, on_or_off,
+    socket_path,
 };
 
+pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 
 use crate::probe::{Sources, Specs, selector};
@@ -185,6 +188,15 @@ pub struct ShimSettings {
     pub traces: Option<traces::Settings>,
     /// Whether the runtime is asked for what is on the node, and for its events.
     pub watches_runtime: bool,
+    /// Whether pods are played on it.
+    pub plays: bool,
+}
+
+/// What flags are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Run,
+    Play,
 }
 
 /// A value that cannot be used.
@@ -257,15 +269,21 @@ impl Settings {
     pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
         let (mut flags, mut reader) = (flags.clone(), Reader::default());
         let file = File::read(&mut flags, around, &mut reader);
-        Self::of(&flags, file, reader, around)
+        Self::of(&flags, file, reader, around, Purpose::Run)
     }
 
     /// Of flags to which the configuration file has added what they did not say.
-    fn of(flags: &Flags, file: File, mut reader: Reader, around: &Surroundings) -> Result<Self, Problems> {
+    fn of(
+        flags: &Flags,
+        file: File,
+        mut reader: Reader,
+        around: &Surroundings,
+        purpose: Purpose,
+    ) -> Result<Self, Problems> {
         let File { rules, kubelet, mut spared } = file;
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
-            None if around.is_activated => None,
+            None if around.is_activated && purpose == Purpose::Run => None,
             None => reader.fill_in("--listen", around.default_socket("probeshim.sock")),
         };
         let admin = reader.admin(flags.admin.as_deref(), around);
@@ -275,14 +293,23 @@ impl Settings {
             reader.read_or("--drain-timeout", flags.drain_timeout.as_deref(), DRAIN_TIMEOUT, duration);
         let watches_runtime =
             reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
-        let mode = reader.read_or("--enforce", flags.enforce.as_deref(), Mode::default().name(), mode);
+        let (mode, most) = match purpose {
+            Purpose::Run => (
+                reader.read_or("--enforce", flags.enforce.as_deref(), Mode::default().name(), mode),
+                reader.read_or("--max-kills", flags.max_kills.as_deref(), MAX_KILLS, most_kills),
+            ),
+            // Whoever plays pods wants them killed as a kubelet kills them.
+            Purpose::Play => (
+                reader.read_or("--enforce", flags.enforce.as_deref(), Mode::Restart.name(), mode_of_play),
+                reader.read_or("--max-kills", flags.max_kills.as_deref(), "off", most_kills),
+            ),
+        };
         if let Some(mode) = mode.filter(|mode| *mode != Mode::Off && watches_runtime == Some(false)) {
             let name = mode.name();
             let reason =
                 format!("cannot be off beside --enforce {name}: it would not be known what to probe");
             reader.complain("--watch-runtime", flags.watch_runtime.as_deref(), reason);
         }
-        let most = reader.read_or("--max-kills", flags.max_kills.as_deref(), MAX_KILLS, most_kills);
         let selectors = flags.never_kill.iter();
         spared.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
         let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
@@ -311,7 +338,7 @@ impl Settings {
                 Some(log),
             ) if reader.problems.is_empty() => {
                 let shim = ShimSettings {
-                    listen: listen.filter(|_| !around.is_activated),
+                    listen: listen.filter(|_| !around.is_activated || purpose == Purpose::Play),
                     admin,
                     http,
                     relay: relay::Settings { upstream, drain_timeout },
@@ -322,6 +349,7 @@ impl Settings {
                     journal,
                     traces,
                     watches_runtime,
+                    plays: purpose == Purpose::Play,
                 };
                 Ok(Self { shim, log })
             }
@@ -350,7 +378,7 @@ pub fn check(paths: &[PathBuf], config: Option<&PathBuf>, around: &Surroundings)
     let (mut flags, mut reader) = (Flags { config: config.cloned(), ..Flags::default() }, Reader::default());
     let file = File::read(&mut flags, &around, &mut reader);
     let (rules, pods) = (file.rules.clone(), std::mem::take(&mut flags.pods));
-    let settings = Settings::of(&flags, file, reader, &around);
+    let settings = Settings::of(&flags, file, reader, &around, Purpose::Run);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&pods).collect();
     let specs = Specs::read(&paths).unwrap_or_else(|errors| {

@@ -182,8 +182,17 @@ pub(super) fn on_or_off(value: &str) -> Result<bool, String> {
 
 /// Reads what is done about probes.
 pub(super) fn mode(value: &str) -> Result<Mode, String> {
-    let found = Mode::NAMED.into_iter().find(|(name, _)| *name == value);
-    found.map(|(_, mode)| mode).ok_or_else(|| "is none of off, dry-run, kill".to_owned())
+    one_of(value, [Mode::Off, Mode::DryRun, Mode::Kill])
+}
+
+/// The same for pods that are played: whoever kills them starts them again.
+pub(super) fn mode_of_play(value: &str) -> Result<Mode, String> {
+    one_of(value, [Mode::Off, Mode::DryRun, Mode::Restart])
+}
+
+fn one_of<const N: usize>(value: &str, modes: [Mode; N]) -> Result<Mode, String> {
+    let found = modes.into_iter().find(|mode| mode.name() == value);
+    found.ok_or_else(|| format!("is none of {}", modes.map(Mode::name).join(", ")))
 }
 
 /// Reads how long a demo lasts: long enough to see something.

@@ -1,13 +1,14 @@
-//! `$(VAR)` in the command of a probe, as the kubelet expands it.
+//! `$(VAR)` in commands and variables, as the kubelet expands it.
 
 use std::collections::HashMap;
 
 /// Expands every word: `$(NAME)` of a known variable is its value, `$$` is `$`, and all else stays as it is.
-pub(super) fn expand(words: &[String], env: &HashMap<String, String>) -> Vec<String> {
+pub(crate) fn expand(words: &[String], env: &HashMap<String, String>) -> Vec<String> {
     words.iter().map(|word| expand_word(word, env)).collect()
 }
 
-fn expand_word(word: &str, env: &HashMap<String, String>) -> String {
+/// Expands one word.
+pub(crate) fn expand_word(word: &str, env: &HashMap<String, String>) -> String {
     let (mut expanded, mut rest) = (String::with_capacity(word.len()), word);
     while let Some((before, after)) = rest.split_once('$') {
         expanded.push_str(before);

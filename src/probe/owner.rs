@@ -10,7 +10,7 @@ const LONGEST_BASE: usize = 58;
 
 /// What makes pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Pod,
     Deployment,
     DaemonSet,
@@ -22,18 +22,18 @@ pub(super) enum Kind {
 
 /// A pod, or what makes pods from a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
-    pub(super) kind: Kind,
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(crate) struct Owner {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
     /// Of a pod, where it is written.
-    pub(super) uid: Option<String>,
+    pub(crate) uid: Option<String>,
     /// The labels of its pods.
-    pub(super) labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 impl Kind {
-    pub(super) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "Pod" => Self::Pod,
             "Deployment" => Self::Deployment,
@@ -55,12 +55,12 @@ impl fmt::Display for Owner {
 
 impl Owner {
     /// What tells it apart from others.
-    pub(super) fn key(&self) -> (Kind, &str, &str, Option<&str>) {
+    pub(crate) fn key(&self) -> (Kind, &str, &str, Option<&str>) {
         (self.kind, &self.namespace, &self.name, self.uid.as_deref())
     }
 
     /// Whether a sandbox is that of one of its pods.
-    pub(super) fn has(&self, sandbox: &Sandbox) -> bool {
+    pub(crate) fn has(&self, sandbox: &Sandbox) -> bool {
         let pod = &*sandbox.pod;
         let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) else { return false };
         *namespace == self.namespace

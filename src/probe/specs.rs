@@ -1,5 +1,6 @@
 //! What is known of the probes and hooks of a pod, from all sources.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use serde_json::Value;
 use super::expand::expand;
 use super::hook::Hook;
 use super::manifests::Manifests;
+use super::owner::{Kind, Owner};
 use super::pod::{ContainerPort, ContainerSpec, Env, PodSpec, Role};
 use super::read::files::{self, FileError, Files};
 use super::read::manifest::Manifest;
@@ -77,6 +79,16 @@ impl Specs {
     #[must_use]
     pub fn of_files(files: &Files) -> Self {
         Self::default().with_manifests(files.manifests())
+    }
+
+    /// The same, with these pods instead of those of files: their namespaces, names and uids, and what they are.
+    #[must_use]
+    pub fn with_pods(self, pods: impl Iterator<Item = (String, String, String, Arc<PodSpec>)>) -> Self {
+        let manifest = |(namespace, name, uid, pod)| {
+            let (kind, labels) = (Kind::Pod, BTreeMap::new());
+            Manifest { owner: Owner { kind, namespace, name, uid: Some(uid), labels }, pod }
+        };
+        self.with_manifests(pods.map(manifest).collect())
     }
 
     pub(super) fn with_manifests(self, manifests: Manifests) -> Self {

@@ -6,32 +6,32 @@ use std::time::Duration;
 use super::machine::State;
 use crate::probe::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy, Role};
 
-/// The shortest time that the kubelet gives a container for its end, in seconds.
-const LEAST_GRACE_PERIOD: u32 = 2;
-
 /// A container's end, as the kubelet would bring it about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kill {
+pub(crate) struct Kill {
     /// What the kubelet's event says.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// Seconds that the container has for its end, its hook included.
-    grace_period: u32,
+    pub(crate) grace_period: u32,
     /// What is done before.
-    pub(super) pre_stop: Option<Hook>,
+    pub(crate) pre_stop: Option<Hook>,
     /// Why it cannot be brought about: what is written of it cannot be read.
-    pub(super) obstacle: Option<String>,
+    pub(crate) obstacle: Option<String>,
 }
 
 impl Kill {
+    /// The shortest time that the kubelet gives a container for its end, in seconds.
+    pub(crate) const LEAST_GRACE_PERIOD: u32 = 2;
+
     /// Seconds for the hook; none at all where there are none for the container.
-    pub(super) fn hook_period(&self) -> Option<Duration> {
+    pub(crate) fn hook_period(&self) -> Option<Duration> {
         Some(Duration::from_secs(self.grace_period.into())).filter(|period| !period.is_zero())
     }
 
     /// Seconds that the container is left after its hook has taken so long, as the kubelet counts: of that time whole seconds.
-    pub(super) fn grace_period_after(&self, hook: Duration) -> u32 {
+    pub(crate) fn grace_period_after(&self, hook: Duration) -> u32 {
         let taken = u32::try_from(hook.as_secs()).unwrap_or(u32::MAX);
-        self.grace_period.saturating_sub(taken).max(LEAST_GRACE_PERIOD)
+        self.grace_period.saturating_sub(taken).max(Self::LEAST_GRACE_PERIOD)
     }
 }
 

@@ -20,6 +20,8 @@ pub enum Mode {
     DryRun,
     /// They are made, and what has failed is killed.
     Kill,
+    /// They are made, and somebody who asks what they say kills what has failed, and starts it again.
+    Restart,
 }
 
 /// How many containers may be killed within which time.
@@ -92,8 +94,14 @@ pub struct KillsNow {
 
 impl Mode {
     /// All of them, by their names.
-    pub const NAMED: [(&'static str, Self); 3] =
-        [("off", Self::Off), ("dry-run", Self::DryRun), ("kill", Self::Kill)];
+    pub const NAMED: [(&'static str, Self); 4] =
+        [("off", Self::Off), ("dry-run", Self::DryRun), ("kill", Self::Kill), ("restart", Self::Restart)];
+
+    /// Whether what has failed is killed.
+    #[must_use]
+    pub fn kills(self) -> bool {
+        matches!(self, Self::Kill | Self::Restart)
+    }
 
     /// Its name.
     #[must_use]
@@ -102,6 +110,7 @@ impl Mode {
             Self::Off => "off",
             Self::DryRun => "dry-run",
             Self::Kill => "kill",
+            Self::Restart => "restart",
         }
     }
 }
@@ -144,7 +153,7 @@ impl Enforcement {
     /// What is to be done about somebody who is not spared. A kill is counted.
     pub(super) fn sentence(&self, now: Instant) -> Sentence {
         let mut state = self.lock();
-        if state.mode != Mode::Kill {
+        if !state.mode.kills() {
             return Sentence::Tell;
         }
         if let Some(MostKills { count, within }) = self.most {

@@ -69,10 +69,16 @@ impl Executor {
         answered
     }
 
-    /// Stops a container: SIGTERM, and SIGKILL once its grace period is over. One that is gone has been stopped.
-    pub(super) async fn stop(&self, names: &Names, container_id: &str, kill: Kill) -> Result<(), Status> {
+    /// Stops a container, for a probe that has failed if there is one: SIGTERM, and SIGKILL once its grace period is over, in seconds. One
+    /// that is gone has been stopped.
+    pub(crate) async fn stop(
+        &self,
+        names: &Names,
+        container_id: &str,
+        grace_period: u32,
+        kill: Option<Kill>,
+    ) -> Result<(), Status> {
         let Names { pod, container } = names.clone();
-        let grace_period = kill.grace_period;
         let told = self.told.as_ref().map(|calls| calls.stop(pod, container, kill));
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };

@@ -29,21 +29,25 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::probe::Specs;
+use crate::probe::{ProbeType, Specs};
 use crate::relay::Head;
-use crate::tap::Stopping;
-use crate::world::{Change, Enquiry, World};
+use crate::tap::{self, Stopping};
+use crate::world::{Change, Enquiry, Sandbox, World};
 use enforcement::Enforcement;
 use pod::Todo;
 use roster::Roster;
 use work::Shared;
 
+pub(crate) use decision::Kill;
 pub use enforcement::{EnforcementSettings, KillsNow, Mode, MostKills};
 pub use executor::{Executor, Names};
+pub(crate) use handler::{HookError, Hooked};
 pub use metrics::{Agreement, Metrics};
+pub(crate) use node::address as node_address;
 pub use notice::{Notice, Remark, What, Witness};
 pub use report::{ContainerReport, PodReport, ProbeReport};
 pub use status::{Condition, Phase};
+pub(crate) use status::{Stage, phase};
 pub use verdict::{ProbeResult, Run, Verdict, step};
 
 /// Workers that may begin together where what is written of probes changes.
@@ -66,6 +70,8 @@ pub struct Parts {
     pub enquiries: mpsc::Sender<Enquiry>,
     /// What is done about probes that have failed.
     pub enforcement: EnforcementSettings,
+    /// The node is taken to have been there for long: workers begin at once, and not at times of chance within their first period.
+    pub is_settled: bool,
 }
 
 impl Prober {
@@ -73,10 +79,11 @@ impl Prober {
     /// runtime.
     #[must_use]
     pub fn start(parts: Parts, executor: Executor, witness: Arc<dyn Witness>, runtime: Handle) -> Self {
-        let Parts { specs, metrics, enquiries, enforcement } = parts;
+        let Parts { specs, metrics, enquiries, enforcement, is_settled } = parts;
         let roster = Roster {
             since: Instant::now(),
             is_listed: false,
+            is_settled,
             specs,
             pods: HashMap::new(),
             orphans: HashMap::new(),
@@ -108,6 +115,48 @@ impl Prober {
             if let Some((pod, todo)) = self.shared.refresh(&key, true) {
                 self.shared.carry_out(&pod, todo);
             }
+        }
+    }
+
+    /// A pod is about to have a sandbox: the workers of its probes begin, as with the kubelet, before there is anything to probe.
+    pub fn expect(&self, sandbox: Sandbox) {
+        let key = self.shared.lock().expect(&Arc::new(sandbox));
+        if let Some((pod, todo)) = key.and_then(|key| self.shared.refresh(&key, true)) {
+            self.shared.carry_out(&pod, todo);
+        }
+    }
+
+    /// How a pod is, if it is probed. What is not ready is looked at again at once, as with each sync of the kubelet's.
+    #[must_use]
+    pub fn look(&self, names: &tap::Pod) -> Option<PodReport> {
+        let pod = self.shared.lock().pod_named(names)?;
+        let mut todo = Todo::default();
+        let mut state = pod.lock();
+        state.sync(Instant::now(), &mut todo);
+        let report = state.report();
+        drop(state);
+        self.shared.carry_out(&pod, todo);
+        Some(report)
+    }
+
+    /// Whoever made a pod is about to end it: its regular containers are not probed any more, but for readiness.
+    pub fn begin_end(&self, names: &tap::Pod) {
+        if let Some(pod) = self.shared.lock().pod_named(names) {
+            pod.lock().begin_end();
+        }
+    }
+
+    /// Nobody makes the pod any more: its workers end.
+    pub fn forget(&self, names: &tap::Pod) {
+        self.shared.lock().forget(names);
+    }
+
+    /// Somebody has killed a container for a probe, or has tried to.
+    pub fn killed(&self, names: &tap::Pod, container: &str, probe_type: ProbeType, is_done: bool) {
+        self.shared.metrics.killed(probe_type.title(), is_done);
+        let pod = self.shared.lock().pod_named(names).filter(|_| is_done);
+        if let Some(pod) = pod {
+            pod.lock().killed(container, probe_type);
         }
     }
 

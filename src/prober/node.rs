@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 const FAR: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
 /// The address from which the node would call somebody far away; this host's own where there is no way out. Nothing is sent.
-pub(super) fn address() -> String {
+pub(crate) fn address() -> String {
     let out = || {
         let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
         socket.connect(FAR)?;

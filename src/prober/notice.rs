@@ -76,4 +76,7 @@ pub trait Witness: fmt::Debug + Send + Sync {
 
     /// Something has happened that concerns no pod alone.
     fn remark(&self, remark: Remark);
+
+    /// A probe of a pod says something else than before, in a way that whoever acts on it has to know.
+    fn judged(&self, _pod: &Pod) {}
 }

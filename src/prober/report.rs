@@ -51,6 +51,24 @@ pub struct ProbeReport {
     pub would_have_killed: u32,
     /// How often it has had a container of this name killed.
     pub killed: u32,
+    /// The last attempts that failed, in a row.
+    pub failures: Vec<tap::Failure>,
+}
+
+impl PodReport {
+    /// The container with this id.
+    #[must_use]
+    pub fn container(&self, id: &str) -> Option<&ContainerReport> {
+        self.containers.iter().find(|container| container.names.id.as_deref() == Some(id))
+    }
+}
+
+impl ContainerReport {
+    /// Its probe of a type.
+    #[must_use]
+    pub fn probe(&self, probe_type: ProbeType) -> Option<&ProbeReport> {
+        self.probes.iter().find(|probe| probe.probe_type == probe_type)
+    }
 }
 
 impl PodState {
@@ -100,6 +118,7 @@ impl Job {
             on_hold: machine.on_hold && container.is_running(),
             would_have_killed: container.would_have_ended(machine.probe_type),
             killed: self.kills,
+            failures: self.last_failures(machine.probe.failure_threshold),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::node;
 use super::pod::{Age, Known, Pod, PodState, Todo};
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, Specs};
+use crate::tap;
 use crate::world::{self, Change, Enquiry, Sandbox, World};
 
 /// Where the kubelet notes what it takes a container for.
@@ -23,6 +24,8 @@ pub(super) struct Roster {
     /// When the first list of the node had come: until then everything has been there before.
     pub(super) since: Instant,
     pub(super) is_listed: bool,
+    /// The node is taken to have been there for long: workers begin at once.
+    pub(super) is_settled: bool,
     pub(super) specs: Specs,
     pub(super) pods: HashMap<Arc<str>, Entry>,
     /// Containers whose sandbox is not known yet, by the id of that.
@@ -51,7 +54,7 @@ impl Roster {
             | Change::SandboxStopped(sandbox)
             | Change::SandboxUpdated(sandbox) => self.sandbox(sandbox),
             Change::SandboxGone(sandbox) => {
-                let key = key_of(sandbox);
+                let key = key_of(&sandbox.pod, &sandbox.id);
                 let is_last = self.pods.get(&key).is_some_and(|entry| entry.sandbox.id == sandbox.id);
                 let entry = if is_last { self.pods.remove(&key) } else { None };
                 if let Some(pod) = entry.and_then(|entry| entry.pod) {
@@ -76,7 +79,8 @@ impl Roster {
                 if let Some(waiting) = self.orphans.get_mut(container.sandbox.as_ref()?) {
                     waiting.retain(|known| known.id != container.id);
                 }
-                let key = key_of(world.sandbox_of(container)?);
+                let sandbox = world.sandbox_of(container)?;
+                let key = key_of(&sandbox.pod, &sandbox.id);
                 let entry = self.pods.get_mut(&key)?;
                 entry.containers.retain(|known| known.id != container.id);
                 if let Some(pod) = &entry.pod {
@@ -85,6 +89,28 @@ impl Roster {
                 Some(key)
             }
         }
+    }
+
+    /// Takes a pod that is about to have a sandbox.
+    pub(super) fn expect(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
+        let key = key_of(&sandbox.pod, &sandbox.id);
+        if self.is_over {
+            return None;
+        }
+        // One that is there already counts before one that is not.
+        if self.pods.contains_key(&key) { Some(key) } else { self.sandbox(sandbox) }
+    }
+
+    /// Remembers a pod no more.
+    pub(super) fn forget(&mut self, names: &tap::Pod) {
+        if let Some(pod) = self.pods.remove(&key_of(names, "")).and_then(|entry| entry.pod) {
+            pod.lock().stop();
+        }
+    }
+
+    /// The pod with these names, if it is probed.
+    pub(super) fn pod_named(&self, names: &tap::Pod) -> Option<Arc<Pod>> {
+        self.pods.get(&key_of(names, ""))?.pod.clone()
     }
 
     /// The pod of a sandbox, if it is probed; the beginning of its id will do, as it does for runtimes.
@@ -102,7 +128,7 @@ impl Roster {
 
     /// Takes a sandbox, if it is its pod's newest one.
     fn sandbox(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
-        let key = key_of(sandbox);
+        let key = key_of(&sandbox.pod, &sandbox.id);
         match self.pods.get_mut(&key) {
             None => {
                 let containers = self.orphans.remove(&sandbox.id).unwrap_or_default();
@@ -160,7 +186,9 @@ impl Entry {
         };
         let containers = self.containers.iter().filter(is_unknown);
         let mut unknown: Vec<_> = containers.map(|it| Enquiry::Container(it.id.clone())).collect();
-        let has_none = self.sandbox.addresses.is_empty() && self.sandbox.is_host_network != Some(true);
+        let has_none = !self.sandbox.id.is_empty()
+            && self.sandbox.addresses.is_empty()
+            && self.sandbox.is_host_network != Some(true);
         if self.sandbox.is_ready && has_none && pod.lock().spec.needs_address() {
             unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
         }
@@ -177,12 +205,11 @@ fn put(containers: &mut Vec<Arc<world::Container>>, container: &Arc<world::Conta
 }
 
 /// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
-fn key_of(sandbox: &Sandbox) -> Arc<str> {
-    let pod = &sandbox.pod;
+fn key_of(pod: &tap::Pod, sandbox: &str) -> Arc<str> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
         Some(uid) => format!("{uid}/{}/{}", text(&pod.namespace), text(&pod.name)).into(),
-        None => sandbox.id.clone(),
+        None => sandbox.into(),
     }
 }
 

@@ -72,33 +72,76 @@ impl Basis {
     }
 }
 
-/// How far a pod has come whose containers have come so far.
-pub(super) fn phase<'a>(spec: &PodSpec, mut state: impl FnMut(&str) -> Option<State> + 'a) -> Phase {
-    let (mut waiting, mut running, mut stopped, mut failed, mut restarts) = (0, 0, 0, 0, false);
-    for container in spec.containers.iter().filter(|container| container.role == Role::Regular) {
-        match state(&container.name).unwrap_or(State::Waiting) {
-            State::Waiting => waiting += 1,
-            State::Running(_) => running += 1,
-            State::Terminated(exit_code) => {
+/// How far a container has come, as the phase of its pod counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It has not been started.
+    Waiting,
+    /// It runs.
+    Running {
+        /// Its startup probe has succeeded, or there is none.
+        is_started: bool,
+    },
+    /// It has ended, with this exit code where that is known.
+    Ended(Option<i32>),
+    /// It has ended with this exit code, and waits to be started again.
+    Again(i32),
+}
+
+/// How far a pod has come whose containers have come so far. `is_terminal`: nothing of it will run any more.
+pub(crate) fn phase(spec: &PodSpec, is_terminal: bool, stage: impl Fn(&str) -> Stage) -> Phase {
+    let restarts = |container: &ContainerSpec, code: Option<i32>| {
+        code.is_none_or(|code| container.is_restarted(spec.restart_policy, code))
+    };
+    let (mut initialising, mut sidecars_starting, mut has_failed_for_good) = (0, 0, false);
+    let (mut waiting, mut running, mut stopped, mut succeeded, mut restarting) = (0, 0, 0, 0, false);
+    for container in &spec.containers {
+        match (container.role, stage(&container.name)) {
+            (Role::Init, Stage::Ended(Some(code)) | Stage::Again(code)) => {
+                has_failed_for_good |= code != 0 && !restarts(container, Some(code));
+                initialising += usize::from(code != 0);
+            }
+            (Role::Init, _) => initialising += 1,
+            (Role::Sidecar, Stage::Running { is_started }) => {
+                running += 1;
+                sidecars_starting += usize::from(!is_started);
+            }
+            (Role::Sidecar, Stage::Waiting) => {
+                waiting += 1;
+                sidecars_starting += 1;
+            }
+            (Role::Sidecar | Role::Ephemeral, _) => {}
+            (Role::Regular, Stage::Waiting) => waiting += 1,
+            (Role::Regular, Stage::Running { .. }) => running += 1,
+            (Role::Regular, Stage::Ended(code)) => {
                 stopped += 1;
-                failed += usize::from(exit_code != Some(0));
-                restarts |= exit_code.is_none_or(|code| container.is_restarted(spec.restart_policy, code));
+                succeeded += usize::from(code == Some(0));
+                restarting |= restarts(container, code);
+            }
+            (Role::Regular, Stage::Again(_)) => {
+                stopped += 1;
+                restarting = true;
             }
         }
     }
-    let mut has_failed = |container: &ContainerSpec| match state(&container.name) {
-        Some(State::Terminated(Some(code))) => {
-            container.role == Role::Init && code != 0 && !container.is_restarted(spec.restart_policy, code)
-        }
-        _ => false,
-    };
-    if spec.containers.iter().any(|container| has_failed(container)) {
+    // Once a regular container has been started, what runs before them does not hold the pod back.
+    let has_begun = spec
+        .containers
+        .iter()
+        .any(|container| container.role == Role::Regular && stage(&container.name) != Stage::Waiting);
+    if has_failed_for_good && !has_begun {
         Phase::Failed
-    } else if waiting > 0 {
+    } else if !has_begun && (initialising > 0 || sidecars_starting > 0) || waiting > 0 {
         Phase::Pending
-    } else if running > 0 || stopped == 0 || restarts || spec.restart_policy == RestartPolicy::Always {
+    } else if running > 0 {
         Phase::Running
-    } else if failed == 0 {
+    } else if stopped == 0 {
+        Phase::Pending
+    } else if is_terminal {
+        if stopped == succeeded { Phase::Succeeded } else { Phase::Failed }
+    } else if restarting || spec.restart_policy == RestartPolicy::Always {
+        Phase::Running
+    } else if stopped == succeeded {
         Phase::Succeeded
     } else {
         Phase::Failed
@@ -209,18 +252,19 @@ mod tests {
             containers: ["a", "b"].map(|name| ContainerSpec::named(name).into()).into(),
             ..PodSpec::default()
         };
-        let ended = |code| Some(State::Terminated(Some(code)));
-        let running = Some(State::Running(Instant::now()));
+        let ended = |code| Stage::Ended(Some(code));
+        let running = Stage::Running { is_started: true };
         for (policy, a, b, expected) in [
-            (RestartPolicy::Always, None, running, Phase::Pending),
+            (RestartPolicy::Always, Stage::Waiting, running, Phase::Pending),
             (RestartPolicy::Never, ended(1), running, Phase::Running),
             (RestartPolicy::Always, ended(0), ended(0), Phase::Running),
             (RestartPolicy::OnFailure, ended(0), ended(1), Phase::Running),
             (RestartPolicy::OnFailure, ended(0), ended(0), Phase::Succeeded),
             (RestartPolicy::Never, ended(0), ended(1), Phase::Failed),
-            (RestartPolicy::Never, ended(0), Some(State::Terminated(None)), Phase::Running),
+            (RestartPolicy::OnFailure, Stage::Again(1), ended(0), Phase::Running),
+            (RestartPolicy::Never, ended(0), Stage::Ended(None), Phase::Running),
         ] {
-            let told = phase(&spec(policy), |name| if name == "a" { a } else { b });
+            let told = phase(&spec(policy), false, |name| if name == "a" { a } else { b });
             assert_eq!(told, expected, "{policy:?} {a:?} {b:?}");
         }
         let first = ContainerSpec { role: Role::Init, ..ContainerSpec::named("first") };
@@ -231,8 +275,20 @@ mod tests {
         ] {
             let mut spec = spec(policy);
             spec.containers.push(first.clone().into());
-            let told = phase(&spec, |name| ended(code).filter(|_| name == "first"));
+            let told = phase(&spec, false, |name| if name == "first" { ended(code) } else { Stage::Waiting });
             assert_eq!(told, expected, "{policy:?}, and the first one has ended with {code}");
+        }
+        let mut spec = spec(RestartPolicy::Never);
+        spec.containers.push(ContainerSpec { role: Role::Sidecar, ..ContainerSpec::named("side") }.into());
+        for (side, main, is_terminal, expected) in [
+            (Stage::Running { is_started: false }, Stage::Waiting, false, Phase::Pending),
+            (Stage::Running { is_started: false }, running, false, Phase::Running),
+            (running, ended(0), false, Phase::Running),
+            (ended(137), ended(0), false, Phase::Succeeded),
+            (ended(0), ended(3), true, Phase::Failed),
+        ] {
+            let told = phase(&spec, is_terminal, |name| if name == "side" { side } else { main });
+            assert_eq!(told, expected, "a sidecar {side:?} beside {main:?}");
         }
     }
 }

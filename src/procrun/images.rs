@@ -28,6 +28,8 @@ pub(super) struct Image {
 #[derive(Debug, Default)]
 pub(super) struct Images {
     known: Mutex<BTreeMap<String, Arc<Image>>>,
+    /// Those of which somebody was told that they are there: their ids lead back to their names.
+    told: Mutex<BTreeMap<String, Arc<Image>>>,
 }
 
 impl Image {
@@ -68,6 +70,13 @@ impl Images {
         self.find(name).ok_or_else(Refusal::not_found)
     }
 
+    /// Tells of the image of this name or id, if there can be one.
+    pub(super) fn tell(&self, name: &str) -> Option<Arc<Image>> {
+        let image = self.find(name)?;
+        self.told().insert(image.id.clone(), image.clone());
+        Some(image)
+    }
+
     /// Puts it into the list.
     pub(super) fn remember(&self, image: &Arc<Image>) {
         self.known().entry(image.id.clone()).or_insert_with(|| image.clone());
@@ -102,7 +111,7 @@ impl Images {
         }
         if name.starts_with(DIGEST) {
             // A digest alone tells no name.
-            return None;
+            return self.told().get(name).cloned();
         }
         let named = Image::named(name);
         let known = self.known().get(&named.id).cloned();
@@ -122,6 +131,10 @@ impl Images {
         if let Some(image) = self.find(name) {
             self.known().remove(&image.id);
         }
+    }
+
+    fn told(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Image>>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Image>>> {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use super::events::{Event, Severity};
 use crate::exec::{StuckExec, StuckKind};
+use crate::play;
 use crate::prober::{self, MostKills, Remark, What};
 use crate::terminal::human;
 use crate::world::{Change, Container, Runtime, Sandbox, World};
@@ -73,6 +74,17 @@ impl Event {
             pod: Some(notice.pod),
             container: Some(notice.container),
             ..Self::new(severity, reason, notice.message)
+        }
+    }
+
+    /// What happens to a pod that is played.
+    #[must_use]
+    pub fn of_play(notice: play::Notice) -> Self {
+        let severity = if notice.is_warning { Severity::Warning } else { Severity::Normal };
+        Self {
+            pod: Some(notice.pod),
+            container: notice.container,
+            ..Self::new(severity, notice.reason, notice.message)
         }
     }
 

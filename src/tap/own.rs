@@ -85,11 +85,11 @@ impl OwnCalls {
         Some(begun)
     }
 
-    /// A container is about to be stopped.
+    /// A container is about to be stopped, for a probe that has failed if there is one.
     #[must_use]
-    pub fn stop(&self, pod: Arc<Pod>, container: Arc<Container>, kill: Kill) -> OwnCall {
+    pub fn stop(&self, pod: Arc<Pod>, container: Arc<Container>, kill: Option<Kill>) -> OwnCall {
         let mut begun = self.begun(STOP_CONTAINER, pod, container);
-        begun.call.kill = Some(Box::new(kill));
+        begun.call.kill = kill.map(Box::new);
         begun
     }
 

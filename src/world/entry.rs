@@ -121,6 +121,12 @@ impl Sandbox {
         }
     }
 
+    /// The sandbox that a pod is about to have; its id is not known yet.
+    #[must_use]
+    pub fn awaited(pod: tap::Pod, labels: Texts, annotations: Texts, now: Instant) -> Self {
+        Self { pod: Arc::new(pod), labels, annotations, ..Self::new("", Source::Call, now) }
+    }
+
     /// The same with what a message tells, if that is anything new.
     pub(super) fn with(&self, fact: &SandboxFact, source: Source) -> Option<Self> {
         let mut next = New::of(self);

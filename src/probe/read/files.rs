@@ -6,7 +6,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::manifest::{self, Manifest};
+use super::node::Problem;
 use crate::probe::manifests::Manifests;
 use crate::probe::source::Source;
 
@@ -44,24 +47,49 @@ pub enum FileError {
     },
 }
 
+/// What somebody reads from documents.
+pub(crate) trait Said: Clone + PartialEq {
+    /// Reads a document, which is called by its file and number in what is wrong later.
+    fn read(document: &Value, terms: Terms, at: &str, problems: &mut Vec<Problem>) -> Vec<Self>;
+
+    /// Whether both are of the same object.
+    fn is_of_same_object(&self, other: &Self) -> bool;
+}
+
+/// On which terms documents are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Terms {
+    /// Commands are not shown in what is wrong.
+    pub(crate) redacts: bool,
+    /// What is not to be had here is left out, and warned of.
+    pub(crate) ignores_unsupported: bool,
+}
+
 /// Files and folders of manifests, as they were when they were looked at last.
-#[derive(Clone, Debug, Default)]
-pub struct Files {
+#[derive(Clone, Debug)]
+pub struct Files<T = Manifest> {
     paths: Vec<PathBuf>,
-    /// Whether commands are not shown in what is wrong.
-    redacts: bool,
+    terms: Terms,
     /// In the order of the paths, and of the names in a folder.
-    known: BTreeMap<(usize, PathBuf), Known>,
+    known: BTreeMap<(usize, PathBuf), Known<T>>,
     /// What cannot be looked at, by the places of the paths.
     unreadable: Vec<(usize, String)>,
 }
 
 /// A file.
 #[derive(Clone, Debug)]
-struct Known {
+struct Known<T> {
     mark: Mark,
-    manifests: Vec<Manifest>,
+    said: Vec<T>,
     problems: Vec<String>,
+    warnings: Vec<String>,
+}
+
+/// What a file says, and what is wrong with it.
+struct Read<T> {
+    said: Vec<T>,
+    errors: Vec<FileError>,
+    warnings: Vec<FileError>,
 }
 
 /// What changes when a file does.
@@ -72,12 +100,17 @@ struct Mark {
     modified: (i64, i64),
 }
 
+impl<T> Default for Files<T> {
+    fn default() -> Self {
+        Self { paths: Vec::new(), terms: Terms::default(), known: BTreeMap::new(), unreadable: Vec::new() }
+    }
+}
+
 impl Files {
     /// Reads them for the first time. Of a file that is named everything has to be right, or everything that is not is returned; what is
     /// wrong in a folder is left out, and is told of once they are watched: others depend on the rest.
     pub fn read(paths: &[PathBuf], redacts: bool) -> Result<Self, Vec<String>> {
-        let mut files = Self { paths: paths.to_owned(), redacts, ..Self::default() };
-        files.look();
+        let files = Self::new(paths, Terms { redacts, ..Terms::default() });
         let is_named = |place: usize| !paths[place].is_dir();
         let unreadable =
             files.unreadable.iter().filter(|(place, _)| is_named(*place)).map(|(_, reason)| reason);
@@ -87,14 +120,29 @@ impl Files {
         if wrong.is_empty() { Ok(files) } else { Err(wrong) }
     }
 
+    /// The manifests.
+    pub(in crate::probe) fn manifests(&self) -> Manifests {
+        self.said().cloned().collect()
+    }
+}
+
+#[expect(private_bounds, reason = "what is read from documents is of this crate")]
+impl<T: Said> Files<T> {
+    /// Reads them for the first time.
+    pub(crate) fn new(paths: &[PathBuf], terms: Terms) -> Self {
+        let mut files = Self { paths: paths.to_owned(), terms, ..Self::default() };
+        files.look();
+        files
+    }
+
     /// Whether there are none to look at.
-    pub(in crate::probe) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.paths.is_empty()
     }
 
-    /// Looks at them again. Tells whether there are other manifests now. Of a file that cannot be read any more, what it said before goes on
+    /// Looks at them again. Tells whether they say something else now. Of a file that cannot be read any more, what it said before goes on
     /// to count.
-    pub(in crate::probe) fn look(&mut self) -> bool {
+    pub(crate) fn look(&mut self) -> bool {
         let (mut there, mut has_changed) = (BTreeSet::new(), false);
         self.unreadable.clear();
         for (place, path) in self.paths.iter().enumerate() {
@@ -124,35 +172,50 @@ impl Files {
             if known.is_some_and(|known| known.mark == mark) {
                 continue;
             }
-            let mut errors = Vec::new();
-            let manifests = read_file(&key.1, self.redacts, &mut errors);
-            let problems = errors.iter().map(ToString::to_string).collect();
-            let manifests = match known {
-                Some(known) if !errors.is_empty() => with_those_before(manifests, &known.manifests),
-                _ => manifests,
+            let Read { said, errors, warnings } = read_file(&key.1, self.terms);
+            let said = match known {
+                Some(known) if !errors.is_empty() => with_those_before(said, &known.said),
+                _ => said,
             };
-            has_changed |= known.is_none_or(|known| known.manifests != manifests);
-            self.known.insert(key, Known { mark, manifests, problems });
+            has_changed |= known.is_none_or(|known| known.said != said);
+            let [problems, warnings] =
+                [errors, warnings].map(|all| all.iter().map(ToString::to_string).collect());
+            self.known.insert(key, Known { mark, said, problems, warnings });
         }
         has_changed
     }
 
-    /// The manifests.
-    pub(in crate::probe) fn manifests(&self) -> Manifests {
-        self.known.values().flat_map(|known| known.manifests.iter().cloned()).collect()
+    /// What they say, in their order.
+    pub(crate) fn said(&self) -> impl Iterator<Item = &T> {
+        self.known.values().flat_map(|known| &known.said)
     }
 
     /// Everything that is wrong with them.
-    pub(in crate::probe) fn problems(&self) -> BTreeSet<String> {
+    pub(crate) fn problems(&self) -> BTreeSet<String> {
         let of_files = self.known.values().flat_map(|known| &known.problems);
         self.unreadable.iter().map(|(_, reason)| reason).chain(of_files).cloned().collect()
+    }
+
+    /// Everything that is left out.
+    pub(crate) fn warnings(&self) -> BTreeSet<String> {
+        self.known.values().flat_map(|known| &known.warnings).cloned().collect()
+    }
+}
+
+impl Said for Manifest {
+    fn read(document: &Value, terms: Terms, _: &str, problems: &mut Vec<Problem>) -> Vec<Self> {
+        manifest::read(document, Source::Manifest, terms.redacts, problems)
+    }
+
+    fn is_of_same_object(&self, other: &Self) -> bool {
+        self.owner.key() == other.owner.key()
     }
 }
 
 /// What a file says in which something is wrong, with what it said before of others: of them something may be what is wrong.
-fn with_those_before(now: Vec<Manifest>, before: &[Manifest]) -> Vec<Manifest> {
-    let is_said = |known: &&Manifest| now.iter().any(|said| said.owner.key() == known.owner.key());
-    let others: Vec<Manifest> = before.iter().filter(|known| !is_said(known)).cloned().collect();
+fn with_those_before<T: Said>(now: Vec<T>, before: &[T]) -> Vec<T> {
+    let is_said = |known: &&T| now.iter().any(|said| said.is_of_same_object(known));
+    let others: Vec<T> = before.iter().filter(|known| !is_said(known)).cloned().collect();
     now.into_iter().chain(others).collect()
 }
 
@@ -173,7 +236,13 @@ pub(crate) fn read(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
             return Vec::new();
         }
     };
-    files.iter().flat_map(|file| read_file(file, false, errors)).collect()
+    let mut manifests = Vec::new();
+    for file in &files {
+        let read = read_file(file, Terms::default());
+        manifests.extend(read.said);
+        errors.extend(read.errors);
+    }
+    manifests
 }
 
 fn files(path: &Path) -> io::Result<Vec<PathBuf>> {
@@ -220,7 +289,7 @@ pub fn passed_over<P: AsRef<Path>>(paths: &[P]) -> BTreeMap<String, usize> {
 }
 
 /// The documents of a file.
-fn documents(path: &Path) -> Result<Vec<serde_json::Value>, FileError> {
+fn documents(path: &Path) -> Result<Vec<Value>, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     let text = fs::read_to_string(path).map_err(unreadable)?;
     serde_saphyr::from_multiple_with_options(&text, options()).map_err(|error| FileError::Malformed {
@@ -229,23 +298,27 @@ fn documents(path: &Path) -> Result<Vec<serde_json::Value>, FileError> {
     })
 }
 
-fn read_file(path: &Path, redact: bool, errors: &mut Vec<FileError>) -> Vec<Manifest> {
+fn read_file<T: Said>(path: &Path, terms: Terms) -> Read<T> {
+    let mut read = Read { said: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
     let documents = match documents(path) {
         Ok(documents) => documents,
         Err(error) => {
-            errors.push(error);
-            return Vec::new();
+            read.errors.push(error);
+            return read;
         }
     };
-    let (mut manifests, several) = (Vec::new(), documents.len() > 1);
+    let several = documents.len() > 1;
     for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
         let mut problems = Vec::new();
-        manifests.extend(manifest::read(document, Source::Manifest, redact, &mut problems));
-        errors.extend(problems.iter().map(|problem| FileError::Wrong {
-            path: path.to_owned(),
-            document: if several { format!(", document {}", place + 1) } else { String::new() },
-            reason: problem.to_string(),
-        }));
+        let of_file = if several { format!(", document {}", place + 1) } else { String::new() };
+        let at = format!("{}{of_file}", path.display());
+        read.said.extend(T::read(document, terms, &at, &mut problems));
+        for problem in problems {
+            let (path, document, reason) = (path.to_owned(), of_file.clone(), problem.to_string());
+            let error = FileError::Wrong { path, document, reason };
+            let is_left_out = problem.is_unsupported && terms.ignores_unsupported;
+            if is_left_out { &mut read.warnings } else { &mut read.errors }.push(error);
+        }
     }
-    manifests
+    read
 }

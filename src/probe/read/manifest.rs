@@ -16,11 +16,25 @@ const DEFAULT_NAMESPACE: &str = "default";
 
 /// The pods that a document makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Manifest {
+pub struct Manifest {
     /// Which pods they are.
     pub(crate) owner: Owner,
     /// What they are.
     pub(crate) pod: Arc<PodSpec>,
+}
+
+/// An object of a document.
+#[derive(Debug)]
+pub(crate) enum Object<'a> {
+    /// It makes pods.
+    Maker {
+        /// Which pods; `None` where that cannot be read.
+        owner: Option<Owner>,
+        /// What they are.
+        template: Node<'a>,
+    },
+    /// It is of another kind.
+    Other(String, Node<'a>),
 }
 
 /// Reads a document. One that makes no pods makes nothing; a list makes what its items make. One with a problem is left out. `redact`: what
@@ -31,9 +45,30 @@ pub(crate) fn read(
     redact: bool,
     problems: &mut Vec<Problem>,
 ) -> Vec<Manifest> {
+    let mut manifests = Vec::new();
+    objects(document, source, redact, problems, &mut |object, problems| {
+        let Object::Maker { owner, template } = object else { return };
+        let before = problems.len();
+        let pod = Arc::new(pod::read(&template, source, problems));
+        let made = owner.filter(|_| problems.len() == before);
+        manifests.extend(made.map(|owner| Manifest { owner, pod }));
+    });
+    manifests
+}
+
+/// Hands over each object of a document; of a list, its items.
+pub(crate) fn objects<F>(
+    document: &Value,
+    source: Source,
+    redact: bool,
+    problems: &mut Vec<Problem>,
+    take: &mut F,
+) where
+    F: FnMut(Object<'_>, &mut Vec<Problem>),
+{
     let node = Node::root("", document);
     let node = if redact { node.secret() } else { node };
-    read_node(&node, None, source, problems)
+    objects_of(&node, None, source, problems, take);
 }
 
 /// The kinds of a document that make no pods, one for each time.
@@ -47,14 +82,17 @@ pub(crate) fn passed_over(document: &Value) -> Vec<String> {
 }
 
 /// `kind`: what it is where it does not say so itself, as the items of some lists do not.
-fn read_node(
+fn objects_of<F>(
     node: &Node<'_>,
     kind: Option<&str>,
     source: Source,
     problems: &mut Vec<Problem>,
-) -> Vec<Manifest> {
+    take: &mut F,
+) where
+    F: FnMut(Object<'_>, &mut Vec<Problem>),
+{
     if node.object(problems).is_none() {
-        return Vec::new();
+        return;
     }
     let kind = match (node.field("kind"), kind) {
         (Some(kind), _) => kind.text(problems),
@@ -64,32 +102,34 @@ fn read_node(
             None
         }
     };
-    let Some(kind) = kind else { return Vec::new() };
+    let Some(kind) = kind else { return };
     if let Some(of_items) = kind.strip_suffix("List") {
         let of_items = Some(of_items).filter(|kind| !kind.is_empty());
         let items = node.field("items").map(|items| items.list(problems)).unwrap_or_default();
-        let named = items.into_iter().map(|item| match source {
-            Source::Kubelet => named_by_itself(item, of_items),
-            _ => item,
-        });
-        return named.flat_map(|item| read_node(&item, of_items, source, problems)).collect();
+        for item in items {
+            let item = match source {
+                Source::Kubelet => named_by_itself(item, of_items),
+                _ => item,
+            };
+            objects_of(&item, of_items, source, problems, take);
+        }
+        return;
     }
-    let Some(kind) = Kind::named(&kind) else { return Vec::new() };
+    let Some(maker) = Kind::named(&kind) else { return take(Object::Other(kind, node.clone()), problems) };
     let before = problems.len();
-    let owner = owner(node, kind, problems);
-    let template = match kind {
+    let owner = owner(node, maker, problems);
+    let template = match maker {
         Kind::Pod => Some(node.clone()),
         Kind::CronJob => node.at(&["spec", "jobTemplate", "spec", "template"]),
         _ => node.at(&["spec", "template"]),
     };
     let Some(template) = template else {
         node.complain("must have a pod template in its spec", problems);
-        return Vec::new();
+        return;
     };
     let labels = labels(&template, problems);
-    let pod = pod::read(&template, source, problems);
-    let made = owner.filter(|_| problems.len() == before);
-    made.map(|owner| Manifest { owner: Owner { labels, ..owner }, pod: Arc::new(pod) }).into_iter().collect()
+    let owner = owner.filter(|_| problems.len() == before).map(|owner| Owner { labels, ..owner });
+    take(Object::Maker { owner, template }, problems);
 }
 
 /// An item of a list that is in another order each time: it is called by its name in what is wrong with it.
@@ -133,8 +173,5 @@ fn is_name(name: &str) -> bool {
 }
 
 fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
-    let Some(labels) = pod.at(&["metadata", "labels"]) else { return BTreeMap::new() };
-    let Some(object) = labels.object(problems) else { return BTreeMap::new() };
-    let read = |key: &String| Some((key.clone(), labels.field(key)?.text(problems)?));
-    object.keys().filter_map(read).collect()
+    pod.at(&["metadata", "labels"]).map(|labels| labels.map_of_texts(problems)).unwrap_or_default()
 }

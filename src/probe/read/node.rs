@@ -1,6 +1,7 @@
 //! A place in a document, which knows its path, and what is wrong there.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -12,6 +13,8 @@ pub(crate) struct Problem {
     path: String,
     value: String,
     reason: Cow<'static, str>,
+    /// It is right, and only not to be had here.
+    pub(crate) is_unsupported: bool,
 }
 
 /// A value in a document.
@@ -91,6 +94,13 @@ impl<'a> Node<'a> {
         self.list(problems).iter().filter_map(|node| node.text(problems)).collect()
     }
 
+    /// Texts by their names.
+    pub(crate) fn map_of_texts(&self, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+        let Some(object) = self.object(problems) else { return BTreeMap::new() };
+        let read = |key: &String| Some((key.clone(), self.field(key)?.text(problems)?));
+        object.keys().filter_map(read).collect()
+    }
+
     pub(crate) fn flag(&self, problems: &mut Vec<Problem>) -> Option<bool> {
         self.read(self.value.as_bool(), "must be true or false", problems)
     }
@@ -133,13 +143,22 @@ impl<'a> Node<'a> {
     /// A field should be there.
     pub(crate) fn missing(&self, field: &str, reason: &'static str, problems: &mut Vec<Problem>) {
         let (path, value) = (self.path_of(field), "missing".to_owned());
-        problems.push(Problem { path, value, reason: reason.into() });
+        problems.push(Problem { path, value, reason: reason.into(), is_unsupported: false });
     }
 
     /// It should not be here, or not be so.
     pub(crate) fn complain(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Problem>) {
+        problems.push(self.problem(reason.into(), false));
+    }
+
+    /// It is right, and not to be had here.
+    pub(crate) fn unsupported(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Problem>) {
+        problems.push(self.problem(reason.into(), true));
+    }
+
+    fn problem(&self, reason: Cow<'static, str>, is_unsupported: bool) -> Problem {
         let value = if self.is_secret { "something else".to_owned() } else { shown(self.value) };
-        problems.push(Problem { path: self.path.clone(), value, reason: reason.into() });
+        Problem { path: self.path.clone(), value, reason, is_unsupported }
     }
 
     fn read<T>(&self, value: Option<T>, reason: &'static str, problems: &mut Vec<Problem>) -> Option<T> {
@@ -173,7 +192,7 @@ fn shown(value: &Value) -> String {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, value, reason } = self;
+        let Self { path, value, reason, is_unsupported: _ } = self;
         if path.is_empty() || path.ends_with(' ') {
             write!(f, "{path}it {reason}, not {value}")
         } else {

@@ -16,7 +16,7 @@ const MOST_RULES: usize = 20;
 const MOST_CODES: usize = 255;
 
 /// Reads a pod or a template of one.
-pub(super) fn read(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> PodSpec {
+pub(crate) fn read(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> PodSpec {
     let Some(spec) = pod.field("spec") else { return PodSpec::default() };
     let policy = spec.field("restartPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));

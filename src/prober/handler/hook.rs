@@ -1,20 +1,64 @@
 //! Hooks of a container's lifecycle, as the kubelet runs them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::go::rpc_error;
 use super::{Target, address, http};
 use crate::cri::v1::ExecSyncRequest;
-use crate::probe::{Hook, HttpGet};
+use crate::probe::{ContainerSpec, Hook, HttpGet};
 use crate::prober::executor::{Executor, Names};
 
 /// The user agent of hooks; the version is that of the kubelet whose behaviour this is.
 const USER_AGENT: &str = "kube-lifecycle/1.36";
 
+/// A container whose hook is run.
+#[derive(Clone, Debug)]
+pub(crate) struct Hooked {
+    pub(crate) names: Names,
+    pub(crate) id: Arc<str>,
+    /// What is written of it.
+    pub(crate) container: Arc<ContainerSpec>,
+    /// The pod's address; empty where it is not known.
+    pub(crate) address: Arc<str>,
+}
+
+/// Why a hook did not go well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HookError {
+    /// It failed, for this reason.
+    Failed(String),
+    /// It has not ended in time, and goes on.
+    Late,
+    /// A fault of ours.
+    Fault,
+}
+
+impl Hooked {
+    /// Runs a hook, and waits for it for this long. One that takes longer goes on, as with the kubelet.
+    pub(crate) async fn run(
+        self,
+        hook: Hook,
+        executor: Executor,
+        limit: Option<Duration>,
+    ) -> Result<(), HookError> {
+        let run = tokio::spawn(async move {
+            let Self { names, id, container, address } = self;
+            let target = Target { container_id: &id, container: &container, pod_ip: &address };
+            run_hook(&hook, &target, &names, &executor).await
+        });
+        let ended = match limit {
+            Some(limit) => timeout(limit, run).await.map_err(|_| HookError::Late)?,
+            None => run.await,
+        };
+        ended.map_err(|_| HookError::Fault)?.map_err(HookError::Failed)
+    }
+}
+
 /// Runs a hook. It has no limit but that of who waits for it.
-pub(in crate::prober) async fn run_hook(
+async fn run_hook(
     hook: &Hook,
     target: &Target<'_>,
     names: &Names,

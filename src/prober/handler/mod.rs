@@ -17,7 +17,7 @@ use crate::probe::{ContainerSpec, Handler, Probe};
 pub(super) use address::PortError;
 #[cfg(test)]
 pub(super) use exec::tests as exec_tests;
-pub(super) use hook::run_hook;
+pub(crate) use hook::{HookError, Hooked};
 
 /// The user agent of network probes; the version is that of the kubelet whose behaviour this is.
 pub(super) const USER_AGENT: &str = "kube-probe/1.36";

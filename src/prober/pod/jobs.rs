@@ -79,6 +79,8 @@ pub(in crate::prober) struct Todo {
     pub(in crate::prober) kills: Vec<Order>,
     /// Whether the workers begin at times of chance within their periods.
     pub(in crate::prober) is_spread: bool,
+    /// A probe says something else than before.
+    pub(in crate::prober) is_judged_anew: bool,
 }
 
 impl Job {
@@ -100,7 +102,7 @@ impl Job {
     }
 
     /// The last failures, of as many as were needed.
-    pub(super) fn last_failures(&self, threshold: u32) -> Vec<tap::Failure> {
+    pub(in crate::prober) fn last_failures(&self, threshold: u32) -> Vec<tap::Failure> {
         let count = usize::try_from(threshold).unwrap_or(usize::MAX).min(self.failures.len());
         self.failures.iter().skip(self.failures.len() - count).cloned().collect()
     }
@@ -232,6 +234,7 @@ impl PodState {
         // As in the kubelet's main loop, to which an alive container is no news.
         let is_news = |result| probe_type != ProbeType::Liveness || result == ProbeResult::Failure;
         if changed.is_some_and(is_news) {
+            todo.is_judged_anew = true;
             self.sync(now, todo);
         }
     }

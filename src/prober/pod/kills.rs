@@ -61,8 +61,17 @@ impl PodState {
         self.explained_by_end(todo);
     }
 
+    /// It is being ended, by somebody who has told us so.
+    pub(in crate::prober) fn begin_end(&mut self) {
+        self.is_told_to_end = true;
+    }
+
     pub(super) fn is_ending(&self) -> bool {
-        self.has_ended || self.is_over || self.spec.is_deleted || self.stopper.strong_count() > 0
+        self.has_ended
+            || self.is_over
+            || self.is_told_to_end
+            || self.spec.is_deleted
+            || self.stopper.strong_count() > 0
     }
 
     /// Whether the kubelet stops one of its containers for a reason that is not known, or has just done so: the pod may be about to end.
@@ -103,6 +112,10 @@ impl PodState {
             let failures = job.map(|job| job.last_failures(threshold)).unwrap_or_default();
             let container = &mut self.containers[place];
             container.is_doomed = true;
+            if self.enforcement.mode() == Mode::Restart {
+                // Somebody else sees to it.
+                return;
+            }
             let (names, container_id) = (container.names.clone(), container.id.clone());
             todo.kills.push(Order { container: names, container_id, probe_type, kill, threshold, failures });
             return;
@@ -112,7 +125,7 @@ impl PodState {
     /// Why a container is not killed, if it is not.
     fn mercy(&self, place: usize, kill: &Kill, now: Instant, todo: &mut Todo) -> Option<(What, String)> {
         let grace_period = kill.grace_period_after(Duration::ZERO);
-        if self.enforcement.mode() != Mode::Kill {
+        if !self.enforcement.mode().kills() {
             let but = kill.obstacle.as_ref().map(|obstacle| format!(", but that {obstacle}"));
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
             return Some((What::WouldKill, would + &but.unwrap_or_default()));
@@ -154,7 +167,7 @@ impl PodState {
             Some(Pardon::Others)
         } else if container.is_spared {
             Some(Pardon::Excluded)
-        } else if self.enforcement.mode() != Mode::Kill {
+        } else if !self.enforcement.mode().kills() {
             Some(Pardon::Switched)
         } else {
             None
@@ -168,10 +181,9 @@ impl PodState {
         self.begin_anew(place, order.probe_type, now);
     }
 
-    /// A container has been killed.
-    pub(in crate::prober) fn killed(&mut self, order: &Order) {
-        let name = order.container.name.as_deref().unwrap_or_default();
-        if let Some(job) = self.job_at(name, order.probe_type) {
+    /// A container has been killed for a probe.
+    pub(in crate::prober) fn killed(&mut self, name: &str, probe_type: ProbeType) {
+        if let Some(job) = self.job_at(name, probe_type) {
             self.jobs[job].kills += 1;
         }
     }

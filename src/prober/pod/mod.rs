@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::enforcement::Enforcement;
 use super::machine::{Ends, Life, Seen, State, View};
-use super::status::{Basis, Phase, phase};
+use super::status::{Basis, Phase, Stage, phase};
 use super::verdict::ProbeResult;
 use crate::probe::{ContainerSpec, PodSpec, ProbeType, Role};
 use crate::relay::Head;
@@ -51,6 +51,8 @@ pub(in crate::prober) struct PodState {
     pub(in crate::prober) has_ended: bool,
     /// Somebody has it stopped, for as long as the call is there.
     stopper: Weak<Head>,
+    /// Whoever made it is about to end it.
+    is_told_to_end: bool,
     /// Nobody looks at it any more.
     is_over: bool,
     pub(in crate::prober) containers: Vec<Container>,
@@ -78,6 +80,7 @@ impl Pod {
             address: None,
             has_ended: false,
             stopper: Weak::new(),
+            is_told_to_end: false,
             is_over: false,
             containers: Vec::new(),
             jobs: Vec::new(),
@@ -254,7 +257,7 @@ impl PodState {
             is_restarted,
             is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
             ends: match role {
-                Role::Regular if self.has_ended || self.is_over => Ends::Pod,
+                Role::Regular if self.has_ended || self.is_over || self.is_told_to_end => Ends::Pod,
                 // The call may fail.
                 Role::Regular if self.is_ending() || container.is_being_stopped() => Ends::Container,
                 _ => Ends::Nobody,
@@ -292,7 +295,17 @@ impl PodState {
     }
 
     pub(super) fn phase(&self) -> Phase {
-        phase(&self.spec, |name| self.state_of(name))
+        let stage = |name: &str| {
+            let place = self.place_named(name);
+            match place.map_or(State::Waiting, |place| self.containers[place].state) {
+                State::Waiting => Stage::Waiting,
+                State::Running(_) => {
+                    Stage::Running { is_started: place.is_some_and(|place| self.basis(place).is_started()) }
+                }
+                State::Terminated(code) => Stage::Ended(code),
+            }
+        };
+        phase(&self.spec, false, stage)
     }
 
     pub(super) fn state_of(&self, name: &str) -> Option<State> {

@@ -90,6 +90,7 @@ impl Node {
             specs,
             metrics: Metrics::default(),
             enquiries: mpsc::channel(1).0,
+            is_settled: false,
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
         let prober = Prober::start(parts, executor, notices.clone(), Handle::current());

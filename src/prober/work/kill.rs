@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tonic::Status;
 use tracing::{error, info};
 
 use super::Shared;
 use crate::probe::ContainerSpec;
 use crate::prober::executor::Names;
-use crate::prober::handler::{Target, run_hook};
+use crate::prober::handler::{HookError, Hooked};
 use crate::prober::notice::{Notice, What};
 use crate::prober::pod::{Order, Pardon, Pod, Todo};
 use crate::tap::Kill;
@@ -58,7 +58,8 @@ impl Killing {
             match self.attempt().await {
                 Ended::Stopped if self.has_ended().await => {
                     self.shared.metrics.killed(self.order.probe_type.title(), true);
-                    self.pod.lock().killed(&self.order);
+                    let name = self.order.container.name.as_deref().unwrap_or_default();
+                    self.pod.lock().killed(name, self.order.probe_type);
                     return;
                 }
                 Ended::Stopped => {
@@ -106,14 +107,16 @@ impl Killing {
         if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id, Instant::now()) {
             return Ended::Pardoned(pardon);
         }
+        let grace_period = order.kill.grace_period_after(begun.elapsed());
         let kill = Kill {
             probe: order.probe_type.name().to_owned(),
             message: order.kill.message.clone(),
             threshold: order.threshold,
-            grace_period: order.kill.grace_period_after(begun.elapsed()),
+            grace_period,
             failures: order.failures.clone(),
         };
-        let stopped = self.shared.executor.stop(&self.names(), &order.container_id, kill).await;
+        let (names, executor) = (self.names(), &self.shared.executor);
+        let stopped = executor.stop(&names, &order.container_id, grace_period, Some(kill)).await;
         stopped.map_or_else(Ended::Failed, |()| Ended::Stopped)
     }
 
@@ -122,25 +125,24 @@ impl Killing {
         let Some((hook, period)) = self.order.kill.pre_stop.clone().zip(self.order.kill.hook_period()) else {
             return;
         };
-        let (shared, names, id) = (self.shared.clone(), self.names(), self.order.container_id.clone());
-        let (spec, address) = {
+        let (names, id) = (self.names(), self.order.container_id.clone());
+        let hooked = {
             let state = self.pod.lock();
             let name = self.order.container.name.as_deref().unwrap_or_default();
-            let spec = state.spec.container(name).cloned();
-            let spec = spec.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
-            (spec, state.address.clone().unwrap_or_else(|| "".into()))
+            let container = state.spec.container(name).cloned();
+            let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
+            let address = state.address.clone().unwrap_or_else(|| "".into());
+            Hooked { names, id, container, address }
         };
-        let run = self.shared.runtime.spawn(async move {
-            let target = Target { container_id: &id, container: &spec, pod_ip: &address };
-            run_hook(&hook, &target, &names, &shared.executor).await
-        });
-        match timeout(period, run).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(reason))) => {
+        match hooked.run(hook, self.shared.executor.clone(), Some(period)).await {
+            Ok(()) => {}
+            Err(HookError::Failed(reason)) => {
                 self.notice(What::FailedPreStopHook, format!("PreStopHook failed: {}", harmless(&reason)));
             }
-            Ok(Err(_)) => self.shared.metrics.fault(),
-            Err(_) => info!("a preStop hook has not ended within the grace period of {period:?}"),
+            Err(HookError::Fault) => self.shared.metrics.fault(),
+            Err(HookError::Late) => {
+                info!("a preStop hook has not ended within the grace period of {period:?}");
+            }
         }
     }
 

@@ -54,9 +54,12 @@ impl Shared {
         self.lock().pods.values().filter_map(|entry| entry.pod.clone()).collect()
     }
 
-    /// Whether there has been a prober for less than this.
+    /// Whether there has been a prober for less than this, and workers are spread.
     pub(in crate::prober) fn is_young(&self, period: Duration) -> bool {
         let roster = self.lock();
+        if roster.is_settled {
+            return false;
+        }
         !roster.is_listed || roster.since.elapsed() < period
     }
 
@@ -143,6 +146,10 @@ impl Shared {
             }
             self.metrics.compared(notice.what);
             self.witness.notice(notice);
+        }
+        if todo.is_judged_anew {
+            let names = pod.lock().names.clone();
+            self.witness.judged(&names);
         }
         for remark in todo.remarks {
             self.witness.remark(remark);

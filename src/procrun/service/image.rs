@@ -43,7 +43,7 @@ impl ImageService for Service {
         &self,
         request: Request<v1::ImageStatusRequest>,
     ) -> Answer<v1::ImageStatusResponse> {
-        let image = self.engine.images.find(&name(request.into_inner().image)).map(|image| image.item());
+        let image = self.engine.images.tell(&name(request.into_inner().image)).map(|image| image.item());
         Ok(Response::new(v1::ImageStatusResponse { image, info: [].into() }))
     }
 

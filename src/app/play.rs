@@ -1,0 +1,226 @@
+//! `probeshim play`: pods on a bare runtime, which live as they would with a kubelet, until they have ended or it is told to stop.
+
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::limits::raise_descriptor_limit;
+use super::shim::{RunError, Shim};
+use super::signals::Signals;
+use crate::config::{PlaySettings, Until};
+use crate::play::{Notice, Parts, Play, PodStatus, Standing, Witness};
+use crate::probe::{News, Specs};
+use crate::record::{Event, Events};
+use crate::terminal::{harmless, human};
+
+/// Why what was played has not come to what was wanted.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The shim is not to be had.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// The system refused something.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+    /// A folder is not to be had.
+    #[error("{0}")]
+    Folder(String),
+    /// Pods have failed, or containers were killed for good.
+    #[error("{0}")]
+    Failed(String),
+    /// It took too long.
+    #[error("--timeout: {0}")]
+    TimedOut(String),
+}
+
+/// What ends it.
+enum End {
+    /// Everything is as it was wanted.
+    Well,
+    /// Somebody has told it to.
+    Told,
+    /// It cannot be as it was wanted any more.
+    Badly(PlayError),
+}
+
+/// Keeps what happens to pods among the events, and tells others of what is specified.
+#[derive(Debug)]
+struct Told {
+    events: Arc<Events>,
+    news: mpsc::Sender<News>,
+}
+
+impl Witness for Told {
+    fn notice(&self, notice: Notice) {
+        self.events.push(Event::of_play(notice));
+    }
+
+    fn specified(&self, specs: Specs) {
+        // There is always room: a look at files comes every two seconds at most.
+        let _ = self.news.try_send(News::Specs(specs));
+    }
+
+    fn problem(&self, problem: String) {
+        let _ = self.news.try_send(News::Problem(problem));
+    }
+}
+
+/// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
+pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
+    let PlaySettings { mut shim, log: _, documents, until, timeout, logs, keeps_logs, pods } = settings;
+    let mut signals = Signals::new()?;
+    raise_descriptor_limit();
+    for folder in [&logs, &pods] {
+        let made = std::fs::create_dir_all(folder);
+        made.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))?;
+    }
+    for warning in documents.warnings() {
+        warn!("left out: {}", harmless(&warning));
+    }
+    for (kind, count) in documents.passed_over() {
+        info!(count, kind = %harmless(&kind), "passed over: no node knows of it");
+    }
+    shim.plays = true;
+    let listen =
+        shim.listen.clone().ok_or_else(|| PlayError::Folder("systemd's socket is for run".into()))?;
+    let mut shim = Shim::open(shim).await?;
+    let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
+    let witness = Arc::new(Told { events: staged.events, news: staged.news });
+    let (asks, executor, prober) = (staged.own, staged.executor, staged.prober);
+    let play = Play::new(Parts { acts: listen, asks, executor, prober, logs, keeps_logs, pods, witness });
+    let _ = staged.play.set(play.clone());
+    info!(
+        version = env!("CARGO_PKG_VERSION"),
+        listen = %shim.facts.listen,
+        pods = documents.count(),
+        http = %shim.facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
+        "playing"
+    );
+    let over = CancellationToken::new();
+    let running = {
+        let (play, over) = (play.clone(), over.clone());
+        tokio::spawn(async move { play.run(documents, over).await })
+    };
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let end = tokio::select! {
+        name = signals.next() => {
+            info!(signal = name, "told to stop: the pods are ended");
+            End::Told
+        }
+        end = watched(&play, until) => end,
+        () = passed(deadline) => {
+            let timeout = human::duration(timeout.unwrap_or_default());
+            End::Badly(PlayError::TimedOut(format!("after {timeout} {}", unmet(&play, until))))
+        }
+        _ = shim.ended() => return Err(RunError::RelayEnded.into()),
+    };
+    over.cancel();
+    let mut running = running;
+    loop {
+        tokio::select! {
+            _ = &mut running => break,
+            name = signals.next() => {
+                warn!(signal = name, "told again: the pods are removed at once");
+                play.hurry();
+            }
+        }
+    }
+    shim.drain().await;
+    shim.ended().await?;
+    match end {
+        End::Well | End::Told => Ok(()),
+        End::Badly(error) => Err(error),
+    }
+}
+
+async fn passed(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until everything is as it is wanted, or cannot be any more.
+async fn watched(play: &Play, until: Option<Until>) -> End {
+    let mut changes = play.changes();
+    loop {
+        changes.borrow_and_update();
+        if let Some(end) = come_to(&play.standings(), until) {
+            return end;
+        }
+        if changes.changed().await.is_err() {
+            return End::Told;
+        }
+    }
+}
+
+/// Whether everything is as it is wanted, or cannot be any more.
+fn come_to(standings: &[Standing], until: Option<Until>) -> Option<End> {
+    let statuses: Vec<Option<&PodStatus>> = standings.iter().map(Standing::status).collect();
+    let all = |is: fn(&PodStatus) -> bool| {
+        !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
+    };
+    let is_well = match until {
+        Some(Until::Ready) => all(|status| status.is("Ready") || status.phase == "Succeeded"),
+        Some(Until::Succeeded) => all(|status| status.phase == "Succeeded"),
+        Some(Until::Restarts(count)) => {
+            let mut containers = statuses.iter().flatten().flat_map(|status| status.containers());
+            containers.any(|container| container.restart_count >= count)
+        }
+        // With nothing to wait for, all of them have ended.
+        None => all(PodStatus::is_terminal),
+    };
+    let lost: Vec<String> = standings.iter().filter(|standing| standing.has_failed()).map(failed).collect();
+    if is_well {
+        let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
+        return Some(if is_enough { End::Well } else { End::Badly(PlayError::Failed(lost.join("\n"))) });
+    }
+    // Those that have ended for good are not what is waited for any more.
+    let is_vain = match until {
+        Some(Until::Ready | Until::Succeeded) => !lost.is_empty(),
+        Some(Until::Restarts(_)) => all(PodStatus::is_terminal),
+        None => false,
+    };
+    is_vain.then(|| {
+        let reason = if lost.is_empty() { "all pods have ended".to_owned() } else { lost.join("\n") };
+        End::Badly(PlayError::Failed(reason))
+    })
+}
+
+/// In which way a pod has failed.
+fn failed(standing: &Standing) -> String {
+    let (namespace, name) = standing.names();
+    let containers = standing.status().into_iter().flat_map(PodStatus::containers);
+    let ended = containers.filter_map(|container| {
+        let ended = container.state.terminated.as_ref().filter(|ended| ended.exit_code != 0)?;
+        Some(format!("{} exited with code {} ({})", container.name, ended.exit_code, ended.reason))
+    });
+    let ended: Vec<String> = ended.collect();
+    let why = if ended.is_empty() { "a container was killed for good".to_owned() } else { ended.join(", ") };
+    format!("pod {namespace}/{name} has failed: {why}")
+}
+
+/// What is not so yet.
+fn unmet(play: &Play, until: Option<Until>) -> String {
+    let standings = play.standings();
+    let of = |is: fn(&PodStatus) -> bool| -> String {
+        let others = standings.iter().filter(|standing| !standing.status().is_some_and(is));
+        let names: Vec<String> = others
+            .map(|standing| {
+                let (namespace, name) = standing.names();
+                format!("{namespace}/{name} ({})", standing.word())
+            })
+            .collect();
+        names.join(", ")
+    };
+    match until {
+        Some(Until::Ready) => format!("not ready: {}", of(|status| status.is("Ready"))),
+        Some(Until::Succeeded) => format!("not succeeded: {}", of(|status| status.phase == "Succeeded")),
+        Some(Until::Restarts(count)) => format!("no container has been restarted {count} times"),
+        None => format!("not ended: {}", of(PodStatus::is_terminal)),
+    }
+}

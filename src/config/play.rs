@@ -1,0 +1,154 @@
+//! The flags of `play`, as written and as run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::file::File;
+use super::read::{Reader, duration};
+use super::{Flags, Problems, Purpose, Settings, ShimSettings, Surroundings};
+use crate::play::Documents;
+use crate::probe::Sources;
+use crate::telemetry;
+
+/// Where a kubelet has the logs of pods.
+const LOGS: &str = "/var/log/pods";
+
+/// The flags of `play` as they were written. What is absent has its default.
+#[derive(Clone, Debug, Default, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
+pub struct PlayFlags {
+    /// Files and folders of manifests, in YAML or JSON: Pod, or what makes pods from a template, of which one pod is played; with the
+    /// ConfigMaps, Secrets and RuntimeClasses that they refer to. A folder is watched: what is added is played, what is removed ends
+    #[arg(value_name = "PATH", required = true)]
+    pub paths: Vec<PathBuf>,
+
+    /// Leave out what a node alone cannot honour, such as volumes of a cluster's storage, and warn of each; else it is an error
+    #[arg(long)]
+    pub ignore_unsupported: bool,
+
+    /// End once this is so, with exit code 0: all pods are ready, all have succeeded, or one container has been restarted so often
+    #[arg(long, value_name = "ready|succeeded|restarts=N", allow_hyphen_values = true)]
+    pub until: Option<String>,
+
+    /// End after so long, with exit code 1: 1s to 24h [default: never]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub timeout: Option<String>,
+
+    /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs below --state; removed with each pod]
+    #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
+    pub pod_logs: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) common: Flags,
+}
+
+/// What `play` runs on.
+#[derive(Clone, Debug)]
+pub struct PlaySettings {
+    /// The shim's part.
+    pub shim: ShimSettings,
+    /// The log's part.
+    pub log: telemetry::Settings,
+    /// What is played.
+    pub documents: Documents,
+    /// What ends it before its pods do.
+    pub until: Option<Until>,
+    /// After how long it has failed.
+    pub timeout: Option<Duration>,
+    /// Where the logs of pods are.
+    pub logs: PathBuf,
+    /// Whether they stay there.
+    pub keeps_logs: bool,
+    /// Where the files of pods are.
+    pub pods: PathBuf,
+}
+
+/// What ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// All pods are ready.
+    Ready,
+    /// All have succeeded.
+    Succeeded,
+    /// A container has been restarted so often.
+    Restarts(u32),
+}
+
+impl PlaySettings {
+    /// Checks the flags, the configuration file and everything that is to be played. Returns every problem, not the first.
+    pub fn new(flags: &PlayFlags, around: &Surroundings) -> Result<Self, Problems> {
+        let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, common } = flags;
+        let (mut common, mut reader) = (common.clone(), Reader::default());
+        if !common.pods.is_empty() {
+            reader.complain("--pods", None, "is for run: what is played is named without it".to_owned());
+        }
+        let (enforce, most) = (common.enforce.clone(), common.max_kills.clone());
+        let file = File::read(&mut common, around, &mut reader);
+        // What the file says of these is for `run`, beside a kubelet that restarts what was killed.
+        (common.enforce, common.max_kills, common.pods) = (enforce, most, Vec::new());
+        let until = until.as_deref().map(|until| reader.read("--until", until, self::until));
+        let timeout = timeout.as_deref().map(|timeout| reader.read("--timeout", timeout, limit));
+        let state = common.state.as_deref().map(PathBuf::from).or_else(|| around.state_dir());
+        let needed = || "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned();
+        let state = state.ok_or_else(needed).and_then(|state| absolute(&state));
+        let state = reader.fill_in("--state", state);
+        let logs = pod_logs.as_ref().map(|logs| absolute(logs));
+        let logs = logs.map(|logs| reader.fill_in("--pod-logs", logs));
+        let documents = Documents::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
+        let documents = match documents {
+            Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
+                reader.complain("PATH", None, "has no pod in it, and nothing that makes pods".to_owned());
+                None
+            }
+            Ok(documents) => Some(documents),
+            Err(problems) => {
+                for problem in problems {
+                    reader.complain("", None, problem);
+                }
+                None
+            }
+        };
+        let settings = Settings::of(&common, file, reader, around, Purpose::Play);
+        let Settings { mut shim, log } = settings?;
+        let (Some(documents), Some(state)) = (documents, state) else { return Err(Problems(Vec::new())) };
+        shim.specs = documents.specs();
+        shim.sources = Sources { redacts: shim.sources.redacts, ..Sources::default() };
+        let keeps_logs = logs.is_some();
+        let default = if around.is_root { PathBuf::from(LOGS) } else { state.join("pod-logs") };
+        Ok(Self {
+            shim,
+            log,
+            documents,
+            until: until.flatten(),
+            timeout: timeout.flatten(),
+            logs: logs.flatten().unwrap_or(default),
+            keeps_logs,
+            pods: state.join("pods"),
+        })
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, String> {
+    std::path::absolute(path).map_err(|_| "is empty; write the path of a folder".to_owned())
+}
+
+fn until(value: &str) -> Result<Until, String> {
+    let restarts = || value.strip_prefix("restarts=")?.parse().ok().filter(|count| *count > 0);
+    match value {
+        "ready" => Ok(Until::Ready),
+        "succeeded" => Ok(Until::Succeeded),
+        _ => restarts()
+            .map(Until::Restarts)
+            .ok_or_else(|| "is none of ready, succeeded, restarts=N with N from 1".to_owned()),
+    }
+}
+
+fn limit(value: &str) -> Result<Duration, String> {
+    let read = duration(value)?;
+    if read < Duration::from_secs(1) {
+        return Err("is too short; write a duration from 1s to 24h, such as 30s or 5m".to_owned());
+    }
+    Ok(read)
+}

@@ -1,0 +1,67 @@
+//! What is noted at a container, for those who find it.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::cri::v1::Protocol;
+use crate::play::spec::{Container, Pod, Port};
+
+/// What the container is taken for: another image makes it another container.
+pub(in crate::play) const HASH: &str = "io.kubernetes.container.hash";
+
+/// How often it had been started before.
+pub(in crate::play) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+
+/// Everything that the kubelet notes at a container.
+pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> HashMap<String, String> {
+    let policy = if container.falls_back_to_logs { "FallbackToLogsOnError" } else { "File" };
+    let mut notes = vec![
+        (HASH, hash(container)),
+        (RESTART_COUNT, attempt.to_string()),
+        ("io.kubernetes.container.terminationMessagePath", container.message_path.clone()),
+        ("io.kubernetes.container.terminationMessagePolicy", policy.to_owned()),
+    ];
+    if let Some(seconds) = pod.spec.termination_grace_period {
+        notes.push(("io.kubernetes.pod.terminationGracePeriod", seconds.to_string()));
+    }
+    if let Some(hook) = &container.pre_stop {
+        notes.push(("io.kubernetes.container.preStopHandler", hook.to_string()));
+    }
+    if !container.ports.is_empty() {
+        notes.push(("io.kubernetes.container.ports", ports(&container.ports)));
+    }
+    notes.into_iter().map(|(key, text)| (key.to_owned(), text)).collect()
+}
+
+/// As Go writes them: fields in the order of their declaration, without those that are empty.
+fn ports(ports: &[Port]) -> String {
+    let port = |port: &Port| {
+        let Port { name, container, host, host_ip, protocol } = port;
+        let name = (!name.is_empty()).then(|| format!("\"name\":{},", json!(name)));
+        let host = (*host != 0).then(|| format!("\"hostPort\":{host},"));
+        let host_ip = (!host_ip.is_empty()).then(|| format!(",\"hostIP\":{}", json!(host_ip)));
+        let protocol = match protocol {
+            Protocol::Tcp => "TCP",
+            Protocol::Udp => "UDP",
+            Protocol::Sctp => "SCTP",
+        };
+        let [name, host, host_ip] = [name, host, host_ip].map(Option::unwrap_or_default);
+        format!("{{{name}{host}\"containerPort\":{container},\"protocol\":\"{protocol}\"{host_ip}}}")
+    };
+    format!("[{}]", ports.iter().map(port).collect::<Vec<_>>().join(","))
+}
+
+/// FNV-1a, in 32 bits, over what Go's dump of the bytes of its image and name looks like.
+pub(in crate::play) fn hash(container: &Container) -> String {
+    let of = json!({"image": container.image, "name": container.name}).to_string();
+    let mut dump = "([]uint8)[".to_owned();
+    for (place, byte) in of.bytes().enumerate() {
+        let _ = write!(dump, "{}{byte}", if place == 0 { "" } else { " " });
+    }
+    dump.push(']');
+    let hash =
+        dump.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:x}")
+}

@@ -1,0 +1,151 @@
+//! A pod → what the runtime is asked for, as the kubelet asks (section 5.8 of what it does).
+
+mod annotations;
+mod env;
+mod resources;
+mod security;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use super::node::Node;
+use super::spec::{Container, Dns, Pod, Texts};
+use crate::cri::labels;
+use crate::cri::v1::{
+    ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
+    LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata, PortMapping,
+};
+
+pub(super) use annotations::{HASH, RESTART_COUNT, hash};
+pub(super) use env::{Facts, field, resource, variables};
+
+/// The longest name of a host.
+const LONGEST_HOSTNAME: usize = 63;
+
+/// Where it is noted when a pod was seen first.
+const SEEN: &str = "kubernetes.io/config.seen";
+
+/// What of a container is known only when it is made.
+#[derive(Debug)]
+pub(super) struct Making<'a> {
+    pub(super) attempt: u32,
+    /// What the runtime calls its image.
+    pub(super) image: &'a str,
+    pub(super) variables: Vec<(String, String)>,
+    pub(super) mounts: Vec<Mount>,
+}
+
+/// What the runtime is asked for to be the sandbox of a pod that was seen at a time.
+pub(super) fn sandbox(pod: &Pod, node: &Node, attempt: u32, seen: &str) -> PodSandboxConfig {
+    let ports = pod.regular_containers().flat_map(|container| &container.ports);
+    let port = |port: &super::spec::Port| PortMapping {
+        protocol: port.protocol.into(),
+        container_port: port.container.into(),
+        host_port: port.host.into(),
+        host_ip: port.host_ip.clone(),
+    };
+    let mut labels: HashMap<String, String> = of(&pod.labels);
+    labels.extend(labels::of_sandbox(&pod.name, &pod.namespace, &pod.uid));
+    let mut annotations = of(&pod.annotations);
+    annotations.insert(SEEN.to_owned(), seen.to_owned());
+    PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            attempt,
+        }),
+        hostname: if pod.host.network { String::new() } else { hostname(pod) },
+        log_directory: log_folder(pod, &node.logs).display().to_string(),
+        dns_config: Some(dns(&pod.dns, &node.dns)),
+        port_mappings: ports.map(port).collect(),
+        labels,
+        annotations,
+        linux: Some(LinuxPodSandboxConfig {
+            cgroup_parent: String::new(),
+            security_context: Some(security::of_sandbox(pod)),
+            sysctls: of(&pod.security.sysctls),
+            overhead: Some(resources::none()),
+            resources: Some(resources::of_pod(pod)),
+        }),
+        windows: None,
+    }
+}
+
+/// What the runtime is asked for to be a container.
+pub(super) fn container(
+    pod: &Pod,
+    container: &Container,
+    node: &Node,
+    making: Making<'_>,
+) -> ContainerConfig {
+    let Making { attempt, image, variables, mounts } = making;
+    let sandbox = labels::of_sandbox(&pod.name, &pod.namespace, &pod.uid);
+    let known: HashMap<String, String> = variables.iter().cloned().collect();
+    let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value: value.into_bytes() });
+    ContainerConfig {
+        metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
+        image: Some(ImageSpec {
+            image: image.to_owned(),
+            user_specified_image: container.image.clone(),
+            ..ImageSpec::default()
+        }),
+        command: crate::probe::expand(&container.command, &known),
+        args: crate::probe::expand(&container.args, &known),
+        working_dir: container.working_dir.clone(),
+        envs: envs.collect(),
+        mounts,
+        labels: labels::of_container(&container.name, &sandbox),
+        annotations: annotations::of_container(pod, container, attempt),
+        log_path: log_path(container, attempt),
+        stdin: container.streams.stdin,
+        stdin_once: container.streams.stdin_once,
+        tty: container.streams.tty,
+        linux: Some(LinuxContainerConfig {
+            resources: Some(resources::of_container(pod, container, node)),
+            security_context: Some(security::of_container(pod, container)),
+        }),
+        ..ContainerConfig::default()
+    }
+}
+
+/// The folder of a pod's logs.
+pub(super) fn log_folder(pod: &Pod, logs: &Path) -> PathBuf {
+    logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
+}
+
+/// Where the log of a container is below that.
+fn log_path(container: &Container, attempt: u32) -> String {
+    format!("{}/{attempt}.log", container.name)
+}
+
+/// What a pod calls itself.
+pub(super) fn hostname(pod: &Pod) -> String {
+    let name = pod.hostname.as_deref().unwrap_or(&pod.name);
+    let end = name.len().min(LONGEST_HOSTNAME);
+    // Names of Kubernetes are ASCII.
+    let cut = name.get(..end).unwrap_or(name);
+    if cut.len() < name.len() { cut.trim_end_matches(['-', '.']).to_owned() } else { cut.to_owned() }
+}
+
+/// What the pod says beside what the node says, where that counts.
+fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
+    let mut dns = if pod.is_of_node { node.clone() } else { Dns::default() };
+    let add = |all: &mut Vec<String>, more: &[String]| {
+        for one in more {
+            if !all.contains(one) {
+                all.push(one.clone());
+            }
+        }
+    };
+    add(&mut dns.servers, &pod.servers);
+    add(&mut dns.searches, &pod.searches);
+    let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
+    dns.options.retain(|known| !pod.options.iter().any(|more| name(more) == name(known)));
+    dns.options.extend(pod.options.iter().cloned());
+    DnsConfig { servers: dns.servers, searches: dns.searches, options: dns.options }
+}
+
+fn of(texts: &Texts) -> HashMap<String, String> {
+    texts.iter().map(|(key, text)| (key.clone(), text.clone())).collect()
+}

@@ -1,0 +1,109 @@
+//! What containers may do, in CRI's terms: what is said of one counts before what is said of its pod.
+
+use crate::cri::v1::security_profile::ProfileType;
+use crate::cri::v1::{
+    Capability, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
+    NamespaceOption, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
+};
+use crate::play::spec::{Container, Pod};
+
+/// What the kubelet hides of `/proc` and `/sys`, and what it lets nobody write to.
+const MASKED: [&str; 12] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+pub(super) fn of_sandbox(pod: &Pod) -> LinuxSandboxSecurityContext {
+    let common = &pod.security.common;
+    LinuxSandboxSecurityContext {
+        namespace_options: Some(namespaces(pod)),
+        selinux_options: common.selinux.clone(),
+        run_as_user: value(common.user),
+        run_as_group: value(common.group),
+        supplemental_groups: groups(pod),
+        supplemental_groups_policy: groups_policy(pod),
+        privileged: pod.containers.iter().any(|container| container.security.is_privileged),
+        seccomp: Some(profile(ProfileType::RuntimeDefault)),
+        ..LinuxSandboxSecurityContext::default()
+    }
+}
+
+pub(super) fn of_container(pod: &Pod, container: &Container) -> LinuxContainerSecurityContext {
+    let (own, common) = (&container.security, &pod.security.common);
+    let has_capabilities = !own.add.is_empty() || !own.drop.is_empty();
+    let paths = |paths: &[&str]| {
+        let is_shown = own.sees_all_of_proc;
+        paths.iter().filter(|_| !is_shown).map(|path| (*path).to_owned()).collect()
+    };
+    LinuxContainerSecurityContext {
+        capabilities: has_capabilities.then(|| Capability {
+            add_capabilities: own.add.clone(),
+            drop_capabilities: own.drop.clone(),
+            ..Capability::default()
+        }),
+        privileged: own.is_privileged,
+        namespace_options: Some(namespaces(pod)),
+        selinux_options: own.common.selinux.clone().or_else(|| common.selinux.clone()),
+        run_as_user: value(own.common.user.or(common.user)),
+        run_as_group: value(own.common.group.or(common.group)),
+        readonly_rootfs: own.has_read_only_root,
+        supplemental_groups: groups(pod),
+        supplemental_groups_policy: groups_policy(pod),
+        no_new_privs: own.may_gain_privileges == Some(false),
+        masked_paths: paths(&MASKED),
+        readonly_paths: paths(&READ_ONLY),
+        seccomp: Some(
+            own.common
+                .seccomp
+                .clone()
+                .or_else(|| common.seccomp.clone())
+                .unwrap_or_else(|| profile(ProfileType::Unconfined)),
+        ),
+        apparmor: own.common.apparmor.clone().or_else(|| common.apparmor.clone()),
+        ..LinuxContainerSecurityContext::default()
+    }
+}
+
+fn namespaces(pod: &Pod) -> NamespaceOption {
+    let of_host = |is: bool| if is { NamespaceMode::Node } else { NamespaceMode::Pod };
+    let processes = match (pod.host.pid, pod.shares_processes) {
+        (true, _) => NamespaceMode::Node,
+        (false, true) => NamespaceMode::Pod,
+        (false, false) => NamespaceMode::Container,
+    };
+    NamespaceOption {
+        network: of_host(pod.host.network).into(),
+        pid: processes.into(),
+        ipc: of_host(pod.host.ipc).into(),
+        target_id: String::new(),
+        userns_options: Some(UserNamespace { mode: NamespaceMode::Node.into(), ..UserNamespace::default() }),
+    }
+}
+
+fn groups(pod: &Pod) -> Vec<i64> {
+    pod.security.fs_group.into_iter().chain(pod.security.supplemental_groups.iter().copied()).collect()
+}
+
+fn groups_policy(pod: &Pod) -> i32 {
+    let is_strict = pod.security.is_strict_about_groups;
+    if is_strict { SupplementalGroupsPolicy::Strict } else { SupplementalGroupsPolicy::Merge }.into()
+}
+
+fn value(number: Option<i64>) -> Option<Int64Value> {
+    number.map(|value| Int64Value { value })
+}
+
+fn profile(kind: ProfileType) -> SecurityProfile {
+    SecurityProfile { profile_type: kind.into(), localhost_ref: String::new() }
+}

@@ -1,0 +1,69 @@
+//! The last words of a container: what it left in its file, or at the end of its log.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+/// What is taken of a message, and of the end of a log: bytes, and lines.
+const LONGEST: u64 = 4_096;
+const LONGEST_TAIL: usize = 2_048;
+const MOST_LINES: usize = 80;
+
+/// What of the end of a log is looked at: its lines have more on them than was written.
+const READ: u64 = 64 << 10;
+
+/// The message in a file; the end of a log where there is none, and one is given.
+pub(in crate::play) fn message(file: Option<&Path>, log: Option<&Path>) -> String {
+    let left = file.and_then(|file| read(file, LONGEST, false)).unwrap_or_default();
+    match log {
+        Some(log) if left.is_empty() => tail(&read(log, READ, true).unwrap_or_default()),
+        _ => left,
+    }
+}
+
+fn read(path: &Path, most: u64, is_end: bool) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    if is_end {
+        let length = file.metadata().ok()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(most))).ok()?;
+    }
+    let mut content = Vec::new();
+    file.take(most).read_to_end(&mut content).ok()?;
+    Some(String::from_utf8_lossy(&content).into_owned())
+}
+
+/// What was written on the last lines of a log: after the time, the stream and the tag.
+fn tail(log: &str) -> String {
+    let written = |line: &str| {
+        let mut parts = line.splitn(4, ' ');
+        let (tag, text) = (parts.nth(2)?.to_owned(), parts.next().unwrap_or_default());
+        Some(if tag.starts_with('P') { text.to_owned() } else { format!("{text}\n") })
+    };
+    let lines: Vec<String> = log.lines().filter_map(written).collect();
+    let text = lines[lines.len().saturating_sub(MOST_LINES)..].concat();
+    let mut begin = text.len().saturating_sub(LONGEST_TAIL);
+    while !text.is_char_boundary(begin) {
+        begin += 1;
+    }
+    text[begin..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_what_was_left_or_the_end_of_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, log) = (folder.path().join("message"), folder.path().join("log"));
+        std::fs::write(&file, "").unwrap();
+        let line = |number: usize| format!("2026-11-22T07:00:00.1Z stdout F line {number}\n");
+        let text: String = (0..200).map(line).collect();
+        std::fs::write(&log, text + "2026-11-22T07:00:00.1Z stderr P half\n").unwrap();
+        let told = message(Some(&file), Some(&log));
+        assert!(told.starts_with("line 121\n") && told.ends_with("line 199\nhalf"), "{told}");
+        assert_eq!(message(Some(&file), None), "");
+        std::fs::write(&file, "gone").unwrap();
+        assert_eq!(message(Some(&file), Some(&log)), "gone");
+    }
+}

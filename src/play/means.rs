@@ -1,0 +1,180 @@
+//! What pods are played with: the runtime, the prober, the node, and what is remembered of failures.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
+
+use super::backoff::Backoff;
+use super::node::Node;
+use super::notice::{Notice, Witness};
+use super::seen::Seen;
+use crate::cri::OwnClient;
+use crate::cri::v1::image_service_client::ImageServiceClient;
+use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
+use crate::cri::v1::{
+    ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandboxFilter,
+    PodSandboxStatusRequest, VersionRequest,
+};
+use crate::prober::{Executor, Prober};
+use crate::tap;
+
+/// How long the runtime may take, as the kubelet's `runtimeRequestTimeout`; twice as long for a sandbox.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// For how long a kubelet that was seen is taken to be there.
+const KUBELET: Duration = Duration::from_secs(60);
+
+/// The label by which the pod of a sandbox or container is known.
+const UID: &str = "io.kubernetes.pod.uid";
+
+/// What pods are played with.
+#[derive(Debug)]
+pub(super) struct Means {
+    /// For what is done: it is seen as what any client does.
+    pub(super) acts: RuntimeServiceClient<Channel>,
+    pub(super) images: ImageServiceClient<Channel>,
+    /// For what is asked.
+    pub(super) asks: OwnClient,
+    /// For what is executed and stopped.
+    pub(super) executor: Executor,
+    /// Who makes probes, if anybody does.
+    pub(super) prober: Option<Prober>,
+    pub(super) node: Node,
+    /// For containers that end, and for images that are not to be had.
+    pub(super) crashes: Backoff,
+    pub(super) pulls: Backoff,
+    pub(super) witness: Arc<dyn Witness>,
+    pub(super) runtime_name: OnceCell<String>,
+    pub(super) records: Records,
+    /// When a kubelet was seen last.
+    pub(super) kubelet_seen: Mutex<Option<Instant>>,
+}
+
+/// What was seen last of the containers and sandboxes of each pod: their states, by their ids.
+#[derive(Debug, Default)]
+pub(super) struct Records(Mutex<HashMap<String, Record>>);
+
+/// Of one pod.
+pub(super) type Record = HashMap<String, i32>;
+
+impl Records {
+    /// Takes what is seen of a pod. Tells whether it is anything new.
+    pub(super) fn take(&self, uid: &str, record: Record) -> bool {
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = records.get(uid) != Some(&record);
+        if is_new {
+            records.insert(uid.to_owned(), record);
+        }
+        is_new
+    }
+
+    pub(super) fn forget(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+/// Waits for an answer for as long as the kubelet would.
+pub(super) async fn within<T>(
+    limit: Duration,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Status> {
+    match timeout(limit, answer).await {
+        Ok(answered) => answered.map(Response::into_inner),
+        Err(_) => Err(Status::deadline_exceeded("context deadline exceeded")),
+    }
+}
+
+/// What is gone is no error where it is asked for, or is to go.
+pub(super) fn unless_gone<T>(answered: Result<T, Status>) -> Result<Option<T>, Status> {
+    match answered {
+        Ok(answer) => Ok(Some(answer)),
+        Err(status) if status.code() == Code::NotFound => Ok(None),
+        Err(status) => Err(status),
+    }
+}
+
+impl Means {
+    /// What the runtime calls itself.
+    pub(super) async fn runtime_name(&self) -> Result<&str, Status> {
+        let ask = || async {
+            let mut asks = self.asks.clone();
+            let answered = within(PATIENCE, asks.version(VersionRequest::default())).await?;
+            Ok::<_, Status>(answered.runtime_name)
+        };
+        self.runtime_name.get_or_try_init(ask).await.map(String::as_str)
+    }
+
+    /// What the runtime says of a pod.
+    pub(super) async fn inspect(&self, uid: &str) -> Result<Seen, Status> {
+        let mut asks = self.asks.clone();
+        let label_selector = || HashMap::from([(UID.to_owned(), uid.to_owned())]);
+        let filter = PodSandboxFilter { label_selector: label_selector(), ..PodSandboxFilter::default() };
+        let request = ListPodSandboxRequest { filter: Some(filter) };
+        let listed = within(PATIENCE, asks.list_pod_sandbox(request)).await?.items;
+        let filter = ContainerFilter { label_selector: label_selector(), ..ContainerFilter::default() };
+        let request = ListContainersRequest { filter: Some(filter) };
+        let containers = within(PATIENCE, asks.list_containers(request)).await?.containers;
+        let mut record: Record = listed.iter().map(|it| (it.id.clone(), it.state)).collect();
+        record.extend(containers.iter().map(|it| (it.id.clone(), it.state)));
+        let mut sandboxes = Vec::new();
+        for sandbox in listed {
+            let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.id, verbose: false };
+            let status = unless_gone(within(PATIENCE, asks.pod_sandbox_status(request)).await)?;
+            sandboxes.extend(status.and_then(|answer| answer.status));
+        }
+        let mut statuses = Vec::new();
+        for container in containers {
+            let request = ContainerStatusRequest { container_id: container.id, verbose: false };
+            let status = unless_gone(within(PATIENCE, asks.container_status(request)).await)?;
+            statuses.extend(status.and_then(|answer| answer.status));
+        }
+        self.records.take(uid, record);
+        Ok(Seen::new(sandboxes, statuses))
+    }
+
+    /// Everything on the node, by the uids of pods.
+    pub(super) async fn list(&self) -> Result<HashMap<String, Record>, Status> {
+        let mut asks = self.asks.clone();
+        let sandboxes =
+            within(PATIENCE, asks.list_pod_sandbox(ListPodSandboxRequest::default())).await?.items;
+        let containers = within(PATIENCE, asks.list_containers(ListContainersRequest::default())).await?;
+        let mut records: HashMap<String, Record> = HashMap::new();
+        let of_sandboxes = sandboxes.into_iter().map(|it| (it.labels, it.id, it.state));
+        let of_containers = containers.containers.into_iter().map(|it| (it.labels, it.id, it.state));
+        for (labels, id, state) in of_sandboxes.chain(of_containers) {
+            if let Some(uid) = labels.get(UID) {
+                records.entry(uid.clone()).or_default().insert(id, state);
+            }
+        }
+        Ok(records)
+    }
+
+    /// A kubelet has been seen.
+    pub(super) fn see_kubelet(&self, now: Instant) {
+        *self.kubelet_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// Whether a kubelet is there: two masters would be at odds.
+    pub(super) fn is_held(&self) -> bool {
+        let seen = self.kubelet_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.is_some_and(|seen| seen.elapsed() < KUBELET)
+    }
+
+    /// Tells of something that has happened.
+    pub(super) fn tell(
+        &self,
+        pod: &Arc<tap::Pod>,
+        container: Option<&Arc<tap::Container>>,
+        (reason, is_warning): (&'static str, bool),
+        message: String,
+    ) {
+        let (pod, container) = (pod.clone(), container.cloned());
+        self.witness.notice(Notice { pod, container, reason, is_warning, message });
+    }
+}

@@ -1,0 +1,276 @@
+//! A stand-in for the kubelet: pods are given, on a bare runtime, the life that a kubelet would give them.
+//!
+//! ```text
+//! files ──► read ──► spec ──► configs ┐
+//!                      │              ▼
+//!                      └──────► pod (a worker each) ──► runtime, through the relay
+//!                                 ▲   ▲        └──► standing ──► admin
+//!                    runtime, PLEG┘   └ prober
+//! ```
+
+mod backoff;
+mod configs;
+mod documents;
+mod host;
+mod means;
+mod node;
+mod notice;
+mod pleg;
+mod pod;
+mod quantity;
+mod read;
+mod seen;
+mod spec;
+mod standing;
+mod v1;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OnceCell, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info};
+
+use crate::cri::{Own, image_service, runtime_service};
+use crate::prober::{Executor, Prober};
+use crate::socket::SocketPath;
+use crate::tap;
+use means::{Means, Records};
+use node::Node;
+use pod::{Signals, Worker};
+use spec::Pod;
+
+pub use documents::Documents;
+pub use notice::{Notice, Witness};
+pub use standing::Standing;
+pub use v1::{Condition, ContainerState, ContainerStatus, PodStatus};
+
+/// From one look at the documents to the next.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// What it takes to play.
+#[derive(Debug)]
+pub struct Parts {
+    /// Where containers are made and started: the relay.
+    pub acts: SocketPath,
+    /// The runtime, for what is only asked.
+    pub asks: Own,
+    /// Has commands executed and containers stopped.
+    pub executor: Executor,
+    /// Who makes probes, if anybody does.
+    pub prober: Option<Prober>,
+    /// Where the logs of pods are.
+    pub logs: PathBuf,
+    /// Whether they stay there.
+    pub keeps_logs: bool,
+    /// Where the files of pods are.
+    pub pods: PathBuf,
+    /// Who is told what happens.
+    pub witness: Arc<dyn Witness>,
+}
+
+/// Plays pods. Copies share it.
+#[derive(Clone, Debug)]
+pub struct Play {
+    means: Arc<Means>,
+    cast: Arc<Cast>,
+}
+
+/// The pods that are played.
+#[derive(Debug)]
+struct Cast {
+    players: Mutex<BTreeMap<String, Player>>,
+    /// Changes with each of them.
+    changed: watch::Sender<()>,
+}
+
+/// A pod that is played.
+#[derive(Debug)]
+struct Player {
+    pods: watch::Sender<Arc<Pod>>,
+    signals: Arc<Signals>,
+    standing: watch::Receiver<Standing>,
+    /// What comes after it, once it is gone.
+    next: Option<Arc<Pod>>,
+}
+
+impl Play {
+    /// Something to play with. Nothing is played yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let Parts { acts, asks, executor, prober, logs, keeps_logs, pods, witness } = parts;
+        let means = Means {
+            acts: runtime_service(&acts),
+            images: image_service(&acts),
+            asks: asks.client(),
+            executor,
+            prober,
+            node: Node::here(logs, keeps_logs, pods),
+            crashes: backoff::Backoff::default(),
+            pulls: backoff::Backoff::default(),
+            witness,
+            runtime_name: OnceCell::new(),
+            records: Records::default(),
+            kubelet_seen: Mutex::default(),
+        };
+        let cast = Cast { players: Mutex::default(), changed: watch::Sender::new(()) };
+        Self { means: Arc::new(means), cast: Arc::new(cast) }
+    }
+
+    /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them.
+    pub async fn run(&self, mut documents: Documents, end: CancellationToken) {
+        let mut workers = JoinSet::new();
+        let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
+        self.want(documents.pods(), &mut workers);
+        let mut looks = Instant::now() + LOOK;
+        while !end.is_cancelled() {
+            tokio::select! {
+                () = end.cancelled() => {}
+                Some(ended) = workers.join_next() => self.ended(ended, &mut workers),
+                () = sleep_until(looks) => {
+                    let (now, has_changed) = documents.look().await;
+                    documents = now;
+                    if has_changed {
+                        let (told, pods) = (documents.specs(), documents.pods());
+                        self.means.witness.specified(told);
+                        self.want(pods, &mut workers);
+                    }
+                    for problem in documents.news() {
+                        self.means.witness.problem(problem);
+                    }
+                    looks = Instant::now() + LOOK;
+                }
+            }
+        }
+        self.want(Vec::new(), &mut workers);
+        while let Some(ended) = workers.join_next().await {
+            self.ended(ended, &mut workers);
+        }
+        looking.abort();
+    }
+
+    /// These pods are to be, and no others.
+    fn want(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<String>) {
+        let mut wanted: BTreeMap<String, Arc<Pod>> =
+            pods.into_iter().map(|pod| (pod.full_name(), pod)).collect();
+        let mut players = self.cast.lock();
+        for (name, player) in &mut *players {
+            let pod = wanted.remove(name);
+            let known = player.pods.borrow().clone();
+            match pod {
+                Some(pod) if pod.uid == known.uid && !player.signals.end.is_cancelled() => {
+                    if pod != known {
+                        info!(pod = name, "the manifest of a pod has changed");
+                        player.pods.send_replace(pod);
+                    }
+                }
+                // A static pod that is written otherwise is another pod: the one goes, then the other comes.
+                next => {
+                    player.next = next;
+                    player.signals.end.cancel();
+                }
+            }
+        }
+        for (name, pod) in wanted {
+            let player = self.begin(pod, workers);
+            players.insert(name, player);
+        }
+        drop(players);
+        self.cast.changed.send_replace(());
+    }
+
+    /// Begins to play a pod.
+    fn begin(&self, pod: Arc<Pod>, workers: &mut JoinSet<String>) -> Player {
+        let (name, signals) = (pod.full_name(), Arc::new(Signals::default()));
+        let (standings, standing) = watch::channel(Standing::new(pod.clone()));
+        let (pods, wanted) = watch::channel(pod);
+        let worker = Worker::new(self.means.clone(), wanted, signals.clone(), standings);
+        let (mut changes, cast) = (standing.clone(), self.cast.clone());
+        workers.spawn(async move {
+            let mut run = std::pin::pin!(worker.run());
+            loop {
+                tokio::select! {
+                    () = &mut run => return name,
+                    Ok(()) = changes.changed() => cast.changed.send_replace(()),
+                }
+            }
+        });
+        Player { pods, signals, standing, next: None }
+    }
+
+    /// A worker has ended: its pod is gone.
+    fn ended(&self, ended: Result<String, tokio::task::JoinError>, workers: &mut JoinSet<String>) {
+        let Ok(name) = ended else {
+            error!("a fault of probeshim's own: a pod is not played any more, please report it");
+            return;
+        };
+        let mut players = self.cast.lock();
+        let next = players.remove(&name).and_then(|player| player.next);
+        if let Some(next) = next {
+            let player = self.begin(next, workers);
+            players.insert(name, player);
+        }
+        drop(players);
+        self.cast.changed.send_replace(());
+    }
+
+    /// What is being ended is ended at once.
+    pub fn hurry(&self) {
+        for player in self.cast.lock().values() {
+            player.signals.hurry.cancel();
+        }
+    }
+
+    /// How all pods stand, by their namespaces and names.
+    #[must_use]
+    pub fn standings(&self) -> Vec<Standing> {
+        self.cast.lock().values().map(|player| player.standing.borrow().clone()).collect()
+    }
+
+    /// Changes with each of them.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.cast.changed.subscribe()
+    }
+
+    /// Whether a pod is one that is played.
+    #[must_use]
+    pub fn has(&self, pod: &tap::Pod) -> bool {
+        self.cast.with(pod, |_| ()).is_some()
+    }
+
+    /// Something has happened to a pod that it should look at.
+    pub fn wake(&self, pod: &tap::Pod) {
+        self.cast.with(pod, |player| player.signals.wake.notify_one());
+    }
+
+    /// A kubelet has been seen to use the runtime.
+    pub fn kubelet_seen(&self) {
+        self.means.see_kubelet(Instant::now());
+    }
+}
+
+impl Cast {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Player>> {
+        self.players.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with a pod that is played.
+    fn with<T>(&self, pod: &tap::Pod, what: impl FnOnce(&Player) -> T) -> Option<T> {
+        let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
+        let players = self.lock();
+        let player = players.get(&format!("{namespace}/{name}"))?;
+        let is_it = pod.uid.as_deref() == Some(player.pods.borrow().uid.as_str());
+        is_it.then(|| what(player))
+    }
+
+    /// Who is told, by the uids of pods.
+    fn signals(&self) -> Vec<(String, Arc<Signals>)> {
+        let players = self.lock();
+        players.values().map(|it| (it.pods.borrow().uid.clone(), it.signals.clone())).collect()
+    }
+}

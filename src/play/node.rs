@@ -1,0 +1,113 @@
+//! What of this node ends up in pods.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use procfs::Current as _;
+
+use super::spec::Dns;
+use crate::prober::node_address;
+
+/// Where this node says how names are resolved.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Where the kernel tells which sizes huge pages have.
+const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
+
+/// The most nameservers that resolvers heed, as the kubelet counts.
+const MOST_SERVERS: usize = 3;
+
+/// What is known of this node.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    /// Its address.
+    pub(super) address: String,
+    /// Bytes of memory.
+    pub(super) memory: u64,
+    /// The sizes of huge pages, as CRI names them: `2MB`, `1GB`.
+    pub(super) page_sizes: Vec<String>,
+    pub(super) dns: Dns,
+    /// Processors.
+    pub(super) processors: usize,
+    /// What it calls others.
+    pub(super) hosts: String,
+    /// Where the logs of pods are, and whether they stay there.
+    pub(super) logs: PathBuf,
+    pub(super) keeps_logs: bool,
+    /// Where the files of pods are.
+    pub(super) pods: PathBuf,
+}
+
+impl Node {
+    /// This node, with these folders.
+    pub(super) fn here(logs: PathBuf, keeps_logs: bool, pods: PathBuf) -> Self {
+        let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+        let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
+        let dns = dns(&fs::read_to_string(RESOLV_CONF).unwrap_or_default());
+        let processors = std::thread::available_parallelism().map_or(1, Into::into);
+        let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let page_sizes = page_sizes(Path::new(HUGE_PAGES));
+        let address = node_address();
+        Self { name, address, memory, page_sizes, dns, processors, hosts, logs, keeps_logs, pods }
+    }
+}
+
+/// Reads what a resolver reads.
+fn dns(text: &str) -> Dns {
+    let mut dns = Dns { is_of_node: true, ..Dns::default() };
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let keyword = words.next().unwrap_or_default();
+        let rest = words.map(str::to_owned);
+        match keyword {
+            "nameserver" => dns.servers.extend(rest.take(1)),
+            "search" => dns.searches = rest.collect(),
+            "options" => dns.options = rest.collect(),
+            _ => {}
+        }
+    }
+    dns.servers.truncate(MOST_SERVERS);
+    dns
+}
+
+/// Folders are called by the size in kB: `hugepages-2048kB`.
+fn page_sizes(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let size =
+        |name: String| -> Option<u64> { name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok() };
+    let mut sizes: Vec<u64> =
+        entries.filter_map(|entry| size(entry.file_name().to_string_lossy().into_owned())).collect();
+    sizes.sort_unstable();
+    let named = |kilobytes: u64| match kilobytes {
+        size if size % (1 << 20) == 0 => format!("{}GB", size >> 20),
+        size if size % (1 << 10) == 0 => format!("{}MB", size >> 10),
+        size => format!("{size}KB"),
+    };
+    sizes.into_iter().map(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_resolver_reads() {
+        let text = "# x\nnameserver 1.1.1.1\nsearch a.b c\noptions ndots:2 edns0\nnameserver 2.2.2.2\nnameserver ::1\nnameserver 3.3.3.3\n";
+        let read = dns(text);
+        assert_eq!(read.servers, ["1.1.1.1", "2.2.2.2", "::1"]);
+        assert_eq!(
+            (read.searches.join(" "), read.options.join(" ")),
+            ("a.b c".into(), "ndots:2 edns0".into())
+        );
+    }
+
+    #[test]
+    fn huge_pages_by_the_names_that_cri_has() {
+        let folder = tempfile::tempdir().unwrap();
+        for size in ["1048576", "2048", "64"] {
+            fs::create_dir(folder.path().join(format!("hugepages-{size}kB"))).unwrap();
+        }
+        assert_eq!(page_sizes(folder.path()), ["64KB", "2MB", "1GB"]);
+    }
+}

@@ -1,0 +1,34 @@
+//! What happens to pods that are played, as the kubelet's events tell it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::probe::Specs;
+use crate::tap;
+
+/// Something that has happened.
+#[derive(Clone, Debug)]
+pub struct Notice {
+    /// The pod.
+    pub pod: Arc<tap::Pod>,
+    /// The container, if it happened to one.
+    pub container: Option<Arc<tap::Container>>,
+    /// The kubelet's word for it.
+    pub reason: &'static str,
+    /// Whether somebody should look.
+    pub is_warning: bool,
+    /// A sentence for it.
+    pub message: String,
+}
+
+/// Who is told. It must not wait.
+pub trait Witness: fmt::Debug + Send + Sync {
+    /// Something has happened to a pod.
+    fn notice(&self, notice: Notice);
+
+    /// What is told of probes is different from now on.
+    fn specified(&self, specs: Specs);
+
+    /// Something is wrong with what is to be played; nothing of it is.
+    fn problem(&self, problem: String);
+}

@@ -1,0 +1,321 @@
+//! The tables of section 9.9 about what is to be done for a pod.
+
+use super::*;
+use crate::play::read::tests::pod;
+use crate::probe::ProbeType::{Liveness, Startup};
+use crate::prober::ProbeResult::{Failure, Success, Unknown};
+
+/// What the runtime says of a container.
+fn instance(pod: &Pod, name: &str, state: State) -> Instance {
+    let container = pod.container(name);
+    Instance {
+        id: format!("{name}-0").into(),
+        name: name.to_owned(),
+        state,
+        created_at: 1,
+        started_at: 1,
+        finished_at: 1,
+        exit_code: 0,
+        reason: String::new(),
+        message: String::new(),
+        hash: container.map(|container| hash(container)).unwrap_or_default(),
+        restart_count: 0,
+        image: String::new(),
+        image_id: String::new(),
+        message_file: None,
+        log: std::path::PathBuf::new(),
+        user: None,
+    }
+}
+
+fn running(pod: &Pod, name: &str) -> Instance {
+    instance(pod, name, State::Running)
+}
+
+fn exited(pod: &Pod, name: &str, exit_code: i32) -> Instance {
+    Instance { exit_code, ..instance(pod, name, State::Exited) }
+}
+
+fn sandbox(attempt: u32) -> Sandbox {
+    Sandbox {
+        id: format!("sandbox-{attempt}").into(),
+        attempt,
+        is_ready: true,
+        is_host_network: false,
+        created_at: attempt.into(),
+        addresses: vec!["10.0.0.2".to_owned()],
+    }
+}
+
+fn seen(containers: Vec<Instance>) -> Seen {
+    Seen { sandboxes: vec![sandbox(0)], containers }
+}
+
+/// What is to be done, where probes say this.
+fn act(pod: &Pod, seen: &Seen, said: &[(&str, ProbeType, ProbeResult)]) -> Actions {
+    let verdicts = |id: &str, kind| {
+        let known = said.iter().find(|(name, of, _)| id == format!("{name}-0") && *of == kind);
+        known.map(|(_, _, result)| *result)
+    };
+    compute(View { pod, seen, verdicts: &verdicts })
+}
+
+/// In few words: who is killed, and who is started.
+fn told(actions: &Actions) -> String {
+    let mut told = Vec::new();
+    let Actions { kills_pod, creates_sandbox, sandbox: _, kills, resets, starts_init, starts } = actions;
+    told.extend(kills_pod.then(|| "kill pod".to_owned()));
+    told.extend(creates_sandbox.map(|attempt| format!("sandbox {attempt}")));
+    let killed = |doomed: &Doomed| format!("kill {} ({})", doomed.name, doomed.message);
+    told.extend(kills.iter().map(killed));
+    told.extend(resets.iter().map(|doomed| format!("reset {}", doomed.name)));
+    told.extend(starts_init.iter().chain(starts).map(|name| format!("start {name}")));
+    told.join(", ")
+}
+
+fn three(policy: &str) -> Pod {
+    pod(&format!(
+        "{{restartPolicy: {policy}, containers: [{{name: a, image: i}}, {{name: b, image: i}}, {{name: c, image: i}}]}}"
+    ))
+}
+
+#[test]
+fn table_9_9_compute_pod_actions() {
+    let [always, on_failure, never] = ["Always", "OnFailure", "Never"].map(three);
+    let all_running = |pod: &Pod| seen(["a", "b", "c"].map(|name| running(pod, name)).into());
+    let ended = |pod: &Pod| seen(vec![exited(pod, "a", 0), running(pod, "b"), exited(pod, "c", 111)]);
+    let dead = |pod: &Pod, codes: [i32; 3]| Seen {
+        sandboxes: vec![Sandbox { is_ready: false, ..sandbox(0) }],
+        containers: ["a", "b", "c"]
+            .into_iter()
+            .zip(codes)
+            .map(|(name, code)| exited(pod, name, code))
+            .collect(),
+    };
+    let no_address = |pod: &Pod| Seen {
+        sandboxes: vec![Sandbox { addresses: Vec::new(), ..sandbox(0) }],
+        ..all_running(pod)
+    };
+    let with = |pod: &Pod, first: Instance| seen(vec![first, running(pod, "b"), running(pod, "c")]);
+    let changed = Instance { hash: "other".to_owned(), ..running(&always, "a") };
+    let of = |pod: &Pod, state| with(pod, instance(pod, "a", state));
+    for (row, pod, seen, said, expected) in [
+        ("nothing to do", &always, all_running(&always), None, ""),
+        ("new pod", &always, Seen::default(), None, "kill pod, sandbox 0, start a, start b, start c"),
+        ("Always restarts", &always, ended(&always), None, "start a, start c"),
+        ("OnFailure restarts what failed", &on_failure, ended(&on_failure), None, "start c"),
+        ("OnFailure restarts created", &on_failure, of(&on_failure, State::Created), None, "start a"),
+        ("Never restarts none", &never, ended(&never), None, ""),
+        (
+            "dead sandbox, Always",
+            &always,
+            dead(&always, [0, 1, 0]),
+            None,
+            "kill pod, sandbox 1, start a, start b, start c",
+        ),
+        (
+            "dead sandbox, OnFailure skips what succeeded",
+            &on_failure,
+            dead(&on_failure, [0, 1, 0]),
+            None,
+            "kill pod, sandbox 1, start b",
+        ),
+        ("dead sandbox, OnFailure, all succeeded", &on_failure, dead(&on_failure, [0; 3]), None, "kill pod"),
+        ("dead sandbox, Never", &never, dead(&never, [0; 3]), None, "kill pod"),
+        (
+            "sandbox without address",
+            &always,
+            no_address(&always),
+            None,
+            "kill pod, sandbox 1, start a, start b, start c",
+        ),
+        (
+            "another hash",
+            &always,
+            with(&always, changed),
+            None,
+            "kill a (Container a definition changed, will be restarted), start a",
+        ),
+        (
+            "liveness Failure",
+            &always,
+            all_running(&always),
+            Some(("a", Liveness, Failure)),
+            "kill a (Container a failed liveness probe, will be restarted), start a",
+        ),
+        (
+            "startup Failure",
+            &always,
+            all_running(&always),
+            Some(("a", Startup, Failure)),
+            "kill a (Container a failed startup probe, will be restarted), start a",
+        ),
+        ("liveness Unknown", &always, all_running(&always), Some(("a", Liveness, Unknown)), ""),
+        (
+            "liveness Failure, Never",
+            &never,
+            all_running(&never),
+            Some(("a", Liveness, Failure)),
+            "kill a (Container a failed liveness probe)",
+        ),
+        (
+            "unknown state, even with Never",
+            &never,
+            of(&never, State::Unknown),
+            None,
+            "kill a (Container is in \"unknown\" state, try killing it before restart), start a",
+        ),
+        ("created, even with Never", &never, of(&never, State::Created), None, "start a"),
+    ] {
+        let said: Vec<_> = said.into_iter().collect();
+        assert_eq!(told(&act(pod, &seen, &said)), expected, "{row}");
+    }
+    // A pod with Never that has never had a container gets a sandbox again.
+    let empty = Seen { sandboxes: vec![Sandbox { is_ready: false, ..sandbox(0) }], containers: Vec::new() };
+    assert_eq!(told(&act(&never, &empty, &[])), "kill pod, sandbox 1, start a, start b, start c");
+    // Nothing is left of it: the pod is ended, and with it what runs beside.
+    let one = pod("{restartPolicy: Never, containers: [{name: a, image: i}]}");
+    let failed = act(&one, &seen(vec![running(&one, "a")]), &[("a", Liveness, Failure)]);
+    assert_eq!(told(&failed), "kill pod");
+}
+
+#[test]
+fn table_9_9_container_restart_rules() {
+    for (own, of_pod, code, expected) in [
+        ("Always", "Never", 0, "start a"),
+        ("OnFailure", "Always", 0, "kill pod"),
+        ("OnFailure", "Never", 3, "start a"),
+        ("Never", "Always", 3, "kill pod"),
+    ] {
+        let pod = pod(&format!(
+            "{{restartPolicy: {of_pod}, containers: [{{name: a, image: i, restartPolicy: {own}}}]}}"
+        ));
+        let told = told(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[]));
+        assert_eq!(told, expected, "{own} in {of_pod}, {code}");
+    }
+    let rule = "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]";
+    let pod = pod(&format!(
+        "{{restartPolicy: Never, containers: [{{name: a, image: i, restartPolicy: Never, {rule}}}]}}"
+    ));
+    for (code, expected) in [(42, "start a"), (1, "kill pod")] {
+        assert_eq!(told(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[])), expected, "{code}");
+    }
+}
+
+#[test]
+fn table_9_9_restart_all_containers() {
+    let rule =
+        "restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]";
+    let pod = pod(&format!(
+        "{{restartPolicy: Never, initContainers: [{{name: first, image: i}}], containers: [\
+         {{name: a, image: i, restartPolicy: Never, {rule}}}, {{name: b, image: i}}]}}"
+    ));
+    let all = |code| seen(vec![exited(&pod, "a", code), running(&pod, "b"), exited(&pod, "first", 0)]);
+    assert_eq!(told(&act(&pod, &all(42), &[])), "reset b, reset first, reset a");
+    assert_eq!(told(&act(&pod, &all(1), &[])), "");
+    // All of them are gone: everything begins again.
+    assert_eq!(told(&act(&pod, &seen(Vec::new()), &[])), "start first");
+}
+
+#[test]
+fn table_9_9_init_containers() {
+    let with = |policy: &str| {
+        pod(&format!(
+            "{{restartPolicy: {policy}, initContainers: [{{name: i1, image: i}}, {{name: i2, image: i}}], containers: [{{name: a, image: i}}]}}"
+        ))
+    };
+    let [always, never] = ["Always", "Never"].map(with);
+    let ok = |pod: &Pod, name: &str| exited(pod, name, 0);
+    for (row, pod, containers, expected) in [
+        ("none yet", &always, vec![], "start i1"),
+        ("the first runs", &always, vec![running(&always, "i1")], ""),
+        ("the first is created", &always, vec![instance(&always, "i1", State::Created)], "start i1"),
+        ("the first is done", &always, vec![ok(&always, "i1")], "start i2"),
+        ("the first failed", &always, vec![exited(&always, "i1", 1)], "start i1"),
+        ("the first failed, Never", &never, vec![exited(&never, "i1", 1)], "kill pod"),
+        ("both are done", &always, vec![ok(&always, "i2"), ok(&always, "i1")], "start a"),
+        ("both are done, the first is removed", &always, vec![ok(&always, "i2")], "start a"),
+        ("the main one runs", &always, vec![running(&always, "a")], ""),
+        ("the main one failed", &always, vec![exited(&always, "a", 1), ok(&always, "i2")], "start a"),
+        ("unknown, Never", &never, vec![instance(&never, "i1", State::Unknown)], "kill pod"),
+    ] {
+        assert_eq!(told(&act(pod, &seen(containers), &[])), expected, "{row}");
+    }
+    let killed = Instance { reason: "OOMKilled".to_owned(), ..exited(&always, "i1", 0) };
+    assert_eq!(told(&act(&always, &seen(vec![killed]), &[])), "start i1");
+}
+
+#[test]
+fn table_9_9_sidecars() {
+    let with = |policy: &str, probes: &str| {
+        pod(&format!(
+            "{{restartPolicy: {policy}, initContainers: [{{name: s1, image: i, restartPolicy: Always{probes}}}, \
+             {{name: s2, image: i, restartPolicy: Always}}], containers: [{{name: a, image: i}}]}}"
+        ))
+    };
+    let probe = "exec: {command: [x]}";
+    let plain = with("Never", "");
+    let startup = with("Never", &format!(", startupProbe: {{{probe}}}"));
+    let liveness = with("Never", &format!(", livenessProbe: {{{probe}}}"));
+    let s1 = |pod: &Pod| running(pod, "s1");
+    let both = |pod: &Pod| vec![running(pod, "s2"), s1(pod)];
+    let kill = |what: &str| format!("kill s1 (Init container s1 failed {what} probe), ");
+    for (row, pod, containers, said, expected) in [
+        ("the first", &plain, vec![], None, "start s1".to_owned()),
+        ("stuck created", &plain, vec![instance(&plain, "s1", State::Created)], None, "start s1".into()),
+        ("started: next", &plain, vec![s1(&plain)], None, "start s2".into()),
+        ("all started: main", &plain, both(&plain), None, "start a".into()),
+        ("startup missing: wait", &startup, vec![s1(&startup)], None, String::new()),
+        ("startup Unknown: wait", &startup, vec![s1(&startup)], Some((Startup, Unknown)), String::new()),
+        ("startup Success: next", &startup, vec![s1(&startup)], Some((Startup, Success)), "start s2".into()),
+        (
+            "startup Failure: again",
+            &startup,
+            vec![s1(&startup)],
+            Some((Startup, Failure)),
+            kill("startup") + "start s1",
+        ),
+        ("liveness missing: next", &liveness, vec![s1(&liveness)], None, "start s2".into()),
+        (
+            "liveness Unknown: next",
+            &liveness,
+            vec![s1(&liveness)],
+            Some((Liveness, Unknown)),
+            "start s2".into(),
+        ),
+        (
+            "liveness Failure: again, and the others go on",
+            &liveness,
+            both(&liveness),
+            Some((Liveness, Failure)),
+            kill("liveness") + "start s1, start a",
+        ),
+        (
+            "exited, whatever the policy",
+            &plain,
+            vec![running(&plain, "a"), running(&plain, "s2"), exited(&plain, "s1", 0)],
+            None,
+            "start s1".into(),
+        ),
+        (
+            "gone, and the pod was past it",
+            &plain,
+            vec![running(&plain, "a"), running(&plain, "s2")],
+            None,
+            "start s1".into(),
+        ),
+        (
+            "all main ones are done",
+            &plain,
+            vec![exited(&plain, "a", 0), running(&plain, "s2"), exited(&plain, "s1", 1)],
+            None,
+            "kill pod".into(),
+        ),
+    ] {
+        let said: Vec<_> = said.into_iter().map(|(kind, result)| ("s1", kind, result)).collect();
+        assert_eq!(told(&act(pod, &seen(containers), &said)), expected, "{row}");
+    }
+    let changed = Instance { hash: "other".to_owned(), ..s1(&plain) };
+    let actions = act(&plain, &seen(vec![running(&plain, "a"), running(&plain, "s2"), changed]), &[]);
+    assert_eq!(told(&actions), "kill s1 (Init container s1 definition changed), start s1");
+}

@@ -1,0 +1,186 @@
+//! Ends containers as the kubelet does: one for a probe or a change, or all of a pod in their order.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::Worker;
+use super::actions::Doomed;
+use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
+use crate::play::means::{PATIENCE, unless_gone, within};
+use crate::play::seen::{Instance, Seen};
+use crate::play::spec::Container;
+use crate::probe::{GRACE_PERIOD, ProbeType, Role};
+use crate::prober::{HookError, Hooked, Kill, Names, PodReport};
+use crate::tap;
+
+/// Why a container is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// A probe of its has failed.
+    Probe(ProbeType),
+    /// It is started again with all others: at once.
+    Reset,
+    /// Something else.
+    Other,
+}
+
+/// Whose turn it is, where all containers of a pod are ended.
+type Turns = HashMap<String, CancellationToken>;
+
+impl Worker {
+    /// How a container is ended.
+    pub(super) fn ending(&self, container: &Container, message: String, reason: Reason) -> Kill {
+        let of_pod = self.pod.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
+        let own = match reason {
+            Reason::Probe(kind) => container.spec.probe(kind).and_then(|it| it.termination_grace_period),
+            Reason::Reset => Some(0),
+            Reason::Other => None,
+        };
+        let pre_stop = container.spec.pre_stop().cloned();
+        Kill { message, grace_period: own.unwrap_or(of_pod), pre_stop, obstacle: None }
+    }
+
+    /// Ends one container that is doomed.
+    pub(super) async fn kill_one(
+        &self,
+        doomed: &Doomed,
+        seen: &Seen,
+        report: Option<&PodReport>,
+        reason: Reason,
+    ) -> Result<(), Status> {
+        let Some(container) = self.pod.container(&doomed.name).cloned() else { return Ok(()) };
+        let names = names(seen, &doomed.id, &doomed.name);
+        let ending = self.ending(&container, doomed.message.clone(), reason);
+        let mark = doomed.probe.and_then(|kind| {
+            let probe = report?.container(&doomed.id)?.probe(kind)?.clone();
+            Some(tap::Kill {
+                probe: kind.name().to_owned(),
+                message: doomed.message.clone(),
+                threshold: probe.probe.failure_threshold,
+                grace_period: ending.grace_period,
+                failures: probe.failures,
+            })
+        });
+        let killed = self.kill(&names, &doomed.id, ending, mark).await;
+        if let (Some(kind), Some(prober)) = (doomed.probe, &self.means.prober) {
+            prober.killed(&self.names, &doomed.name, kind, killed.is_ok());
+        }
+        killed
+    }
+
+    /// Ends a container: its hook, SIGTERM, its grace period, SIGKILL.
+    pub(super) async fn kill(
+        &self,
+        names: &Arc<tap::Container>,
+        id: &Arc<str>,
+        ending: Kill,
+        mark: Option<tap::Kill>,
+    ) -> Result<(), Status> {
+        self.kill_in_turn(names, id, ending, mark, &[]).await
+    }
+
+    /// The same, once those have ended that come first, as far as the grace period allows.
+    async fn kill_in_turn(
+        &self,
+        names: &Arc<tap::Container>,
+        id: &Arc<str>,
+        ending: Kill,
+        mark: Option<tap::Kill>,
+        first: &[CancellationToken],
+    ) -> Result<(), Status> {
+        self.tell(Some(names), ("Killing", false), ending.message.clone());
+        let begun = Instant::now();
+        self.pre_stop(names, id, &ending).await;
+        let mut left = ending.grace_period_after(begun.elapsed());
+        if !first.is_empty() {
+            let waiting = Instant::now();
+            let all = join_all(first.iter().map(CancellationToken::cancelled));
+            let _ = timeout(Duration::from_secs(left.into()), all).await;
+            let waited = u32::try_from(waiting.elapsed().as_secs()).unwrap_or(u32::MAX);
+            left = left.saturating_sub(waited).max(Kill::LEAST_GRACE_PERIOD);
+        }
+        let both = Names { pod: self.names.clone(), container: names.clone() };
+        let mark = mark.map(|mark| tap::Kill { grace_period: left, ..mark });
+        self.means.executor.stop(&both, id, left, mark).await
+    }
+
+    async fn pre_stop(&self, names: &Arc<tap::Container>, id: &Arc<str>, ending: &Kill) {
+        let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
+        let name = names.name.as_deref().unwrap_or_default();
+        let Some(container) = self.pod.container(name) else { return };
+        let address = self.address().unwrap_or_default().into();
+        let hooked = Hooked {
+            names: Names { pod: self.names.clone(), container: names.clone() },
+            id: id.clone(),
+            container: container.spec.clone(),
+            address,
+        };
+        if let Err(HookError::Failed(_)) = hooked.run(hook, self.means.executor.clone(), Some(period)).await {
+            self.tell(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
+        }
+    }
+
+    /// Ends all containers, at once but for those that run beside the others: they come last, in the reverse of their order. Then the
+    /// sandboxes are stopped.
+    pub(super) async fn kill_all(&self, seen: &Seen) -> Result<(), Status> {
+        let alive: Vec<&Instance> = seen.alive().collect();
+        let turns: Turns =
+            alive.iter().map(|instance| (instance.name.clone(), CancellationToken::new())).collect();
+        let kills = alive.iter().map(|instance| self.kill_in_order(instance, seen, &turns));
+        for killed in join_all(kills).await {
+            killed?;
+        }
+        for sandbox in &seen.sandboxes {
+            let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
+            unless_gone(within(PATIENCE, self.means.acts.clone().stop_pod_sandbox(request)).await)?;
+        }
+        Ok(())
+    }
+
+    async fn kill_in_order(&self, instance: &Instance, seen: &Seen, turns: &Turns) -> Result<(), Status> {
+        let names = names(seen, &instance.id, &instance.name);
+        let message = format!("Stopping container {}", instance.name);
+        let ending = match self.pod.container(&instance.name) {
+            Some(container) => self.ending(container, message, Reason::Other),
+            // The manifest knows it no more.
+            None => Kill { message, grace_period: 0, pre_stop: None, obstacle: None },
+        };
+        let first = self.before(&instance.name, turns);
+        let killed = self.kill_in_turn(&names, &instance.id, ending, None, &first).await;
+        if let Some(turn) = turns.get(&instance.name) {
+            turn.cancel();
+        }
+        killed
+    }
+
+    /// Those that have to end before a container does.
+    fn before(&self, name: &str, turns: &Turns) -> Vec<CancellationToken> {
+        let mut first = Vec::new();
+        let is_sidecar = self.pod.container(name).is_some_and(|container| container.role == Role::Sidecar);
+        if is_sidecar {
+            let later = self.pod.init_containers().rev().take_while(|container| container.name != name);
+            let later = later.filter(|container| container.role == Role::Sidecar);
+            let all = self.pod.regular_containers().chain(later);
+            first.extend(all.filter_map(|container| turns.get(&container.name).cloned()));
+        }
+        first
+    }
+
+    /// Removes a container.
+    pub(super) async fn remove(&self, id: &str) -> Result<(), Status> {
+        let request = RemoveContainerRequest { container_id: id.to_owned() };
+        unless_gone(within(PATIENCE, self.means.acts.clone().remove_container(request)).await).map(drop)
+    }
+}
+
+/// What a container is called, as it was seen.
+fn names(seen: &Seen, id: &str, name: &str) -> Arc<tap::Container> {
+    let attempt = seen.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
+    Arc::new(tap::Container { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
+}

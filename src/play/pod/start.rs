@@ -1,0 +1,228 @@
+//! Starts one container, in the kubelet's order: back-off, image, create, start, postStart.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tonic::Status;
+
+use super::Worker;
+use super::image::Wanted;
+use super::kill::Reason;
+use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
+use crate::play::backoff::TooEarly;
+use crate::play::configs::{self, Facts, Making};
+use crate::play::means::{PATIENCE, within};
+use crate::play::seen::{Instance, Seen};
+use crate::play::spec::{Container, Pod};
+use crate::probe::{ContainerSpec, Hook, Use};
+use crate::prober::{HookError, Hooked, Names};
+use crate::tap;
+use crate::terminal::harmless;
+
+/// Why a container has not been started: the kubelet's word for it, and a sentence.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub(super) struct StartError {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Until when it is not tried again, where that is known.
+    pub(super) until: Option<SystemTime>,
+}
+
+/// Where a container is started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place<'a> {
+    pub(super) sandbox: &'a str,
+    pub(super) config: &'a PodSandboxConfig,
+    pub(super) addresses: &'a [String],
+    /// What was there before this sync has done anything.
+    pub(super) seen: &'a Seen,
+}
+
+impl StartError {
+    pub(super) fn new(reason: &'static str, message: String) -> Self {
+        Self { reason, message, until: None }
+    }
+}
+
+impl Worker {
+    /// Starts a container.
+    pub(super) async fn start(&self, container: &Container, place: Place<'_>) -> Result<(), StartError> {
+        let unnamed = tap::Container { name: Some(container.name.clone()), ..tap::Container::default() };
+        let unnamed = Arc::new(unnamed);
+        self.back_off(container, place.seen, &unnamed)?;
+        let wanted = Wanted {
+            means: &self.means,
+            pod: &self.pod,
+            container,
+            names: (&self.names, &unnamed),
+            sandbox: place.config,
+        };
+        let ensured = wanted.ensure().await;
+        let (image, known) = ensured.inspect_err(|error| self.failed(&unnamed, error))?;
+        let created = self.create(container, place, &image, known.as_ref()).await;
+        let (id, attempt) = created.inspect_err(|error| self.failed(&unnamed, error))?;
+        let name = Some(container.name.clone());
+        let named = Arc::new(tap::Container { id: Some(id.clone()), name, attempt: Some(attempt) });
+        self.tell(Some(&named), ("Created", false), "Container created".to_owned());
+        let request = StartContainerRequest { container_id: id.clone() };
+        let started = within(PATIENCE, self.means.acts.clone().start_container(request)).await;
+        let started = started.map_err(|status| StartError::new("RunContainerError", words(&status)));
+        started.inspect_err(|error| self.failed(&named, error))?;
+        self.tell(Some(&named), ("Started", false), "Container started".to_owned());
+        match hook(&container.spec) {
+            Some(hook) => self.post_start(container, &named, place, hook.clone()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it is time to start a container that has ended before.
+    fn back_off(
+        &self,
+        container: &Container,
+        seen: &Seen,
+        names: &Arc<tap::Container>,
+    ) -> Result<(), StartError> {
+        let Some(exited) = seen.newest_exited(&container.name) else { return Ok(()) };
+        let finished =
+            SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(exited.finished_at).unwrap_or(0));
+        let key = backoff_key(&self.pod, container);
+        let TooEarly { delay, until } = match self.means.crashes.try_again(&key, finished, SystemTime::now())
+        {
+            Ok(()) => return Ok(()),
+            Err(early) => early,
+        };
+        let (name, pod) = (&container.name, &self.pod);
+        let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
+        let message = format!("Back-off restarting failed container {name} in pod {whole}");
+        self.tell(Some(names), ("BackOff", true), message);
+        let delay = go_duration(delay);
+        let message = format!("back-off {delay} restarting failed container={name} pod={whole}");
+        Err(StartError { until: Some(until), ..StartError::new("CrashLoopBackOff", message) })
+    }
+
+    async fn create(
+        &self,
+        container: &Container,
+        place: Place<'_>,
+        image: &str,
+        known: Option<&Image>,
+    ) -> Result<(String, u32), StartError> {
+        let (pod, node) = (&*self.pod, &self.means.node);
+        let wrong = |message: String| StartError::new("CreateContainerConfigError", message);
+        not_root(pod, container, known).map_err(wrong)?;
+        let logs = configs::log_folder(pod, &node.logs).join(&container.name);
+        let attempt = attempt(place.seen.newest(&container.name), &logs);
+        fs::create_dir_all(&logs).map_err(|error| wrong(format!("{}: {error}", logs.display())))?;
+        let facts = Facts { pod, node, addresses: place.addresses };
+        let variables = configs::variables(container, &facts);
+        let mounts = self.folder.mounts(container, &facts, &variables);
+        let mounts = mounts.map_err(|error| wrong(error.to_string()))?;
+        let making = Making { attempt, image, variables, mounts };
+        let request = CreateContainerRequest {
+            pod_sandbox_id: place.sandbox.to_owned(),
+            config: Some(configs::container(pod, container, node, making)),
+            sandbox_config: Some(place.config.clone()),
+        };
+        let created = within(PATIENCE, self.means.acts.clone().create_container(request)).await;
+        let created = created.map_err(|status| StartError::new("CreateContainerError", words(&status)))?;
+        Ok((created.container_id, attempt))
+    }
+
+    /// A container whose hook fails is stopped.
+    async fn post_start(
+        &self,
+        container: &Container,
+        names: &Arc<tap::Container>,
+        place: Place<'_>,
+        hook: Hook,
+    ) -> Result<(), StartError> {
+        let id: Arc<str> = names.id.as_deref().unwrap_or_default().into();
+        let address = place.addresses.first().map(String::as_str).unwrap_or_default().into();
+        let hooked = Hooked {
+            names: Names { pod: self.names.clone(), container: names.clone() },
+            id: id.clone(),
+            container: container.spec.clone(),
+            address,
+        };
+        let reason = match hooked.run(hook, self.means.executor.clone(), None).await {
+            Ok(()) => return Ok(()),
+            Err(HookError::Failed(reason)) => harmless(&reason),
+            Err(HookError::Late | HookError::Fault) => "a fault of probeshim's own".to_owned(),
+        };
+        self.tell(Some(names), ("FailedPostStartHook", true), "PostStartHook failed".to_owned());
+        let ending = self.ending(container, "FailedPostStartHook".to_owned(), Reason::Other);
+        // Where that does not work, the next sync will see it run, and the hook is not tried again.
+        let _ = self.kill(names, &id, ending, None).await;
+        Err(StartError::new("PostStartHookError", reason))
+    }
+
+    fn failed(&self, names: &Arc<tap::Container>, error: &StartError) {
+        self.tell(Some(names), ("Failed", true), format!("Error: {}", error.reason_or_message()));
+    }
+}
+
+impl StartError {
+    /// What the kubelet's event says of it: of images the word alone, since there is an event that says more.
+    fn reason_or_message(&self) -> &str {
+        let is_of_image = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError"];
+        if is_of_image.contains(&self.reason) { self.reason } else { &self.message }
+    }
+}
+
+/// What is remembered of a container that ends: another image or other resources make it another one.
+fn backoff_key(pod: &Pod, container: &Container) -> String {
+    let Pod { name, namespace, uid, .. } = pod;
+    let Container { name: own, image, resources, .. } = container;
+    format!("{name}/{namespace}/{uid}/{own}/{image}/{resources:?}")
+}
+
+/// How often a container has been started before: the newest knows, or else its logs.
+fn attempt(newest: Option<&Instance>, logs: &Path) -> u32 {
+    if let Some(newest) = newest {
+        return newest.restart_count + 1;
+    }
+    let entries = fs::read_dir(logs).into_iter().flatten().flatten();
+    let number = |name: String| name.split_once(".log")?.0.parse::<u32>().ok();
+    let last = entries.filter_map(|entry| number(entry.file_name().to_string_lossy().into_owned())).max();
+    last.map_or(0, |last| last.saturating_add(1))
+}
+
+/// Whether a container runs as root that must not.
+fn not_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(), String> {
+    let (own, common) = (&container.security.common, &pod.security.common);
+    if own.is_not_root.or(common.is_not_root) != Some(true) {
+        return Ok(());
+    }
+    let whose =
+        format!("(pod: \"{}_{}({})\", container: {})", pod.name, pod.namespace, pod.uid, container.name);
+    match own.user.or(common.user) {
+        Some(0) => Err(format!("container's runAsUser breaks non-root policy {whose}")),
+        Some(_) => Ok(()),
+        None => match image.map(|image| (image.uid.map(|uid| uid.value), image.username.as_str())) {
+            Some((Some(uid), _)) if uid != 0 => Ok(()),
+            Some((None, name)) if !name.is_empty() => Err(format!(
+                "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {whose}"
+            )),
+            _ => Err(format!("container has runAsNonRoot and image will run as root {whose}")),
+        },
+    }
+}
+
+fn hook(spec: &ContainerSpec) -> Option<&Hook> {
+    spec.hooks.iter().find(|(used, _)| *used == Use::PostStart).map(|(_, hook)| hook)
+}
+
+/// Whole seconds as Go writes them: `20s`, `2m40s`.
+fn go_duration(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds => format!("{}m{}s", seconds / 60, seconds % 60),
+    }
+}
+
+fn words(status: &Status) -> String {
+    harmless(status.message())
+}

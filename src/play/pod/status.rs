@@ -1,0 +1,280 @@
+//! The status of a pod: from what it is, what the runtime says of it, and what its probes say (section 8 of what the kubelet does).
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::actions::is_restarted;
+use crate::play::host::message;
+use crate::play::node::Node;
+use crate::play::seen::{Instance, Seen, State};
+use crate::play::spec::{Container, Pod};
+use crate::play::v1::{Address, Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated};
+use crate::probe::{ProbeType, Role};
+use crate::prober::{PodReport, Stage, phase};
+
+/// Why a container does not run: one word, and a sentence.
+pub(super) type Reasons = HashMap<String, (String, String)>;
+
+/// What a status is made of.
+pub(super) struct Basis<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) node: &'a Node,
+    pub(super) seen: &'a Seen,
+    /// What probes say, if there are any.
+    pub(super) report: Option<&'a PodReport>,
+    pub(super) reasons: &'a Reasons,
+    /// The last status.
+    pub(super) before: Option<&'a PodStatus>,
+    /// Nothing of it will run any more.
+    pub(super) is_terminal: bool,
+    /// What the runtime calls itself.
+    pub(super) runtime: &'a str,
+    /// When the pod was seen first.
+    pub(super) started: SystemTime,
+}
+
+/// The status of a pod at a time.
+pub(super) fn status(basis: &Basis<'_>, now: SystemTime) -> PodStatus {
+    let Basis { pod, node, seen, before, .. } = *basis;
+    let init: Vec<ContainerStatus> =
+        pod.init_containers().map(|container| basis.container(container)).collect();
+    let regular: Vec<ContainerStatus> =
+        pod.regular_containers().map(|container| basis.container(container)).collect();
+    let stage = |name: &str| stage(init.iter().chain(&regular).find(|status| status.name == name));
+    let phase = phase(&pod.spec, basis.is_terminal, stage);
+    let addresses = if pod.host.network {
+        vec![node.address.clone()]
+    } else {
+        let known = seen.sandbox().filter(|sandbox| sandbox.is_ready).map(|it| it.addresses.clone());
+        // One that has ended keeps what it had.
+        known
+            .or_else(|| before.map(|before| before.pod_ips.iter().map(|it| it.ip.clone()).collect()))
+            .unwrap_or_default()
+    };
+    let address = |ip: &String| Address { ip: ip.clone() };
+    let mut status = PodStatus {
+        phase: phase.name(),
+        host_ip: node.address.clone(),
+        host_ips: vec![Address { ip: node.address.clone() }],
+        pod_ip: addresses.first().cloned().unwrap_or_default(),
+        pod_ips: addresses.iter().map(address).collect(),
+        start_time: time_of(basis.started),
+        init_container_statuses: init,
+        container_statuses: regular,
+        qos_class: pod.qos().name(),
+        ..PodStatus::default()
+    };
+    status.conditions = conditions(basis, &status, now);
+    status
+}
+
+/// How far a container has come, as its phase counts.
+fn stage(status: Option<&ContainerStatus>) -> Stage {
+    let Some(ContainerStatus { state, last_state, started, .. }) = status else { return Stage::Waiting };
+    match (&state.running, &state.terminated, &last_state.terminated) {
+        (Some(_), _, _) => Stage::Running { is_started: *started },
+        (_, Some(Terminated { exit_code, .. }), _) => Stage::Ended(Some(*exit_code)),
+        (_, _, Some(Terminated { exit_code, .. })) => Stage::Again(*exit_code),
+        _ => Stage::Waiting,
+    }
+}
+
+impl Basis<'_> {
+    fn container(&self, container: &Container) -> ContainerStatus {
+        let name = &container.name;
+        let before = self.before.and_then(|before| before.containers().find(|known| known.name == *name));
+        let Some(newest) = self.seen.newest(name) else { return self.absent(container, before) };
+        let mut status = ContainerStatus {
+            name: name.clone(),
+            state: self.state(container, newest),
+            last_state: ContainerState::default(),
+            ready: false,
+            restart_count: newest.restart_count.max(before.map_or(0, |before| before.restart_count)),
+            image: newest.image.clone(),
+            image_id: newest.image_id.clone(),
+            container_id: self.id(&newest.id),
+            started: false,
+            user: newest.user.as_ref().map_or(Value::Null, |user| {
+                json!({"linux": {"uid": user.uid, "gid": user.gid, "supplementalGroups": user.supplemental_groups}})
+            }),
+        };
+        status.last_state = match (self.seen.all(name).nth(1), before) {
+            (Some(earlier), _) => self.state(container, earlier),
+            // It has been removed since.
+            (None, Some(before)) if before.container_id == status.container_id => before.last_state.clone(),
+            (None, Some(before)) if before.state.terminated.is_some() => before.state.clone(),
+            (None, _) => ContainerState::default(),
+        };
+        (status.started, status.ready) = self.standing(container, newest);
+        self.give_reason(container, newest, &mut status);
+        status
+    }
+
+    /// One that is not there yet, or not any more.
+    fn absent(&self, container: &Container, before: Option<&ContainerStatus>) -> ContainerStatus {
+        if let Some(before) =
+            before.filter(|it| container.role == Role::Init && it.state.terminated.is_some())
+        {
+            return before.clone();
+        }
+        let has_init = self.pod.init_containers().next().is_some();
+        let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
+        let (reason, message) =
+            self.reasons.get(&container.name).map_or((reason, ""), |(reason, message)| (reason, message));
+        let last_state = before.map(|before| match before.state.terminated {
+            Some(_) => before.state.clone(),
+            None => before.last_state.clone(),
+        });
+        ContainerStatus {
+            name: container.name.clone(),
+            state: ContainerState::waiting(reason, message),
+            last_state: last_state.unwrap_or_default(),
+            restart_count: before.map_or(0, |before| before.restart_count),
+            image: container.image.clone(),
+            ..ContainerStatus::default()
+        }
+    }
+
+    fn state(&self, container: &Container, instance: &Instance) -> ContainerState {
+        match instance.state {
+            State::Running => ContainerState {
+                running: Some(Running { started_at: time(instance.started_at) }),
+                ..ContainerState::default()
+            },
+            State::Exited => ContainerState {
+                terminated: Some(self.terminated(container, instance)),
+                ..ContainerState::default()
+            },
+            State::Created | State::Unknown => ContainerState::waiting("", ""),
+        }
+    }
+
+    fn terminated(&self, container: &Container, instance: &Instance) -> Terminated {
+        let log = (container.falls_back_to_logs && instance.exit_code != 0).then_some(instance.log.as_path());
+        let left = message(instance.message_file.as_deref(), log);
+        Terminated {
+            exit_code: instance.exit_code,
+            reason: instance.reason.clone(),
+            message: if left.is_empty() { instance.message.clone() } else { left },
+            started_at: time(instance.started_at),
+            finished_at: time(instance.finished_at),
+            container_id: self.id(&instance.id),
+        }
+    }
+
+    fn id(&self, id: &str) -> String {
+        format!("{}://{id}", self.runtime)
+    }
+
+    /// Whether a container has started, and whether it is ready.
+    fn standing(&self, container: &Container, instance: &Instance) -> (bool, bool) {
+        let is_running = instance.state == State::Running;
+        if container.role == Role::Init {
+            let is_done = instance.state == State::Exited && instance.exit_code == 0;
+            return (is_running, is_done);
+        }
+        let reported = self.report.and_then(|report| report.container(&instance.id));
+        if let Some(report) = reported.filter(|_| is_running) {
+            return (report.is_started, report.is_ready);
+        }
+        let has = |kind| container.spec.probe(kind).is_some() && self.report.is_some();
+        let is_started = is_running && !has(ProbeType::Startup);
+        (is_started, is_started && !has(ProbeType::Readiness))
+    }
+
+    /// One that could not be started waits, and how it ended is what was before.
+    fn give_reason(&self, container: &Container, newest: &Instance, status: &mut ContainerStatus) {
+        let Some((reason, message)) = self.reasons.get(&container.name) else { return };
+        let is_over = newest.state == State::Exited && !is_restarted(self.pod, container, newest);
+        if newest.state == State::Running || is_over {
+            return;
+        }
+        let state = std::mem::replace(&mut status.state, ContainerState::waiting(reason, message));
+        if state.terminated.is_some() {
+            status.last_state = state;
+        }
+    }
+}
+
+fn conditions(basis: &Basis<'_>, status: &PodStatus, now: SystemTime) -> Vec<Condition> {
+    let initialised = initialised(basis.pod, status);
+    let ready = ready(basis.pod, status);
+    let has_sandbox = basis
+        .seen
+        .sandbox()
+        .is_some_and(|sandbox| sandbox.is_ready && (basis.pod.host.network || !sandbox.addresses.is_empty()));
+    let met = |is_met: bool| (is_met, None, None);
+    let all: [(&'static str, Told); 5] = [
+        ("PodReadyToStartContainers", met(has_sandbox)),
+        ("Initialized", initialised),
+        ("Ready", ready.clone()),
+        ("ContainersReady", ready),
+        ("PodScheduled", met(true)),
+    ];
+    let condition = |(kind, (is_met, reason, message)): (&'static str, Told)| {
+        let status = if is_met { "True" } else { "False" };
+        let before = basis.before.and_then(|before| before.conditions.iter().find(|it| it.r#type == kind));
+        let kept = before.filter(|before| before.status == status);
+        let since = kept.map_or_else(|| time_of(now), |before| before.last_transition_time.clone());
+        let last_transition_time = since;
+        Condition { r#type: kind, status, last_probe_time: None, last_transition_time, reason, message }
+    };
+    all.map(condition).into()
+}
+
+/// Whether something is so, and why not: one word, and a sentence.
+type Told = (bool, Option<&'static str>, Option<String>);
+
+fn initialised(pod: &Pod, status: &PodStatus) -> Told {
+    let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatus)| {
+        if container.role == Role::Sidecar { status.started } else { status.ready }
+    };
+    let all = pod.init_containers().zip(&status.init_container_statuses);
+    let left: Vec<&str> = all.filter(|it| !is_done(*it)).map(|(it, _)| it.name.as_str()).collect();
+    let has_begun = |status: &ContainerStatus| {
+        status.state.running.is_some()
+            || status.state.terminated.is_some()
+            || status.last_state.terminated.is_some()
+    };
+    if status.phase == "Succeeded" {
+        (true, Some("PodCompleted"), None)
+    } else if left.is_empty() || status.container_statuses.iter().any(has_begun) {
+        (true, None, None)
+    } else {
+        let message = format!("containers with incomplete status: [{}]", left.join(" "));
+        (false, Some("ContainersNotInitialized"), Some(message))
+    }
+}
+
+fn ready(pod: &Pod, status: &PodStatus) -> Told {
+    match status.phase {
+        "Succeeded" => return (false, Some("PodCompleted"), None),
+        "Failed" => return (false, Some("PodFailed"), None),
+        _ => {}
+    }
+    let lasting = |status: &&ContainerStatus| {
+        pod.container(&status.name).is_some_and(|container| container.role != Role::Init)
+    };
+    let unready: Vec<&str> =
+        status.containers().filter(lasting).filter(|it| !it.ready).map(|it| it.name.as_str()).collect();
+    if unready.is_empty() {
+        return (true, None, None);
+    }
+    let message = format!("containers with unready status: [{}]", unready.join(" "));
+    (false, Some("ContainersNotReady"), Some(message))
+}
+
+/// In whole seconds, as Kubernetes writes times.
+fn time(nanoseconds: i64) -> String {
+    let seconds = nanoseconds.div_euclid(1_000_000_000);
+    Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default()
+}
+
+/// The same of a time.
+fn time_of(time_of: SystemTime) -> String {
+    let since = time_of.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,210 @@
+//! A container of a pod.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::env::{self, Scope, quantity};
+use super::fields::{DNS_LABEL, Fields, flag, is_dns_label, list, text};
+use super::security;
+use super::volume::{self, Volumes};
+use crate::cri::v1::Protocol;
+use crate::play::spec::{Container, Port, PullPolicy, Resources, Streams};
+use crate::probe::PodSpec;
+use crate::probe::node::{Node, Problem};
+
+/// Where a container leaves its message unless told otherwise.
+const MESSAGE_PATH: &str = "/dev/termination-log";
+
+const CONTAINER: Fields = Fields {
+    read: &[
+        "name",
+        "image",
+        "imagePullPolicy",
+        "command",
+        "args",
+        "workingDir",
+        "env",
+        "envFrom",
+        "ports",
+        "resources",
+        "volumeMounts",
+        "securityContext",
+        "startupProbe",
+        "readinessProbe",
+        "livenessProbe",
+        "lifecycle",
+        "restartPolicy",
+        "restartPolicyRules",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "stdin",
+        "stdinOnce",
+        "tty",
+    ],
+    for_others: &["resizePolicy"],
+    unsupported: &[("volumeDevices", "it takes a cluster's storage")],
+};
+
+const LIFECYCLE: Fields = Fields {
+    read: &["postStart", "preStop"],
+    for_others: &[],
+    unsupported: &[("stopSignal", "the kubelet's feature gate ContainerStopSignals is off")],
+};
+
+const PORT: Fields = Fields {
+    read: &["name", "containerPort", "hostPort", "hostIP", "protocol"],
+    for_others: &[],
+    unsupported: &[],
+};
+
+const RESOURCES: Fields = Fields {
+    read: &["requests", "limits"],
+    for_others: &[],
+    unsupported: &[("claims", "devices are claimed from an API server")],
+};
+
+/// What of its pod a container depends on.
+pub(super) struct Surroundings<'a> {
+    pub(super) spec: &'a PodSpec,
+    pub(super) scope: Scope<'a>,
+    pub(super) volumes: &'a Volumes,
+    pub(super) is_host_network: bool,
+}
+
+/// Reads a container. What is about its probes, hooks and restarts has been read.
+pub(super) fn container(
+    node: &Node<'_>,
+    around: &Surroundings<'_>,
+    names: &mut BTreeSet<String>,
+    problems: &mut Vec<Problem>,
+) -> Option<Container> {
+    let title = node.field("name")?;
+    let name = title.value().as_str()?.to_owned();
+    CONTAINER.check(node, problems);
+    if !is_dns_label(&name) {
+        title.complain(DNS_LABEL, problems);
+    } else if !names.insert(name.clone()) {
+        title.complain("must be the name of one container only", problems);
+    }
+    let reason = "must be the name of an image";
+    match node.field("image") {
+        None => node.missing("image", reason, problems),
+        Some(image) if image.value().as_str().is_some_and(|text| text.trim() != text || text.is_empty()) => {
+            image.complain(reason, problems);
+        }
+        Some(_) => {}
+    }
+    let texts = |field: &str, problems: &mut Vec<Problem>| {
+        node.field(field).map(|list| list.texts(problems)).unwrap_or_default()
+    };
+    if let Some(lifecycle) = node.field("lifecycle") {
+        LIFECYCLE.check(&lifecycle, problems);
+    }
+    let policy = node.field("imagePullPolicy").filter(|policy| policy.value() != "");
+    let policy = policy.and_then(|policy| policy.one_of(&PullPolicy::NAMED, problems));
+    let message_policies = [("File", false), ("FallbackToLogsOnError", true)];
+    let message_policy = node.field("terminationMessagePolicy").filter(|policy| policy.value() != "");
+    let message_policy = message_policy.and_then(|policy| policy.one_of(&message_policies, problems));
+    let security = security::of_container(node, problems);
+    let (command, args) = (texts("command", problems), texts("args", problems));
+    let (env, env_from) =
+        (env::variables(node, &around.scope, problems), env::env_from(node, &around.scope, problems));
+    let (ports, resources) = (ports(node, around.is_host_network, problems), resources(node, problems));
+    let mounts = volume::mounts(node, around.volumes, security.is_privileged, problems);
+    let message_path = text(node, "terminationMessagePath", problems);
+    let working_dir = text(node, "workingDir", problems).unwrap_or_default();
+    let [stdin, stdin_once, tty] = ["stdin", "stdinOnce", "tty"].map(|field| flag(node, field, problems));
+    // Where anything is wrong with them, it has been said.
+    let spec = around.spec.container(&name)?.clone();
+    let image = spec.image.clone()?;
+    Some(Container {
+        role: spec.role,
+        pull_policy: policy.unwrap_or_else(|| PullPolicy::of_image(&image)),
+        name,
+        image,
+        spec,
+        command,
+        args,
+        working_dir,
+        env,
+        env_from,
+        ports,
+        resources,
+        mounts,
+        security,
+        pre_stop: node.at(&["lifecycle", "preStop"]).map(|hook| Arc::new(hook.value().clone())),
+        message_path: message_path.unwrap_or_else(|| MESSAGE_PATH.to_owned()),
+        falls_back_to_logs: message_policy.unwrap_or(false),
+        streams: Streams { stdin, stdin_once, tty },
+    })
+}
+
+fn ports(container: &Node<'_>, is_host_network: bool, problems: &mut Vec<Problem>) -> Vec<Port> {
+    let (mut ports, mut names) = (Vec::new(), BTreeSet::new());
+    for node in list(container, "ports", problems) {
+        PORT.check(&node, problems);
+        let Some(number) = node.field("containerPort") else {
+            node.missing("containerPort", "must be a port's number from 1 to 65535", problems);
+            continue;
+        };
+        let Some(number) = number.value().as_u64().and_then(|number| u16::try_from(number).ok()) else {
+            continue;
+        };
+        let name = node.field("name").and_then(|name| name.value().as_str()).unwrap_or_default().to_owned();
+        if !name.is_empty() && !names.insert(name.clone()) {
+            let at = node.field("name");
+            at.inspect(|at| at.complain("must be the name of one port of the container only", problems));
+        }
+        let reason = "must be a port's number from 1 to 65535";
+        let at = node.field("hostPort").filter(|port| port.value() != 0);
+        let host = at.as_ref().and_then(|port| port.number(1..=65_535, reason, problems));
+        if let Some(at) = at.filter(|_| is_host_network && host.is_some_and(|host: u16| host != number)) {
+            at.complain("must be the containerPort where hostNetwork is true", problems);
+        }
+        let protocols = [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)];
+        let protocol = node.field("protocol").filter(|protocol| protocol.value() != "");
+        let protocol = protocol.and_then(|protocol| protocol.one_of(&protocols, problems));
+        // In the network of the host each port is one of the host's.
+        let host = host.unwrap_or(if is_host_network { number } else { 0 });
+        ports.push(Port {
+            name,
+            container: number,
+            host,
+            host_ip: text(&node, "hostIP", problems).unwrap_or_default(),
+            protocol: protocol.unwrap_or(Protocol::Tcp),
+        });
+    }
+    ports
+}
+
+fn resources(container: &Node<'_>, problems: &mut Vec<Problem>) -> Resources {
+    let Some(node) = container.field("resources") else { return Resources::default() };
+    RESOURCES.check(&node, problems);
+    let mut resources = Resources::default();
+    for (field, is_limit) in [("limits", true), ("requests", false)] {
+        let Some(node) = node.field(field) else { continue };
+        let Some(object) = node.object(problems) else { continue };
+        for (name, at) in object.keys().filter_map(|name| Some((name, node.field(name)?))) {
+            let is_known = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
+            if !is_known && !name.starts_with("hugepages-") {
+                at.unsupported("cannot be had here: there is nothing that hands out devices", problems);
+                continue;
+            }
+            let Some(quantity) = quantity(&at, problems) else { continue };
+            if is_limit {
+                resources.limits.insert(name.clone(), quantity);
+            } else {
+                let limit = resources.limits.get(name);
+                if limit.is_some_and(|limit| quantity > *limit) {
+                    at.complain("must not be more than the limit", problems);
+                }
+                resources.requests.insert(name.clone(), quantity);
+            }
+        }
+    }
+    // Who sets a limit and no request asks for as much.
+    for (name, limit) in &resources.limits {
+        resources.requests.entry(name.clone()).or_insert(*limit);
+    }
+    resources
+}

@@ -1,0 +1,190 @@
+//! Variables of a container, and what of the pod they may name.
+
+use super::fields::{Fields, list, required, text};
+use super::objects::{Found, Objects, Reference};
+use crate::play::quantity::Quantity;
+use crate::play::spec::{EnvFrom, Field, ResourceField, Variable, VariableValue};
+use crate::probe::node::{Node, Problem};
+
+const VARIABLE: Fields = Fields { read: &["name", "value", "valueFrom"], for_others: &[], unsupported: &[] };
+
+const VALUE_FROM: Fields = Fields {
+    read: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"],
+    for_others: &[],
+    unsupported: &[("fileKeyRef", "variables from files of volumes are behind a feature gate that is off")],
+};
+
+const ENV_FROM: Fields =
+    Fields { read: &["prefix", "configMapRef", "secretRef"], for_others: &[], unsupported: &[] };
+
+const FIELD_REF: Fields = Fields { read: &["fieldPath"], for_others: &["apiVersion"], unsupported: &[] };
+
+const RESOURCE_REF: Fields =
+    Fields { read: &["containerName", "resource", "divisor"], for_others: &[], unsupported: &[] };
+
+/// The resources that may be named.
+const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+
+/// Where those names stand that a variable or a file has its value from.
+pub(super) struct Scope<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) objects: Option<&'a Objects<'a>>,
+}
+
+/// The variables of a container, in their order.
+pub(super) fn variables(
+    container: &Node<'_>,
+    scope: &Scope<'_>,
+    problems: &mut Vec<Problem>,
+) -> Vec<Variable> {
+    let list = list(container, "env", problems);
+    list.iter().filter_map(|node| variable(node, scope, problems)).collect()
+}
+
+fn variable(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Variable> {
+    // Whether name and value are texts is complained of where probes look for them.
+    let Some(name) = node.field("name") else {
+        node.missing("name", "must be the name of a variable", problems);
+        return None;
+    };
+    VARIABLE.check(node, problems);
+    let text = name.value().as_str()?;
+    if text.is_empty() || text.contains('=') {
+        name.complain("must be the name of a variable, without =", problems);
+    }
+    let literal = node.field("value").and_then(|value| value.value().as_str());
+    let literal = literal.filter(|value| !value.is_empty()).map(str::to_owned);
+    let value = match (node.field("valueFrom"), literal) {
+        (None, literal) => VariableValue::Literal(literal.unwrap_or_default()),
+        (Some(from), Some(_)) => {
+            from.complain("must not be there beside value", problems);
+            return None;
+        }
+        (Some(from), None) => value_from(&from, scope, problems)?,
+    };
+    Some(Variable { name: text.to_owned(), value })
+}
+
+fn value_from(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<VariableValue> {
+    VALUE_FROM.check(node, problems);
+    let there: Vec<Node<'_>> = VALUE_FROM.read.iter().filter_map(|name| node.field(name)).collect();
+    if there.len() != 1 {
+        let nothing_to_say = there.is_empty() && node.field("fileKeyRef").is_some();
+        if !nothing_to_say {
+            node.complain(format!("must have one of {}", VALUE_FROM.read.join(", ")), problems);
+        }
+        return None;
+    }
+    if let Some(node) = node.field("fieldRef") {
+        return field(&node, false, problems).map(VariableValue::Field);
+    }
+    if let Some(node) = node.field("resourceFieldRef") {
+        return resource(&node, false, problems).map(VariableValue::Resource);
+    }
+    let given = |name: &str| node.field(name);
+    let (node, is_secret) = given("configMapKeyRef")
+        .map(|node| (node, false))
+        .or(given("secretKeyRef").map(|node| (node, true)))?;
+    required(&node, "key", "must be the key whose value it is", problems)?;
+    let reference = Reference::read(&node, "name", is_secret, problems)?;
+    let found = reference.find(scope.namespace, scope.objects, problems);
+    let entry = reference.entry(&found, &node.field("key")?, problems);
+    Some(VariableValue::Given(entry.map(|content| String::from_utf8_lossy(content).into_owned())))
+}
+
+/// What of `ConfigMap`s and Secrets become variables, in their order.
+pub(super) fn env_from(container: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<EnvFrom> {
+    let mut all = Vec::new();
+    for node in list(container, "envFrom", problems) {
+        ENV_FROM.check(&node, problems);
+        let prefix = text(&node, "prefix", problems).unwrap_or_default();
+        let from = match (node.field("configMapRef"), node.field("secretRef")) {
+            (Some(from), None) => Some((from, false)),
+            (None, Some(from)) => Some((from, true)),
+            _ => None,
+        };
+        let Some((from, is_secret)) = from else {
+            node.complain("must have one of configMapRef, secretRef", problems);
+            continue;
+        };
+        let reference = Reference::read(&from, "name", is_secret, problems);
+        let found = reference.map(|reference| reference.find(scope.namespace, scope.objects, problems));
+        if let Some(Found::There(data)) = found {
+            all.push(EnvFrom { prefix, data: data.texts() });
+        }
+    }
+    all
+}
+
+/// What is known of a pod, by its path; a file may have maps in it.
+pub(super) fn field(node: &Node<'_>, is_file: bool, problems: &mut Vec<Problem>) -> Option<Field> {
+    FIELD_REF.check(node, problems);
+    let path = required(node, "fieldPath", "must be a field of the pod", problems)?;
+    let of_map = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
+    let found = match path.as_str() {
+        "metadata.name" => Some(Field::Name),
+        "metadata.namespace" => Some(Field::Namespace),
+        "metadata.uid" => Some(Field::Uid),
+        "metadata.labels" if is_file => Some(Field::Labels),
+        "metadata.annotations" if is_file => Some(Field::Annotations),
+        "spec.nodeName" if !is_file => Some(Field::NodeName),
+        "spec.serviceAccountName" if !is_file => Some(Field::ServiceAccount),
+        "status.hostIP" if !is_file => Some(Field::HostIp),
+        "status.hostIPs" if !is_file => Some(Field::HostIps),
+        "status.podIP" if !is_file => Some(Field::PodIp),
+        "status.podIPs" if !is_file => Some(Field::PodIps),
+        _ => of_map("metadata.labels")
+            .map(|key| Field::Label(key.to_owned()))
+            .or_else(|| of_map("metadata.annotations").map(|key| Field::Annotation(key.to_owned()))),
+    };
+    if found.is_none() {
+        let all = if is_file {
+            "metadata.name, metadata.namespace, metadata.uid, metadata.labels, metadata.annotations, metadata.labels['KEY'], metadata.annotations['KEY']"
+        } else {
+            "metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP, status.podIPs"
+        };
+        node.field("fieldPath")?.complain(format!("must be one of {all}"), problems);
+    }
+    found
+}
+
+/// A limit or request; in a file it has to be said whose.
+pub(super) fn resource(node: &Node<'_>, is_file: bool, problems: &mut Vec<Problem>) -> Option<ResourceField> {
+    RESOURCE_REF.check(node, problems);
+    let container = if is_file {
+        Some(required(node, "containerName", "must be the name of a container", problems)?)
+    } else {
+        text(node, "containerName", problems)
+    };
+    let resource = required(node, "resource", "must be a limit or request, such as limits.cpu", problems)?;
+    let split = resource.split_once('.').and_then(|(kind, name)| match kind {
+        "limits" => Some((true, name)),
+        "requests" => Some((false, name)),
+        _ => None,
+    });
+    let is_known = |name: &str| RESOURCES.contains(&name) || name.starts_with("hugepages-");
+    let Some((is_limit, name)) = split.filter(|(_, name)| is_known(name)) else {
+        let at = node.field("resource")?;
+        at.complain(
+            "must be limits. or requests. and one of cpu, memory, ephemeral-storage, hugepages-SIZE",
+            problems,
+        );
+        return None;
+    };
+    let divisor = node.field("divisor").map(|divisor| quantity(&divisor, problems));
+    let divisor = divisor.map_or(Some(Quantity::ONE), |read| read)?;
+    Some(ResourceField { container, is_limit, resource: name.to_owned(), divisor })
+}
+
+/// A quantity, which may be written as a number.
+pub(super) fn quantity(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Quantity> {
+    let text = match node.value() {
+        serde_json::Value::Number(number) => number.to_string(),
+        other => other.as_str().unwrap_or_default().to_owned(),
+    };
+    let read = Quantity::parse(&text);
+    if read.is_none() {
+        node.complain("must be a quantity that is not negative, such as 100m, 0.5, 128Mi", problems);
+    }
+    read
+}

@@ -1,0 +1,104 @@
+//! What an object may say, by what becomes of it.
+
+use serde_json::Value;
+
+use crate::probe::node::{Node, Problem};
+
+/// The fields of an object.
+pub(super) struct Fields {
+    /// Those that are read.
+    pub(super) read: &'static [&'static str],
+    /// Those that are for others: the API server, the scheduler.
+    pub(super) for_others: &'static [&'static str],
+    /// Those that are not to be had here, and why.
+    pub(super) unsupported: &'static [(&'static str, &'static str)],
+}
+
+impl Fields {
+    /// Complains of all others, and of what is not to be had.
+    pub(super) fn check(&self, node: &Node<'_>, problems: &mut Vec<Problem>) {
+        let Some(object) = node.object(problems) else { return };
+        for name in object.keys() {
+            let Some(field) = node.field(name) else { continue };
+            if self.read.contains(&name.as_str()) || self.for_others.contains(&name.as_str()) {
+                continue;
+            }
+            match self.unsupported.iter().find(|(known, _)| known == name) {
+                Some(_) if is_nothing(field.value()) => {}
+                Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
+                None => {
+                    let known: Vec<&str> = [self.read, self.for_others].concat();
+                    let reason = format!("must not be there: known fields are {}", known.join(", "));
+                    field.complain(reason, problems);
+                }
+            }
+        }
+    }
+}
+
+/// Whether it says as much as if it were not there.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        Value::Bool(flag) => !flag,
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
+/// A text, if it is there and not empty.
+pub(super) fn text(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<String> {
+    node.field(field)?.text(problems).filter(|text| !text.is_empty())
+}
+
+/// A text that must be there.
+pub(super) fn required(
+    node: &Node<'_>,
+    field: &str,
+    reason: &'static str,
+    problems: &mut Vec<Problem>,
+) -> Option<String> {
+    match node.field(field) {
+        None => {
+            node.missing(field, reason, problems);
+            None
+        }
+        Some(found) => {
+            let text = found.text(problems)?;
+            if text.is_empty() {
+                found.complain(reason, problems);
+            }
+            Some(text).filter(|text| !text.is_empty())
+        }
+    }
+}
+
+/// Whether something is said to be so; it is not where nothing is said.
+pub(super) fn flag(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> bool {
+    node.field(field).and_then(|flag| flag.flag(problems)).unwrap_or(false)
+}
+
+/// The elements of a list, if it is there.
+pub(super) fn list<'a>(node: &Node<'a>, field: &str, problems: &mut Vec<Problem>) -> Vec<Node<'a>> {
+    node.field(field).map(|list| list.list(problems)).unwrap_or_default()
+}
+
+/// A number of those that name users and groups.
+pub(super) fn id(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<i64> {
+    let reason = "must be a whole number from 0 to 2147483647";
+    node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
+}
+
+/// Whether the API server takes it for a label of DNS, such as the name of a container.
+pub(super) fn is_dns_label(name: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let ends = [name.bytes().next(), name.bytes().next_back()];
+    ends.into_iter().all(|end| end.is_some_and(is_word))
+        && name.len() <= 63
+        && name.bytes().all(|byte| is_word(byte) || byte == b'-')
+}
+
+/// What a label of DNS is made of.
+pub(super) const DNS_LABEL: &str =
+    "must be a name of up to 63 lower-case letters, digits and -, with a letter or digit at each end";

@@ -1,0 +1,160 @@
+//! Documents of Kubernetes → the pods that are played. Everything that is wrong is told at once, with its file, document and path.
+
+mod container;
+mod env;
+mod fields;
+mod objects;
+mod pod;
+mod security;
+mod volume;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::spec::Pod;
+use crate::probe::node::{Node, Problem};
+use crate::probe::{Kind, Object, Owner, Said, Source, Terms, objects as objects_of};
+use objects::{Given, Objects};
+
+/// What a document says, and where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Document {
+    /// Its file, and its number there if there are several.
+    at: String,
+    says: Says,
+}
+
+/// What a document says.
+#[derive(Clone, Debug, PartialEq)]
+enum Says {
+    /// There is a pod.
+    Pod {
+        namespace: String,
+        name: String,
+        /// Its metadata and spec.
+        template: Arc<Value>,
+    },
+    /// There is something for pods.
+    Given(Given),
+    /// Something that no node knows of.
+    Other(String),
+}
+
+/// What all documents together say.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    /// The pods that are to be, in their order.
+    pub(super) pods: Vec<Arc<Pod>>,
+    /// What is wrong with others.
+    pub(super) problems: Vec<String>,
+}
+
+impl Said for Document {
+    fn read(document: &Value, terms: Terms, at: &str, problems: &mut Vec<Problem>) -> Vec<Self> {
+        let mut documents = Vec::new();
+        objects_of(document, Source::Manifest, terms.redacts, problems, &mut |object, problems| {
+            let says = match object {
+                Object::Maker { owner, template } => of_maker(owner, &template, problems),
+                Object::Other(kind, node) if objects::KINDS.contains(&kind.as_str()) => {
+                    objects::read(&kind, &node, problems).map(Says::Given)
+                }
+                Object::Other(kind, _) => Some(Says::Other(kind)),
+            };
+            documents.extend(says.map(|says| Self { at: at.to_owned(), says }));
+        });
+        documents
+    }
+
+    fn is_of_same_object(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+/// Checks the template of a pod, as far as it goes without other documents.
+fn of_maker(owner: Option<Owner>, template: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Says> {
+    let mut found = Vec::new();
+    pod::read(template, &Named::default(), None, &mut found);
+    let is_wrong = found.iter().any(|problem| !problem.is_unsupported);
+    problems.append(&mut found);
+    let owner = owner.filter(|_| !is_wrong)?;
+    let name = match owner.kind {
+        // Its first pod is called so.
+        Kind::StatefulSet => format!("{}-0", owner.name),
+        _ => owner.name,
+    };
+    let value = template.value();
+    let mut template = json!({"metadata": value["metadata"], "spec": value["spec"]});
+    if let Some(uid) = &owner.uid {
+        template["metadata"]["uid"] = uid.as_str().into();
+    }
+    Some(Says::Pod { namespace: owner.namespace, name, template: Arc::new(template) })
+}
+
+/// Whose template it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Named<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+}
+
+impl Document {
+    /// What tells its object apart from others.
+    fn key(&self) -> (&str, &str, &str) {
+        match &self.says {
+            Says::Pod { namespace, name, .. } => ("Pod", namespace, name),
+            Says::Given(given) => given.key(),
+            Says::Other(kind) => (kind, "", ""),
+        }
+    }
+
+    /// The kind of something that no node knows of.
+    pub(super) fn passed_over(&self) -> Option<&str> {
+        match &self.says {
+            Says::Other(kind) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+/// Joins what documents say: pods with what is for them.
+pub(super) fn joined(documents: &[&Document]) -> Wanted {
+    let mut wanted = Wanted::default();
+    let mut objects = Objects::default();
+    let mut places: BTreeMap<_, &str> = BTreeMap::new();
+    let mut twice = BTreeSet::new();
+    for document in documents.iter().filter(|document| document.passed_over().is_none()) {
+        let key = document.key();
+        if let Some(first) = places.get(&key) {
+            let (kind, namespace, name) = key;
+            let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
+            wanted.problems.push(format!("{}: {kind} {name} is in {first} already", document.at));
+            twice.insert(&document.at);
+            continue;
+        }
+        places.insert(key, &document.at);
+        if let Says::Given(given) = &document.says {
+            objects.add(given);
+        }
+    }
+    let mut seen = BTreeSet::new();
+    for document in documents {
+        let Says::Pod { namespace, name, template } = &document.says else { continue };
+        if !seen.insert((namespace, name)) {
+            continue;
+        }
+        let mut problems = Vec::new();
+        let pod =
+            pod::read(&Node::root("", template), &Named { namespace, name }, Some(&objects), &mut problems);
+        problems.retain(|problem| !problem.is_unsupported);
+        match pod.filter(|_| problems.is_empty()) {
+            Some(pod) => wanted.pods.push(Arc::new(pod)),
+            None => wanted.problems.extend(problems.iter().map(|it| format!("{}: {it}", document.at))),
+        }
+    }
+    wanted
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,254 @@
+//! What other documents give to pods: `ConfigMap`s, Secrets, `RuntimeClass`es.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use super::fields::{Fields, required, text};
+use crate::play::spec::{Credential, Texts};
+use crate::probe::node::{Node, Problem};
+
+/// Something for pods.
+#[derive(Clone, PartialEq)]
+pub(super) enum Given {
+    /// A `ConfigMap` or Secret.
+    Data(Data),
+    /// What runs pods.
+    RuntimeClass { name: String, handler: String },
+}
+
+/// A `ConfigMap` or Secret.
+#[derive(Clone, PartialEq)]
+pub(super) struct Data {
+    is_secret: bool,
+    namespace: String,
+    name: String,
+    entries: BTreeMap<String, Vec<u8>>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Objects<'a> {
+    data: BTreeMap<(bool, &'a str, &'a str), &'a Data>,
+    classes: BTreeMap<&'a str, &'a str>,
+}
+
+/// What a key of a `ConfigMap` or Secret is made of.
+const KEY: &str = "must be a key of letters, digits, -, _ and .";
+
+const DATA: Fields = Fields {
+    read: &["data", "binaryData", "stringData"],
+    for_others: &["apiVersion", "kind", "metadata", "immutable", "type"],
+    unsupported: &[],
+};
+
+const RUNTIME_CLASS: Fields = Fields {
+    read: &["handler"],
+    for_others: &["apiVersion", "kind", "metadata", "scheduling", "overhead"],
+    unsupported: &[],
+};
+
+impl std::fmt::Debug for Given {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.key())
+    }
+}
+
+impl Given {
+    /// What tells it apart from others.
+    pub(super) fn key(&self) -> (&str, &str, &str) {
+        match self {
+            Self::Data(data) => (kind(data.is_secret), &data.namespace, &data.name),
+            Self::RuntimeClass { name, .. } => ("RuntimeClass", "", name),
+        }
+    }
+}
+
+fn kind(is_secret: bool) -> &'static str {
+    if is_secret { "Secret" } else { "ConfigMap" }
+}
+
+/// The kinds that are read.
+pub(super) const KINDS: [&str; 3] = ["ConfigMap", "Secret", "RuntimeClass"];
+
+/// Reads an object of one of these kinds.
+pub(super) fn read(kind: &str, node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Given> {
+    match kind {
+        "ConfigMap" => data(node, false, problems),
+        "Secret" => data(&node.clone().secret(), true, problems),
+        _ => runtime_class(node, problems),
+    }
+}
+
+fn name(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<(String, String)> {
+    let Some(metadata) = node.field("metadata") else {
+        node.missing("metadata", "must have a name", problems);
+        return None;
+    };
+    let name = required(&metadata, "name", "must be there", problems)?;
+    let namespace = text(&metadata, "namespace", problems).unwrap_or_else(|| "default".to_owned());
+    Some((namespace, name))
+}
+
+fn runtime_class(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Given> {
+    RUNTIME_CLASS.check(node, problems);
+    let (_, name) = name(node, problems)?;
+    let handler = required(node, "handler", "must be the runtime's name of a handler", problems)?;
+    Some(Given::RuntimeClass { name, handler })
+}
+
+fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option<Given> {
+    let before = problems.len();
+    DATA.check(node, problems);
+    let (namespace, name) = name(node, problems)?;
+    let mut entries = BTreeMap::new();
+    let [encoded, plain] = if is_secret { ["data", "stringData"] } else { ["binaryData", "data"] };
+    for (field, is_encoded) in [(encoded, true), (plain, false)] {
+        let Some(node) = node.field(field) else { continue };
+        for (key, text) in node.map_of_texts(problems) {
+            let Some(at) = node.field(&key) else { continue };
+            let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+            if !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
+                at.complain(KEY, problems);
+            }
+            let content = if is_encoded {
+                let packed: String = text.split_ascii_whitespace().collect();
+                STANDARD.decode(packed).ok()
+            } else {
+                Some(text.into_bytes())
+            };
+            match content {
+                Some(content) => drop(entries.insert(key, content)),
+                None => at.clone().secret().complain("must be base64", problems),
+            }
+        }
+    }
+    (problems.len() == before).then_some(Given::Data(Data { is_secret, namespace, name, entries }))
+}
+
+impl<'a> Objects<'a> {
+    pub(super) fn add(&mut self, given: &'a Given) {
+        match given {
+            Given::Data(data) => {
+                self.data.insert((data.is_secret, data.namespace.as_str(), data.name.as_str()), data);
+            }
+            Given::RuntimeClass { name, handler } => {
+                self.classes.insert(name, handler);
+            }
+        }
+    }
+
+    /// The runtime's name of a class.
+    pub(super) fn handler(&self, class: &str) -> Option<&'a str> {
+        self.classes.get(class).copied()
+    }
+
+    pub(super) fn data(&self, is_secret: bool, namespace: &str, name: &str) -> Option<&'a Data> {
+        self.data.get(&(is_secret, namespace, name)).copied()
+    }
+}
+
+impl Data {
+    pub(super) fn entry(&self, key: &str) -> Option<&[u8]> {
+        self.entries.get(key).map(Vec::as_slice)
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.entries.iter().map(|(key, content)| (key.as_str(), content.as_slice()))
+    }
+
+    /// As variables, which are text.
+    pub(super) fn texts(&self) -> Texts {
+        let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
+        self.entries().map(|(key, content)| (key.to_owned(), text(content))).collect()
+    }
+
+    /// The credentials that are in it, as kubectl writes them.
+    pub(super) fn credentials(&self) -> Option<Vec<Credential>> {
+        let (content, is_new) = match self.entry(".dockerconfigjson") {
+            Some(content) => (content, true),
+            None => (self.entry(".dockercfg")?, false),
+        };
+        let config: Value = serde_json::from_slice(content).ok()?;
+        let auths = if is_new { config.get("auths")? } else { &config };
+        let credential = |(registry, entry): (&String, &Value)| {
+            let text = |field: &str| entry[field].as_str().map(str::to_owned);
+            let split = || {
+                let auth = String::from_utf8(STANDARD.decode(entry["auth"].as_str()?).ok()?).ok()?;
+                auth.split_once(':').map(|(user, password)| (user.to_owned(), password.to_owned()))
+            };
+            let (user, password) = text("username").zip(text("password")).or_else(split)?;
+            let registry = registry.trim_start_matches("https://").trim_start_matches("http://");
+            let registry = registry.split('/').next().unwrap_or(registry).to_owned();
+            Some(Credential { registry, user, password })
+        };
+        auths.as_object()?.iter().map(credential).collect()
+    }
+}
+
+/// A `ConfigMap` or Secret that is asked for.
+pub(super) struct Reference<'a> {
+    name: Node<'a>,
+    text: String,
+    is_secret: bool,
+    is_optional: bool,
+}
+
+/// What a reference comes to.
+pub(super) enum Found<'a> {
+    /// It is there.
+    There(&'a Data),
+    /// It may be missing, and is, or it is not known yet whether it is there.
+    Missing,
+}
+
+impl<'a> Reference<'a> {
+    /// Reads the name at a field, and whether it may be missing.
+    pub(super) fn read(
+        node: &Node<'a>,
+        field: &str,
+        is_secret: bool,
+        problems: &mut Vec<Problem>,
+    ) -> Option<Self> {
+        let text = required(node, field, "must name it", problems)?;
+        let is_optional = super::fields::flag(node, "optional", problems);
+        Some(Self { name: node.field(field)?, text, is_secret, is_optional })
+    }
+
+    /// Looks for it, among those that are known by now.
+    pub(super) fn find<'o>(
+        &self,
+        namespace: &str,
+        objects: Option<&Objects<'o>>,
+        problems: &mut Vec<Problem>,
+    ) -> Found<'o> {
+        let Some(objects) = objects else { return Found::Missing };
+        let found = objects.data(self.is_secret, namespace, &self.text);
+        if found.is_none() && !self.is_optional {
+            let kind = kind(self.is_secret);
+            let reason = format!("must be a {kind} of namespace {namespace} among these files");
+            self.name.complain(reason, problems);
+        }
+        found.map_or(Found::Missing, Found::There)
+    }
+
+    /// The content at a key of it.
+    pub(super) fn entry<'o>(
+        &self,
+        found: &Found<'o>,
+        key: &Node<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Option<&'o [u8]> {
+        let Found::There(data) = found else { return None };
+        let name = key.text(problems)?;
+        let entry = data.entry(&name);
+        if entry.is_none() && !self.is_optional {
+            let (kind, keys) = (kind(self.is_secret), data.entries().map(|(key, _)| key));
+            let keys = keys.collect::<Vec<_>>().join(", ");
+            key.complain(format!("must be a key of that {kind}, which has {keys}"), problems);
+        }
+        entry
+    }
+}

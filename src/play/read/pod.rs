@@ -1,0 +1,283 @@
+//! A pod, or the template of one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::Named;
+use super::container::{self, Surroundings};
+use super::env::Scope;
+use super::fields::{Fields, flag, is_dns_label, list, required, text};
+use super::objects::{Found, Objects, Reference};
+use super::{security, volume};
+use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Pod};
+use crate::probe::node::{Node, Problem};
+use crate::probe::{Source, read_pod};
+
+const METADATA: Fields = Fields {
+    read: &["name", "namespace", "uid", "labels", "annotations"],
+    for_others: &[
+        "generateName",
+        "creationTimestamp",
+        "resourceVersion",
+        "generation",
+        "ownerReferences",
+        "finalizers",
+        "managedFields",
+        "selfLink",
+    ],
+    unsupported: &[
+        ("deletionTimestamp", "it is being deleted"),
+        ("deletionGracePeriodSeconds", "it is being deleted"),
+    ],
+};
+
+const SCHEDULER: &str = "a node alone claims nothing";
+
+const SPEC: Fields = Fields {
+    read: &[
+        "containers",
+        "initContainers",
+        "volumes",
+        "restartPolicy",
+        "terminationGracePeriodSeconds",
+        "activeDeadlineSeconds",
+        "hostNetwork",
+        "hostPID",
+        "hostIPC",
+        "shareProcessNamespace",
+        "hostname",
+        "hostAliases",
+        "dnsPolicy",
+        "dnsConfig",
+        "securityContext",
+        "runtimeClassName",
+        "imagePullSecrets",
+        "serviceAccountName",
+        "serviceAccount",
+        "hostUsers",
+        "os",
+    ],
+    for_others: &[
+        "subdomain",
+        "enableServiceLinks",
+        "automountServiceAccountToken",
+        "nodeName",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "schedulerName",
+        "schedulingGates",
+        "priority",
+        "priorityClassName",
+        "preemptionPolicy",
+    ],
+    unsupported: &[
+        ("ephemeralContainers", "an API server adds them"),
+        ("readinessGates", "their conditions are set at an API server: the pod would never be ready"),
+        ("resourceClaims", SCHEDULER),
+        ("resources", "limits of whole pods are not played"),
+        ("overhead", "the admission of an API server sets it"),
+        ("setHostnameAsFQDN", "it takes the domain of a cluster"),
+        ("hostnameOverride", "the kubelet's feature gate for it is off"),
+    ],
+};
+
+const DNS_CONFIG: Fields =
+    Fields { read: &["nameservers", "searches", "options"], for_others: &[], unsupported: &[] };
+
+const HOST_ALIAS: Fields = Fields { read: &["ip", "hostnames"], for_others: &[], unsupported: &[] };
+
+/// Where something is told of a static pod: it is none that an API server knows.
+const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
+
+/// Reads a pod. Without objects, whatever it refers to is taken to be there.
+pub(super) fn read(
+    pod: &Node<'_>,
+    named: &Named<'_>,
+    objects: Option<&Objects<'_>>,
+    problems: &mut Vec<Problem>,
+) -> Option<Pod> {
+    let (before, Named { namespace, name }) = (problems.len(), *named);
+    // Absent and null are the same.
+    let metadata = pod.field("metadata");
+    if let Some(metadata) = &metadata {
+        METADATA.check(metadata, problems);
+    }
+    let texts = |field: &str, problems: &mut Vec<Problem>| {
+        let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));
+        texts.map(|texts| texts.map_of_texts(problems)).unwrap_or_default()
+    };
+    // Labels have been looked at, with whose they are.
+    let labels = texts("labels", &mut Vec::new());
+    let annotations = texts("annotations", problems);
+    let uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", problems));
+    let spec_of_probes = Arc::new(read_pod(pod, Source::Manifest, problems));
+    let Some(spec) = pod.field("spec") else {
+        pod.missing("spec", "must say which containers there are", problems);
+        return None;
+    };
+    SPEC.check(&spec, problems);
+    let scope = || Scope { namespace, objects };
+    let volumes = volume::volumes(&spec, &scope(), problems);
+    let mut is = |field: &str| flag(&spec, field, problems);
+    let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
+    let shares_processes = is("shareProcessNamespace");
+    if let Some(at) = spec.field("shareProcessNamespace").filter(|_| shares_processes && host.pid) {
+        at.complain("must not be true where hostPID is", problems);
+    }
+    others(&spec, problems);
+    let around = Surroundings {
+        spec: &spec_of_probes,
+        scope: scope(),
+        volumes: &volumes,
+        is_host_network: host.network,
+    };
+    let (mut containers, mut taken) = (Vec::new(), BTreeSet::new());
+    for field in ["initContainers", "containers"] {
+        // Whether it is a list has been looked at.
+        for node in list(&spec, field, &mut Vec::new()) {
+            containers.extend(container::container(&node, &around, &mut taken, problems).map(Arc::new));
+        }
+    }
+    if list(&spec, "containers", &mut Vec::new()).is_empty() {
+        spec.missing("containers", "must have at least one container", problems);
+    }
+    let hostname = text(&spec, "hostname", problems);
+    if let Some(at) =
+        spec.field("hostname").filter(|_| hostname.as_deref().is_some_and(|it| !is_dns_label(it)))
+    {
+        at.complain(super::fields::DNS_LABEL, problems);
+    }
+    let deadline = spec.field("activeDeadlineSeconds");
+    let reason = "must be a whole number of seconds from 1 to 2147483647";
+    let active_deadline = deadline.and_then(|at| at.number(1..=i32::MAX.into(), reason, problems));
+    let host_aliases = host_aliases(&spec, problems);
+    let dns = dns(&spec, problems);
+    let security = security::of_pod(&spec, problems);
+    let runtime_handler = runtime_handler(&spec, objects, problems);
+    let credentials = credentials(&spec, &scope(), problems);
+    let is_wrong = problems[before..].iter().any(|problem| !problem.is_unsupported);
+    let hash = hash(namespace, name, pod.value());
+    let mut pod = Pod {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        uid: uid.unwrap_or_else(|| hash.clone()),
+        labels,
+        annotations,
+        spec: spec_of_probes,
+        containers,
+        volumes: volumes.there,
+        host,
+        shares_processes,
+        hostname,
+        host_aliases,
+        dns,
+        security,
+        active_deadline,
+        runtime_handler,
+        credentials,
+        written: Arc::new(pod.value().clone()),
+    };
+    // As a kubelet notes at a pod from a file.
+    pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
+    pod.annotations.insert("kubernetes.io/config.hash".to_owned(), hash);
+    (!is_wrong).then_some(pod)
+}
+
+/// What tells a pod apart from what was written of it before.
+fn hash(namespace: &str, name: &str, written: &Value) -> String {
+    let digest = Sha256::digest(format!("{namespace}/{name}\n{written}"));
+    digest.iter().take(16).fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"))
+}
+
+/// Fields of which one value is to be had.
+fn others(spec: &Node<'_>, problems: &mut Vec<Problem>) {
+    for field in ["serviceAccountName", "serviceAccount"] {
+        let account = text(spec, field, problems);
+        if let Some(at) = spec.field(field).filter(|_| account.is_some_and(|name| name != "default")) {
+            at.unsupported("cannot be had here: service accounts come from an API server", problems);
+        }
+    }
+    if let Some(users) = spec.field("hostUsers")
+        && users.flag(problems) == Some(false)
+    {
+        users.unsupported("cannot be had here: namespaces of users are not played", problems);
+    }
+    if let Some(os) = spec.at(&["os", "name"])
+        && os.one_of(&[("linux", true), ("windows", false)], problems) == Some(false)
+    {
+        os.unsupported("cannot be had here: this is for Linux", problems);
+    }
+}
+
+fn host_aliases(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<HostAlias> {
+    let mut aliases = Vec::new();
+    for node in list(spec, "hostAliases", problems) {
+        HOST_ALIAS.check(&node, problems);
+        let ip = required(&node, "ip", "must be an address", problems);
+        let names = node.field("hostnames").map(|names| names.texts(problems)).unwrap_or_default();
+        let Some(ip) = ip else { continue };
+        if ip.parse::<std::net::IpAddr>().is_err() {
+            node.field("ip").inspect(|at| at.complain("must be an address", problems));
+        }
+        aliases.push(HostAlias { ip, names });
+    }
+    aliases
+}
+
+fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
+    // Without a cluster's servers, the node's count.
+    let policies =
+        [("ClusterFirst", true), ("ClusterFirstWithHostNet", true), ("Default", true), ("None", false)];
+    let policy = spec.field("dnsPolicy").filter(|policy| policy.value() != "");
+    let is_of_node = policy.as_ref().and_then(|policy| policy.one_of(&policies, problems)).unwrap_or(true);
+    let mut dns = Dns { is_of_node, ..Dns::default() };
+    if let Some(node) = spec.field("dnsConfig") {
+        DNS_CONFIG.check(&node, problems);
+        let texts = |field: &str, problems: &mut Vec<Problem>| {
+            node.field(field).map(|list| list.texts(problems)).unwrap_or_default()
+        };
+        (dns.servers, dns.searches) = (texts("nameservers", problems), texts("searches", problems));
+        for option in list(&node, "options", problems) {
+            let Some(name) = required(&option, "name", "must be the name of an option", problems) else {
+                continue;
+            };
+            let value = text(&option, "value", problems);
+            dns.options.push(value.map_or(name.clone(), |value| format!("{name}:{value}")));
+        }
+    }
+    if let Some(policy) = policy.filter(|_| !is_of_node && dns.servers.is_empty()) {
+        policy.complain("must not be None where dnsConfig has no nameservers", problems);
+    }
+    dns
+}
+
+fn runtime_handler(spec: &Node<'_>, objects: Option<&Objects<'_>>, problems: &mut Vec<Problem>) -> String {
+    let Some(class) = text(spec, "runtimeClassName", problems) else { return String::new() };
+    let handler = objects.map(|objects| objects.handler(&class));
+    if handler == Some(None) {
+        let at = spec.field("runtimeClassName");
+        let reason = "must be the name of a RuntimeClass among these files, which tells its handler";
+        at.inspect(|at| at.complain(reason, problems));
+    }
+    handler.flatten().unwrap_or_default().to_owned()
+}
+
+fn credentials(spec: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<Credential> {
+    let mut credentials = Vec::new();
+    for node in list(spec, "imagePullSecrets", problems) {
+        let Some(reference) = Reference::read(&node, "name", true, problems) else { continue };
+        if let Found::There(data) = reference.find(scope.namespace, scope.objects, problems) {
+            let known = data.credentials();
+            if let (None, Some(at)) = (&known, node.field("name")) {
+                at.complain("must be a Secret with a .dockerconfigjson or .dockercfg in it", problems);
+            }
+            credentials.extend(known.into_iter().flatten());
+        }
+    }
+    credentials
+}

@@ -1,0 +1,145 @@
+//! What containers may do.
+
+use super::fields::{Fields, flag, id, list, required, text};
+use crate::cri::v1::security_profile::ProfileType;
+use crate::cri::v1::{SeLinuxOption, SecurityProfile};
+use crate::play::spec::{CommonSecurity, PodSecurity, Security};
+use crate::probe::node::{Node, Problem};
+
+/// Where the kubelet looks for seccomp profiles that are named.
+const PROFILES: &str = "/var/lib/kubelet/seccomp/";
+
+const OF_POD: Fields = Fields {
+    read: &[
+        "runAsUser",
+        "runAsGroup",
+        "runAsNonRoot",
+        "seLinuxOptions",
+        "seccompProfile",
+        "appArmorProfile",
+        "fsGroup",
+        "supplementalGroups",
+        "supplementalGroupsPolicy",
+        "sysctls",
+    ],
+    for_others: &["fsGroupChangePolicy", "seLinuxChangePolicy"],
+    unsupported: &[("windowsOptions", "this is for Linux")],
+};
+
+const OF_CONTAINER: Fields = Fields {
+    read: &[
+        "runAsUser",
+        "runAsGroup",
+        "runAsNonRoot",
+        "seLinuxOptions",
+        "seccompProfile",
+        "appArmorProfile",
+        "capabilities",
+        "privileged",
+        "allowPrivilegeEscalation",
+        "readOnlyRootFilesystem",
+        "procMount",
+    ],
+    for_others: &[],
+    unsupported: &[("windowsOptions", "this is for Linux")],
+};
+
+/// What is said for all containers of a pod.
+pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurity {
+    let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
+    OF_POD.check(&node, problems);
+    let groups = list(&node, "supplementalGroups", problems);
+    let reason = "must be a whole number from 0 to 2147483647";
+    let groups = groups.iter().filter_map(|group| group.number(0..=i32::MAX.into(), reason, problems));
+    let supplemental_groups = groups.collect();
+    let policy = node.field("supplementalGroupsPolicy");
+    let policy = policy.and_then(|policy| policy.one_of(&[("Merge", false), ("Strict", true)], problems));
+    let mut sysctls = crate::play::spec::Texts::new();
+    for sysctl in list(&node, "sysctls", problems) {
+        let name = required(&sysctl, "name", "must be the name of a kernel parameter", problems);
+        let value = required(&sysctl, "value", "must be its value, as a string", problems);
+        sysctls.extend(name.map(|name| name.replace('/', ".")).zip(value));
+    }
+    PodSecurity {
+        fs_group: id(&node, "fsGroup", problems),
+        supplemental_groups,
+        is_strict_about_groups: policy.unwrap_or(false),
+        sysctls,
+        common: common(&node, problems),
+    }
+}
+
+/// What is said for one.
+pub(super) fn of_container(container: &Node<'_>, problems: &mut Vec<Problem>) -> Security {
+    let Some(node) = container.field("securityContext") else { return Security::default() };
+    OF_CONTAINER.check(&node, problems);
+    let capabilities = |which: &str, problems: &mut Vec<Problem>| {
+        let list = node.at(&["capabilities", which]);
+        list.map(|list| list.texts(problems)).unwrap_or_default()
+    };
+    let is_privileged = flag(&node, "privileged", problems);
+    let may_gain = node.field("allowPrivilegeEscalation");
+    let may_gain_privileges = may_gain.as_ref().and_then(|may| may.flag(problems));
+    if let Some(may_gain) = may_gain.filter(|_| may_gain_privileges == Some(false) && is_privileged) {
+        may_gain.complain("must not be false where privileged is true", problems);
+    }
+    let mounts = node.field("procMount");
+    let mounts = mounts.and_then(|it| it.one_of(&[("Default", false), ("Unmasked", true)], problems));
+    Security {
+        common: common(&node, problems),
+        add: capabilities("add", problems),
+        drop: capabilities("drop", problems),
+        is_privileged,
+        may_gain_privileges,
+        has_read_only_root: flag(&node, "readOnlyRootFilesystem", problems),
+        sees_all_of_proc: mounts.unwrap_or(false),
+    }
+}
+
+fn common(node: &Node<'_>, problems: &mut Vec<Problem>) -> CommonSecurity {
+    let selinux = node.field("seLinuxOptions").map(|options| {
+        let mut part = |field: &str| text(&options, field, problems).unwrap_or_default();
+        SeLinuxOption { user: part("user"), role: part("role"), r#type: part("type"), level: part("level") }
+    });
+    CommonSecurity {
+        user: id(node, "runAsUser", problems),
+        group: id(node, "runAsGroup", problems),
+        is_not_root: node.field("runAsNonRoot").and_then(|flag| flag.flag(problems)),
+        selinux,
+        seccomp: profile(node, "seccompProfile", PROFILES, problems),
+        apparmor: profile(node, "appArmorProfile", "", problems),
+    }
+}
+
+/// A profile; one that is named lies at this place.
+fn profile(
+    node: &Node<'_>,
+    field: &str,
+    place: &str,
+    problems: &mut Vec<Problem>,
+) -> Option<SecurityProfile> {
+    let node = node.field(field)?;
+    let kinds = [
+        ("RuntimeDefault", ProfileType::RuntimeDefault),
+        ("Unconfined", ProfileType::Unconfined),
+        ("Localhost", ProfileType::Localhost),
+    ];
+    let Some(kind) = node.field("type") else {
+        node.missing("type", "must be one of RuntimeDefault, Unconfined, Localhost", problems);
+        return None;
+    };
+    let kind = kind.one_of(&kinds, problems)?;
+    let named = node.field("localhostProfile");
+    let localhost_ref = match (kind, named) {
+        (ProfileType::Localhost, _) => {
+            let reason = "must name the profile where type is Localhost";
+            format!("{place}{}", required(&node, "localhostProfile", reason, problems)?)
+        }
+        (_, Some(named)) => {
+            named.complain("must not be there where type is not Localhost", problems);
+            return None;
+        }
+        (_, None) => String::new(),
+    };
+    Some(SecurityProfile { profile_type: kind.into(), localhost_ref })
+}

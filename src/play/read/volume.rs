@@ -1,0 +1,321 @@
+//! Volumes of a pod, and where its containers have them.
+
+use std::collections::BTreeSet;
+
+use super::env::{self, Scope, quantity};
+use super::fields::{DNS_LABEL, Fields, flag, is_dns_label, list, required, text};
+use super::objects::{Found, Reference};
+use crate::cri::v1::MountPropagation;
+use crate::play::spec::{Content, File, FilesKind, HostPathKind, Mount, Volume, VolumeSource};
+use crate::probe::node::{Node, Problem};
+
+/// What files may be read by all, and be written by their owner.
+const MODE: u32 = 0o644;
+
+/// Why most kinds of volumes are not to be had.
+const CLUSTER: &str = "it takes a cluster's storage";
+
+const VOLUME: Fields = Fields {
+    read: &["name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"],
+    for_others: &[],
+    unsupported: &[
+        ("persistentVolumeClaim", CLUSTER),
+        ("ephemeral", CLUSTER),
+        ("csi", CLUSTER),
+        ("nfs", CLUSTER),
+        ("iscsi", CLUSTER),
+        ("fc", CLUSTER),
+        ("cephfs", CLUSTER),
+        ("rbd", CLUSTER),
+        ("glusterfs", CLUSTER),
+        ("cinder", CLUSTER),
+        ("awsElasticBlockStore", CLUSTER),
+        ("azureDisk", CLUSTER),
+        ("azureFile", CLUSTER),
+        ("gcePersistentDisk", CLUSTER),
+        ("flexVolume", CLUSTER),
+        ("flocker", CLUSTER),
+        ("photonPersistentDisk", CLUSTER),
+        ("portworxVolume", CLUSTER),
+        ("quobyte", CLUSTER),
+        ("scaleIO", CLUSTER),
+        ("storageos", CLUSTER),
+        ("vsphereVolume", CLUSTER),
+        ("gitRepo", "it was removed from Kubernetes"),
+        ("image", "volumes from images are not played"),
+    ],
+};
+
+const EMPTY_DIR: Fields = Fields { read: &["medium", "sizeLimit"], for_others: &[], unsupported: &[] };
+
+const HOST_PATH: Fields = Fields { read: &["path", "type"], for_others: &[], unsupported: &[] };
+
+const FILES: Fields = Fields {
+    read: &["name", "secretName", "items", "defaultMode", "optional", "sources"],
+    for_others: &[],
+    unsupported: &[],
+};
+
+const SOURCE: Fields = Fields {
+    read: &["configMap", "secret", "downwardAPI"],
+    for_others: &[],
+    unsupported: &[
+        ("serviceAccountToken", "tokens of service accounts come from an API server"),
+        ("clusterTrustBundle", "it comes from an API server"),
+        ("podCertificate", "it comes from an API server"),
+    ],
+};
+
+const ITEM: Fields = Fields {
+    read: &["key", "path", "mode", "fieldRef", "resourceFieldRef"],
+    for_others: &[],
+    unsupported: &[],
+};
+
+const MOUNT: Fields = Fields {
+    read: &["name", "mountPath", "subPath", "subPathExpr", "readOnly", "mountPropagation"],
+    for_others: &["recursiveReadOnly"],
+    unsupported: &[],
+};
+
+/// The volumes of a pod, and the names of those that are left out.
+#[derive(Debug, Default)]
+pub(super) struct Volumes {
+    pub(super) there: Vec<Volume>,
+    pub(super) left_out: BTreeSet<String>,
+}
+
+/// Reads the volumes of a pod.
+pub(super) fn volumes(spec: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Volumes {
+    let (mut volumes, mut names) = (Volumes::default(), BTreeSet::new());
+    for node in list(spec, "volumes", problems) {
+        let Some(name) = required(&node, "name", DNS_LABEL, problems) else { continue };
+        if !is_dns_label(&name) {
+            node.field("name").inspect(|at| at.complain(DNS_LABEL, problems));
+        } else if !names.insert(name.clone()) {
+            node.field("name").inspect(|at| at.complain("must be the name of one volume only", problems));
+        }
+        VOLUME.check(&node, problems);
+        match source(&node, scope, problems) {
+            Some(source) => volumes.there.push(Volume { name, source }),
+            None => drop(volumes.left_out.insert(name)),
+        }
+    }
+    volumes
+}
+
+fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<VolumeSource> {
+    let kinds = &VOLUME.read[1..];
+    let there = kinds.iter().filter(|kind| node.field(kind).is_some()).count();
+    let is_other = VOLUME.unsupported.iter().any(|(kind, _)| node.field(kind).is_some());
+    if there != 1 || is_other {
+        if there > 1 || (there == 0 && !is_other) {
+            node.complain(format!("must have one of {}", kinds.join(", ")), problems);
+        }
+        return None;
+    }
+    if let Some(node) = node.field("emptyDir") {
+        EMPTY_DIR.check(&node, problems);
+        let medium = node.field("medium").filter(|medium| medium.value() != "");
+        let medium = medium.map(|medium| medium.one_of(&[("Memory", true)], problems));
+        let size = node.field("sizeLimit").map(|size| quantity(&size, problems));
+        let size = size.map_or(Some(None), |size| size.map(Some))?;
+        let size = size.and_then(|size| u64::try_from(size.units()).ok()).filter(|size| *size > 0);
+        return Some(VolumeSource::EmptyDir { is_memory: medium.is_some_and(|it| it.is_some()), size });
+    }
+    if let Some(node) = node.field("hostPath") {
+        return host_path(&node, problems);
+    }
+    let kind = |name: &str, kind| node.field(name).map(|node| (node, kind));
+    let (node, kind) = kind("configMap", FilesKind::ConfigMap)
+        .or_else(|| kind("secret", FilesKind::Secret))
+        .or_else(|| kind("downwardAPI", FilesKind::DownwardApi))
+        .or_else(|| kind("projected", FilesKind::Projected))?;
+    FILES.check(&node, problems);
+    let mode = mode(&node, "defaultMode", problems).unwrap_or(MODE);
+    let files = if kind == FilesKind::Projected {
+        let mut files = Vec::new();
+        for source in list(&node, "sources", problems) {
+            files.extend(projected(&source, scope, problems));
+        }
+        files
+    } else {
+        files(&node, kind, scope, problems)
+    };
+    Some(VolumeSource::Files { kind, files, mode })
+}
+
+fn host_path(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<VolumeSource> {
+    HOST_PATH.check(node, problems);
+    let reason = "must be a path of this host, without ..";
+    let path = required(node, "path", reason, problems)?;
+    if path.split('/').any(|part| part == "..") {
+        node.field("path")?.complain(reason, problems);
+    }
+    let kinds = [
+        ("", HostPathKind::Any),
+        ("DirectoryOrCreate", HostPathKind::DirectoryOrCreate),
+        ("Directory", HostPathKind::Directory),
+        ("FileOrCreate", HostPathKind::FileOrCreate),
+        ("File", HostPathKind::File),
+        ("Socket", HostPathKind::Socket),
+        ("CharDevice", HostPathKind::CharDevice),
+        ("BlockDevice", HostPathKind::BlockDevice),
+    ];
+    let kind = node.field("type").map_or(Some(HostPathKind::Any), |kind| kind.one_of(&kinds, problems))?;
+    Some(VolumeSource::HostPath { path, kind })
+}
+
+/// The files of a source of a projected volume.
+fn projected(source: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<File> {
+    SOURCE.check(source, problems);
+    let kinds = [
+        ("configMap", FilesKind::ConfigMap),
+        ("secret", FilesKind::Secret),
+        ("downwardAPI", FilesKind::DownwardApi),
+    ];
+    let there: Vec<_> = kinds.iter().filter_map(|(name, kind)| Some((source.field(name)?, *kind))).collect();
+    let is_other = SOURCE.unsupported.iter().any(|(kind, _)| source.field(kind).is_some());
+    match there.as_slice() {
+        [(node, kind)] if !is_other => {
+            FILES.check(node, problems);
+            files(node, *kind, scope, problems)
+        }
+        [] if is_other => Vec::new(),
+        _ => {
+            source.complain("must have one of configMap, secret, downwardAPI", problems);
+            Vec::new()
+        }
+    }
+}
+
+fn files(node: &Node<'_>, kind: FilesKind, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<File> {
+    let items = node.field("items").map(|items| items.list(problems));
+    if kind == FilesKind::DownwardApi {
+        let items = items.unwrap_or_default();
+        return items.iter().filter_map(|item| downward(item, problems)).collect();
+    }
+    let is_secret = kind == FilesKind::Secret;
+    // A volume of its own names its Secret otherwise than every other reference.
+    let field = if is_secret && node.field("secretName").is_some() { "secretName" } else { "name" };
+    let Some(reference) = Reference::read(node, field, is_secret, problems) else { return Vec::new() };
+    let found = reference.find(scope.namespace, scope.objects, problems);
+    let Some(items) = items else {
+        let Found::There(data) = found else { return Vec::new() };
+        let file = |(path, content): (&str, &[u8])| File {
+            path: path.to_owned(),
+            mode: None,
+            content: Content::Given(content.to_owned()),
+        };
+        return data.entries().map(file).collect();
+    };
+    let mut files = Vec::new();
+    for item in items {
+        ITEM.check(&item, problems);
+        let key = required(&item, "key", "must be the key of what stands in the file", problems);
+        let (path, mode) = (path(&item, problems), mode(&item, "mode", problems));
+        let (Some(_), Some(path), Some(key)) = (key, path, item.field("key")) else { continue };
+        if let Some(content) = reference.entry(&found, &key, problems) {
+            files.push(File { path, mode, content: Content::Given(content.to_owned()) });
+        }
+    }
+    files
+}
+
+fn downward(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<File> {
+    ITEM.check(item, problems);
+    let (path, mode) = (path(item, problems), mode(item, "mode", problems));
+    let content = match (item.field("fieldRef"), item.field("resourceFieldRef")) {
+        (Some(field), None) => Content::Field(env::field(&field, true, problems)?),
+        (None, Some(resource)) => Content::Resource(env::resource(&resource, true, problems)?),
+        _ => {
+            item.complain("must have one of fieldRef, resourceFieldRef", problems);
+            return None;
+        }
+    };
+    Some(File { path: path?, mode, content })
+}
+
+fn path(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+    let reason = "must be a path below the volume, without ..";
+    let path = required(item, "path", reason, problems)?;
+    if !is_below(&path) {
+        item.field("path")?.complain(reason, problems);
+    }
+    Some(path)
+}
+
+/// Whether a path leads nowhere but below where it begins.
+fn is_below(path: &str) -> bool {
+    !path.starts_with('/') && path.split('/').all(|part| part != "..")
+}
+
+fn mode(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<u32> {
+    node.field(field)?.number(0..=0o777, "must be a mode from 0 to 0777, 511 in JSON", problems)
+}
+
+/// Where a container has volumes.
+pub(super) fn mounts(
+    container: &Node<'_>,
+    volumes: &Volumes,
+    is_privileged: bool,
+    problems: &mut Vec<Problem>,
+) -> Vec<Mount> {
+    let (mut mounts, mut paths) = (Vec::new(), BTreeSet::new());
+    for node in list(container, "volumeMounts", problems) {
+        MOUNT.check(&node, problems);
+        let name = required(&node, "name", "must be the name of a volume", problems);
+        let reason = "must be a path in the container, without :";
+        let path = required(&node, "mountPath", reason, problems);
+        let (Some(volume), Some(path)) = (name, path) else { continue };
+        if volumes.left_out.contains(&volume) {
+            continue;
+        }
+        if !volumes.there.iter().any(|known| known.name == volume) {
+            let names: Vec<&str> = volumes.there.iter().map(|known| known.name.as_str()).collect();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let reason = format!("must be the name of a volume of the pod, which has {known}");
+            node.field("name").inspect(|at| at.complain(reason, problems));
+        }
+        let at = node.field("mountPath");
+        if path.contains(':') {
+            at.inspect(|at| at.complain(reason, problems));
+        } else if !paths.insert(path.clone()) {
+            at.inspect(|at| at.complain("must be the path of one volume only", problems));
+        }
+        let expression = text(&node, "subPathExpr", problems);
+        let sub_path = text(&node, "subPath", problems);
+        if let Some(at) = node.field("subPathExpr").filter(|_| expression.is_some() && sub_path.is_some()) {
+            at.complain("must not be there beside subPath", problems);
+        }
+        for (field, text) in [("subPath", &sub_path), ("subPathExpr", &expression)] {
+            if text.as_ref().is_some_and(|text| !is_below(text)) {
+                let at = node.field(field);
+                at.inspect(|at| at.complain("must be a path below the volume, without ..", problems));
+            }
+        }
+        let kinds = [
+            ("None", MountPropagation::PropagationPrivate),
+            ("HostToContainer", MountPropagation::PropagationHostToContainer),
+            ("Bidirectional", MountPropagation::PropagationBidirectional),
+        ];
+        let at = node.field("mountPropagation");
+        let propagation = at.as_ref().and_then(|kind| kind.one_of(&kinds, problems));
+        let propagation = propagation.unwrap_or(MountPropagation::PropagationPrivate);
+        if propagation == MountPropagation::PropagationBidirectional && !is_privileged {
+            at.inspect(|at| {
+                at.complain("must not be Bidirectional in a container that is not privileged", problems);
+            });
+        }
+        let expands = expression.is_some();
+        mounts.push(Mount {
+            volume,
+            path,
+            sub_path: expression.or(sub_path).unwrap_or_default(),
+            expands,
+            is_read_only: flag(&node, "readOnly", problems),
+            propagation,
+        });
+    }
+    mounts
+}

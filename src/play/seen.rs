@@ -1,0 +1,155 @@
+//! What the runtime says of a pod: its sandboxes and containers, the newest first.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::cri::v1;
+use crate::play::configs::{HASH, RESTART_COUNT};
+
+/// What the runtime says of a pod.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) sandboxes: Vec<Sandbox>,
+    pub(super) containers: Vec<Instance>,
+}
+
+/// A sandbox.
+#[derive(Clone, Debug)]
+pub(super) struct Sandbox {
+    pub(super) id: Arc<str>,
+    pub(super) attempt: u32,
+    pub(super) is_ready: bool,
+    pub(super) is_host_network: bool,
+    pub(super) created_at: i64,
+    /// Its addresses, the first one first.
+    pub(super) addresses: Vec<String>,
+}
+
+/// A container that has been made under some name.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pub(super) id: Arc<str>,
+    pub(super) name: String,
+    pub(super) state: State,
+    /// In nanoseconds since 1970; 0 where it has not come to that.
+    pub(super) created_at: i64,
+    pub(super) started_at: i64,
+    pub(super) finished_at: i64,
+    pub(super) exit_code: i32,
+    /// The runtime's word for its end.
+    pub(super) reason: String,
+    /// What the runtime says of it.
+    pub(super) message: String,
+    /// What it was taken for when it was made.
+    pub(super) hash: String,
+    pub(super) restart_count: u32,
+    pub(super) image: String,
+    pub(super) image_id: String,
+    /// Where it leaves its own message.
+    pub(super) message_file: Option<PathBuf>,
+    pub(super) log: PathBuf,
+    pub(super) user: Option<v1::LinuxContainerUser>,
+}
+
+/// How far a container has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Created,
+    Running,
+    Exited,
+    Unknown,
+}
+
+impl Seen {
+    pub(super) fn new(sandboxes: Vec<v1::PodSandboxStatus>, containers: Vec<v1::ContainerStatus>) -> Self {
+        let mut sandboxes: Vec<Sandbox> = sandboxes.into_iter().map(Sandbox::from).collect();
+        let mut containers: Vec<Instance> = containers.into_iter().map(Instance::from).collect();
+        sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
+        containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));
+        Self { sandboxes, containers }
+    }
+
+    /// The newest sandbox.
+    pub(super) fn sandbox(&self) -> Option<&Sandbox> {
+        self.sandboxes.first()
+    }
+
+    /// The newest container of a name.
+    pub(super) fn newest(&self, name: &str) -> Option<&Instance> {
+        self.all(name).next()
+    }
+
+    /// The newest of a name that has exited.
+    pub(super) fn newest_exited(&self, name: &str) -> Option<&Instance> {
+        self.all(name).find(|instance| instance.state == State::Exited)
+    }
+
+    /// All of a name, the newest first.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &Instance> {
+        self.containers.iter().filter(move |instance| instance.name == name)
+    }
+
+    /// Those that run, or may.
+    pub(super) fn alive(&self) -> impl Iterator<Item = &Instance> {
+        self.containers.iter().filter(|it| matches!(it.state, State::Running | State::Unknown))
+    }
+
+    /// The addresses of the newest sandbox.
+    pub(super) fn addresses(&self) -> &[String] {
+        self.sandbox().map(|sandbox| sandbox.addresses.as_slice()).unwrap_or_default()
+    }
+}
+
+impl From<v1::PodSandboxStatus> for Sandbox {
+    fn from(status: v1::PodSandboxStatus) -> Self {
+        let network = status.network.unwrap_or_default();
+        let more = network.additional_ips.into_iter().map(|address| address.ip);
+        let addresses = [network.ip].into_iter().chain(more).filter(|address| !address.is_empty());
+        let options = status.linux.and_then(|linux| linux.namespaces).and_then(|all| all.options);
+        let is_host_network = options.is_some_and(|it| it.network() == v1::NamespaceMode::Node);
+        Self {
+            attempt: status.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
+            is_ready: status.state == i32::from(v1::PodSandboxState::SandboxReady),
+            is_host_network,
+            created_at: status.created_at,
+            addresses: addresses.collect(),
+            id: status.id.into(),
+        }
+    }
+}
+
+impl From<v1::ContainerStatus> for Instance {
+    fn from(status: v1::ContainerStatus) -> Self {
+        let state = match status.state() {
+            v1::ContainerState::ContainerCreated => State::Created,
+            v1::ContainerState::ContainerRunning => State::Running,
+            v1::ContainerState::ContainerExited => State::Exited,
+            v1::ContainerState::ContainerUnknown => State::Unknown,
+        };
+        let note = |key: &str| status.annotations.get(key).cloned().unwrap_or_default();
+        let message_path = note("io.kubernetes.container.terminationMessagePath");
+        let mount = status.mounts.iter().find(|mount| mount.container_path == message_path);
+        let image = status.image.as_ref();
+        let named = image.map(|image| [&image.user_specified_image, &image.image]);
+        let named = named.and_then(|names| names.into_iter().find(|name| !name.is_empty()).cloned());
+        let image_id = if status.image_id.is_empty() { &status.image_ref } else { &status.image_id };
+        Self {
+            state,
+            name: status.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default(),
+            hash: note(HASH),
+            restart_count: note(RESTART_COUNT).parse().unwrap_or(0),
+            message_file: mount.map(|mount| PathBuf::from(&mount.host_path)),
+            image: named.unwrap_or_default(),
+            image_id: image_id.clone(),
+            created_at: status.created_at,
+            started_at: status.started_at,
+            finished_at: status.finished_at,
+            exit_code: status.exit_code,
+            user: status.user.and_then(|user| user.linux),
+            reason: status.reason,
+            message: status.message,
+            log: status.log_path.into(),
+            id: status.id.into(),
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! A pod as it is played: every value is checked, every default is filled in.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::quantity::Quantity;
+use crate::cri::v1::{MountPropagation, Protocol, SeLinuxOption, SecurityProfile};
+use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
+
+/// Texts by their names.
+pub(super) type Texts = BTreeMap<String, String>;
+
+/// A pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Pod {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) labels: Texts,
+    pub(super) annotations: Texts,
+    /// What probes, hooks and restarts are about.
+    pub(super) spec: Arc<PodSpec>,
+    /// Its containers: those that run first in their order, then the regular ones.
+    pub(super) containers: Vec<Arc<Container>>,
+    pub(super) volumes: Vec<Volume>,
+    pub(super) host: HostNamespaces,
+    pub(super) shares_processes: bool,
+    pub(super) hostname: Option<String>,
+    pub(super) host_aliases: Vec<HostAlias>,
+    pub(super) dns: Dns,
+    pub(super) security: PodSecurity,
+    /// Seconds that it may run.
+    pub(super) active_deadline: Option<u32>,
+    /// The runtime's name of what runs it.
+    pub(super) runtime_handler: String,
+    /// Credentials for images, as registries are called.
+    pub(super) credentials: Vec<Credential>,
+    /// The metadata and spec as they were written, but for what nobody else is to see.
+    pub(super) written: Arc<Value>,
+}
+
+/// A container.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Container {
+    pub(super) name: String,
+    pub(super) role: Role,
+    /// What probes, hooks and restarts are about.
+    pub(super) spec: Arc<ContainerSpec>,
+    pub(super) image: String,
+    pub(super) pull_policy: PullPolicy,
+    pub(super) command: Vec<String>,
+    pub(super) args: Vec<String>,
+    pub(super) working_dir: String,
+    pub(super) env: Vec<Variable>,
+    pub(super) env_from: Vec<EnvFrom>,
+    pub(super) ports: Vec<Port>,
+    pub(super) resources: Resources,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) security: Security,
+    /// The handler as it was written, for others who stop the container.
+    pub(super) pre_stop: Option<Arc<Value>>,
+    pub(super) message_path: String,
+    /// Where a container that failed has left no message, the end of its log is it.
+    pub(super) falls_back_to_logs: bool,
+    pub(super) streams: Streams,
+}
+
+/// Which namespaces of its host a pod is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct HostNamespaces {
+    pub(super) network: bool,
+    pub(super) pid: bool,
+    pub(super) ipc: bool,
+}
+
+/// What a container can be told, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Streams {
+    pub(super) stdin: bool,
+    pub(super) stdin_once: bool,
+    pub(super) tty: bool,
+}
+
+/// When an image is pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PullPolicy {
+    /// Before each start.
+    Always,
+    /// Where it is not there.
+    IfNotPresent,
+    /// It is not.
+    Never,
+}
+
+/// A variable.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) value: VariableValue,
+}
+
+/// Where a variable has its value from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum VariableValue {
+    /// It is written, and may have others in it.
+    Literal(String),
+    /// It is known of the pod.
+    Field(Field),
+    /// It is one of the container's limits or requests.
+    Resource(ResourceField),
+    /// It stands in a `ConfigMap` or Secret; `None` where it may be missing, and is.
+    Given(Option<String>),
+}
+
+/// Variables from a `ConfigMap` or Secret.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct EnvFrom {
+    pub(super) prefix: String,
+    pub(super) data: Texts,
+}
+
+/// Something that is known of a pod.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Field {
+    Name,
+    Namespace,
+    Uid,
+    Label(String),
+    Annotation(String),
+    Labels,
+    Annotations,
+    NodeName,
+    ServiceAccount,
+    HostIp,
+    HostIps,
+    PodIp,
+    PodIps,
+}
+
+/// A limit or request of a container.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct ResourceField {
+    /// The container; `None` for the one that asks.
+    pub(super) container: Option<String>,
+    pub(super) is_limit: bool,
+    pub(super) resource: String,
+    pub(super) divisor: Quantity,
+}
+
+/// A port.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Port {
+    pub(super) name: String,
+    pub(super) container: u16,
+    pub(super) host: u16,
+    pub(super) host_ip: String,
+    pub(super) protocol: Protocol,
+}
+
+/// What a container may use, by the names of Kubernetes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Resources {
+    pub(super) requests: BTreeMap<String, Quantity>,
+    pub(super) limits: BTreeMap<String, Quantity>,
+}
+
+/// How good the resources are that a pod asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Qos {
+    Guaranteed,
+    Burstable,
+    BestEffort,
+}
+
+/// A volume in a container.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Mount {
+    pub(super) volume: String,
+    pub(super) path: String,
+    pub(super) sub_path: String,
+    /// Whether variables in that are expanded.
+    pub(super) expands: bool,
+    pub(super) is_read_only: bool,
+    pub(super) propagation: MountPropagation,
+}
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Volume {
+    pub(super) name: String,
+    pub(super) source: VolumeSource,
+}
+
+/// Where a volume comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum VolumeSource {
+    /// An empty folder; in memory, with a size if one is given.
+    EmptyDir { is_memory: bool, size: Option<u64> },
+    /// A path of the host.
+    HostPath { path: String, kind: HostPathKind },
+    /// Files.
+    Files { kind: FilesKind, files: Vec<File>, mode: u32 },
+}
+
+/// What kind of volume files are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FilesKind {
+    ConfigMap,
+    Secret,
+    DownwardApi,
+    Projected,
+}
+
+/// A file of a volume.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct File {
+    pub(super) path: String,
+    /// Where it is another than the volume's.
+    pub(super) mode: Option<u32>,
+    pub(super) content: Content,
+}
+
+/// What stands in a file.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Content {
+    Given(Vec<u8>),
+    Field(Field),
+    Resource(ResourceField),
+}
+
+/// What has to be at a path of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HostPathKind {
+    Any,
+    DirectoryOrCreate,
+    Directory,
+    FileOrCreate,
+    File,
+    Socket,
+    CharDevice,
+    BlockDevice,
+}
+
+/// Names of an address.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct HostAlias {
+    pub(super) ip: String,
+    pub(super) names: Vec<String>,
+}
+
+/// How names are resolved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Dns {
+    /// Whether what the node has counts.
+    pub(super) is_of_node: bool,
+    pub(super) servers: Vec<String>,
+    pub(super) searches: Vec<String>,
+    pub(super) options: Vec<String>,
+}
+
+/// What all containers of a pod may do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct PodSecurity {
+    pub(super) fs_group: Option<i64>,
+    pub(super) supplemental_groups: Vec<i64>,
+    pub(super) is_strict_about_groups: bool,
+    pub(super) sysctls: Texts,
+    pub(super) common: CommonSecurity,
+}
+
+/// What a container may do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Security {
+    pub(super) common: CommonSecurity,
+    pub(super) add: Vec<String>,
+    pub(super) drop: Vec<String>,
+    pub(super) is_privileged: bool,
+    pub(super) may_gain_privileges: Option<bool>,
+    pub(super) has_read_only_root: bool,
+    pub(super) sees_all_of_proc: bool,
+}
+
+/// What may be said for a pod, and otherwise for a container.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct CommonSecurity {
+    pub(super) user: Option<i64>,
+    pub(super) group: Option<i64>,
+    pub(super) is_not_root: Option<bool>,
+    pub(super) selinux: Option<SeLinuxOption>,
+    pub(super) seccomp: Option<SecurityProfile>,
+    pub(super) apparmor: Option<SecurityProfile>,
+}
+
+/// Credentials for a registry.
+#[derive(Clone, PartialEq)]
+pub(super) struct Credential {
+    pub(super) registry: String,
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "credentials for {}", self.registry)
+    }
+}
+
+impl Pod {
+    /// `NAMESPACE/NAME`.
+    pub(super) fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    pub(super) fn container(&self, name: &str) -> Option<&Arc<Container>> {
+        self.containers.iter().find(|container| container.name == name)
+    }
+
+    /// Those that run before the regular ones.
+    pub(super) fn init_containers(&self) -> impl DoubleEndedIterator<Item = &Arc<Container>> {
+        self.containers.iter().filter(|container| container.role != Role::Regular)
+    }
+
+    pub(super) fn regular_containers(&self) -> impl Iterator<Item = &Arc<Container>> {
+        self.containers.iter().filter(|container| container.role == Role::Regular)
+    }
+
+    pub(super) fn restart_policy(&self) -> RestartPolicy {
+        self.spec.restart_policy
+    }
+
+    /// How good the resources are that it asks for.
+    pub(super) fn qos(&self) -> Qos {
+        let all = || self.containers.iter().map(|container| &container.resources);
+        let is_asked = |quantity: &Quantity| !quantity.is_zero();
+        let counted = |map: &BTreeMap<String, Quantity>| -> Vec<(String, Quantity)> {
+            let counts = |(name, quantity): &(&String, &Quantity)| {
+                (*name == "cpu" || *name == "memory") && is_asked(quantity)
+            };
+            map.iter().filter(counts).map(|(name, quantity)| (name.clone(), *quantity)).collect()
+        };
+        if all().all(|it| counted(&it.requests).is_empty() && counted(&it.limits).is_empty()) {
+            return Qos::BestEffort;
+        }
+        let is_fixed = |it: &Resources| {
+            let limits = counted(&it.limits);
+            limits.len() == 2 && counted(&it.requests) == limits
+        };
+        if all().all(is_fixed) { Qos::Guaranteed } else { Qos::Burstable }
+    }
+}
+
+impl Qos {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Guaranteed => "Guaranteed",
+            Self::Burstable => "Burstable",
+            Self::BestEffort => "BestEffort",
+        }
+    }
+}
+
+impl PullPolicy {
+    pub(super) const NAMED: [(&'static str, Self); 3] =
+        [("Always", Self::Always), ("IfNotPresent", Self::IfNotPresent), ("Never", Self::Never)];
+
+    /// What counts for an image for which nothing is said: one that may be another tomorrow is pulled each time.
+    pub(super) fn of_image(image: &str) -> Self {
+        let name = image.rsplit('/').next().unwrap_or(image);
+        let is_latest = !image.contains('@') && name.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest");
+        if is_latest { Self::Always } else { Self::IfNotPresent }
+    }
+}

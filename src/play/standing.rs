@@ -1,0 +1,169 @@
+//! How a pod that is played stands.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde_json::{Map, Value, json};
+
+use super::spec::Pod;
+use super::v1::{ContainerState, ContainerStatus, PodStatus};
+use crate::probe::Role;
+
+/// How a pod stands.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    pub(super) pod: Arc<Pod>,
+    /// Its newest sandbox.
+    pub(super) sandbox: Option<String>,
+    /// `None` before it was looked at for the first time.
+    pub(super) status: Option<PodStatus>,
+    pub(super) started: SystemTime,
+    pub(super) is_ending: bool,
+    pub(super) is_past_deadline: bool,
+    /// A probe has had a container killed that is not started again.
+    pub(super) has_lost: bool,
+}
+
+impl Standing {
+    pub(super) fn new(pod: Arc<Pod>) -> Self {
+        let started = SystemTime::now();
+        Self {
+            pod,
+            sandbox: None,
+            status: None,
+            started,
+            is_ending: false,
+            is_past_deadline: false,
+            has_lost: false,
+        }
+    }
+
+    /// Its namespace and name.
+    #[must_use]
+    pub fn names(&self) -> (&str, &str) {
+        (&self.pod.namespace, &self.pod.name)
+    }
+
+    /// Its uid.
+    #[must_use]
+    pub fn uid(&self) -> &str {
+        &self.pod.uid
+    }
+
+    /// Its newest sandbox.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&str> {
+        self.sandbox.as_deref()
+    }
+
+    /// Since when it is played.
+    #[must_use]
+    pub fn started(&self) -> SystemTime {
+        self.started
+    }
+
+    /// Whether it is being ended, or has been.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    /// Whether it has failed, or a probe has had a container killed that is not started again.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_lost || self.status.as_ref().is_some_and(|status| status.phase == "Failed")
+    }
+
+    /// Its status, once it was looked at.
+    #[must_use]
+    pub fn status(&self) -> Option<&PodStatus> {
+        self.status.as_ref()
+    }
+
+    /// How often its containers have been restarted, in all.
+    #[must_use]
+    pub fn restarts(&self) -> u32 {
+        let containers = self.status.iter().flat_map(PodStatus::containers);
+        containers.map(|container| container.restart_count).sum()
+    }
+
+    /// How it is, in one word, as kubectl shows it.
+    #[must_use]
+    pub fn word(&self) -> String {
+        let Some(status) = &self.status else { return "Pending".to_owned() };
+        if self.is_ending && !status.is_terminal() {
+            return "Terminating".to_owned();
+        }
+        let init = &status.init_container_statuses;
+        let is_sidecar =
+            |name: &str| self.pod.container(name).is_some_and(|container| container.role == Role::Sidecar);
+        let is_done = |it: &&ContainerStatus| {
+            it.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0)
+                || (is_sidecar(&it.name) && it.started)
+        };
+        if let Some(place) = init.iter().position(|it| !is_done(&it)).filter(|_| !status.is("Initialized")) {
+            let current = &init[place];
+            return match reason_of(current) {
+                Some(reason) if reason != "PodInitializing" => format!("Init:{reason}"),
+                _ => format!("Init:{place}/{}", init.len()),
+            };
+        }
+        if !status.reason.is_empty() {
+            return status.reason.clone();
+        }
+        let mut reason = status.container_statuses.iter().find_map(reason_of);
+        let has_running = status.container_statuses.iter().any(|it| it.state.running.is_some());
+        if reason.as_deref() == Some("Completed") && has_running {
+            reason = None;
+        }
+        reason.unwrap_or_else(|| status.phase.to_owned())
+    }
+
+    /// The pod as a kubelet tells it. Values of variables are for nobody else, and are left out.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let Pod { name, namespace, uid, labels, annotations, written, .. } = &*self.pod;
+        let mut metadata = json!({"name": name, "namespace": namespace, "uid": uid});
+        for (field, texts) in [("labels", labels), ("annotations", annotations)] {
+            if !texts.is_empty() {
+                metadata[field] = json!(texts);
+            }
+        }
+        let mut spec = written["spec"].clone();
+        for list in ["initContainers", "containers"] {
+            for container in elements(&mut spec, list) {
+                for variable in elements(container, "env") {
+                    variable.as_object_mut().and_then(|variable| variable.remove("value"));
+                }
+            }
+        }
+        if let Some(spec) = spec.as_object_mut() {
+            fill_in(spec, &self.pod);
+        }
+        let status = self.status.as_ref().map_or_else(|| json!({"phase": "Pending"}), |status| json!(status));
+        json!({"metadata": metadata, "spec": spec, "status": status})
+    }
+}
+
+/// Why a container does not run, in one word.
+fn reason_of(container: &ContainerStatus) -> Option<String> {
+    let ContainerState { waiting, terminated, .. } = &container.state;
+    let waits = waiting.as_ref().map(|waiting| waiting.reason.clone());
+    let ended = terminated.as_ref().map(|ended| {
+        if ended.reason.is_empty() { format!("ExitCode:{}", ended.exit_code) } else { ended.reason.clone() }
+    });
+    waits.or(ended).filter(|reason| !reason.is_empty())
+}
+
+fn elements<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// What was not written, and counts.
+fn fill_in(spec: &mut Map<String, Value>, pod: &Pod) {
+    let of_node = if pod.dns.is_of_node { "ClusterFirst" } else { "None" };
+    let grace = pod.spec.termination_grace_period;
+    spec.entry("restartPolicy").or_insert_with(|| "Always".into());
+    spec.entry("terminationGracePeriodSeconds").or_insert_with(|| grace.into());
+    spec.entry("dnsPolicy").or_insert_with(|| of_node.into());
+}

@@ -1,0 +1,140 @@
+//! The status of a pod as Kubernetes writes it.
+
+#![allow(missing_docs, reason = "the names are those of Kubernetes")]
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The status of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodStatus {
+    pub phase: &'static str,
+    pub conditions: Vec<Condition>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(rename = "hostIP", skip_serializing_if = "String::is_empty")]
+    pub host_ip: String,
+    #[serde(rename = "hostIPs", skip_serializing_if = "Vec::is_empty")]
+    pub host_ips: Vec<Address>,
+    #[serde(rename = "podIP", skip_serializing_if = "String::is_empty")]
+    pub pod_ip: String,
+    #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
+    pub pod_ips: Vec<Address>,
+    pub start_time: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub init_container_statuses: Vec<ContainerStatus>,
+    pub container_statuses: Vec<ContainerStatus>,
+    pub qos_class: &'static str,
+}
+
+/// An address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Address {
+    pub ip: String,
+}
+
+/// A condition of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    pub r#type: &'static str,
+    /// `True` or `False`.
+    pub status: &'static str,
+    pub last_probe_time: Option<String>,
+    pub last_transition_time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// The status of a container.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerStatus {
+    pub name: String,
+    pub state: ContainerState,
+    pub last_state: ContainerState,
+    pub ready: bool,
+    pub restart_count: u32,
+    pub image: String,
+    #[serde(rename = "imageID")]
+    pub image_id: String,
+    #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
+    pub container_id: String,
+    pub started: bool,
+    #[serde(skip_serializing_if = "Value::is_null")]
+    pub user: Value,
+}
+
+/// How far a container has come; none of these where nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContainerState {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<Waiting>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<Running>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminated: Option<Terminated>,
+}
+
+/// It does not run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Waiting {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// It runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Running {
+    pub started_at: String,
+}
+
+/// It has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Terminated {
+    pub exit_code: i32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    pub started_at: String,
+    pub finished_at: String,
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+}
+
+impl PodStatus {
+    /// Whether a condition is met.
+    #[must_use]
+    pub fn is(&self, condition: &str) -> bool {
+        self.conditions.iter().any(|known| known.r#type == condition && known.status == "True")
+    }
+
+    /// Its containers, those that run first before the others.
+    pub fn containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.init_container_statuses.iter().chain(&self.container_statuses)
+    }
+
+    /// Whether it has come to its end.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.phase == "Succeeded" || self.phase == "Failed"
+    }
+}
+
+impl ContainerState {
+    pub(super) fn waiting(reason: &str, message: &str) -> Self {
+        let waiting = Waiting { reason: reason.to_owned(), message: message.to_owned() };
+        Self { waiting: Some(waiting), ..Self::default() }
+    }
+}
