@@ -1,0 +1,4 @@
+lasts: 20
+containers:
+  main: [{running: true}]
+pod: {phase: Running, ready: true}

@@ -1,0 +1,3 @@
+containers:
+  main: [{lives: [2, 7], exit: 0, reason: Completed}]
+pod: {phase: Succeeded}

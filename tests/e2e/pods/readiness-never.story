@@ -1,0 +1,4 @@
+lasts: 12
+containers:
+  main: [{running: true}]
+pod: {phase: Running, ready: false}

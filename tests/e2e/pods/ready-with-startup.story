@@ -1,0 +1,4 @@
+lasts: 10
+containers:
+  main: [{running: true}]
+pod: {phase: Running, ready: true, readyAfter: [3, 9]}

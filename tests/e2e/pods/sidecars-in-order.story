@@ -1,0 +1,6 @@
+order: [one, two, main]
+containers:
+  one: [{running: true}]
+  two: [{running: true}]
+  main: [{running: true}]
+pod: {phase: Running, ready: true}

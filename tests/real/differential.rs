@@ -1,0 +1,240 @@
+//! The same pods with a kubelet and with `play`, and where their lives differ.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::containerd::{Containerd, Version};
+use super::crictl::Crictl;
+use super::kubelet::NODE;
+use super::life::Runtime as _;
+use super::node::Node;
+use super::play::Player;
+use super::story::{Case, Instance, Life, Observer};
+
+/// What times may differ by: probes are attempted on grids that begin with the pod, and are looked at once a second. In seconds, and of
+/// what is waited under back-off the part that chance adds.
+const JITTER: f64 = 2.5;
+const SPREAD: f64 = 0.5;
+
+/// Why configurations differ: a kubelet has places and cgroups of its own, static pods have the name of their node, and sandboxes have
+/// resolvers of the node's.
+const PLACES: [&str; 4] =
+    ["/log_directory", "/dns_config", "/annotations/kubernetes.io~1config.seen", "/linux/cgroup_parent"];
+
+/// A kubelet that lives with pods.
+struct Kubelets {
+    node: Node,
+    observer: Observer,
+}
+
+impl Kubelets {
+    fn start(cases: &[Case]) -> Result<Self, String> {
+        let node = Node::start(false)?;
+        let crictl = Crictl::new("crictl-1.36", &node.containerd.socket(), node.containerd.folder())?;
+        for case in cases {
+            node.kubelet.run(&serde_saphyr::from_str(&case.manifest).unwrap());
+        }
+        Ok(Self { node, observer: Observer::new(crictl, SUFFIX) })
+    }
+
+    fn look(&mut self) {
+        self.observer.look(&self.node.kubelet.pods());
+    }
+}
+
+/// What the names of static pods end with.
+const SUFFIX: &str = "-node";
+
+/// Where `play` differs from a kubelet.
+pub(crate) fn compared(cases: &[Case], watched: Duration) -> Result<Vec<String>, String> {
+    assert_eq!(SUFFIX, format!("-{NODE}"));
+    let containerd = Containerd::start(Version::V2_2)?;
+    let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
+    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    let mut kubelet = Kubelets::start(cases)?;
+    for case in cases {
+        player.run(&case.name, &case.manifest);
+    }
+    let (mut ours, begun) = (Observer::new(crictl, ""), Instant::now());
+    while begun.elapsed() < watched {
+        ours.look(&player.pods());
+        kubelet.look();
+    }
+    Ok(differences(cases, &ours, &kubelet.observer))
+}
+
+/// Where a kubelet differs from another.
+pub(crate) fn noise(cases: &[Case], watched: Duration) -> Result<Vec<String>, String> {
+    let (mut first, mut second) = (Kubelets::start(cases)?, Kubelets::start(cases)?);
+    let begun = Instant::now();
+    while begun.elapsed() < watched {
+        first.look();
+        second.look();
+    }
+    Ok(differences(cases, &first.observer, &second.observer))
+}
+
+fn differences(cases: &[Case], ours: &Observer, theirs: &Observer) -> Vec<String> {
+    let mut differences = Vec::new();
+    for case in cases {
+        let name = &case.name;
+        match (ours.lives.get(name), theirs.lives.get(name)) {
+            (Some(ours), Some(theirs)) => lives(name, ours, theirs, &mut differences),
+            (ours, theirs) => differences.push(format!(
+                "{name}: seen with us {}, with the kubelet {}",
+                ours.is_some(),
+                theirs.is_some()
+            )),
+        }
+    }
+    differences
+}
+
+fn lives(name: &str, ours: &Life, theirs: &Life, differences: &mut Vec<String>) {
+    let names: BTreeSet<&String> = ours.containers.keys().chain(theirs.containers.keys()).collect();
+    for container in names {
+        let whose = format!("{name} {container}");
+        let (own, their) = (ours.instances(container), theirs.instances(container));
+        if own.len().abs_diff(their.len()) > 1 {
+            differences.push(format!(
+                "{whose}: {} instances with us, {} with the kubelet",
+                own.len(),
+                their.len()
+            ));
+        }
+        let (mut last, mut pairs) = (None::<(&Instance, &Instance)>, own.iter().zip(&their).peekable());
+        if let Some((own, their)) = pairs.peek() {
+            configs(&whose, &own.config, &their.config, differences);
+        }
+        for (own, their) in pairs {
+            instances(&whose, (own, their), last, differences);
+            last = Some((own, their));
+        }
+    }
+    configs(&format!("{name} sandbox"), &ours.sandbox, &theirs.sandbox, differences);
+    let (own, their) = (order(ours), order(theirs));
+    for (first, second) in
+        own.iter().filter(|(first, second)| their.contains(&(second.clone(), first.clone())))
+    {
+        differences
+            .push(format!("{name}: with us {first} begins before {second}, with the kubelet after it"));
+    }
+    for (who, lasting, ever) in
+        [("us", &ours.stood, &theirs.stood_once), ("the kubelet", &theirs.stood, &ours.stood_once)]
+    {
+        for stood in lasting.difference(ever) {
+            differences.push(format!("{name}: only with {who}: {stood}"));
+        }
+    }
+}
+
+fn instances(
+    whose: &str,
+    (own, their): (&Instance, &Instance),
+    last: Option<(&Instance, &Instance)>,
+    differences: &mut Vec<String>,
+) {
+    let whose = format!("{whose} {}", own.attempt);
+    if own.attempt != their.attempt {
+        differences.push(format!("{whose}: attempt {} with the kubelet", their.attempt));
+    }
+    if own.has_ended() && their.has_ended() {
+        let told = |it: &Instance| (it.exit_code, it.reason.clone());
+        if told(own) != told(their) {
+            differences.push(format!(
+                "{whose}: ended {:?} with us, {:?} with the kubelet",
+                told(own),
+                told(their)
+            ));
+        }
+        if (own.lived() - their.lived()).abs() > JITTER {
+            differences.push(format!(
+                "{whose}: lived {:.1}s with us, {:.1}s with the kubelet",
+                own.lived(),
+                their.lived()
+            ));
+        }
+    }
+    if let Some((own_last, their_last)) = last.filter(|(a, b)| a.has_ended() && b.has_ended())
+        && own.started > 0.0
+        && their.started > 0.0
+    {
+        let (gap, their_gap) = (own.started - own_last.finished, their.started - their_last.finished);
+        if (gap - their_gap).abs() > JITTER + SPREAD * gap.min(their_gap) {
+            differences
+                .push(format!("{whose}: started after {gap:.1}s with us, {their_gap:.1}s with the kubelet"));
+        }
+    }
+}
+
+/// Which containers have begun clearly before which others.
+fn order(life: &Life) -> BTreeSet<(String, String)> {
+    let began: Vec<(&String, f64)> =
+        life.containers.keys().filter_map(|name| Some((name, life.began(name)?))).collect();
+    let mut order = BTreeSet::new();
+    for (first, at) in &began {
+        for (second, _) in began.iter().filter(|(_, later)| *later > at + 1.0) {
+            order.insert(((*first).clone(), (*second).clone()));
+        }
+    }
+    order
+}
+
+fn configs(whose: &str, ours: &Value, theirs: &Value, differences: &mut Vec<String>) {
+    let (own, their) = (plain(ours), plain(theirs));
+    compare(whose, "", &own, &their, differences);
+}
+
+/// A configuration without what has to differ.
+fn plain(config: &Value) -> Value {
+    if config.is_null() {
+        // It was not seen.
+        return Value::Null;
+    }
+    let labels = &config["labels"];
+    let text = |key: &str| labels[key].as_str().unwrap_or_default().to_owned();
+    let (pod, uid) = (text("io.kubernetes.pod.name"), text("io.kubernetes.pod.uid"));
+    let mut config = config.clone();
+    for place in PLACES {
+        if let Some((parent, field)) = place.rsplit_once('/') {
+            let field = field.replace("~1", "/");
+            config.pointer_mut(parent).and_then(Value::as_object_mut).map(|object| object.remove(&field));
+        }
+    }
+    for mount in config["mounts"].as_array_mut().into_iter().flatten() {
+        let path = mount["host_path"].as_str().unwrap_or_default().to_owned();
+        if let Some((_, below)) = path.split_once(&format!("/pods/{uid}/")) {
+            // The name of the file for last words is a matter of chance.
+            let below = below.split("/containers/").next().unwrap_or(below);
+            let below = if below.starts_with("containers/") { "containers" } else { below };
+            mount["host_path"] = below.into();
+        }
+    }
+    let text = config.to_string().replace(&uid, "UID");
+    let text = match pod.strip_suffix(SUFFIX) {
+        Some(plain) => text.replace(&pod, plain),
+        None => text,
+    };
+    serde_json::from_str(&text).unwrap()
+}
+
+fn compare(whose: &str, path: &str, ours: &Value, theirs: &Value, differences: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(own), Value::Object(their)) => {
+            let keys: BTreeSet<&String> = own.keys().chain(their.keys()).collect();
+            for key in keys {
+                compare(whose, &format!("{path}/{key}"), &ours[key], &theirs[key], differences);
+            }
+        }
+        (Value::Array(own), Value::Array(their)) if own.len() == their.len() => {
+            for (place, (own, their)) in own.iter().zip(their).enumerate() {
+                compare(whose, &format!("{path}/{place}"), own, their, differences);
+            }
+        }
+        _ if ours == theirs => {}
+        _ => differences.push(format!("{whose} config {path}: {ours} with us, {theirs} with the kubelet")),
+    }
+}

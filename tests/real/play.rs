@@ -1,0 +1,130 @@
+//! `probeshim play` on a runtime.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::containerd::{Containerd, Version};
+use super::crictl::Crictl;
+use super::http::get;
+use super::life::Runtime as _;
+use super::machine::free_address;
+use super::server::Server;
+use super::story::{Case, Observer};
+
+/// How long a story may take.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// One that plays.
+#[derive(Debug)]
+pub(crate) struct Player {
+    server: Option<Server>,
+    admin: PathBuf,
+    log: PathBuf,
+    http: std::net::SocketAddr,
+    /// The folder of the manifests.
+    pub(crate) manifests: PathBuf,
+}
+
+impl Player {
+    /// Plays the manifests of a folder, which has to be there, on the runtime behind `upstream`; with everything of its own in `folder`.
+    pub(crate) fn start(folder: &Path, upstream: &Path, more: &[&str]) -> Self {
+        let (config, admin) = (folder.join("config.yaml"), folder.join("admin.sock"));
+        // Whatever the machine has of its own.
+        std::fs::write(&config, "").unwrap();
+        let (log, http, manifests) = (folder.join("play.log"), free_address(), folder.join("played"));
+        std::fs::create_dir_all(&manifests).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        command.arg("play").arg(&manifests).arg("--upstream").arg(upstream).arg("--config").arg(&config);
+        command.arg("--listen").arg(folder.join("probeshim.sock")).arg("--admin").arg(&admin);
+        command.arg("--state").arg(folder.join("state")).args(["--http", &http.to_string()]);
+        command.args(["--log", "info,probeshim::play=debug"]).args(more);
+        let mut server = Server::start("probeshim play", &mut command, &log);
+        server.wait_until(|_| get(http, "/healthz").is_ok_and(|answer| answer == "ok\n"));
+        Self { server: Some(server), admin, log, http, manifests }
+    }
+
+    /// Gives it a pod to play.
+    pub(crate) fn run(&self, name: &str, manifest: &str) {
+        let (new, path) = (self.manifests.join("new"), self.manifests.join(format!("{name}.yaml")));
+        std::fs::write(&new, manifest).unwrap();
+        std::fs::rename(new, path).unwrap();
+    }
+
+    /// Takes a pod away.
+    pub(crate) fn forget(&self, name: &str) {
+        std::fs::remove_file(self.manifests.join(format!("{name}.yaml"))).unwrap();
+    }
+
+    /// How all pods stand, as a kubelet would tell it.
+    pub(crate) fn pods(&self) -> Vec<Value> {
+        let pods = get(self.http, "/pods").ok().and_then(|pods| serde_json::from_str::<Value>(&pods).ok());
+        pods.and_then(|pods| pods["items"].as_array().cloned()).unwrap_or_default()
+    }
+
+    /// What `probeshim events` or another command prints, as JSON.
+    pub(crate) fn list(&self, arguments: &[&str]) -> Vec<Value> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        let output =
+            command.args(arguments).args(["-o", "json", "--admin"]).arg(&self.admin).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn stop(mut self) -> ExitStatus {
+        self.server.take().unwrap().terminate()
+    }
+}
+
+/// Plays these cases on one containerd, until the story of each is told or cannot be any more. Returns what went otherwise.
+pub(crate) fn tell(cases: &[Case]) -> Result<Vec<String>, String> {
+    let containerd = Containerd::start(Version::V2_2)?;
+    let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
+    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    for case in cases {
+        player.run(&case.name, &case.manifest);
+    }
+    let (mut observer, begun) = (Observer::new(crictl, ""), Instant::now());
+    let (mut open, mut wrong): (Vec<&Case>, Vec<String>) = (cases.iter().collect(), Vec::new());
+    while !open.is_empty() {
+        observer.look(&player.pods());
+        let (events, age) = (player.list(&["events"]), begun.elapsed());
+        open.retain(|case| {
+            let life = observer.lives.get(&case.name).cloned().unwrap_or_default();
+            match case.missing(&life, &events) {
+                Ok(None) => age.as_secs_f64() < case.lasts(),
+                Ok(Some(missing)) if age > PATIENCE => {
+                    wrong.push(missing);
+                    false
+                }
+                Ok(Some(_)) => true,
+                Err(other) => {
+                    wrong.push(other);
+                    false
+                }
+            }
+        });
+    }
+    // What is played ends cleanly.
+    let log = player.log();
+    let status = player.stop();
+    if !status.success() {
+        wrong.push(format!("it ended with {status}: {log}"));
+    }
+    for left in [&["ps", "-aq"][..], &["pods", "-q"]] {
+        let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
+        let ids = crictl.ok(left);
+        if !ids.is_empty() {
+            wrong.push(format!("{left:?}: {ids} is left"));
+        }
+    }
+    Ok(wrong)
+}
