@@ -121,15 +121,22 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
             folder: journal.folder().display().to_string(),
             off: journal.why_off().map(str::to_owned),
         }),
-        pods: shape::pods(
-            &admin.from.world.borrow().clone(),
-            &admin.from.prober.as_ref().map(Prober::report).unwrap_or_default(),
-        ),
+        pods: pods_of(&admin),
         kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.from.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
         faults: admin.from.faults.get(),
     })
+}
+
+/// The pods of the node, and those that are played.
+fn pods_of(admin: &Admin) -> Vec<shape::StatusPod> {
+    let probed = admin.from.prober.as_ref().map(Prober::report).unwrap_or_default();
+    let all = shape::pods(&admin.from.world.borrow().clone(), &probed);
+    match admin.from.play.get() {
+        Some(play) => shape::with_played(all, &play.standings(), &probed),
+        None => all,
+    }
 }
 
 fn mode_of(admin: &Admin) -> Mode {
@@ -147,8 +154,11 @@ async fn switch_mode(
     wanted: Result<Json<shape::ModeNow>, JsonRejection>,
 ) -> Result<Json<shape::ModeNow>, BadRequest> {
     let Json(shape::ModeNow { mode: wanted }) = wanted.map_err(|error| BadRequest(error.body_text()))?;
-    let to = [Mode::DryRun, Mode::Kill].into_iter().find(|mode| mode.name() == wanted);
-    let to = to.ok_or_else(|| BadRequest(format!("mode {wanted:?} is neither dry-run nor kill")))?;
+    // Who plays pods kills them himself, and starts them again.
+    let kill = if admin.from.play.get().is_some() { Mode::Restart } else { Mode::Kill };
+    let to = [Mode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
+    let name = kill.name();
+    let to = to.ok_or_else(|| BadRequest(format!("mode {wanted:?} is neither dry-run nor {name}")))?;
     let prober = admin.from.prober.as_ref().ok_or_else(|| {
         BadRequest("no probes are made: start probeshim with --enforce dry-run or kill".to_owned())
     })?;

@@ -11,8 +11,8 @@ pub use crate::record::shape::{
     Call, Container, Cpu, Event, Evidence, Exec, Failure, Kill, Peer, Phases, Pids, Pod, Pressures, Probe,
 };
 
-pub(super) use pods::pods;
 pub use pods::{StatusCondition, StatusContainer, StatusPod, StatusProbe};
+pub(super) use pods::{pods, with_played};
 
 /// Which calls to tell of, as a query string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -51,6 +51,11 @@ fn table(status: &shape::Status, screen: Screen) -> String {
     let mut table = Table::new(["", ""].map(Column::words), screen);
     table.fit(&rows);
     let mut text: String = rows.iter().map(|row| table.line(row) + "\n").collect();
+    let played: Vec<Vec<Cell>> = status.pods.iter().filter_map(played_row).collect();
+    if !played.is_empty() {
+        text.push('\n');
+        text += &Table::new(played_columns(), screen).text(&played);
+    }
     if !status.pods.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = status.pods.iter().flat_map(pod_rows).collect();
@@ -67,6 +72,41 @@ fn table(status: &shape::Status, screen: Screen) -> String {
         text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::words), screen).text(&rows);
     }
     text
+}
+
+fn played_columns() -> [Column; 6] {
+    [
+        Column::words("NAME"),
+        Column::figures("READY"),
+        Column::words("STATUS"),
+        Column::figures("RESTARTS"),
+        Column::figures("AGE"),
+        Column::words("IP").spare(),
+    ]
+}
+
+/// A row for a pod that is played, as kubectl shows it.
+fn played_row(pod: &shape::StatusPod) -> Option<Vec<Cell>> {
+    let word = pod.status.as_ref()?;
+    // Of those that only run first, none is ready in the end.
+    let lasting = pod.containers.iter().filter(|container| {
+        container.state != "exited" || container.exit_code != Some(0) || container.ready != Some(true)
+    });
+    let (ready, all) = lasting.fold((0, 0), |(ready, all), container| {
+        (ready + usize::from(container.ready == Some(true)), all + 1)
+    });
+    let is_well = matches!(word.as_str(), "Running" | "Completed" | "Succeeded");
+    let style = if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
+    let age = pod.started.as_deref().map(|started| human::age(started, Timestamp::now()));
+    let whose = pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/");
+    Some(vec![
+        Cell::new(whose),
+        Cell::new(format!("{ready}/{all}")),
+        Cell::styled(word, style),
+        Cell::new(pod.restarts.unwrap_or(0).to_string()),
+        Cell::new(age.unwrap_or_default()),
+        Cell::new(pod.ip.as_deref().unwrap_or_default()),
+    ])
 }
 
 fn pod_columns() -> [Column; 6] {
@@ -101,6 +141,7 @@ fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
         let state = match (&container.exit_code, &container.reason) {
             (Some(code), Some(reason)) => format!("{} {code} ({reason})", container.state),
             (Some(code), None) => format!("{} {code}", container.state),
+            (None, Some(reason)) => format!("{} ({reason})", container.state),
             _ => container.state.clone(),
         };
         let mut row = of_pod();

@@ -98,18 +98,18 @@ fn lives(name: &str, ours: &Life, theirs: &Life, differences: &mut Vec<String>) 
     for container in names {
         let whose = format!("{name} {container}");
         let (own, their) = (ours.instances(container), theirs.instances(container));
-        if own.len().abs_diff(their.len()) > 1 {
-            differences.push(format!(
-                "{whose}: {} instances with us, {} with the kubelet",
-                own.len(),
-                their.len()
-            ));
+        let last_attempt = |all: &[&Instance]| all.last().map_or(0, |last| last.attempt);
+        if last_attempt(&own).abs_diff(last_attempt(&their)) > 1 || own.is_empty() != their.is_empty() {
+            let [own, their] = [&own, &their].map(|all| all.iter().map(|it| it.attempt).collect::<Vec<_>>());
+            differences.push(format!("{whose}: attempts {own:?} with us, {their:?} with the kubelet"));
         }
-        let (mut last, mut pairs) = (None::<(&Instance, &Instance)>, own.iter().zip(&their).peekable());
-        if let Some((own, their)) = pairs.peek() {
-            configs(&whose, &own.config, &their.config, differences);
-        }
-        for (own, their) in pairs {
+        let mut last = None::<(&Instance, &Instance)>;
+        // One that lived for less than a look may not have been seen.
+        for own in own {
+            let Some(their) = their.iter().copied().find(|it| it.attempt == own.attempt) else { continue };
+            if last.is_none() {
+                configs(&whose, &own.config, &their.config, differences);
+            }
             instances(&whose, (own, their), last, differences);
             last = Some((own, their));
         }
@@ -138,9 +138,6 @@ fn instances(
     differences: &mut Vec<String>,
 ) {
     let whose = format!("{whose} {}", own.attempt);
-    if own.attempt != their.attempt {
-        differences.push(format!("{whose}: attempt {} with the kubelet", their.attempt));
-    }
     if own.has_ended() && their.has_ended() {
         let told = |it: &Instance| (it.exit_code, it.reason.clone());
         if told(own) != told(their) {
@@ -158,7 +155,12 @@ fn instances(
             ));
         }
     }
+    // Whether those that a probe has killed serve their back-off depends, from the third restart on, on the chance in the one before
+    // (section 5.10): both have looked at the time since an earlier end.
+    let is_chance = own.attempt >= 3 && own.lived().min(their.lived()) > 3.0;
     if let Some((own_last, their_last)) = last.filter(|(a, b)| a.has_ended() && b.has_ended())
+        && own_last.attempt + 1 == own.attempt
+        && !is_chance
         && own.started > 0.0
         && their.started > 0.0
     {

@@ -40,6 +40,7 @@ impl Player {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
         command.arg("play").arg(&manifests).arg("--upstream").arg(upstream).arg("--config").arg(&config);
         command.arg("--listen").arg(folder.join("probeshim.sock")).arg("--admin").arg(&admin);
+        command.arg("--pod-logs").arg(folder.join("pod-logs"));
         command.arg("--state").arg(folder.join("state")).args(["--http", &http.to_string()]);
         command.args(["--log", "info,probeshim::play=debug"]).args(more);
         let mut server = Server::start("probeshim play", &mut command, &log);

@@ -47,11 +47,11 @@ pub(crate) struct Life {
     pub(crate) sandbox: Value,
     /// The last status.
     pub(crate) status: Value,
-    /// How containers and conditions stood in two looks in a row.
+    /// How containers and conditions stood in three looks in a row.
     pub(crate) stood: BTreeSet<String>,
     /// How they stood in any.
     pub(crate) stood_once: BTreeSet<String>,
-    before: BTreeSet<String>,
+    before: [BTreeSet<String>; 2],
     /// When it was seen to be ready first.
     pub(crate) ready_at: Option<f64>,
 }
@@ -196,9 +196,10 @@ impl Life {
             }
         }
         now.insert(format!("phase {}", pod["status"]["phase"].as_str().unwrap_or_default()));
-        self.stood.extend(now.intersection(&self.before).cloned());
+        let [last, before] = &self.before;
+        self.stood.extend(now.intersection(last).filter(|stood| before.contains(*stood)).cloned());
         self.stood_once.extend(now.iter().cloned());
-        self.before = now;
+        self.before = [now, std::mem::take(&mut self.before[0])];
         self.status = pod["status"].clone();
     }
 
@@ -294,8 +295,8 @@ impl Case {
         for (container, reason) in self.story["waiting"].as_object().into_iter().flatten() {
             let is_it = |status: &&Value| status["name"] == container.as_str();
             let lists = ["containerStatuses", "initContainerStatuses"].map(|field| &life.status[field]);
-            let all = lists.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
-            let waiting = all.filter(is_it).next().map(|status| &status["state"]["waiting"]["reason"]);
+            let mut all = lists.into_iter().flat_map(|list| list.as_array().into_iter().flatten());
+            let waiting = all.find(is_it).map(|status| &status["state"]["waiting"]["reason"]);
             if waiting != Some(reason) {
                 return Ok(Some(format!("{name}: {container} waits for {waiting:?}")));
             }

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
+use crate::play::{self, PodStatus, Standing};
 use crate::prober::{Condition, ContainerReport, PodReport, ProbeReport, ProbeResult};
+use crate::record::shape::time;
 use crate::world::{self, World};
 
 /// A pod, as it is on the node.
@@ -24,11 +26,20 @@ pub struct StatusPod {
     pub sandbox: String,
     /// Its first address.
     pub ip: Option<String>,
-    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it.
+    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it; `play` of one that is played.
     pub source: String,
     /// Of one that is probed: `Pending`, `Running`, `Succeeded` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
+    /// Of one that is played: how it is in one word, as kubectl shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// Of one that is played: since when.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    /// Of one that is played: how often its containers have been restarted, in all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
     /// Of one that is probed: whether all its containers are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
@@ -92,12 +103,18 @@ pub struct StatusContainer {
     pub id: String,
     /// How often it had been created before.
     pub attempt: Option<u32>,
-    /// `created`, `running`, `exited` or `unknown`.
+    /// Of one that is played: how often it has been restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<u32>,
+    /// `created`, `running`, `exited` or `unknown`; of one that is played `waiting` where it is to be started.
     pub state: String,
     /// Of one that has exited, where it is known.
     pub exit_code: Option<i32>,
-    /// The runtime's word for it.
+    /// The runtime's word for it; of one that waits, the kubelet's.
     pub reason: Option<String>,
+    /// Of one that is played: a sentence for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
     /// Of one that is probed: whether it has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
@@ -107,7 +124,7 @@ pub struct StatusContainer {
     /// Its probes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<StatusProbe>,
-    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it.
+    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it; `play` of one that is played.
     pub source: String,
 }
 
@@ -139,6 +156,9 @@ pub(in crate::admin) fn pods(world: &World, probed: &[PodReport]) -> Vec<StatusP
             ip: sandbox.addresses.first().cloned(),
             source: sandbox.source.name().to_owned(),
             phase: report.map(|report| report.phase.name().to_owned()),
+            status: None,
+            started: None,
+            restarts: None,
             ready: report.map(|report| report.conditions.iter().all(|condition| condition.is_met)),
             conditions: report.into_iter().flat_map(|it| &it.conditions).map(StatusCondition::from).collect(),
             containers: containers.into_iter().map(|it| StatusContainer::new(it, of(it))).collect(),
@@ -147,7 +167,72 @@ pub(in crate::admin) fn pods(world: &World, probed: &[PodReport]) -> Vec<StatusP
     sandboxes.into_iter().map(pod).collect()
 }
 
+/// The same, where pods are played: those as who plays them sees them, and first.
+pub(in crate::admin) fn with_played(
+    others: Vec<StatusPod>,
+    played: &[Standing],
+    probed: &[PodReport],
+) -> Vec<StatusPod> {
+    let is_played =
+        |pod: &StatusPod| played.iter().any(|standing| pod.uid.as_deref() == Some(standing.uid()));
+    let others = others.into_iter().filter(|pod| !is_played(pod));
+    played.iter().map(|standing| StatusPod::played(standing, probed)).chain(others).collect()
+}
+
+impl StatusPod {
+    fn played(standing: &Standing, probed: &[PodReport]) -> Self {
+        let (namespace, name) = standing.names();
+        let status = standing.status();
+        let report = probed.iter().find(|report| report.names.uid.as_deref() == Some(standing.uid()));
+        let has_sandbox = status.is_some_and(|status| status.is("PodReadyToStartContainers"));
+        let conditions = status.into_iter().flat_map(|status| &status.conditions);
+        let containers = status.into_iter().flat_map(PodStatus::containers);
+        Self {
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(standing.uid().to_owned()),
+            id: standing.sandbox().unwrap_or_default().to_owned(),
+            sandbox: if has_sandbox { "ready" } else { "stopped" }.to_owned(),
+            ip: status.map(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
+            source: "play".to_owned(),
+            phase: status.map(|status| status.phase.to_owned()),
+            status: Some(standing.word()),
+            started: Some(time(standing.started())),
+            restarts: Some(standing.restarts()),
+            ready: status.map(|status| status.is("Ready")),
+            conditions: conditions.map(StatusCondition::from).collect(),
+            containers: containers.map(|it| StatusContainer::played(it, report)).collect(),
+        }
+    }
+}
+
 impl StatusContainer {
+    fn played(status: &play::ContainerStatus, report: Option<&PodReport>) -> Self {
+        let id = status.container_id.rsplit('/').next().unwrap_or_default();
+        let report = report.and_then(|report| report.container(id));
+        let play::ContainerState { waiting, running, terminated } = &status.state;
+        let (state, reason, message) = match (waiting, terminated) {
+            (Some(waiting), _) => ("waiting", waiting.reason.clone(), waiting.message.clone()),
+            (_, Some(ended)) => ("exited", ended.reason.clone(), ended.message.clone()),
+            _ => (if running.is_some() { "running" } else { "unknown" }, String::new(), String::new()),
+        };
+        let text = |text: String| Some(text).filter(|text| !text.is_empty());
+        Self {
+            name: Some(status.name.clone()),
+            id: id.to_owned(),
+            attempt: Some(status.restart_count).filter(|_| !id.is_empty()),
+            restarts: Some(status.restart_count),
+            state: state.to_owned(),
+            exit_code: terminated.as_ref().map(|ended| ended.exit_code),
+            reason: text(reason),
+            message: text(message),
+            started: Some(status.started),
+            ready: Some(status.ready),
+            probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
+            source: "play".to_owned(),
+        }
+    }
+
     fn new(container: &world::Container, report: Option<&ContainerReport>) -> Self {
         let state = match container.state {
             ContainerState::ContainerCreated => "created",
@@ -160,9 +245,11 @@ impl StatusContainer {
             name: container.name.name.clone(),
             id: container.id.to_string(),
             attempt: container.name.attempt,
+            restarts: None,
             state: state.to_owned(),
             exit_code,
             reason: reason.filter(|reason| !reason.is_empty()),
+            message: None,
             started: report.map(|report| report.is_started),
             ready: report.map(|report| report.is_ready),
             probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
@@ -176,6 +263,17 @@ impl From<&Condition> for StatusCondition {
         Self {
             r#type: condition.kind.to_owned(),
             status: if condition.is_met { "True" } else { "False" }.to_owned(),
+            reason: condition.reason.map(str::to_owned),
+            message: condition.message.clone(),
+        }
+    }
+}
+
+impl From<&play::Condition> for StatusCondition {
+    fn from(condition: &play::Condition) -> Self {
+        Self {
+            r#type: condition.r#type.to_owned(),
+            status: condition.status.to_owned(),
             reason: condition.reason.map(str::to_owned),
             message: condition.message.clone(),
         }

@@ -12,7 +12,7 @@ use super::node::Node;
 use super::spec::{Container, Dns, Pod, Texts};
 use crate::cri::labels;
 use crate::cri::v1::{
-    ContainerConfig, ContainerMetadata, DnsConfig, ImageSpec, KeyValue, LinuxContainerConfig,
+    ContainerConfig, ContainerMetadata, DnsConfig, Image, ImageSpec, KeyValue, LinuxContainerConfig,
     LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata, PortMapping,
 };
 
@@ -31,6 +31,8 @@ pub(super) struct Making<'a> {
     pub(super) attempt: u32,
     /// What the runtime calls its image.
     pub(super) image: &'a str,
+    /// What the runtime knows of it.
+    pub(super) known: Option<&'a Image>,
     pub(super) variables: Vec<(String, String)>,
     pub(super) mounts: Vec<Mount>,
 }
@@ -79,7 +81,7 @@ pub(super) fn container(
     node: &Node,
     making: Making<'_>,
 ) -> ContainerConfig {
-    let Making { attempt, image, variables, mounts } = making;
+    let Making { attempt, image, known: of_image, variables, mounts } = making;
     let sandbox = labels::of_sandbox(&pod.name, &pod.namespace, &pod.uid);
     let known: HashMap<String, String> = variables.iter().cloned().collect();
     let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value: value.into_bytes() });
@@ -103,7 +105,7 @@ pub(super) fn container(
         tty: container.streams.tty,
         linux: Some(LinuxContainerConfig {
             resources: Some(resources::of_container(pod, container, node)),
-            security_context: Some(security::of_container(pod, container)),
+            security_context: Some(security::of_container(pod, container, of_image)),
         }),
         ..ContainerConfig::default()
     }
@@ -149,3 +151,6 @@ fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
 fn of(texts: &Texts) -> HashMap<String, String> {
     texts.iter().map(|(key, text)| (key.clone(), text.clone())).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{
-    Capability, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
+    Capability, Image, Int64Value, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode,
     NamespaceOption, SecurityProfile, SupplementalGroupsPolicy, UserNamespace,
 };
 use crate::play::spec::{Container, Pod};
@@ -39,8 +39,15 @@ pub(super) fn of_sandbox(pod: &Pod) -> LinuxSandboxSecurityContext {
     }
 }
 
-pub(super) fn of_container(pod: &Pod, container: &Container) -> LinuxContainerSecurityContext {
+/// Where nobody says who it runs as, the image does.
+pub(super) fn of_container(
+    pod: &Pod,
+    container: &Container,
+    image: Option<&Image>,
+) -> LinuxContainerSecurityContext {
     let (own, common) = (&container.security, &pod.security.common);
+    let user = own.common.user.or(common.user);
+    let of_image = image.filter(|_| user.is_none());
     let has_capabilities = !own.add.is_empty() || !own.drop.is_empty();
     let paths = |paths: &[&str]| {
         let is_shown = own.sees_all_of_proc;
@@ -55,7 +62,8 @@ pub(super) fn of_container(pod: &Pod, container: &Container) -> LinuxContainerSe
         privileged: own.is_privileged,
         namespace_options: Some(namespaces(pod)),
         selinux_options: own.common.selinux.clone().or_else(|| common.selinux.clone()),
-        run_as_user: value(own.common.user.or(common.user)),
+        run_as_user: value(user).or_else(|| of_image.and_then(user_of)),
+        run_as_username: of_image.map(|image| image.username.clone()).unwrap_or_default(),
         run_as_group: value(own.common.group.or(common.group)),
         readonly_rootfs: own.has_read_only_root,
         supplemental_groups: groups(pod),
@@ -73,6 +81,11 @@ pub(super) fn of_container(pod: &Pod, container: &Container) -> LinuxContainerSe
         apparmor: own.common.apparmor.clone().or_else(|| common.apparmor.clone()),
         ..LinuxContainerSecurityContext::default()
     }
+}
+
+/// The number of the user of an image; root where it says nothing.
+fn user_of(image: &Image) -> Option<Int64Value> {
+    image.uid.or_else(|| image.username.is_empty().then_some(Int64Value { value: 0 }))
 }
 
 fn namespaces(pod: &Pod) -> NamespaceOption {

@@ -263,3 +263,6 @@ fn make(path: &Path, mode: u32) -> Result<(), HostError> {
     DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(at(path))?;
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(at(path))
 }
+
+#[cfg(test)]
+mod tests;

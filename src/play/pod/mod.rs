@@ -75,6 +75,8 @@ pub(super) struct Worker {
     standing: watch::Sender<Standing>,
     reasons: Reasons,
     started: SystemTime,
+    /// Whether all containers are being removed to start again, where that has ever been so.
+    is_resetting: Option<bool>,
 }
 
 /// What a sync has come to.
@@ -111,7 +113,8 @@ impl Worker {
         let folder = Folder::of(&pod, &means.node.pods);
         let names = Arc::new(names(&pod));
         let (reasons, started) = (Reasons::new(), SystemTime::now());
-        Self { means, pod, pods, names, folder, signals, standing, reasons, started }
+        let is_resetting = None;
+        Self { means, pod, pods, names, folder, signals, standing, reasons, started, is_resetting }
     }
 
     /// Plays the pod until it is told to end, and leaves nothing of it.
@@ -199,6 +202,8 @@ impl Worker {
     ) -> Result<Synced, SyncError> {
         let mut is_done = false;
         if !actions.resets.is_empty() {
+            self.is_resetting = Some(true);
+            self.publish(seen, report, false).await?;
             for doomed in &actions.resets {
                 if seen.alive().any(|instance| instance.id == doomed.id) {
                     self.kill_one(doomed, seen, report, Reason::Reset).await?;
@@ -256,6 +261,7 @@ impl Worker {
             }
         }
         if failures.is_empty() {
+            self.is_resetting = self.is_resetting.map(|_| false);
             return Ok(Synced::Done);
         }
         Ok(Synced::Failed(failures.iter().filter_map(|failure| failure.until).min()))
@@ -413,6 +419,7 @@ impl Worker {
             reasons: &self.reasons,
             before: before.as_ref(),
             is_terminal,
+            is_resetting: self.is_resetting,
             runtime,
             started: self.started,
         };

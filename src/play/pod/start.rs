@@ -120,7 +120,7 @@ impl Worker {
         let variables = configs::variables(container, &facts);
         let mounts = self.folder.mounts(container, &facts, &variables);
         let mounts = mounts.map_err(|error| wrong(error.to_string()))?;
-        let making = Making { attempt, image, variables, mounts };
+        let making = Making { attempt, image, known, variables, mounts };
         let request = CreateContainerRequest {
             pod_sandbox_id: place.sandbox.to_owned(),
             config: Some(configs::container(pod, container, node, making)),

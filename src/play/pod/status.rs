@@ -30,6 +30,8 @@ pub(super) struct Basis<'a> {
     pub(super) before: Option<&'a PodStatus>,
     /// Nothing of it will run any more.
     pub(super) is_terminal: bool,
+    /// Whether all containers are being removed to start again, where that has ever been so.
+    pub(super) is_resetting: Option<bool>,
     /// What the runtime calls itself.
     pub(super) runtime: &'a str,
     /// When the pod was seen first.
@@ -122,6 +124,7 @@ impl Basis<'_> {
         }
         let has_init = self.pod.init_containers().next().is_some();
         let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
+        let reason = if self.is_resetting == Some(true) { "RestartingAllContainers" } else { reason };
         let (reason, message) =
             self.reasons.get(&container.name).map_or((reason, ""), |(reason, message)| (reason, message));
         let last_state = before.map(|before| match before.state.terminated {
@@ -188,8 +191,11 @@ impl Basis<'_> {
     /// One that could not be started waits, and how it ended is what was before.
     fn give_reason(&self, container: &Container, newest: &Instance, status: &mut ContainerStatus) {
         let Some((reason, message)) = self.reasons.get(&container.name) else { return };
-        let is_over = newest.state == State::Exited && !is_restarted(self.pod, container, newest);
-        if newest.state == State::Running || is_over {
+        let has_ended = newest.state == State::Exited;
+        // One that runs before the others and has ended well is taken to be done, even where it is started again.
+        let is_done = has_ended && container.role != Role::Regular && newest.exit_code == 0;
+        let is_over = has_ended && !is_restarted(self.pod, container, newest);
+        if newest.state == State::Running || is_done || is_over {
             return;
         }
         let state = std::mem::replace(&mut status.state, ContainerState::waiting(reason, message));
@@ -207,6 +213,7 @@ fn conditions(basis: &Basis<'_>, status: &PodStatus, now: SystemTime) -> Vec<Con
         .sandbox()
         .is_some_and(|sandbox| sandbox.is_ready && (basis.pod.host.network || !sandbox.addresses.is_empty()));
     let met = |is_met: bool| (is_met, None, None);
+    let resetting = basis.is_resetting.map(|is_resetting| ("AllContainersRestarting", met(is_resetting)));
     let all: [(&'static str, Told); 5] = [
         ("PodReadyToStartContainers", met(has_sandbox)),
         ("Initialized", initialised),
@@ -222,7 +229,7 @@ fn conditions(basis: &Basis<'_>, status: &PodStatus, now: SystemTime) -> Vec<Con
         let last_transition_time = since;
         Condition { r#type: kind, status, last_probe_time: None, last_transition_time, reason, message }
     };
-    all.map(condition).into()
+    all.into_iter().chain(resetting).map(condition).collect()
 }
 
 /// Whether something is so, and why not: one word, and a sentence.

@@ -1,6 +1,7 @@
 //! What is read of documents, and what is wrong with them.
 
 use super::*;
+use crate::play::spec::{VariableValue, VolumeSource};
 
 /// The pod of a spec that has nothing wrong with it.
 pub(in crate::play) fn pod(spec: &str) -> Pod {
@@ -20,4 +21,225 @@ pub(in crate::play) fn play(text: &str) -> Result<Vec<Arc<Pod>>, Vec<String>> {
     let wanted = joined(&read.iter().collect::<Vec<_>>());
     problems.extend(wanted.problems);
     if problems.is_empty() { Ok(wanted.pods) } else { Err(problems) }
+}
+
+fn problems(text: &str) -> Vec<String> {
+    play(text).unwrap_err()
+}
+
+/// What is wrong with a pod of this spec, which begins with `what`.
+fn problems_of(what: &str, spec: &str) -> Vec<String> {
+    let text = format!("{{kind: Pod, metadata: {{name: p}}, spec: {spec}}}");
+    problems(&text).into_iter().filter(|problem| problem.contains(what)).collect()
+}
+
+fn container(more: &str) -> String {
+    format!("{{containers: [{{name: a, image: i{more}}}]}}")
+}
+
+#[test]
+fn everything_that_is_wrong_is_told_once_and_by_its_path() {
+    for (spec, expected) in [
+        ("{}".to_owned(), "spec.containers is missing; it must have at least one container"),
+        ("{containers: []}".into(), "spec.containers is missing; it must have at least one container"),
+        (
+            "{containers: [{image: i}]}".into(),
+            "spec.containers[0] is an object with image; it must have a name",
+        ),
+        (
+            "{containers: [{name: a}]}".into(),
+            "spec.containers[0].image is missing; it must be the name of an image",
+        ),
+        (
+            "{containers: [{name: A, image: i}]}".into(),
+            "spec.containers[0].name is \"A\"; it must be a name of up to 63",
+        ),
+        (
+            "{containers: [{name: a, image: i}, {name: a, image: i}]}".into(),
+            "spec.containers[1].name is \"a\"; it must be the name of one container only",
+        ),
+        (
+            container(", comand: [x]"),
+            "spec.containers[0].comand is a list; it must not be there: known fields are",
+        ),
+        (
+            container(", imagePullPolicy: Often"),
+            "imagePullPolicy is \"Often\"; it must be one of Always, IfNotPresent, Never",
+        ),
+        (container(", env: [{value: x}]"), "env[0].name is missing; it must be the name of a variable"),
+        (container(", env: [{name: A, value: 1}]"), "env[0].value is something else; it must be a string"),
+        (
+            container(", env: [{name: A, valueFrom: {}}]"),
+            "env[0].valueFrom is an empty object; it must have one of",
+        ),
+        (
+            container(", env: [{name: A, valueFrom: {fieldRef: {fieldPath: spec.x}}}]"),
+            "env[0].valueFrom.fieldRef.fieldPath is \"spec.x\"; it must be one of metadata.name",
+        ),
+        (
+            container(", ports: [{containerPort: 0}]"),
+            "ports[0].containerPort is 0; it must be a port's number",
+        ),
+        (
+            container(", resources: {limits: {cpu: lots}}"),
+            "resources.limits.cpu is \"lots\"; it must be a quantity",
+        ),
+        (
+            container(", resources: {limits: {cpu: 1}, requests: {cpu: 2}}"),
+            "resources.requests.cpu is 2; it must not be more than the limit",
+        ),
+        (
+            container(", volumeMounts: [{name: v, mountPath: /v}]"),
+            "volumeMounts[0].name is \"v\"; it must be the name of a volume of the pod, which has none",
+        ),
+        (
+            container(", securityContext: {privileged: true, allowPrivilegeEscalation: false}"),
+            "allowPrivilegeEscalation is false; it must not be false where privileged is true",
+        ),
+        (
+            container(", livenessProbe: {tcpSocket: {port: 0}}"),
+            "livenessProbe.tcpSocket.port is 0; it must be",
+        ),
+        (
+            "{dnsPolicy: None, containers: [{name: a, image: i}]}".into(),
+            "spec.dnsPolicy is \"None\"; it must not be None where dnsConfig has no nameservers",
+        ),
+        (
+            "{volumes: [{name: v}], containers: [{name: a, image: i}]}".into(),
+            "spec.volumes[0] is an object with name; it must have one of emptyDir, hostPath",
+        ),
+        (
+            "{volumes: [{name: v, emptyDir: {}, hostPath: {path: /}}], containers: [{name: a, image: i}]}"
+                .into(),
+            "spec.volumes[0] is an object with",
+        ),
+        (
+            "{volumes: [{name: v, configMap: {name: c}}], containers: [{name: a, image: i}]}".into(),
+            "configMap.name is \"c\"; it must be a ConfigMap of namespace default among these files",
+        ),
+        (
+            "{runtimeClassName: kata, containers: [{name: a, image: i}]}".into(),
+            "spec.runtimeClassName is \"kata\"; it must be the name of a RuntimeClass among these files",
+        ),
+    ] {
+        let all = problems_of("", &spec);
+        assert!(
+            all.len() == 1 && all[0].starts_with("doc 1: ") && all[0].contains(expected),
+            "{spec}: {all:?}"
+        );
+    }
+}
+
+#[test]
+fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
+    for (spec, expected) in [
+        (
+            "{volumes: [{name: v, persistentVolumeClaim: {claimName: c}}], containers: [{name: a, image: i, volumeMounts: [{name: v, mountPath: /v}]}]}",
+            "spec.volumes[0].persistentVolumeClaim is an object with claimName; it cannot be had here: it takes a cluster's storage",
+        ),
+        (
+            "{serviceAccountName: robot, containers: [{name: a, image: i}]}",
+            "spec.serviceAccountName is \"robot\"; it cannot be had here: service accounts come from an API server",
+        ),
+        (
+            "{containers: [{name: a, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}",
+            "resources.limits.nvidia.com/gpu is 1; it cannot be had here",
+        ),
+    ] {
+        let all = problems_of("", spec);
+        assert!(all.len() == 1 && all[0].contains(expected), "{all:?}");
+        let document: Value =
+            serde_saphyr::from_str(&format!("{{kind: Pod, metadata: {{name: p}}, spec: {spec}}}")).unwrap();
+        let mut found = Vec::new();
+        let read = Document::read(&document, Terms::default(), "", &mut found);
+        assert!(found.iter().all(|problem| problem.is_unsupported));
+        let wanted = joined(&read.iter().collect::<Vec<_>>());
+        assert_eq!((wanted.pods.len(), wanted.problems.len()), (1, 0), "it can be left out");
+        assert_eq!(wanted.pods[0].containers[0].mounts, [], "and what refers to it with it");
+    }
+    // What concerns others is for others.
+    let pod = "{serviceAccountName: default, nodeName: x, tolerations: [{operator: Exists}], priority: 0, containers: [{name: a, image: i}]}";
+    assert_eq!(self::pod(pod).containers.len(), 1);
+}
+
+#[test]
+fn pods_find_what_is_for_them_in_other_documents() {
+    let text = "
+kind: ConfigMap
+metadata: {name: settings}
+data: {mode: fast, level: '3'}
+---
+kind: Secret
+metadata: {name: keys}
+data: {token: c2VjcmV0}
+stringData: {user: me}
+---
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: main
+        image: i:1
+        envFrom: [{prefix: S_, configMapRef: {name: settings}}, {secretRef: {name: absent, optional: true}}]
+        env:
+        - {name: TOKEN, valueFrom: {secretKeyRef: {name: keys, key: token}}}
+        - {name: NONE, valueFrom: {configMapKeyRef: {name: settings, key: absent, optional: true}}}
+        volumeMounts: [{name: files, mountPath: /files}]
+      volumes:
+      - name: files
+        projected: {sources: [{configMap: {name: settings, items: [{key: mode, path: a/mode}]}}, {secret: {name: keys}}]}
+---
+{kind: Service, metadata: {name: web}}
+";
+    let pods = play(text).unwrap();
+    let [web] = &pods[..] else { panic!("{pods:?}") };
+    assert_eq!((web.name.as_str(), web.labels["app"].as_str()), ("web", "web"));
+    let main = &web.containers[0];
+    assert_eq!(main.env_from[0].data["level"], "3");
+    let given = |name: &str| main.env.iter().find(|variable| variable.name == name).unwrap().value.clone();
+    assert_eq!(given("TOKEN"), VariableValue::Given(Some("secret".to_owned())));
+    assert_eq!(given("NONE"), VariableValue::Given(None));
+    let VolumeSource::Files { files, .. } = &web.volumes[0].source else { panic!("{:?}", web.volumes) };
+    let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    assert_eq!(paths, ["a/mode", "token", "user"]);
+    assert!(!format!("{web:?}").is_empty());
+    for (wrong, expected) in [
+        (
+            "key: token",
+            "doc 3: spec.containers[0].env[0].valueFrom.secretKeyRef.key is \"other\"; it must be a key of that Secret, which has token, user",
+        ),
+        (
+            "name: keys, key",
+            "doc 3: spec.containers[0].env[0].valueFrom.secretKeyRef.name is \"others\"; it must be a Secret of namespace default among these files",
+        ),
+    ] {
+        let text = match wrong {
+            "key: token" => text.replace("key: token", "key: other"),
+            _ => text.replace("name: keys, key", "name: others, key"),
+        };
+        assert_eq!(problems(&text), [expected]);
+    }
+    let broken = problems(&text.replace("c2VjcmV0", "not base64!"));
+    assert_eq!(broken[0], "doc 2: data.token is something else; it must be base64");
+}
+
+#[test]
+fn a_pod_is_told_apart_by_its_names_and_by_what_is_written() {
+    let one = |more: &str| {
+        let text = format!(
+            "{{kind: Pod, metadata: {{name: p{more}}}, spec: {{containers: [{{name: a, image: i}}]}}}}"
+        );
+        play(&text).unwrap()[0].uid.clone()
+    };
+    assert_eq!(one(""), one(""));
+    assert_ne!(one(""), one(", labels: {a: b}"));
+    assert_eq!(one(", uid: mine"), "mine");
+    assert_eq!((one("").len(), one("").bytes().all(|byte| byte.is_ascii_hexdigit())), (32, true));
+    let twice = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: i}]}}";
+    let told = problems(&format!("{twice}\n---\n{twice}"));
+    assert_eq!(told, ["doc 2: Pod default/p is in doc 1 already"]);
 }

@@ -1,0 +1,137 @@
+//! What of a pod lies on this host.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::play::node::Node;
+use crate::play::read::tests::play;
+
+/// The files of a pod, with what tells of it.
+struct Place {
+    _folder: tempfile::TempDir,
+    node: Node,
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
+        let node = Node { address: "192.0.2.2".to_owned(), ..Node::here(logs, false, pods) };
+        Self { _folder: folder, node }
+    }
+
+    fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> Facts<'a> {
+        Facts { pod, node: &self.node, addresses }
+    }
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+const DOCUMENTS: &str = "
+{kind: ConfigMap, metadata: {name: c}, data: {mode: fast, 'other': x}}
+---
+kind: Pod
+metadata: {name: p, uid: u, labels: {app: web}}
+spec:
+  hostAliases: [{ip: 10.1.2.3, hostnames: [foo, bar]}]
+  containers:
+  - name: main
+    image: i
+    env: [{name: DIR, value: sub}]
+    volumeMounts:
+    - {name: empty, mountPath: /e, subPathExpr: '$(DIR)/deep'}
+    - {name: files, mountPath: /f}
+    - {name: down, mountPath: /d}
+  volumes:
+  - {name: empty, emptyDir: {}}
+  - {name: files, configMap: {name: c, defaultMode: 384, items: [{key: mode, path: a/mode}, {key: other, path: other, mode: 420}]}}
+  - {name: down, downwardAPI: {items: [{path: labels, fieldRef: {fieldPath: metadata.labels}}]}}
+";
+
+#[test]
+fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
+    let place = Place::new();
+    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let (folder, addresses) = (Folder::of(&pod, &place.node.pods), ["10.0.0.4".to_owned()]);
+    folder.prepare(&place.facts(&pod, &addresses)).unwrap();
+    let root = place.node.pods.join("u");
+    let files = root.join("volumes/kubernetes.io~configmap/files");
+    assert_eq!((read(&files.join("a/mode")), read(&files.join("other"))), ("fast".into(), "x".into()));
+    let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+    assert_eq!((mode(&files.join("a/mode")), mode(&files.join("other"))), (0o600, 0o644));
+    let labels = root.join("volumes/kubernetes.io~downward-api/down/labels");
+    assert_eq!(read(&labels), "app=\"web\"");
+    let facts = place.facts(&pod, &addresses);
+    let variables = super::super::configs::variables(&pod.containers[0], &facts);
+    let mounts = folder.mounts(&pod.containers[0], &facts, &variables).unwrap();
+    let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
+    assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);
+    assert!(mounts[0].host_path.ends_with("empty/sub/deep") && Path::new(&mounts[0].host_path).is_dir());
+    assert_eq!(
+        mounts.iter().map(|mount| mount.readonly).collect::<Vec<_>>(),
+        [false, true, true, false, false]
+    );
+    let hosts = read(Path::new(&mounts[3].host_path));
+    assert!(
+        hosts.ends_with("10.0.0.4\tp\n\n# Entries added by HostAliases.\n10.1.2.3\tfoo\tbar\n"),
+        "{hosts}"
+    );
+    assert_eq!(mode(Path::new(&mounts[4].host_path)), 0o666);
+
+    let before = fs::read_link(files.join("..data")).unwrap();
+    folder.prepare(&place.facts(&pod, &addresses)).unwrap();
+    assert_eq!(fs::read_link(files.join("..data")).unwrap(), before, "nothing has changed");
+    let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow").replace("path: other", "path: third"));
+    let other = other.unwrap().remove(0);
+    folder.prepare(&place.facts(&other, &addresses)).unwrap();
+    assert_eq!((read(&files.join("a/mode")), read(&files.join("third"))), ("slow".into(), "x".into()));
+    assert!(!files.join("other").exists() && !files.join(before).exists());
+    folder.remove().unwrap();
+    assert!(!root.exists());
+    folder.remove().unwrap();
+}
+
+#[test]
+fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(at("file"), "").unwrap();
+    for (name, kind, expected) in [
+        ("file", "File", Ok(())),
+        ("file", "Directory", Err("is not a directory")),
+        ("absent", "", Ok(())),
+        ("absent", "File", Err("is not a file")),
+        ("file", "Socket", Err("is not a socket file")),
+        ("new", "DirectoryOrCreate", Ok(())),
+        ("new", "Directory", Ok(())),
+        ("made", "FileOrCreate", Ok(())),
+        ("made", "File", Ok(())),
+    ] {
+        let text = format!(
+            "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i}}], volumes: [{{name: v, hostPath: {{path: {}, type: '{kind}'}}}}]}}}}",
+            at(name)
+        );
+        let (place, pod) = (Place::new(), play(&text).unwrap().remove(0));
+        let prepared = Folder::of(&pod, &place.node.pods).prepare(&place.facts(&pod, &[]));
+        match expected {
+            Ok(()) => prepared.unwrap(),
+            Err(reason) => assert!(prepared.unwrap_err().to_string().ends_with(reason), "{name} {kind}"),
+        }
+    }
+}
+
+#[test]
+fn no_link_leads_out_of_a_volume() {
+    let folder = tempfile::tempdir().unwrap();
+    let volume = folder.path().join("volume");
+    fs::create_dir_all(volume.join("inner")).unwrap();
+    symlink("/", volume.join("out")).unwrap();
+    symlink("inner", volume.join("in")).unwrap();
+    assert!(matches!(volumes::below(&volume, "out/etc"), Err(HostError::Outside(_))));
+    assert!(matches!(volumes::below(&volume, "../other"), Err(HostError::Outside(_))));
+    let made = volumes::below(&volume, "in/new/deep").unwrap();
+    assert!(made.is_dir() && made == volume.canonicalize().unwrap().join("inner/new/deep"));
+}
