@@ -1,12 +1,12 @@
 # The tests need root for real containers; without it they do what can be done and say what is left out.
 
-.PHONY: build demo test conformance parity soak lint check bench fuzz
+.PHONY: build demo test conformance parity differential soak lint check bench fuzz
 
 # The program, in target/release/probeshim.
 build:
 	cargo build --release
 
-# Two pods on a runtime of plain processes, probed through probeshim for half a minute. Needs neither root nor containerd.
+# Two pods on a runtime of plain processes, played through probeshim for half a minute. Needs neither root nor containerd.
 demo:
 	cargo run --release -- demo
 
@@ -29,7 +29,7 @@ lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- --deny warnings
-	cargo clippy --test conformance --test parity --test soak -- --deny warnings
+	cargo clippy --test conformance --test parity --test differential --test soak -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --no-deps --document-private-items
 
@@ -39,6 +39,11 @@ check: lint test
 # Every row of Kubernetes' own end-to-end tests of probes on a real containerd, and handlers beside the kubelet's own code.
 parity:
 	@tests/run parity
+
+# The same pods with a real kubelet and with `play`, one containerd each, watched from outside and compared; and a kubelet with itself, to
+# know what is chance. About fifteen minutes.
+differential:
+	@tests/run differential
 
 # Latency, throughput and memory, beside a direct connection and socat. PARTS="pace memory" measures these alone.
 bench:

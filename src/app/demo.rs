@@ -1,10 +1,12 @@
-//! `probeshim demo`: procrun, the relay and its doors in one process, and two pods that are probed through it.
+//! `probeshim demo`: procrun, the relay and its doors in one process, and two pods that are played on it.
 
+use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +17,11 @@ use super::signals::Signals;
 use crate::config::ShimSettings;
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
+use crate::play::Documents;
 use crate::probe::{Sources, Specs};
-use crate::prober::EnforcementSettings;
+use crate::prober::{EnforcementSettings, Mode};
 use crate::procrun::{self, Procrun};
+use crate::record::{EventFilter, Events};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
 
@@ -49,9 +53,9 @@ pub enum DemoError {
     /// The system refused something.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
-    /// The runtime answered what it should not have.
-    #[error("the demo cannot go on: {}", .0.message())]
-    Play(#[from] tonic::Status),
+    /// Its own manifests cannot be read, which is a fault of ours.
+    #[error("the demo's own manifests are wrong, please report it: {0}")]
+    Manifests(String),
     /// Its files cannot be removed.
     #[error("cannot remove the files of the demo: {0}")]
     Leave(#[source] io::Error),
@@ -69,6 +73,10 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
             .map_err(|source| DemoError::Address { folder: folder.path().to_owned(), source })
     };
     let (upstream, listen, admin) = (at("procrun.sock")?, at("probeshim.sock")?, at("admin.sock")?);
+    let manifests = folder.path().join("pods.yaml");
+    fs::write(&manifests, demo::PODS)?;
+    let documents = Documents::read(std::slice::from_ref(&manifests), false, false, Specs::default());
+    let documents = documents.map_err(|problems| DemoError::Manifests(problems.join("; ")))?;
     let over = CancellationToken::new();
     let runtime = start_runtime(folder.path(), &upstream, over.clone())?;
     let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -78,41 +86,60 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         http: Some(http),
         relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: exec::Settings::default(),
-        specs: Specs::default(),
+        specs: documents.specs(),
         sources: Sources::default(),
-        enforcement: EnforcementSettings::default(),
+        enforcement: EnforcementSettings { mode: Mode::Restart, ..EnforcementSettings::default() },
         journal: None,
         traces: None,
         watches_runtime: true,
-        plays: false,
+        plays: true,
     };
     let mut shim = Shim::open(settings).await?;
-    let account =
-        Account::begin(lasts, &Where { upstream, listen: listen.clone(), admin, http: shim.facts.http });
+    let places = Where { upstream, listen: listen.clone(), admin, http: shim.facts.http, pods: manifests };
+    let account = Account::begin(lasts, &places);
+    let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
+    let telling = tell(account.clone(), &staged.events);
+    let play = staged.play(listen, folder.path().join("logs"), true, folder.path().join("pods"));
 
     let stop = CancellationToken::new();
-    let place = folder.path().to_owned();
-    let mut playing = std::pin::pin!(demo::run(&listen, &place, &account, stop.clone()));
-    let played = tokio::select! {
-        played = &mut playing => played,
-        () = end_of(lasts, &mut signals, &account) => {
-            stop.cancel();
-            tokio::select! {
-                played = &mut playing => played,
-                _ = signals.next() => Ok(Vec::new()),
-            }
-        }
+    let running = {
+        let (play, stop) = (play.clone(), stop.clone());
+        tokio::spawn(async move { play.run(documents, stop).await })
     };
+    end_of(lasts, &mut signals, &account).await;
+    let pods = play.standings();
+    stop.cancel();
+    tokio::pin!(running);
+    loop {
+        tokio::select! {
+            _ = &mut running => break,
+            _ = signals.next() => play.hurry(),
+        }
+    }
+    telling.abort();
     shim.drain().await;
     let drained = shim.ended().await;
     over.cancel();
     runtime.await.map_err(io::Error::other)??;
     drained?;
-    let tallies = played?;
     folder.close().map_err(DemoError::Leave)?;
     let (seen, unseen) = (shim.calls.counts().seen, shim.tap_metrics.observations_dropped());
-    account.end(&DemoEnd { tallies, calls: seen + unseen, unseen });
+    account.end(&DemoEnd { pods, calls: seen + unseen, unseen });
     Ok(())
+}
+
+/// Tells what happens, as it happens.
+fn tell(account: Account, events: &Events) -> JoinHandle<()> {
+    let (_, mut coming) = events.follow(&EventFilter::default());
+    tokio::spawn(async move {
+        loop {
+            match coming.recv().await {
+                Ok(event) => account.tell(&event),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    })
 }
 
 /// Waits until the time is over, a signal comes, or nobody reads the account any more.

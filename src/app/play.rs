@@ -1,6 +1,7 @@
 //! `probeshim play`: pods on a bare runtime, which live as they would with a kubelet, until they have ended or it is told to stop.
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -9,12 +10,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::limits::raise_descriptor_limit;
-use super::shim::{RunError, Shim};
+use super::shim::{RunError, Shim, Staged};
 use super::signals::Signals;
 use crate::config::{PlaySettings, Until};
 use crate::play::{Notice, Parts, Play, PodStatus, Standing, Witness};
 use crate::probe::{News, Specs};
 use crate::record::{Event, Events};
+use crate::socket::SocketPath;
 use crate::terminal::{harmless, human};
 
 /// Why what was played has not come to what was wanted.
@@ -52,6 +54,18 @@ enum End {
 struct Told {
     events: Arc<Events>,
     news: mpsc::Sender<News>,
+}
+
+impl Staged {
+    /// Something to play with on the shim that listens there, which others find from now on.
+    pub(super) fn play(self, listen: SocketPath, logs: PathBuf, keeps_logs: bool, pods: PathBuf) -> Play {
+        let Self { own: asks, executor, prober, events, news, play } = self;
+        let witness = Arc::new(Told { events, news });
+        let parts = Parts { acts: listen, asks, executor, prober, logs, keeps_logs, pods, witness };
+        let new = Play::new(parts);
+        let _ = play.set(new.clone());
+        new
+    }
 }
 
 impl Witness for Told {
@@ -160,7 +174,8 @@ async fn watched(play: &Play, until: Option<Until>) -> End {
 
 /// Whether everything is as it is wanted, or cannot be any more.
 fn come_to(standings: &[Standing], until: Option<Until>) -> Option<End> {
-    let statuses: Vec<Option<&PodStatus>> = standings.iter().map(Standing::status).collect();
+    let standings: Vec<&Standing> = standings.iter().filter(|standing| !standing.is_unwanted()).collect();
+    let statuses: Vec<Option<&PodStatus>> = standings.iter().map(|standing| standing.status()).collect();
     let all = |is: fn(&PodStatus) -> bool| {
         !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
     };
@@ -174,7 +189,8 @@ fn come_to(standings: &[Standing], until: Option<Until>) -> Option<End> {
         // With nothing to wait for, all of them have ended.
         None => all(PodStatus::is_terminal),
     };
-    let lost: Vec<String> = standings.iter().filter(|standing| standing.has_failed()).map(failed).collect();
+    let lost = standings.iter().filter(|standing| standing.has_failed()).map(|standing| failed(standing));
+    let lost: Vec<String> = lost.collect();
     if is_well {
         let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
         return Some(if is_enough { End::Well } else { End::Badly(PlayError::Failed(lost.join("\n"))) });

@@ -2,14 +2,16 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::tally::Tally;
+use crate::play::Standing;
 use crate::procrun;
+use crate::record::{Event, Severity};
 use crate::socket::SocketPath;
 use crate::terminal::harmless;
 use crate::terminal::human;
@@ -35,26 +37,23 @@ pub struct Where {
     pub admin: SocketPath,
     /// The address of metrics and health.
     pub http: Option<SocketAddr>,
+    /// The manifests.
+    pub pods: PathBuf,
 }
 
 /// What there is to tell at the end.
 #[derive(Clone, Debug)]
 pub struct DemoEnd {
-    /// What came of the probes of each pod.
-    pub tallies: Vec<Tally>,
+    /// How the pods stood last.
+    pub pods: Vec<Standing>,
     /// Calls that went through the relay.
     pub calls: u64,
     /// Those of them that were not seen.
     pub unseen: u64,
 }
 
-/// How something is told.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Tone {
-    Plain,
-    Good,
-    Bad,
-}
+/// What is told of as it happens; the rest is for those who ask.
+const TOLD: [&str; 6] = ["SandboxStarted", "Started", "Unhealthy", "Killing", "BackOff", "ContainerExited"];
 
 impl Account {
     /// Begins to tell: what this is, and where one can look.
@@ -62,7 +61,7 @@ impl Account {
     pub fn begin(lasts: Duration, places: &Where) -> Self {
         let account =
             Self { start: Instant::now(), screen: Screen::of_stdout(), unread: CancellationToken::new() };
-        let Where { upstream, listen, admin, http } = places;
+        let Where { upstream, listen, admin, http, pods } = places;
         let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
         // As it was called, so that it can be called so again.
         let program = std::env::args().next().unwrap_or_else(|| "probeshim".to_owned());
@@ -71,36 +70,36 @@ impl Account {
         let look = human::command(&look);
         account.show(&format!(
             "{}\n\nprobeshim in front of it for {}, or until Ctrl-C:\n\
-             runtime   {upstream}\nprobeshim {listen}\n{http}look      {look}\n\n",
+             runtime   {upstream}\nprobeshim {listen}\n{http}pods      {}\nlook      {look}\n\n",
             procrun::WARNING,
-            Self::duration(lasts),
+            human::duration(lasts),
+            pods.display(),
         ));
         account
     }
 
-    /// Tells something of a pod.
-    pub(super) fn tell(&self, pod: &str, text: &str) {
-        self.say(pod, text, Tone::Plain);
-    }
-
-    /// The same, in a tone.
-    pub(super) fn say(&self, pod: &str, text: &str, tone: Tone) {
-        let style = match tone {
+    /// Tells something that has happened to a pod.
+    pub fn tell(&self, event: &Event) {
+        let pod = event.pod.as_ref().and_then(|pod| pod.name.as_deref());
+        let Some(pod) = pod.filter(|_| TOLD.contains(&event.reason)) else { return };
+        let style = match (event.severity, event.reason) {
             _ if !self.screen.colour => Style::new(),
-            Tone::Plain => Style::new(),
-            Tone::Good => AnsiColor::Green.on_default(),
-            Tone::Bad => AnsiColor::Red.on_default(),
+            (Severity::Warning, _) => AnsiColor::Red.on_default(),
+            (_, "Started") => AnsiColor::Green.on_default(),
+            _ => Style::new(),
         };
-        let (seconds, text) = (self.start.elapsed().as_secs_f64(), harmless(text));
-        self.show(&format!("{seconds:5.1}s  {pod:<8}{style}{text}{style:#}\n"));
+        let (seconds, text) = (self.start.elapsed().as_secs_f64(), harmless(event.message.trim()));
+        let reason = event.reason;
+        self.show(&format!("{seconds:5.1}s  {pod:<8}{style}{reason}: {text}{style:#}\n"));
     }
 
     /// Sums up.
     pub fn end(&self, end: &DemoEnd) {
-        let mut text = format!("\n{:<8}{:>8}{:>8}{:>10}\n", "POD", "PASSED", "FAILED", "SLOWEST");
-        for Tally { pod, passed, failed, slowest } in &end.tallies {
-            let slowest = if passed + failed > 0 { Self::duration(*slowest) } else { "-".to_owned() };
-            let _ = writeln!(text, "{pod:<8}{passed:>8}{failed:>8}{slowest:>10}");
+        let mut text = format!("\n{:<8}{:>6}{:>10}  STATUS\n", "POD", "READY", "RESTARTS");
+        for standing in &end.pods {
+            let (_, name) = standing.names();
+            let ready = if standing.status().is_some_and(|status| status.is("Ready")) { "yes" } else { "no" };
+            let _ = writeln!(text, "{name:<8}{ready:>6}{:>10}  {}", standing.restarts(), standing.word());
         }
         let DemoEnd { calls, unseen, .. } = end;
         let _ = writeln!(
@@ -108,10 +107,6 @@ impl Account {
             "\n{calls} calls went through probeshim byte for byte, {unseen} of them unseen. Pods, processes and files are gone."
         );
         self.show(&text);
-    }
-
-    pub(super) fn duration(duration: Duration) -> String {
-        human::duration(duration)
     }
 
     /// Waits until nobody reads any more.

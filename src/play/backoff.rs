@@ -97,6 +97,36 @@ mod tests {
         assert_eq!(waited, [0, 10, 20, 40, 80, 160, 300, 300]);
     }
 
+    /// Section 5.10, the second row: who is killed for a probe is looked at by the end of the instance before, so that a container that
+    /// lives longer than it would have to wait does not wait.
+    #[test]
+    fn of_those_that_a_probe_kills_the_end_before_counts() {
+        for (lives, expected) in
+            [(35, [0, 0, 0, 0, 40, 80]), (3, [0, 0, 10, 20, 40, 80]), (400, [0, 0, 0, 0, 0, 0])]
+        {
+            let (backoff, mut now, mut before, mut waited) = (Backoff::default(), 0, None, Vec::new());
+            for _ in 0..6 {
+                now += lives;
+                let killed = now;
+                let at_once =
+                    before.is_none_or(|before| backoff.try_again("main", at(before), at(now)).is_ok());
+                // Once it waits, it is its own end that counts.
+                let wait = if at_once {
+                    0
+                } else {
+                    backoff.try_again("main", at(now), at(now)).unwrap_err().delay.as_secs()
+                };
+                now += wait;
+                if !at_once {
+                    assert_eq!(backoff.try_again("main", at(killed), at(now)), Ok(()));
+                }
+                before = Some(killed);
+                waited.push(wait);
+            }
+            assert_eq!(waited, expected, "it lives for {lives}s");
+        }
+    }
+
     #[test]
     fn after_ten_minutes_it_begins_anew() {
         let backoff = Backoff::default();

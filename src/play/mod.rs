@@ -228,7 +228,11 @@ impl Play {
     /// How all pods stand, by their namespaces and names.
     #[must_use]
     pub fn standings(&self) -> Vec<Standing> {
-        self.cast.lock().values().map(|player| player.standing.borrow().clone()).collect()
+        let standing = |player: &Player| Standing {
+            is_unwanted: player.signals.end.is_cancelled(),
+            ..player.standing.borrow().clone()
+        };
+        self.cast.lock().values().map(standing).collect()
     }
 
     /// Changes with each of them.

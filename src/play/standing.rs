@@ -19,23 +19,25 @@ pub struct Standing {
     pub(super) status: Option<PodStatus>,
     pub(super) started: SystemTime,
     pub(super) is_ending: bool,
-    pub(super) is_past_deadline: bool,
+    /// Its manifest is gone, or says something else.
+    pub(super) is_unwanted: bool,
+    /// Why it has failed, whatever its containers say.
+    pub(super) loss: Option<Loss>,
+}
+
+/// Why a pod has failed, whatever its containers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// It has run for too long.
+    Deadline,
     /// A probe has had a container killed that is not started again.
-    pub(super) has_lost: bool,
+    Killed,
 }
 
 impl Standing {
     pub(super) fn new(pod: Arc<Pod>) -> Self {
         let started = SystemTime::now();
-        Self {
-            pod,
-            sandbox: None,
-            status: None,
-            started,
-            is_ending: false,
-            is_past_deadline: false,
-            has_lost: false,
-        }
+        Self { pod, sandbox: None, status: None, started, is_ending: false, is_unwanted: false, loss: None }
     }
 
     /// Its namespace and name.
@@ -68,10 +70,16 @@ impl Standing {
         self.is_ending
     }
 
+    /// Whether its manifest is gone, or says something else: it is on its way out.
+    #[must_use]
+    pub fn is_unwanted(&self) -> bool {
+        self.is_unwanted
+    }
+
     /// Whether it has failed, or a probe has had a container killed that is not started again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.has_lost || self.status.as_ref().is_some_and(|status| status.phase == "Failed")
+        self.loss.is_some() || self.status.as_ref().is_some_and(|status| status.phase == "Failed")
     }
 
     /// Its status, once it was looked at.

@@ -34,7 +34,7 @@ use crate::relay::Head;
 use crate::tap::{self, Stopping};
 use crate::world::{Change, Enquiry, Sandbox, World};
 use enforcement::Enforcement;
-use pod::Todo;
+use pod::{Played, Todo};
 use roster::Roster;
 use work::Shared;
 
@@ -122,6 +122,7 @@ impl Prober {
     pub fn expect(&self, sandbox: Sandbox) {
         let key = self.shared.lock().expect(&Arc::new(sandbox));
         if let Some((pod, todo)) = key.and_then(|key| self.shared.refresh(&key, true)) {
+            pod.lock().played = Played::Yes;
             self.shared.carry_out(&pod, todo);
         }
     }
@@ -132,7 +133,7 @@ impl Prober {
         let pod = self.shared.lock().pod_named(names)?;
         let mut todo = Todo::default();
         let mut state = pod.lock();
-        state.sync(Instant::now(), &mut todo);
+        state.look(Instant::now(), &mut todo);
         let report = state.report();
         drop(state);
         self.shared.carry_out(&pod, todo);
@@ -142,7 +143,7 @@ impl Prober {
     /// Whoever made a pod is about to end it: its regular containers are not probed any more, but for readiness.
     pub fn begin_end(&self, names: &tap::Pod) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
-            pod.lock().begin_end();
+            pod.lock().played = Played::Ending;
         }
     }
 

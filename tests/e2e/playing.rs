@@ -1,7 +1,10 @@
 //! `probeshim play`: pods that live as they would with a kubelet.
 
+use std::time::Duration;
+
+use crate::real::differential::compared;
 use crate::real::machine::tool;
-use crate::real::play::tell;
+use crate::real::play::{crowd, tell};
 use crate::real::story::cases;
 use crate::support::skip::need;
 
@@ -19,4 +22,26 @@ fn pods_live_as_their_stories_tell() {
         wrong.extend(need!(tell(cases)));
     }
     assert_eq!(wrong, [""; 0]);
+}
+
+/// The short form of `make differential`: a few of them live the same life with a kubelet.
+#[test]
+fn pods_live_as_with_a_kubelet() {
+    let probes = need!(tool("probes-1.36"));
+    let few = [
+        "crash-loop",
+        "exec-liveness-dies",
+        "grace-of-probe",
+        "init-retries",
+        "never-liveness",
+        "sidecars-in-order",
+    ];
+    let cases: Vec<_> = cases(&probes).into_iter().filter(|case| few.contains(&case.name.as_str())).collect();
+    let differences = need!(compared(&cases, Duration::from_secs(35)));
+    assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
+}
+
+#[test]
+fn twenty_pods_come_up_are_probed_and_go_away() {
+    assert_eq!(need!(crowd(20)), [""; 0]);
 }

@@ -8,6 +8,7 @@ mod demo;
 mod explain;
 mod killing;
 mod layout;
+mod playing;
 mod probing;
 mod procrun;
 mod program;

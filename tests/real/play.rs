@@ -10,9 +10,10 @@ use tokio::time::Instant;
 use super::containerd::{Containerd, Version};
 use super::crictl::Crictl;
 use super::http::get;
+use super::image::BUSYBOX;
 use super::life::Runtime as _;
 use super::machine::free_address;
-use super::server::Server;
+use super::server::{Server, wait_for};
 use super::story::{Case, Observer};
 
 /// How long a story may take.
@@ -114,18 +115,49 @@ pub(crate) fn tell(cases: &[Case]) -> Result<Vec<String>, String> {
             }
         });
     }
-    // What is played ends cleanly.
-    let log = player.log();
-    let status = player.stop();
-    if !status.success() {
-        wrong.push(format!("it ended with {status}: {log}"));
-    }
-    for left in [&["ps", "-aq"][..], &["pods", "-q"]] {
-        let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
-        let ids = crictl.ok(left);
-        if !ids.is_empty() {
-            wrong.push(format!("{left:?}: {ids} is left"));
-        }
-    }
+    wrong.extend(player.ends_cleanly(&containerd)?);
     Ok(wrong)
+}
+
+/// Plays so many pods at once until all are ready, and ends them. Returns what went otherwise.
+pub(crate) fn crowd(count: usize) -> Result<Vec<String>, String> {
+    let containerd = Containerd::start(Version::V2_2)?;
+    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    for number in 0..count {
+        let name = format!("pod-{number}");
+        let manifest = format!(
+            "{{kind: Pod, metadata: {{name: {name}}}, spec: {{terminationGracePeriodSeconds: 2, containers: [{{name: main, \
+             image: {BUSYBOX}, imagePullPolicy: Never, command: [sh, -c, \"trap 'exit 0' TERM; while true; do sleep 0.5; done\"], \
+             readinessProbe: {{exec: {{command: ['true']}}, periodSeconds: 5, timeoutSeconds: 30}}}}]}}}}"
+        );
+        player.run(&name, &manifest);
+    }
+    wait_for(&format!("{count} pods are ready"), || {
+        let pods = player.pods();
+        let is_ready = |pod: &&Value| {
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            conditions.iter().any(|it| it["type"] == "Ready" && it["status"] == "True")
+        };
+        (pods.iter().filter(is_ready).count() == count).then_some(())
+    });
+    player.ends_cleanly(&containerd)
+}
+
+impl Player {
+    /// Ends it. Returns what is wrong with its end, or is left of it.
+    fn ends_cleanly(self, containerd: &Containerd) -> Result<Vec<String>, String> {
+        let (mut wrong, log) = (Vec::new(), self.log());
+        let status = self.stop();
+        if !status.success() {
+            wrong.push(format!("it ended with {status}: {log}"));
+        }
+        let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
+        for left in [&["ps", "-aq"][..], &["pods", "-q"]] {
+            let ids = crictl.ok(left);
+            if !ids.is_empty() {
+                wrong.push(format!("{left:?}: {ids} is left"));
+            }
+        }
+        Ok(wrong)
+    }
 }

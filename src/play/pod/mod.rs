@@ -23,7 +23,7 @@ use super::host::Folder;
 use super::means::{Means, PATIENCE, unless_gone, within};
 use super::seen::{Instance, Seen, State};
 use super::spec::Pod;
-use super::standing::Standing;
+use super::standing::{Loss, Standing};
 use super::v1::PodStatus;
 use crate::cri::v1::{PodSandboxConfig, RemovePodSandboxRequest, RunPodSandboxRequest};
 use crate::probe::{ProbeType, RestartPolicy, Role};
@@ -174,7 +174,7 @@ impl Worker {
         if self.is_past_deadline() {
             let (reason, message) = DEADLINE;
             self.tell(None, (reason, false), message.to_owned());
-            self.standing.send_modify(|standing| standing.is_past_deadline = true);
+            self.standing.send_modify(|standing| standing.loss = Some(Loss::Deadline));
             return Ok(Synced::Over);
         }
         self.prune(&seen).await;
@@ -189,7 +189,7 @@ impl Worker {
             return Ok(Synced::Failed(None));
         }
         if loses(&self.pod, &seen, &verdicts) {
-            self.standing.send_modify(|standing| standing.has_lost = true);
+            self.standing.send_modify(|standing| standing.loss = Some(Loss::Killed));
         }
         self.act(actions, &seen, report.as_ref()).await
     }
@@ -424,7 +424,7 @@ impl Worker {
             started: self.started,
         };
         let mut new = status(&basis, SystemTime::now());
-        if self.standing.borrow().is_past_deadline && is_terminal {
+        if self.standing.borrow().loss == Some(Loss::Deadline) && is_terminal {
             let (reason, message) = DEADLINE;
             new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
         }

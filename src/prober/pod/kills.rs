@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::PodState;
 use super::container::{Ending, TheirStop};
 use super::jobs::{Signals, Todo};
 use super::order::{Order, Pardon};
+use super::{Played, PodState};
 use crate::probe::{Hook, ProbeType};
 use crate::prober::decision::{self, Kill};
 use crate::prober::enforcement::{Mode, Sentence};
@@ -61,15 +61,10 @@ impl PodState {
         self.explained_by_end(todo);
     }
 
-    /// It is being ended, by somebody who has told us so.
-    pub(in crate::prober) fn begin_end(&mut self) {
-        self.is_told_to_end = true;
-    }
-
     pub(super) fn is_ending(&self) -> bool {
         self.has_ended
             || self.is_over
-            || self.is_told_to_end
+            || self.played == Played::Ending
             || self.spec.is_deleted
             || self.stopper.strong_count() > 0
     }

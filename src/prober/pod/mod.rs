@@ -51,8 +51,8 @@ pub(in crate::prober) struct PodState {
     pub(in crate::prober) has_ended: bool,
     /// Somebody has it stopped, for as long as the call is there.
     stopper: Weak<Head>,
-    /// Whoever made it is about to end it.
-    is_told_to_end: bool,
+    /// Whether somebody plays it.
+    pub(in crate::prober) played: Played,
     /// Nobody looks at it any more.
     is_over: bool,
     pub(in crate::prober) containers: Vec<Container>,
@@ -64,6 +64,17 @@ pub(in crate::prober) struct PodState {
     /// When the prober started.
     since: Instant,
     enforcement: Arc<Enforcement>,
+}
+
+/// Whether somebody plays a pod, who looks at it as often as a kubelet would: only then is readiness looked at out of its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::prober) enum Played {
+    /// Nobody does.
+    No,
+    /// Somebody does.
+    Yes,
+    /// Somebody does, and is about to end it.
+    Ending,
 }
 
 impl Pod {
@@ -80,7 +91,7 @@ impl Pod {
             address: None,
             has_ended: false,
             stopper: Weak::new(),
-            is_told_to_end: false,
+            played: Played::No,
             is_over: false,
             containers: Vec::new(),
             jobs: Vec::new(),
@@ -187,14 +198,28 @@ impl PodState {
         self.next_sync = now + Duration::from_secs(60).mul_f64(1.0 + fastrand::f64() / 2.0);
         self.launch(todo);
         for place in 0..self.containers.len() {
-            let basis = self.basis(place);
-            self.containers[place].was_started = basis.is_started();
-            if basis.awaits_readiness()
-                && let Some(job) = self.job_of(place, ProbeType::Readiness)
-            {
-                job.signals.trigger.notify_one();
+            self.containers[place].was_started = self.basis(place).is_started();
+            if self.played == Played::No {
+                self.trigger_readiness(place);
             }
             self.decide(place, now, todo);
+        }
+    }
+
+    /// Who plays it looks at it.
+    pub(in crate::prober) fn look(&mut self, now: Instant, todo: &mut Todo) {
+        self.sync(now, todo);
+        for place in 0..self.containers.len() {
+            self.trigger_readiness(place);
+        }
+    }
+
+    /// Has it looked again whether a container is ready that was not.
+    fn trigger_readiness(&self, place: usize) {
+        if self.basis(place).awaits_readiness()
+            && let Some(job) = self.job_of(place, ProbeType::Readiness)
+        {
+            job.signals.trigger.notify_one();
         }
     }
 
@@ -257,7 +282,7 @@ impl PodState {
             is_restarted,
             is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
             ends: match role {
-                Role::Regular if self.has_ended || self.is_over || self.is_told_to_end => Ends::Pod,
+                Role::Regular if self.has_ended || self.is_over || self.played == Played::Ending => Ends::Pod,
                 // The call may fail.
                 Role::Regular if self.is_ending() || container.is_being_stopped() => Ends::Container,
                 _ => Ends::Nobody,

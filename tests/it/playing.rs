@@ -1,0 +1,257 @@
+//! `probeshim play` on procrun, as people start it: what ends it and how, what it tells, and many pods at once.
+
+use std::fs;
+use std::process::Command;
+
+use probeshim::cri::v1::ListPodSandboxRequest;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::admin::{get, until_shown};
+use crate::procrun::{Runtime, until};
+use crate::program::{Answer, Place, Running};
+
+/// A shell that ends when it is told to.
+const POLITE: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
+
+/// A pod with one container that runs a script, and more of each.
+fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) -> String {
+    format!(
+        "{{kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2{of_pod}, \
+         containers: [{{name: main, image: i, command: [sh, -c, \"{script}\"]{of_container}}}]}}}}\n---\n"
+    )
+}
+
+fn play(place: &Place, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    command.arg("play").args(arguments).arg("--config").arg(place.at("config.yaml"));
+    command.arg("--listen").arg(place.at("probeshim.sock")).arg("--admin").arg(place.at("admin.sock"));
+    command.arg("--upstream").arg(place.at("runtime.sock")).arg("--state").arg(place.at("state"));
+    command.arg("--pod-logs").arg(place.at("logs")).args(["--http", "127.0.0.1:0"]);
+    command
+}
+
+/// Plays what is there, until it is told to end.
+async fn start(place: &Place, path: &str) -> Running {
+    let log = place.at("log");
+    let process = play(place, &[path]).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let running = Running { process, socket: place.at("probeshim.sock"), log };
+    running.logged("playing").await;
+    running
+}
+
+/// Plays manifests to the end, and tells what came of it.
+async fn played(place: &Place, manifests: &str, arguments: &[&str]) -> Answer {
+    fs::write(place.at("pods.yaml"), manifests).unwrap();
+    let manifests = place.at("pods.yaml");
+    let arguments = [&[manifests.to_str().unwrap()], arguments].concat();
+    Answer::to(play(place, &arguments)).await
+}
+
+/// How many sandboxes there are; containers go with them.
+async fn sandboxes(runtime: &mut Runtime) -> usize {
+    let listed = runtime.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
+    listed.into_inner().items.len()
+}
+
+/// Nothing is left of what was played, neither in the runtime nor on disk.
+async fn is_clean(place: &Place, mut runtime: Runtime) {
+    assert_eq!(sandboxes(&mut runtime).await, 0);
+    assert_eq!(fs::read_dir(place.at("state/pods")).unwrap().count(), 0);
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn it_ends_with_its_pods_and_tells_how_they_ended() {
+    for (pods, arguments, code, told) in [
+        (
+            pod("a", "exit 0", ", restartPolicy: Never", "")
+                + &pod("b", "true", ", restartPolicy: OnFailure", ""),
+            &[][..],
+            0,
+            "",
+        ),
+        (
+            pod("a", "exit 3", ", restartPolicy: Never", ""),
+            &[],
+            1,
+            "probeshim: pod test/a has failed: main exited with code 3 (Error)",
+        ),
+        (
+            pod(
+                "a",
+                POLITE,
+                ", restartPolicy: Never",
+                ", livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}",
+            ),
+            &[],
+            1,
+            "probeshim: pod test/a has failed: a container was killed for good",
+        ),
+        (
+            pod("a", POLITE, "", ", readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}"),
+            &["--until", "ready"],
+            0,
+            "",
+        ),
+        (pod("a", "exit 1", "", ""), &["--until", "restarts=1"], 0, ""),
+        (
+            pod("a", "exit 1", ", restartPolicy: Never", ""),
+            &["--until", "ready"],
+            1,
+            "probeshim: pod test/a has failed: main exited with code 1 (Error)",
+        ),
+        (
+            pod("a", POLITE, "", ", readinessProbe: {exec: {command: ['false']}}"),
+            &["--until", "ready", "--timeout", "2s"],
+            1,
+            "probeshim: --timeout: after 2.00s not ready: test/a (Running)",
+        ),
+    ] {
+        let place = Place::new();
+        let runtime = Runtime::start_at(&place.at("runtime.sock"));
+        let answer = played(&place, &pods, arguments).await;
+        let errors: Vec<&str> =
+            answer.stderr.lines().filter(|line| line.starts_with("probeshim: ")).collect();
+        assert_eq!(
+            (answer.code, errors.join("\n")),
+            (Some(code), told.to_owned()),
+            "{pods} {arguments:?}: {answer:?}"
+        );
+        is_clean(&place, runtime).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_told_before_anything_is_made() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let claim = ", volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]";
+    let wrong = pod("a", "true", "", ", imagePullPolicy: Often, livenessProbe: {tcpSocket: {port: 0}}")
+        + &pod("b", "true", claim, "")
+        + "{kind: Pod, metadata: {name: c}, spec: {containers: []}}";
+    let answer = played(&place, &wrong, &["--until", "soon", "--enforce", "kill", "--timeout", "0s"]).await;
+    let file = place.at("pods.yaml").display().to_string();
+    for expected in [
+        "--until \"soon\" is none of ready, succeeded, restarts=N with N from 1",
+        "--timeout \"0s\" is too short; write a duration from 1s to 24h, such as 30s or 5m",
+        "--enforce \"kill\" is none of off, dry-run, restart",
+        &format!(
+            "{file}, document 1: spec.containers[0].imagePullPolicy is \"Often\"; it must be one of Always, IfNotPresent, Never"
+        ),
+        &format!("{file}, document 1: spec.containers[0].livenessProbe.tcpSocket.port is 0; it must be"),
+        &format!(
+            "{file}, document 2: spec.volumes[0].persistentVolumeClaim is an object with claimName; it cannot be had here"
+        ),
+        &format!("{file}, document 3: spec.containers is missing; it must have at least one container"),
+    ] {
+        assert_eq!(answer.stderr.matches(expected).count(), 1, "{expected}: {answer:?}");
+    }
+    assert_eq!((answer.code, answer.stderr.lines().count()), (Some(2), 7), "{answer:?}");
+    let nothing = played(&place, "{kind: Service, metadata: {name: s}}", &[]).await;
+    assert!(nothing.code == Some(2) && nothing.stderr.contains("PATH has no pod in it"), "{nothing:?}");
+    assert_eq!(sandboxes(&mut runtime).await, 0);
+    let ignored = pod("b", "true", &format!("{claim}, restartPolicy: Never"), "");
+    let answer = played(&place, &ignored, &["--ignore-unsupported"]).await;
+    assert_eq!((answer.code, answer.stderr.matches("left out").count()), (Some(0), 1), "{answer:?}");
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
+async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let folder = place.at("pods");
+    fs::create_dir(&folder).unwrap();
+    let mut running = start(&place, folder.to_str().unwrap()).await;
+    let write = |name: &str, text: &str| {
+        fs::write(place.at("new"), text).unwrap();
+        fs::rename(place.at("new"), folder.join(name)).unwrap();
+    };
+    let pods = async |what: fn(&[Value]) -> Option<String>| {
+        until_shown(&place, &["status"], move |status| what(status["pods"].as_array()?)).await
+    };
+    let running_one = |pods: &[Value]| {
+        let [pod] = pods else { return None };
+        (pod["status"] == "Running").then(|| pod["uid"].as_str().unwrap().to_owned())
+    };
+    write("a.yaml", &pod("a", POLITE, "", ""));
+    let first = pods(running_one).await;
+    write("a.yaml", &pod("a", POLITE, "", ", env: [{name: A, value: b}]"));
+    until(|| async { (pods(running_one).await != first).then_some(()) }).await;
+    write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
+    until_shown(&place, &["events"], |events| {
+        let is_it = |event: &Value| {
+            event["reason"] == "SpecMisread"
+                && event["message"].as_str().unwrap().contains("b.yaml: spec.containers[0].image is missing")
+        };
+        events.as_array()?.iter().any(is_it).then_some(())
+    })
+    .await;
+    fs::remove_file(folder.join("a.yaml")).unwrap();
+    pods(|pods| pods.is_empty().then(String::new)).await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
+async fn what_reads_a_kubelet_reads_what_is_played() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let manifest = pod(
+        "a",
+        POLITE,
+        "",
+        ", env: [{name: KEY, value: secret}], readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}",
+    );
+    fs::write(place.at("pods.yaml"), manifest).unwrap();
+    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
+    let http = until_shown(&place, &["status"], |status| {
+        let is_ready = status["pods"][0]["ready"] == true && status["mode"] == "restart";
+        is_ready.then(|| status["http"].as_str().unwrap().trim_start_matches("http://").to_owned())
+    })
+    .await;
+    let list = get(&http, "/pods").await;
+    let list: Value = serde_json::from_str(list.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!((&list["kind"], &list["apiVersion"]), (&"PodList".into(), &"v1".into()));
+    let status = &list["items"][0]["status"];
+    assert_eq!((&status["phase"], &status["qosClass"]), (&"Running".into(), &"BestEffort".into()));
+    let container = &status["containerStatuses"][0];
+    assert!(
+        container["ready"] == true && container["started"] == true && container["restartCount"] == 0,
+        "{container}"
+    );
+    assert!(container["containerID"].as_str().unwrap().starts_with("procrun://"), "{container}");
+    let spec = &list["items"][0]["spec"];
+    assert_eq!(
+        spec["containers"][0]["env"],
+        serde_json::json!([{"name": "KEY"}]),
+        "values are for nobody else"
+    );
+    let metrics = get(&http, "/metrics/probes").await;
+    assert!(
+        metrics.contains("prober_probe_total{") && metrics.contains("result=\"successful\""),
+        "{metrics}"
+    );
+    let shown = place.ask(&["status"]).await.stdout;
+    let row = shown.lines().find(|line| line.starts_with("test/a ")).unwrap();
+    let row: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!((row[1], row[2], row[3]), ("1/1", "Running", "0"), "{shown}");
+    assert_eq!(place.ask(&["mode", "kill"]).await.code, Some(2));
+    assert_eq!(place.ask(&["mode", "dry-run"]).await.stdout, "dry-run\n");
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
+async fn a_hundred_pods_come_up_are_probed_and_go_away() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let probe = ", readinessProbe: {exec: {command: ['true']}, periodSeconds: 5, timeoutSeconds: 30}";
+    let pods: String = (0..100).map(|number| pod(&format!("pod-{number}"), POLITE, "", probe)).collect();
+    let answer = played(&place, &pods, &["--until", "ready", "--log", "warn"]).await;
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{answer:?}");
+    is_clean(&place, runtime).await;
+}
