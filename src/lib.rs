@@ -6,7 +6,7 @@
 //! kubelet / crictl ⇄ socket ⇄ relay ⇄ socket of the runtime ──containerd's events, lists──┐
 //!                              │ captures                                                 │
 //!                             tap ──► world ──► probe ──► exec ◄──────────────────────────┘
-//!                                      │         └──► prober ──► runtime, pods
+//!                                      │         └──► prober ──► play ──► runtime, pods
 //!                                      └──────────────► record ──► admin ──► cli
 //! ```
 

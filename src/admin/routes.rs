@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Json, Router};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
@@ -24,7 +24,6 @@ use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::state::Admin;
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
-use crate::play::Standing;
 use crate::prober::{Mode, Prober};
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
@@ -85,7 +84,7 @@ async fn pods(State(admin): Shared) -> Response {
             "no pods are played here: a kubelet tells of its own, and `probeshim play` would of others";
         return refusal(StatusCode::NOT_FOUND, reason.to_owned());
     };
-    let items: Vec<Value> = play.standings().iter().map(Standing::to_json).collect();
+    let items = play.to_json();
     Json(json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})).into_response()
 }
 

@@ -31,6 +31,12 @@ pub enum PlayError {
     /// A folder is not to be had.
     #[error("{0}")]
     Folder(String),
+    /// There is no socket to listen on.
+    #[error("--listen: is needed")]
+    NoSocket,
+    /// A fault of ours ended it.
+    #[error("what plays the pods ended by itself")]
+    Ended,
     /// Pods have failed, or containers were killed for good.
     #[error("{0}")]
     Failed(String),
@@ -85,7 +91,7 @@ impl Witness for Told {
 
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
 pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
-    let PlaySettings { mut shim, log: _, documents, until, timeout, logs, keeps_logs, pods } = settings;
+    let PlaySettings { shim, log: _, documents, until, timeout, logs, keeps_logs, pods } = settings;
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     for folder in [&logs, &pods] {
@@ -98,15 +104,10 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     for (kind, count) in documents.passed_over() {
         info!(count, kind = %harmless(&kind), "passed over: no node knows of it");
     }
-    shim.plays = true;
-    let listen =
-        shim.listen.clone().ok_or_else(|| PlayError::Folder("systemd's socket is for run".into()))?;
+    let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let mut shim = Shim::open(shim).await?;
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
-    let witness = Arc::new(Told { events: staged.events, news: staged.news });
-    let (asks, executor, prober) = (staged.own, staged.executor, staged.prober);
-    let play = Play::new(Parts { acts: listen, asks, executor, prober, logs, keeps_logs, pods, witness });
-    let _ = staged.play.set(play.clone());
+    let play = staged.play(listen, logs, keeps_logs, pods);
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %shim.facts.listen,
@@ -115,7 +116,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         "playing"
     );
     let over = CancellationToken::new();
-    let running = {
+    let mut running = {
         let (play, over) = (play.clone(), over.clone());
         tokio::spawn(async move { play.run(documents, over).await })
     };
@@ -131,21 +132,24 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
             End::Badly(PlayError::TimedOut(format!("after {timeout} {}", unmet(&play, until))))
         }
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),
+        _ = &mut running => return Err(PlayError::Ended),
     };
     over.cancel();
-    let mut running = running;
-    loop {
+    let is_clean = loop {
         tokio::select! {
-            _ = &mut running => break,
+            ended = &mut running => break ended.unwrap_or(false),
             name = signals.next() => {
                 warn!(signal = name, "told again: the pods are removed at once");
                 play.hurry();
             }
         }
-    }
+    };
     shim.drain().await;
     shim.ended().await?;
     match end {
+        _ if !is_clean => {
+            Err(PlayError::Failed("not all of the pods are gone: the log tells which".to_owned()))
+        }
         End::Well | End::Told => Ok(()),
         End::Badly(error) => Err(error),
     }
@@ -182,10 +186,7 @@ fn come_to(standings: &[Standing], until: Option<Until>) -> Option<End> {
     let is_well = match until {
         Some(Until::Ready) => all(|status| status.is("Ready") || status.phase == "Succeeded"),
         Some(Until::Succeeded) => all(|status| status.phase == "Succeeded"),
-        Some(Until::Restarts(count)) => {
-            let mut containers = statuses.iter().flatten().flat_map(|status| status.containers());
-            containers.any(|container| container.restart_count >= count)
-        }
+        Some(Until::Restarts(count)) => standings.iter().any(|standing| standing.most_restarts() >= count),
         // With nothing to wait for, all of them have ended.
         None => all(PodStatus::is_terminal),
     };
@@ -216,7 +217,9 @@ fn failed(standing: &Standing) -> String {
         Some(format!("{} exited with code {} ({})", container.name, ended.exit_code, ended.reason))
     });
     let ended: Vec<String> = ended.collect();
-    let why = if ended.is_empty() { "a container was killed for good".to_owned() } else { ended.join(", ") };
+    let reason = standing.status().map(|status| status.reason.clone()).filter(|reason| !reason.is_empty());
+    let killed = || "a container was killed for good".to_owned();
+    let why = if ended.is_empty() { reason.unwrap_or_else(killed) } else { ended.join(", ") };
     format!("pod {namespace}/{name} has failed: {why}")
 }
 

@@ -148,7 +148,7 @@ struct Doors {
 }
 
 /// News of what is played that may wait to be taken.
-const NEWS: usize = 64;
+const NEWS: usize = 4_096;
 
 /// How long what was observed last may take to be decoded and shown at the end.
 const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use crate::terminal::screen::print;
 /// The arguments of `mode`, as they were written.
 #[derive(Debug, Args)]
 pub struct Mode {
-    /// What to do from now on: dry-run or kill; without it, what is done is shown
-    #[arg(value_name = "dry-run|kill")]
+    /// What to do from now on: dry-run or kill, where pods are played dry-run or restart; without it, what is done is shown
+    #[arg(value_name = "dry-run|kill|restart")]
     to: Option<String>,
 
     #[command(flatten)]

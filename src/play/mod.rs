@@ -25,12 +25,15 @@ mod standing;
 mod v1;
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use serde_json::Value;
 use tokio::sync::{OnceCell, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
@@ -88,6 +91,9 @@ struct Cast {
     changed: watch::Sender<()>,
 }
 
+/// Which pod's worker has ended, and whether nothing of it is left.
+type Ended = (String, bool);
+
 /// A pod that is played.
 #[derive(Debug)]
 struct Player {
@@ -121,21 +127,26 @@ impl Play {
         Self { means: Arc::new(means), cast: Arc::new(cast) }
     }
 
-    /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them.
-    pub async fn run(&self, mut documents: Documents, end: CancellationToken) {
-        let mut workers = JoinSet::new();
+    /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
+    /// all of them are gone.
+    pub async fn run(&self, mut documents: Documents, end: CancellationToken) -> bool {
+        let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
         self.want(documents.pods(), &mut workers);
         let mut looks = Instant::now() + LOOK;
         while !end.is_cancelled() {
             tokio::select! {
                 () = end.cancelled() => {}
-                Some(ended) = workers.join_next() => self.ended(ended, &mut workers),
+                Some(ended) = workers.join_next() => is_clean &= self.ended(ended, &mut workers),
                 () = sleep_until(looks) => {
                     let (now, has_changed) = documents.look().await;
                     documents = now;
                     if has_changed {
                         let (told, pods) = (documents.specs(), documents.pods());
+                        if let Some(prober) = &self.means.prober {
+                            // Before there is anything to probe by them.
+                            prober.specify(told.clone());
+                        }
                         self.means.witness.specified(told);
                         self.want(pods, &mut workers);
                     }
@@ -148,13 +159,14 @@ impl Play {
         }
         self.want(Vec::new(), &mut workers);
         while let Some(ended) = workers.join_next().await {
-            self.ended(ended, &mut workers);
+            is_clean &= self.ended(ended, &mut workers);
         }
         looking.abort();
+        is_clean
     }
 
     /// These pods are to be, and no others.
-    fn want(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<String>) {
+    fn want(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<Ended>) {
         let mut wanted: BTreeMap<String, Arc<Pod>> =
             pods.into_iter().map(|pod| (pod.full_name(), pod)).collect();
         let mut players = self.cast.lock();
@@ -184,17 +196,17 @@ impl Play {
     }
 
     /// Begins to play a pod.
-    fn begin(&self, pod: Arc<Pod>, workers: &mut JoinSet<String>) -> Player {
+    fn begin(&self, pod: Arc<Pod>, workers: &mut JoinSet<Ended>) -> Player {
         let (name, signals) = (pod.full_name(), Arc::new(Signals::default()));
         let (standings, standing) = watch::channel(Standing::new(pod.clone()));
         let (pods, wanted) = watch::channel(pod);
         let worker = Worker::new(self.means.clone(), wanted, signals.clone(), standings);
         let (mut changes, cast) = (standing.clone(), self.cast.clone());
         workers.spawn(async move {
-            let mut run = std::pin::pin!(worker.run());
+            let mut run = std::pin::pin!(AssertUnwindSafe(worker.run()).catch_unwind());
             loop {
                 tokio::select! {
-                    () = &mut run => return name,
+                    ended = &mut run => return (name, ended.unwrap_or(false)),
                     Ok(()) = changes.changed() => cast.changed.send_replace(()),
                 }
             }
@@ -202,12 +214,12 @@ impl Play {
         Player { pods, signals, standing, next: None }
     }
 
-    /// A worker has ended: its pod is gone.
-    fn ended(&self, ended: Result<String, tokio::task::JoinError>, workers: &mut JoinSet<String>) {
-        let Ok(name) = ended else {
-            error!("a fault of probeshim's own: a pod is not played any more, please report it");
-            return;
-        };
+    /// A worker has ended. Tells whether its pod is gone.
+    fn ended(&self, ended: Result<Ended, JoinError>, workers: &mut JoinSet<Ended>) -> bool {
+        let Ok((name, is_gone)) = ended else { return false };
+        if !is_gone {
+            error!(pod = name, "a pod is not played any more, and something of it is left in the runtime");
+        }
         let mut players = self.cast.lock();
         let next = players.remove(&name).and_then(|player| player.next);
         if let Some(next) = next {
@@ -216,6 +228,7 @@ impl Play {
         }
         drop(players);
         self.cast.changed.send_replace(());
+        is_gone
     }
 
     /// What is being ended is ended at once.
@@ -233,6 +246,13 @@ impl Play {
             ..player.standing.borrow().clone()
         };
         self.cast.lock().values().map(standing).collect()
+    }
+
+    /// All pods as a kubelet tells of them.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<Value> {
+        let redacts = self.means.executor.redacts();
+        self.standings().iter().map(|standing| standing.to_json(redacts)).collect()
     }
 
     /// Changes with each of them.

@@ -1,5 +1,6 @@
 //! How a pod that is played stands.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -17,6 +18,8 @@ pub struct Standing {
     pub(super) sandbox: Option<String>,
     /// `None` before it was looked at for the first time.
     pub(super) status: Option<PodStatus>,
+    /// What the restarts of its containers were counted as when they were seen first: logs of earlier times count.
+    pub(super) first: BTreeMap<String, u32>,
     pub(super) started: SystemTime,
     pub(super) is_ending: bool,
     /// Its manifest is gone, or says something else.
@@ -37,7 +40,8 @@ pub(super) enum Loss {
 impl Standing {
     pub(super) fn new(pod: Arc<Pod>) -> Self {
         let started = SystemTime::now();
-        Self { pod, sandbox: None, status: None, started, is_ending: false, is_unwanted: false, loss: None }
+        let (sandbox, status, first, loss) = (None, None, BTreeMap::new(), None);
+        Self { pod, sandbox, status, first, started, is_ending: false, is_unwanted: false, loss }
     }
 
     /// Its namespace and name.
@@ -68,6 +72,25 @@ impl Standing {
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.is_ending
+    }
+
+    /// How often the one of its containers has been restarted that has been most often, since it is played.
+    #[must_use]
+    pub fn most_restarts(&self) -> u32 {
+        let containers = self.status.iter().flat_map(PodStatus::containers);
+        let since = |container: &ContainerStatus| {
+            container.restart_count
+                - self.first.get(&container.name).copied().unwrap_or(0).min(container.restart_count)
+        };
+        containers.map(since).max().unwrap_or(0)
+    }
+
+    /// Takes what it was found to be.
+    pub(super) fn take(&mut self, status: PodStatus) {
+        for container in status.containers().filter(|container| !container.container_id.is_empty()) {
+            self.first.entry(container.name.clone()).or_insert(container.restart_count);
+        }
+        self.status = Some(status);
     }
 
     /// Whether its manifest is gone, or says something else: it is on its way out.
@@ -127,12 +150,15 @@ impl Standing {
         reason.unwrap_or_else(|| status.phase.to_owned())
     }
 
-    /// The pod as a kubelet tells it. Values of variables are for nobody else, and are left out.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
+    /// The pod as a kubelet tells it. Values of variables and headers are for nobody else, and are left out; so are commands where
+    /// that is wanted.
+    pub(super) fn to_json(&self, redacts: bool) -> Value {
         let Pod { name, namespace, uid, labels, annotations, written, .. } = &*self.pod;
         let mut metadata = json!({"name": name, "namespace": namespace, "uid": uid});
-        for (field, texts) in [("labels", labels), ("annotations", annotations)] {
+        let mut annotations = annotations.clone();
+        // It says all of it once more.
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        for (field, texts) in [("labels", labels), ("annotations", &annotations)] {
             if !texts.is_empty() {
                 metadata[field] = json!(texts);
             }
@@ -143,6 +169,7 @@ impl Standing {
                 for variable in elements(container, "env") {
                     variable.as_object_mut().and_then(|variable| variable.remove("value"));
                 }
+                veil(container, redacts);
             }
         }
         if let Some(spec) = spec.as_object_mut() {
@@ -163,15 +190,33 @@ fn reason_of(container: &ContainerStatus) -> Option<String> {
     waits.or(ended).filter(|reason| !reason.is_empty())
 }
 
+/// Leaves out, wherever they are, values of headers, and commands where that is wanted.
+fn veil(value: &mut Value, redacts: bool) {
+    match value {
+        Value::Object(object) => {
+            for header in object.get_mut("httpHeaders").and_then(Value::as_array_mut).into_iter().flatten() {
+                header.as_object_mut().and_then(|header| header.remove("value"));
+            }
+            if redacts {
+                for field in ["command", "args"] {
+                    object.remove(field);
+                }
+            }
+            object.values_mut().for_each(|inner| veil(inner, redacts));
+        }
+        Value::Array(list) => list.iter_mut().for_each(|inner| veil(inner, redacts)),
+        _ => {}
+    }
+}
+
 fn elements<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
     value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
 /// What was not written, and counts.
 fn fill_in(spec: &mut Map<String, Value>, pod: &Pod) {
-    let of_node = if pod.dns.is_of_node { "ClusterFirst" } else { "None" };
     let grace = pod.spec.termination_grace_period;
     spec.entry("restartPolicy").or_insert_with(|| "Always".into());
     spec.entry("terminationGracePeriodSeconds").or_insert_with(|| grace.into());
-    spec.entry("dnsPolicy").or_insert_with(|| of_node.into());
+    spec.entry("dnsPolicy").or_insert_with(|| "ClusterFirst".into());
 }

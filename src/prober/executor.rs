@@ -48,7 +48,7 @@ impl Executor {
         Self { way: Way::Runtime(client), told, redacts }
     }
 
-    pub(super) fn redacts(&self) -> bool {
+    pub(crate) fn redacts(&self) -> bool {
         self.redacts
     }
 

@@ -140,6 +140,14 @@ impl Prober {
         Some(report)
     }
 
+    /// How a pod is, if it is probed.
+    #[must_use]
+    pub fn report_of(&self, names: &tap::Pod) -> Option<PodReport> {
+        let pod = self.shared.lock().pod_named(names)?;
+        let report = pod.lock().report();
+        Some(report)
+    }
+
     /// Whoever made a pod is about to end it: its regular containers are not probed any more, but for readiness.
     pub fn begin_end(&self, names: &tap::Pod) {
         if let Some(pod) = self.shared.lock().pod_named(names) {

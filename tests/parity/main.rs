@@ -12,7 +12,7 @@ mod support;
 use std::time::Duration;
 
 use real::judge::{cases, judge};
-use real::parity::{hold, rows};
+use real::parity::{hold, play, rows};
 use real::restarts;
 use support::skip::need;
 
@@ -54,5 +54,16 @@ fn table_9_6_probing_container() {
 fn table_9_7_probing_restartable_init_container() {
     for rows in rows().chunks(AT_ONCE) {
         need!(hold(rows, true));
+    }
+}
+
+/// The rows of all three tables with `play`, which restarts what it kills.
+#[test]
+fn tables_9_6_to_9_8_played() {
+    need!(restarts::play(&restarts::of_lifecycle()));
+    for is_sidecar in [false, true] {
+        for rows in rows().chunks(AT_ONCE) {
+            need!(play(rows, is_sidecar));
+        }
     }
 }

@@ -2,16 +2,16 @@
 //! started and ready.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::image::BUSYBOX;
 use super::kubelet::{NODE, manifest_of, statuses};
 use super::machine::tool;
 use super::node::Node;
-use super::probing::PROBES;
+use super::probing::{PROBES, dress};
 use super::server::{looks, wait_for};
 
 /// How much longer than a period of a probe both may differ after a change.
@@ -229,7 +229,7 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
     let probes = tool("probes-1.36")?;
     let node = Node::start_probing("dry-run")?;
     for case in cases {
-        node.kubelet.run(&case.manifest(&probes.display().to_string()));
+        node.kubelet.run(&case.manifest(&probes));
     }
     let shim = node.shim.as_ref().unwrap();
     let status = || shim.json(&["status"]);
@@ -282,17 +282,9 @@ fn restarts(pod: &Value) -> u64 {
 }
 
 impl Case {
-    fn manifest(&self, probes: &str) -> Value {
+    fn manifest(&self, probes: &Path) -> Value {
         let mut spec = self.spec.clone();
-        for list in ["containers", "initContainers"] {
-            for container in spec[list].as_array_mut().into_iter().flatten() {
-                container["image"] = BUSYBOX.into();
-                container["imagePullPolicy"] = "Never".into();
-                container["volumeMounts"] =
-                    json!([{"name": "probes", "mountPath": "/probes", "readOnly": true}]);
-            }
-        }
-        spec["volumes"] = json!([{"name": "probes", "hostPath": {"path": probes}}]);
+        dress(&mut spec, probes);
         manifest_of(self.name, &spec)
     }
 }

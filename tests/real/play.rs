@@ -67,6 +67,22 @@ impl Player {
         pods.and_then(|pods| pods["items"].as_array().cloned()).unwrap_or_default()
     }
 
+    /// How one of them stands.
+    pub(crate) fn pod(&self, name: &str) -> Option<Value> {
+        self.pods().into_iter().find(|pod| pod["metadata"]["name"] == name)
+    }
+
+    /// How often something was told of a pod.
+    pub(crate) fn count(&self, pod: &str, reason: &str, message: &str) -> u64 {
+        let events = self.list(&["events"]);
+        let is_it = |event: &&Value| {
+            event["pod"] == pod
+                && event["reason"] == reason
+                && event["message"].as_str().unwrap().contains(message)
+        };
+        events.iter().filter(is_it).filter_map(|event| event["count"].as_u64()).sum()
+    }
+
     /// What `probeshim events` or another command prints, as JSON.
     pub(crate) fn list(&self, arguments: &[&str]) -> Vec<Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));

@@ -1,14 +1,18 @@
 //! Rows of tables 9.6, 9.7 and 9.8 that ask for a kill and a restart: probeshim kills, and a real kubelet, which knows of no probe,
 //! restarts. To the kubelet these containers end by themselves: from the second time on it waits before it restarts them.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
-use super::image::BUSYBOX;
+use super::containerd::{Containerd, Version};
 use super::kubelet::{NODE, manifest_of, statuses};
+use super::life::Runtime as _;
 use super::machine::tool;
 use super::node::Node;
 use super::parity::Row;
-use super::probing::PROBES;
+use super::play::Player;
+use super::probing::dress;
 use super::server::wait_for;
 
 /// A pod, and how it fares.
@@ -74,7 +78,7 @@ pub(crate) fn of_lifecycle() -> Vec<Story> {
 
 /// Has the kubelet run these pods, and looks how they fare.
 pub(crate) fn hold(stories: &[Story]) -> Result<(), String> {
-    let probes = tool("probes-1.36")?.display().to_string();
+    let probes = tool("probes-1.36")?;
     let folder = tempfile::tempdir().unwrap();
     for story in stories {
         let manifest = manifest_of(&story.name, &story.spec);
@@ -90,22 +94,59 @@ pub(crate) fn hold(stories: &[Story]) -> Result<(), String> {
     Ok(())
 }
 
+/// Has these pods played, and looks how they fare.
+pub(crate) fn play(stories: &[Story]) -> Result<(), String> {
+    let probes = tool("probes-1.36")?;
+    let containerd = Containerd::start(Version::V2_2)?;
+    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    for story in stories {
+        let mut spec = story.spec.clone();
+        dress(&mut spec, &probes);
+        player.run(&story.name, &manifest_of(&story.name, &spec).to_string());
+    }
+    for story in stories {
+        story.check_played(&player);
+    }
+    Ok(())
+}
+
 impl Story {
+    fn check_played(&self, player: &Player) {
+        let name = &self.name;
+        let ended = |restarts: u64| {
+            let pod = player.pod(name)?;
+            let probed = statuses(&pod).find(|container| container["name"] == "probed").cloned()?;
+            let phase = pod["status"]["phase"].as_str()?.to_owned();
+            (probed["restartCount"].as_u64()? >= restarts).then_some((phase, probed["restartCount"].clone()))
+        };
+        let (restarts, hooks) = match self.expected {
+            Expected::Restarted(count) => (count, 0),
+            Expected::RestartedWithHook(count) => (count, count),
+            Expected::EndedWithHook => (0, 1),
+        };
+        wait_for(&format!("{name} is restarted {restarts} times"), || ended(restarts));
+        if matches!(self.expected, Expected::EndedWithHook) {
+            let told = wait_for(&format!("{name} ends"), || {
+                ended(0).filter(|(phase, _)| phase != "Running" && phase != "Pending")
+            });
+            assert_eq!(told, ("Succeeded".to_owned(), json!(0)), "{name}");
+        }
+        let calls = player.list(&["calls", "--method", "ExecSync", "--pod", &format!("e2e/{name}")]);
+        let is_hook = |call: &&Value| call["exec"]["timeoutSeconds"] == 0 && call["exec"]["exitCode"] == 0;
+        assert!(calls.iter().filter(is_hook).count() as u64 >= hooks, "{name}: {calls:#?}");
+    }
+
     /// What the kubelet is told: the same, but for the probes.
-    fn without_probes(&self, probes: &str) -> Value {
+    fn without_probes(&self, probes: &Path) -> Value {
         let mut spec = self.spec.clone();
         for list in ["containers", "initContainers"] {
-            for container in spec[list].as_array_mut().into_iter().flatten() {
+            for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
                     container.as_object_mut().unwrap().remove(field);
                 }
-                container["image"] = BUSYBOX.into();
-                container["imagePullPolicy"] = "Never".into();
-                let mount = json!({"name": "probes", "mountPath": PROBES.rsplit_once('/').unwrap().0});
-                container["volumeMounts"] = json!([mount]);
             }
         }
-        spec["volumes"] = json!([{"name": "probes", "hostPath": {"path": probes}}]);
+        dress(&mut spec, probes);
         spec
     }
 

@@ -280,6 +280,7 @@ impl Case {
     fn missing_of_pod(&self, life: &Life, events: &[Value]) -> Result<Option<String>, String> {
         let (name, expected) = (&self.name, &self.story["pod"]);
         let phase = &life.status["phase"];
+        assert!(expected["phase"].is_string(), "{name} has no story");
         if expected["phase"] != *phase {
             return Ok(Some(format!("{name}: phase is {phase}")));
         }

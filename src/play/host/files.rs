@@ -14,15 +14,15 @@ use crate::play::spec::{Content, File};
 /// The link to the folder that counts.
 const DATA: &str = "..data";
 
-/// Writes the files of a volume, where they are not so already.
-pub(super) fn write(volume: &Path, files: &[File], mode: u32, facts: &Facts<'_>) -> Result<(), HostError> {
+/// Writes the files of a volume. Tells whether they were not so already.
+pub(super) fn write(volume: &Path, files: &[File], mode: u32, facts: &Facts<'_>) -> Result<bool, HostError> {
     let content = |file: &File| match &file.content {
         Content::Given(content) => content.clone(),
         Content::Field(of) => field(of, facts).into_bytes(),
         Content::Resource(of) => resource(of, "", facts).into_bytes(),
     };
     let files: Vec<(&File, Vec<u8>)> = files.iter().map(|file| (file, content(file))).collect();
-    let mut digest = Sha256::new();
+    let mut digest = Sha256::new_with_prefix(mode.to_le_bytes());
     for (file, content) in &files {
         digest.update(format!("{}\0{:?}\0{}\0", file.path, file.mode, content.len()));
         digest.update(content);
@@ -32,7 +32,7 @@ pub(super) fn write(volume: &Path, files: &[File], mode: u32, facts: &Facts<'_>)
     let (folder, link) = (volume.join(&name), volume.join(DATA));
     let before = fs::read_link(&link).ok();
     if before.as_deref() == Some(Path::new(&name)) {
-        return Ok(());
+        return Ok(false);
     }
     for (file, content) in &files {
         let path = folder.join(&file.path);
@@ -65,5 +65,5 @@ pub(super) fn write(volume: &Path, files: &[File], mode: u32, facts: &Facts<'_>)
         let path = volume.join(before);
         fs::remove_dir_all(&path).map_err(at(&path))?;
     }
-    Ok(())
+    Ok(true)
 }

@@ -9,9 +9,10 @@ use std::ffi::CString;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
 
+use procfs::process::Process;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::configs::{Facts, hostname};
@@ -83,24 +84,28 @@ impl Folder {
         make(&self.root, 0o750)?;
         for volume in &facts.pod.volumes {
             let path = self.volume(&volume.name, &volume.source);
-            match &volume.source {
+            let is_new = match &volume.source {
                 VolumeSource::EmptyDir { is_memory, size } => self.empty_dir(&path, *is_memory, *size)?,
-                VolumeSource::HostPath { path, kind } => volumes::host_path(Path::new(path), *kind)?,
+                VolumeSource::HostPath { path, kind } => {
+                    volumes::host_path(Path::new(path), *kind)?;
+                    false
+                }
                 VolumeSource::Files { files, mode, .. } => {
                     make(&path, 0o755)?;
-                    files::write(&path, files, *mode, facts)?;
+                    files::write(&path, files, *mode, facts)?
                 }
-            }
-            if !matches!(volume.source, VolumeSource::HostPath { .. }) {
+            };
+            if is_new {
                 self.give_to_group(&path, facts.pod.security.fs_group)?;
             }
         }
         Ok(())
     }
 
-    fn empty_dir(&self, path: &Path, is_memory: bool, size: Option<u64>) -> Result<(), HostError> {
+    /// Makes an empty folder. Tells whether it was not there.
+    fn empty_dir(&self, path: &Path, is_memory: bool, size: Option<u64>) -> Result<bool, HostError> {
         if path.exists() {
-            return Ok(());
+            return Ok(false);
         }
         make(path, 0o777)?;
         // Without root it is a folder like others.
@@ -108,10 +113,13 @@ impl Folder {
             let options =
                 size.map_or_else(|| "mode=0777".to_owned(), |size| format!("mode=0777,size={size}"));
             let options = CString::new(options).unwrap_or_default();
-            mount("tmpfs", path, "tmpfs", MountFlags::empty(), options.as_c_str())
-                .map_err(|error| at(path)(error.into()))?;
+            mount("tmpfs", path, "tmpfs", MountFlags::empty(), options.as_c_str()).map_err(|error| {
+                // Or it would be taken for one the next time.
+                let _ = fs::remove_dir(path);
+                at(path)(error.into())
+            })?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What is new in a volume belongs to its pod's group.
@@ -125,7 +133,7 @@ impl Folder {
             if found.is_symlink() {
                 continue;
             }
-            chown(&path, None, Some(group)).map_err(at(&path))?;
+            lchown(&path, None, Some(group)).map_err(at(&path))?;
             let mode = found.permissions().mode() & 0o7777;
             let of_group = if found.is_dir() { 0o2070 } else { (mode & 0o600) >> 3 };
             fs::set_permissions(&path, Permissions::from_mode(mode | of_group)).map_err(at(&path))?;
@@ -221,17 +229,22 @@ impl Folder {
         }))
     }
 
-    /// Removes all of it.
+    /// Removes all of it. What is mounted there is not entered: somebody else's files would go.
     pub(super) fn remove(&self) -> Result<(), HostError> {
-        let folder = self.root.join("volumes/kubernetes.io~empty-dir");
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-            // Most are none.
-            let _ = unmount(entry.path(), UnmountFlags::empty());
+        for path in self.mounted().into_iter().rev() {
+            unmount(&path, UnmountFlags::empty()).map_err(|error| at(&path)(error.into()))?;
         }
         match fs::remove_dir_all(&self.root) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.root)(error)),
             _ => Ok(()),
         }
+    }
+
+    /// What is mounted below, in the order in which it was.
+    fn mounted(&self) -> Vec<PathBuf> {
+        let mounts = Process::myself().and_then(|own| own.mountinfo());
+        let points = mounts.into_iter().flatten().map(|mount| mount.mount_point);
+        points.filter(|point| point.starts_with(&self.root)).collect()
     }
 }
 

@@ -48,6 +48,8 @@ pub(super) struct View<'a> {
     pub(super) pod: &'a Pod,
     pub(super) seen: &'a Seen,
     pub(super) verdicts: &'a Verdicts<'a>,
+    /// Whether probes are made at all.
+    pub(super) is_probed: bool,
 }
 
 /// What is to be done for a pod that goes on.
@@ -124,7 +126,7 @@ fn from_the_start(view: View<'_>, attempt: u32, actions: &mut Actions) {
 
 /// Containers that run before the regular ones. Tells whether the regular ones may start.
 fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
-    let View { pod, seen, verdicts } = view;
+    let View { pod, seen, verdicts, is_probed } = view;
     let containers: Vec<&Arc<Container>> = pod.init_containers().collect();
     let is_there = |container: &Arc<Container>| {
         let state = seen.newest(&container.name).map(|instance| instance.state);
@@ -156,7 +158,7 @@ fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
         match instance.state {
             State::Created => starts.push(place),
             State::Running if is_sidecar => {
-                let startup = container.spec.probe(ProbeType::Startup).is_some();
+                let startup = is_probed && container.spec.probe(ProbeType::Startup).is_some();
                 let verdict = |kind| verdicts(&instance.id, kind);
                 match verdict(ProbeType::Startup).filter(|_| startup) {
                     Some(ProbeResult::Failure) => {
@@ -218,7 +220,7 @@ fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
 }
 
 fn regular_containers(view: View<'_>, actions: &mut Actions) {
-    let View { pod, seen, verdicts } = view;
+    let View { pod, seen, verdicts, .. } = view;
     let mut kept = 0;
     for container in pod.regular_containers() {
         let name = &container.name;

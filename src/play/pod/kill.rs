@@ -126,13 +126,13 @@ impl Worker {
         }
     }
 
-    /// Ends all containers, at once but for those that run beside the others: they come last, in the reverse of their order. Then the
+    /// Ends all containers, with grace periods of so many seconds at least; at once but for those that run beside the others: they come last, in the reverse of their order. Then the
     /// sandboxes are stopped.
-    pub(super) async fn kill_all(&self, seen: &Seen) -> Result<(), Status> {
+    pub(super) async fn kill_all(&self, seen: &Seen, least: u32) -> Result<(), Status> {
         let alive: Vec<&Instance> = seen.alive().collect();
         let turns: Turns =
             alive.iter().map(|instance| (instance.name.clone(), CancellationToken::new())).collect();
-        let kills = alive.iter().map(|instance| self.kill_in_order(instance, seen, &turns));
+        let kills = alive.iter().map(|instance| self.kill_in_order(instance, seen, &turns, least));
         for killed in join_all(kills).await {
             killed?;
         }
@@ -143,7 +143,13 @@ impl Worker {
         Ok(())
     }
 
-    async fn kill_in_order(&self, instance: &Instance, seen: &Seen, turns: &Turns) -> Result<(), Status> {
+    async fn kill_in_order(
+        &self,
+        instance: &Instance,
+        seen: &Seen,
+        turns: &Turns,
+        least: u32,
+    ) -> Result<(), Status> {
         let names = names(seen, &instance.id, &instance.name);
         let message = format!("Stopping container {}", instance.name);
         let ending = match self.pod.container(&instance.name) {
@@ -151,6 +157,7 @@ impl Worker {
             // The manifest knows it no more.
             None => Kill { message, grace_period: 0, pre_stop: None, obstacle: None },
         };
+        let ending = Kill { grace_period: ending.grace_period.max(least), ..ending };
         let first = self.before(&instance.name, turns);
         let killed = self.kill_in_turn(&names, &instance.id, ending, None, &first).await;
         if let Some(turn) = turns.get(&instance.name) {

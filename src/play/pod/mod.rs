@@ -7,13 +7,13 @@ mod kill;
 mod start;
 mod status;
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::{debug, warn};
@@ -48,6 +48,12 @@ const RETRY: Duration = Duration::from_secs(10);
 const DEADLINE: (&str, &str) =
     ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
 
+/// How long the runtime may take to remove a pod that is to be gone at once.
+const HURRY: Duration = Duration::from_secs(20);
+
+/// The shortest grace period of a pod that is deleted, in seconds: its hooks run in any case.
+const LEAST_AT_END: u32 = 1;
+
 /// Where the end of a pod fails.
 const RETRY_END: Duration = Duration::from_secs(1);
 
@@ -73,8 +79,16 @@ pub(super) struct Worker {
     folder: Folder,
     signals: Arc<Signals>,
     standing: watch::Sender<Standing>,
-    reasons: Reasons,
     started: SystemTime,
+    begun: Instant,
+    memory: Mutex<Memory>,
+}
+
+/// What is remembered from one sync to the next.
+#[derive(Debug, Default)]
+struct Memory {
+    /// Why containers have not been started.
+    reasons: Reasons,
     /// Whether all containers are being removed to start again, where that has ever been so.
     is_resetting: Option<bool>,
 }
@@ -112,13 +126,22 @@ impl Worker {
         let pod = pods.borrow().clone();
         let folder = Folder::of(&pod, &means.node.pods);
         let names = Arc::new(names(&pod));
-        let (reasons, started) = (Reasons::new(), SystemTime::now());
-        let is_resetting = None;
-        Self { means, pod, pods, names, folder, signals, standing, reasons, started, is_resetting }
+        Self {
+            means,
+            pod,
+            pods,
+            names,
+            folder,
+            signals,
+            standing,
+            started: SystemTime::now(),
+            begun: Instant::now(),
+            memory: Mutex::default(),
+        }
     }
 
-    /// Plays the pod until it is told to end, and leaves nothing of it.
-    pub(super) async fn run(mut self) {
+    /// Plays the pod until it is told to end, and leaves nothing of it. Tells whether that was so.
+    pub(super) async fn run(mut self) -> bool {
         let signals = self.signals.clone();
         if let Some(prober) = &self.means.prober {
             // Its workers begin before there is anything to probe.
@@ -132,7 +155,7 @@ impl Worker {
         }
         self.end().await;
         signals.end.cancelled().await;
-        self.clean().await;
+        self.clean().await
     }
 
     /// Syncs again and again, until the pod has come to its end.
@@ -155,6 +178,7 @@ impl Worker {
                 }
             };
             let due = Instant::now() + wait.mul_f64(1.0 + SPREAD * fastrand::f64());
+            let due = self.deadline().map_or(due, |deadline| due.min(deadline));
             tokio::select! {
                 () = sleep_until(due) => {}
                 () = self.signals.wake.notified() => {}
@@ -164,45 +188,73 @@ impl Worker {
     }
 
     /// Looks what is so, and does what is to be done.
-    async fn sync(&mut self) -> Result<Synced, SyncError> {
+    async fn sync(&self) -> Result<Synced, SyncError> {
         let seen = self.means.inspect(&self.pod.uid).await?;
         let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
         let status = self.publish(&seen, report.as_ref(), false).await?;
         if status.is_terminal() {
             return Ok(Synced::Over);
         }
-        if self.is_past_deadline() {
+        if self.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             let (reason, message) = DEADLINE;
             self.tell(None, (reason, false), message.to_owned());
             self.standing.send_modify(|standing| standing.loss = Some(Loss::Deadline));
             return Ok(Synced::Over);
         }
-        self.prune(&seen).await;
-        self.prepare(seen.addresses()).await?;
-        let verdicts = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;
-        let actions = compute(View { pod: &self.pod, seen: &seen, verdicts: &verdicts });
-        debug!(pod = self.pod.full_name(), ?actions, "sync");
         if self.means.is_held() {
             let message =
                 "A kubelet uses the runtime: nothing is started or ended until it has been gone for a minute";
             self.tell(None, ("PlayHeld", true), message.to_owned());
             return Ok(Synced::Failed(None));
         }
+        self.prune(&seen).await;
+        self.prepare(seen.addresses()).await?;
+        let verdicts = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;
+        let actions = compute(View {
+            pod: &self.pod,
+            seen: &seen,
+            verdicts: &verdicts,
+            is_probed: self.means.prober.is_some(),
+        });
+        debug!(pod = self.pod.full_name(), ?actions, "sync");
         if loses(&self.pod, &seen, &verdicts) {
             self.standing.send_modify(|standing| standing.loss = Some(Loss::Killed));
         }
-        self.act(actions, &seen, report.as_ref()).await
+        self.attended(&seen, Box::pin(self.act(actions, &seen, report.as_ref()))).await
+    }
+
+    /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
+    /// manager); it is looked at once this is done.
+    async fn attended<T>(&self, seen: &Seen, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut is_woken = false;
+        loop {
+            tokio::select! {
+                done = &mut work => {
+                    if is_woken {
+                        self.signals.wake.notify_one();
+                    }
+                    return done;
+                }
+                () = self.signals.wake.notified() => {
+                    is_woken = true;
+                    let report = self.means.prober.as_ref().and_then(|prober| prober.report_of(&self.names));
+                    // It was asked what the runtime calls itself before.
+                    let _ = self.publish(seen, report.as_ref(), false).await;
+                }
+            }
+        }
     }
 
     async fn act(
-        &mut self,
+        &self,
         actions: Actions,
         seen: &Seen,
         report: Option<&PodReport>,
     ) -> Result<Synced, SyncError> {
         let mut is_done = false;
         if !actions.resets.is_empty() {
-            self.is_resetting = Some(true);
+            self.lock().is_resetting = Some(true);
             self.publish(seen, report, false).await?;
             for doomed in &actions.resets {
                 if seen.alive().any(|instance| instance.id == doomed.id) {
@@ -218,7 +270,7 @@ impl Worker {
                 self.tell(None, ("SandboxChanged", false), message.to_owned());
             }
             is_done = seen.alive().next().is_some() || seen.sandboxes.iter().any(|it| it.is_ready);
-            let killed = self.kill_all(seen).await;
+            let killed = self.kill_all(seen, 0).await;
             killed.inspect_err(|status| {
                 let message = format!("error killing pod: {}", harmless(status.message()));
                 self.tell(None, ("FailedKillPod", true), message);
@@ -243,15 +295,19 @@ impl Worker {
             Some(_) => self.run_sandbox(&config).await?,
             None => (actions.sandbox.unwrap_or_else(|| "".into()), seen.addresses().to_vec()),
         };
+        if addresses.is_empty() && !self.pod.host.network {
+            // Another one is made, as by the kubelet, once it has been looked at again.
+            return Ok(Synced::Failed(Some(SystemTime::now() + RETRY_END)));
+        }
         let place = Place { sandbox: &sandbox, config: &config, addresses: &addresses, seen };
         let mut failures: Vec<StartError> = Vec::new();
         for name in actions.starts_init.iter().chain(&actions.starts) {
             let Some(container) = self.pod.container(name).cloned() else { continue };
             match self.start(&container, place).await {
-                Ok(()) => drop(self.reasons.remove(name)),
+                Ok(()) => drop(self.lock().reasons.remove(name)),
                 Err(error) => {
                     let reason = (error.reason.to_owned(), error.message.clone());
-                    self.reasons.insert(name.clone(), reason);
+                    self.lock().reasons.insert(name.clone(), reason);
                     failures.push(error);
                     // What comes after it waits for it.
                     if container.role == Role::Init {
@@ -261,7 +317,8 @@ impl Worker {
             }
         }
         if failures.is_empty() {
-            self.is_resetting = self.is_resetting.map(|_| false);
+            let mut memory = self.lock();
+            memory.is_resetting = memory.is_resetting.map(|_| false);
             return Ok(Synced::Done);
         }
         Ok(Synced::Failed(failures.iter().filter_map(|failure| failure.until).min()))
@@ -293,15 +350,18 @@ impl Worker {
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
     }
 
-    /// Keeps of each container the newest that has exited, and of the sandboxes those that have containers, and the newest.
+    /// Keeps of each container the newest, and the newest that has exited.
     async fn prune(&self, seen: &Seen) {
-        let mut kept: HashMap<&str, usize> = HashMap::new();
-        for instance in seen.containers.iter().filter(|instance| instance.state == State::Exited) {
-            let count = kept.entry(&instance.name).or_default();
-            *count += 1;
-            if *count > 1
-                && let Err(status) = self.remove(&instance.id).await
-            {
+        let is_old = |instance: &&Instance| {
+            let newest = match instance.state {
+                State::Exited => seen.newest_exited(&instance.name),
+                State::Created => seen.newest(&instance.name),
+                State::Running | State::Unknown => return false,
+            };
+            newest.is_some_and(|newest| newest.id != instance.id)
+        };
+        for instance in seen.containers.iter().filter(is_old) {
+            if let Err(status) = self.remove(&instance.id).await {
                 debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
             }
         }
@@ -311,9 +371,10 @@ impl Worker {
         self.pod.init_containers().any(|container| container.name == instance.name)
     }
 
-    fn is_past_deadline(&self) -> bool {
-        let limit = self.pod.active_deadline.map(|seconds| Duration::from_secs(seconds.into()));
-        limit.is_some_and(|limit| self.started.elapsed().unwrap_or_default() >= limit)
+    /// When it will have run for too long.
+    fn deadline(&self) -> Option<Instant> {
+        let limit = Duration::from_secs(self.pod.active_deadline?.into());
+        Some(self.begun + limit)
     }
 
     /// Makes the pod's files.
@@ -334,7 +395,7 @@ impl Worker {
     }
 
     /// Ends everything of the pod.
-    async fn end(&mut self) {
+    async fn end(&self) {
         if let Some(prober) = &self.means.prober {
             prober.begin_end(&self.names);
         }
@@ -355,9 +416,9 @@ impl Worker {
         }
     }
 
-    async fn try_to_end(&mut self) -> Result<(), SyncError> {
+    async fn try_to_end(&self) -> Result<(), SyncError> {
         let seen = self.means.inspect(&self.pod.uid).await?;
-        self.kill_all(&seen).await?;
+        self.attended(&seen, self.kill_all(&seen, LEAST_AT_END)).await?;
         let seen = self.means.inspect(&self.pod.uid).await?;
         let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
         self.publish(&seen, report.as_ref(), true).await?;
@@ -367,15 +428,20 @@ impl Worker {
         Ok(())
     }
 
-    /// Removes everything of the pod.
-    async fn clean(&self) {
-        while let Err(status) = self.try_to_clean().await {
-            warn!(pod = self.pod.full_name(), "a pod was not removed: {}", harmless(status.message()));
-            if self.signals.hurry.is_cancelled() {
-                break;
+    /// Removes everything of the pod. Tells whether it is gone; where that is to be quick, it is tried once more.
+    async fn clean(&self) -> bool {
+        let patient = async {
+            while let Err(status) = self.try_to_clean().await {
+                warn!(pod = self.pod.full_name(), "a pod was not removed: {}", harmless(status.message()));
+                sleep(RETRY_END).await;
             }
-            sleep(RETRY_END).await;
-        }
+        };
+        let is_gone = tokio::select! {
+            () = patient => true,
+            () = self.signals.hurry.cancelled() => {
+                matches!(timeout(HURRY, self.try_to_clean()).await, Ok(Ok(())))
+            }
+        };
         if let Some(prober) = &self.means.prober {
             prober.forget(&self.names);
         }
@@ -388,10 +454,21 @@ impl Worker {
         if !self.means.node.keeps_logs {
             let _ = std::fs::remove_dir_all(configs::log_folder(&self.pod, &self.means.node.logs));
         }
+        is_gone
     }
 
+    /// Until nothing of it is seen any more: what was being made when it was told to end may come later.
     async fn try_to_clean(&self) -> Result<(), Status> {
-        let seen = self.means.inspect(&self.pod.uid).await?;
+        loop {
+            let seen = self.means.inspect(&self.pod.uid).await?;
+            if seen.containers.is_empty() && seen.sandboxes.is_empty() {
+                return Ok(());
+            }
+            self.remove_all(&seen).await?;
+        }
+    }
+
+    async fn remove_all(&self, seen: &Seen) -> Result<(), Status> {
         for instance in &seen.containers {
             self.remove(&instance.id).await?;
         }
@@ -411,19 +488,22 @@ impl Worker {
     ) -> Result<PodStatus, Status> {
         let runtime = self.means.runtime_name().await?;
         let before = self.standing.borrow().status.clone();
+        let memory = self.lock();
         let basis = Basis {
             pod: &self.pod,
             node: &self.means.node,
             seen,
             report,
-            reasons: &self.reasons,
+            is_probed: self.means.prober.is_some(),
+            reasons: &memory.reasons,
             before: before.as_ref(),
             is_terminal,
-            is_resetting: self.is_resetting,
+            is_resetting: memory.is_resetting,
             runtime,
             started: self.started,
         };
         let mut new = status(&basis, SystemTime::now());
+        drop(memory);
         if self.standing.borrow().loss == Some(Loss::Deadline) && is_terminal {
             let (reason, message) = DEADLINE;
             new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
@@ -432,9 +512,14 @@ impl Worker {
         let (pod, started, told) = (self.pod.clone(), self.started, new.clone());
         self.standing.send_modify(|standing| {
             (standing.pod, standing.started) = (pod, started);
-            (standing.status, standing.sandbox) = (Some(told), sandbox);
+            standing.sandbox = sandbox;
+            standing.take(told);
         });
         Ok(new)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn address(&self) -> Option<String> {

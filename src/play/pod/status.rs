@@ -25,6 +25,8 @@ pub(super) struct Basis<'a> {
     pub(super) seen: &'a Seen,
     /// What probes say, if there are any.
     pub(super) report: Option<&'a PodReport>,
+    /// Whether probes are made at all.
+    pub(super) is_probed: bool,
     pub(super) reasons: &'a Reasons,
     /// The last status.
     pub(super) before: Option<&'a PodStatus>,
@@ -183,7 +185,7 @@ impl Basis<'_> {
         if let Some(report) = reported.filter(|_| is_running) {
             return (report.is_started, report.is_ready);
         }
-        let has = |kind| container.spec.probe(kind).is_some() && self.report.is_some();
+        let has = |kind| container.spec.probe(kind).is_some() && self.is_probed;
         let is_started = is_running && !has(ProbeType::Startup);
         (is_started, is_started && !has(ProbeType::Readiness))
     }
@@ -213,7 +215,10 @@ fn conditions(basis: &Basis<'_>, status: &PodStatus, now: SystemTime) -> Vec<Con
         .sandbox()
         .is_some_and(|sandbox| sandbox.is_ready && (basis.pod.host.network || !sandbox.addresses.is_empty()));
     let met = |is_met: bool| (is_met, None, None);
-    let resetting = basis.is_resetting.map(|is_resetting| ("AllContainersRestarting", met(is_resetting)));
+    let resetting = basis.is_resetting.map(|is_resetting| {
+        let reason = is_resetting.then_some("RestartAllContainersStarted");
+        ("AllContainersRestarting", (is_resetting, reason, None))
+    });
     let all: [(&'static str, Told); 5] = [
         ("PodReadyToStartContainers", met(has_sandbox)),
         ("Initialized", initialised),

@@ -141,7 +141,7 @@ pub(super) fn container(
 
 fn ports(container: &Node<'_>, is_host_network: bool, problems: &mut Vec<Problem>) -> Vec<Port> {
     let (mut ports, mut names) = (Vec::new(), BTreeSet::new());
-    for node in list(container, "ports", problems) {
+    for node in list(container, "ports", &mut Vec::new()) {
         PORT.check(&node, problems);
         let Some(number) = node.field("containerPort") else {
             node.missing("containerPort", "must be a port's number from 1 to 65535", problems);

@@ -37,7 +37,7 @@ pub(super) fn variables(
     scope: &Scope<'_>,
     problems: &mut Vec<Problem>,
 ) -> Vec<Variable> {
-    let list = list(container, "env", problems);
+    let list = list(container, "env", &mut Vec::new());
     list.iter().filter_map(|node| variable(node, scope, problems)).collect()
 }
 

@@ -60,6 +60,8 @@ pub(super) fn required(
     problems: &mut Vec<Problem>,
 ) -> Option<String> {
     match node.field(field) {
+        // That it is no object has been said.
+        None if !node.value().is_object() => None,
         None => {
             node.missing(field, reason, problems);
             None

@@ -56,7 +56,7 @@ impl Said for Document {
         let mut documents = Vec::new();
         objects_of(document, Source::Manifest, terms.redacts, problems, &mut |object, problems| {
             let says = match object {
-                Object::Maker { owner, template } => of_maker(owner, &template, problems),
+                Object::Maker { owner, template } => of_maker(owner, &template, terms, problems),
                 Object::Other(kind, node) if objects::KINDS.contains(&kind.as_str()) => {
                     objects::read(&kind, &node, problems).map(Says::Given)
                 }
@@ -73,10 +73,16 @@ impl Said for Document {
 }
 
 /// Checks the template of a pod, as far as it goes without other documents.
-fn of_maker(owner: Option<Owner>, template: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Says> {
+fn of_maker(
+    owner: Option<Owner>,
+    template: &Node<'_>,
+    terms: Terms,
+    problems: &mut Vec<Problem>,
+) -> Option<Says> {
     let mut found = Vec::new();
     pod::read(template, &Named::default(), None, &mut found);
-    let is_wrong = found.iter().any(|problem| !problem.is_unsupported);
+    let is_left_out = |problem: &Problem| problem.is_unsupported && terms.ignores_unsupported;
+    let is_wrong = !found.iter().all(is_left_out);
     problems.append(&mut found);
     let owner = owner.filter(|_| !is_wrong)?;
     let name = match owner.kind {
@@ -123,14 +129,12 @@ pub(super) fn joined(documents: &[&Document]) -> Wanted {
     let mut wanted = Wanted::default();
     let mut objects = Objects::default();
     let mut places: BTreeMap<_, &str> = BTreeMap::new();
-    let mut twice = BTreeSet::new();
     for document in documents.iter().filter(|document| document.passed_over().is_none()) {
         let key = document.key();
         if let Some(first) = places.get(&key) {
             let (kind, namespace, name) = key;
             let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
             wanted.problems.push(format!("{}: {kind} {name} is in {first} already", document.at));
-            twice.insert(&document.at);
             continue;
         }
         places.insert(key, &document.at);
@@ -149,6 +153,13 @@ pub(super) fn joined(documents: &[&Document]) -> Wanted {
             pod::read(&Node::root("", template), &Named { namespace, name }, Some(&objects), &mut problems);
         problems.retain(|problem| !problem.is_unsupported);
         match pod.filter(|_| problems.is_empty()) {
+            // Everything of a pod is known by its uid.
+            Some(pod) if wanted.pods.iter().any(|known| known.uid == pod.uid) => {
+                let (at, uid) = (&document.at, &pod.uid);
+                wanted
+                    .problems
+                    .push(format!("{at}: metadata.uid is {uid:?}; it must be the uid of one pod only"));
+            }
             Some(pod) => wanted.pods.push(Arc::new(pod)),
             None => wanted.problems.extend(problems.iter().map(|it| format!("{}: {it}", document.at))),
         }

@@ -184,7 +184,7 @@ impl Data {
             let registry = registry.split('/').next().unwrap_or(registry).to_owned();
             Some(Credential { registry, user, password })
         };
-        auths.as_object()?.iter().map(credential).collect()
+        Some(auths.as_object()?.iter().filter_map(credential).collect())
     }
 }
 

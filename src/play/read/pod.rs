@@ -104,8 +104,9 @@ pub(super) fn read(
     let (before, Named { namespace, name }) = (problems.len(), *named);
     // Absent and null are the same.
     let metadata = pod.field("metadata");
-    if let Some(metadata) = &metadata {
+    if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.value().is_object()) {
         METADATA.check(metadata, problems);
+        paths(metadata, problems);
     }
     let texts = |field: &str, problems: &mut Vec<Problem>| {
         let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));
@@ -114,7 +115,8 @@ pub(super) fn read(
     // Labels have been looked at, with whose they are.
     let labels = texts("labels", &mut Vec::new());
     let annotations = texts("annotations", problems);
-    let uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", problems));
+    // Whether it is a text has been looked at, with whose it is.
+    let uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
     let spec_of_probes = Arc::new(read_pod(pod, Source::Manifest, problems));
     let Some(spec) = pod.field("spec") else {
         pod.missing("spec", "must say which containers there are", problems);
@@ -143,7 +145,8 @@ pub(super) fn read(
             containers.extend(container::container(&node, &around, &mut taken, problems).map(Arc::new));
         }
     }
-    if list(&spec, "containers", &mut Vec::new()).is_empty() {
+    let is_list = spec.field("containers").is_none_or(|list| list.value().is_array());
+    if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
         spec.missing("containers", "must have at least one container", problems);
     }
     let hostname = text(&spec, "hostname", problems);
@@ -186,6 +189,24 @@ pub(super) fn read(
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
     pod.annotations.insert("kubernetes.io/config.hash".to_owned(), hash);
     (!is_wrong).then_some(pod)
+}
+
+/// Folders are called by these.
+fn paths(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
+    let namespace = metadata.field("namespace");
+    if let Some(at) = namespace.filter(|at| at.value().as_str().is_some_and(|text| !is_dns_label(text))) {
+        at.complain(super::fields::DNS_LABEL, problems);
+    }
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_uid =
+        |text: &str| (1..=128).contains(&text.len()) && text.bytes().all(is_known) && !text.starts_with('.');
+    let uid = metadata.field("uid");
+    if let Some(at) = uid.filter(|at| at.value().as_str().is_some_and(|text| !is_uid(text))) {
+        at.complain(
+            "must be a uid of up to 128 letters, digits, -, _ and ., without a . at its begin",
+            problems,
+        );
+    }
 }
 
 /// What tells a pod apart from what was written of it before.

@@ -41,6 +41,10 @@ fn container(more: &str) -> String {
 fn everything_that_is_wrong_is_told_once_and_by_its_path() {
     for (spec, expected) in [
         ("{}".to_owned(), "spec.containers is missing; it must have at least one container"),
+        ("{containers: {}}".into(), "spec.containers is an empty object; it must be a list"),
+        (container(", ports: 5"), "ports is 5; it must be a list"),
+        (container(", env: 5"), "env is 5; it must be a list"),
+        (container(", volumeMounts: [5]"), "volumeMounts[0] is 5; it must be an object"),
         ("{containers: []}".into(), "spec.containers is missing; it must have at least one container"),
         (
             "{containers: [{image: i}]}".into(),
@@ -151,7 +155,11 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
         let document: Value =
             serde_saphyr::from_str(&format!("{{kind: Pod, metadata: {{name: p}}, spec: {spec}}}")).unwrap();
         let mut found = Vec::new();
-        let read = Document::read(&document, Terms::default(), "", &mut found);
+        let read = |ignores_unsupported, found: &mut Vec<Problem>| {
+            Document::read(&document, Terms { ignores_unsupported, ..Terms::default() }, "", found)
+        };
+        assert!(read(false, &mut Vec::new()).is_empty(), "it is not played by mistake");
+        let read = read(true, &mut found);
         assert!(found.iter().all(|problem| problem.is_unsupported));
         let wanted = joined(&read.iter().collect::<Vec<_>>());
         assert_eq!((wanted.pods.len(), wanted.problems.len()), (1, 0), "it can be left out");
@@ -239,6 +247,21 @@ fn a_pod_is_told_apart_by_its_names_and_by_what_is_written() {
     assert_ne!(one(""), one(", labels: {a: b}"));
     assert_eq!(one(", uid: mine"), "mine");
     assert_eq!((one("").len(), one("").bytes().all(|byte| byte.is_ascii_hexdigit())), (32, true));
+    for wrong in ["..", "/etc", "a/b", ""] {
+        let text = format!(
+            "{{kind: Pod, metadata: {{name: p, uid: '{wrong}'}}, spec: {{containers: [{{name: a, image: i}}]}}}}"
+        );
+        assert!(play(&text).is_err() || wrong.is_empty(), "{wrong}");
+        let text = text.replace("uid:", "namespace:");
+        assert!(play(&text).is_err(), "{wrong}");
+    }
+    let same = |name: &str| {
+        format!(
+            "{{kind: Pod, metadata: {{name: {name}, uid: u}}, spec: {{containers: [{{name: a, image: i}}]}}}}"
+        )
+    };
+    let told = problems(&format!("{}\n---\n{}", same("a"), same("b")));
+    assert_eq!(told, ["doc 2: metadata.uid is \"u\"; it must be the uid of one pod only"]);
     let twice = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: i}]}}";
     let told = problems(&format!("{twice}\n---\n{twice}"));
     assert_eq!(told, ["doc 2: Pod default/p is in doc 1 already"]);

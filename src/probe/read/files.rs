@@ -272,7 +272,8 @@ fn options() -> serde_saphyr::Options {
         max_nodes: 25_000_000,
         max_events: 100_000_000,
     };
-    serde_saphyr::options! { budget: budget }
+    // Modes of files are written so.
+    serde_saphyr::options! { budget: budget, legacy_octal_numbers: true }
 }
 
 /// How often each kind is there that makes no pods, in files and folders that can be read.

@@ -1,4 +1,4 @@
 containers:
-  first: [{lives: [0, 3], exit: 4, reason: Error}]
+  first: [{lives: [2, 5], exit: 4, reason: Error}]
 never: [main]
 pod: {phase: Failed}
