@@ -24,6 +24,7 @@ use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::state::Admin;
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
+use crate::play::Play;
 use crate::prober::{Mode, Prober};
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
@@ -124,6 +125,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.from.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
+        held: admin.from.play.get().is_some_and(Play::is_held),
         faults: admin.from.faults.get(),
     })
 }

@@ -81,6 +81,9 @@ pub struct Status {
     pub agreement: Option<Agreement>,
     /// What is stuck.
     pub stuck: Vec<Stuck>,
+    /// Of what is played nothing is started or ended, because a kubelet is there.
+    #[serde(default)]
+    pub held: bool,
     /// Faults of probeshim's own in what watches the calls.
     #[serde(default)]
     pub faults: u64,

@@ -87,6 +87,16 @@ impl Witness for Told {
     fn problem(&self, problem: String) {
         let _ = self.news.try_send(News::Problem(problem));
     }
+
+    fn solved(&self, problem: String) {
+        let _ = self.news.try_send(News::Solved(problem));
+    }
+
+    fn held(&self) {
+        let event = Event::of_hold();
+        warn!("{}", event.message);
+        self.events.push(event);
+    }
 }
 
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.

@@ -209,6 +209,15 @@ fn stuck_row(stuck: &shape::Stuck) -> Vec<Cell> {
     ]
 }
 
+/// What is done about probes, and whether what is played stands still.
+fn mode(status: &shape::Status) -> (&'static str, String, Style) {
+    if status.held {
+        let held = format!("{}, held: a kubelet uses the runtime", status.mode);
+        return ("mode", held, AnsiColor::Red.on_default());
+    }
+    ("mode", status.mode.clone(), Style::new())
+}
+
 /// How kills stand, where somebody is killed.
 fn kills(status: &shape::Status) -> Option<(&'static str, String, Style)> {
     let kills = status.kills.as_ref().filter(|_| status.mode == "kill")?;
@@ -262,7 +271,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
     let up = human::age(&status.started, Timestamp::now());
     [
         ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
-        ("mode", status.mode.clone(), Style::new()),
+        mode(status),
         ("listen", status.listen.clone(), Style::new()),
         ("http", status.http.clone().unwrap_or_else(|| "off".to_owned()), Style::new()),
         ("upstream", upstream.socket.clone(), Style::new()),

@@ -4,26 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio::task::spawn_blocking;
-use tracing::error;
-
 use super::read::{Document, Wanted, joined};
 use super::spec::Pod;
-use crate::probe::{Files, Specs, Terms};
+use crate::probe::{Files, Specs, Terms, Told, looked_at};
 
 /// What is to be played.
 #[derive(Clone, Debug, Default)]
 pub struct Documents {
     files: Files<Document>,
+    /// What they say together.
+    wanted: Arc<Wanted>,
     /// What else is told of probes.
     specs: Specs,
-    /// What is wrong, and has been told.
-    told: BTreeSet<String>,
+    told: Told,
 }
 
 impl Documents {
     /// Reads files and folders. Everything has to be right, or everything that is not is returned. `ignores_unsupported`: what is not to
-    /// be had here is left out. `redacts`: what is written is not shown in what is wrong.
+    /// be had here is left out. `redacts`: what is written is not shown in what is wrong. `specs`: what else is told of probes.
     pub fn read(
         paths: &[PathBuf],
         ignores_unsupported: bool,
@@ -31,25 +29,26 @@ impl Documents {
         specs: Specs,
     ) -> Result<Self, Vec<String>> {
         let files = Files::new(paths, Terms { redacts, ignores_unsupported });
-        let documents = Self { files, specs, told: BTreeSet::new() };
+        let wanted = Arc::new(joined(&files.said().collect::<Vec<_>>()));
+        let mut documents = Self { files, wanted, specs, told: Told::default() };
         let problems: Vec<String> = documents.problems().into_iter().collect();
-        if problems.is_empty() { Ok(documents) } else { Err(problems) }
-    }
-
-    /// The documents of this text, which have nothing wrong with them.
-    pub(super) fn wanted(&self) -> Wanted {
-        joined(&self.files.said().collect::<Vec<_>>())
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        // Who starts it tells of what is left out.
+        documents.news();
+        Ok(documents)
     }
 
     /// The pods.
     pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
-        self.wanted().pods
+        self.wanted.pods.clone()
     }
 
     /// How many pods there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.pods().len()
+        self.wanted.pods.len()
     }
 
     /// What is left out because it is not to be had here.
@@ -71,39 +70,37 @@ impl Documents {
     /// What they tell of probes.
     #[must_use]
     pub fn specs(&self) -> Specs {
-        let pods = self.pods();
-        let pods = pods.iter().map(|pod| {
+        let pods = self.wanted.pods.iter().map(|pod| {
             let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
             (namespace, name, uid, pod.spec.clone())
         });
         self.specs.clone().with_pods(pods)
     }
 
-    /// Looks at them again. Tells whether they say something else.
+    /// Looks at them again. Tells whether they say something else. A pod of which something is wrong now stays what it was.
     pub(super) async fn look(self) -> (Self, bool) {
-        let kept = self.clone();
-        let looked = spawn_blocking(move || {
-            let mut documents = self;
-            let has_changed = documents.files.look();
-            (documents, has_changed)
-        });
-        looked.await.unwrap_or_else(|_| {
-            error!("a fault of probeshim's own: manifests were not looked at, please report it");
-            (kept, false)
-        })
+        let Self { files, wanted, specs, told } = self;
+        let (files, has_changed) = looked_at(files).await;
+        if !has_changed {
+            return (Self { files, wanted, specs, told }, false);
+        }
+        let mut now = joined(&files.said().collect::<Vec<_>>());
+        let is_wrong = |pod: &&Arc<Pod>| now.wrong.contains(&pod.full_name());
+        let kept: Vec<Arc<Pod>> = wanted.pods.iter().filter(is_wrong).cloned().collect();
+        now.pods.extend(kept);
+        (Self { files, wanted: Arc::new(now), specs, told }, true)
     }
 
-    /// What is newly wrong.
-    pub(super) fn news(&mut self) -> Vec<String> {
-        let now = self.problems();
-        let news = now.difference(&self.told).cloned().collect();
-        self.told = now;
-        news
+    /// What is newly wrong or left out, and what is so no longer.
+    pub(super) fn news(&mut self) -> [Vec<String>; 2] {
+        let left_out = self.files.warnings().into_iter().map(|warning| format!("left out: {warning}"));
+        let now = self.problems().into_iter().chain(left_out).collect();
+        self.told.take(now)
     }
 
     fn problems(&self) -> BTreeSet<String> {
         let mut problems = self.files.problems();
-        problems.extend(self.wanted().problems);
+        problems.extend(self.wanted.problems.iter().cloned());
         problems
     }
 }

@@ -21,14 +21,11 @@ use crate::cri::v1::{
     ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandboxFilter,
     PodSandboxStatusRequest, VersionRequest,
 };
-use crate::prober::{Executor, Prober};
+use crate::prober::{Executor, KUBELET, Prober};
 use crate::tap;
 
 /// How long the runtime may take, as the kubelet's `runtimeRequestTimeout`; twice as long for a sandbox.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-
-/// For how long a kubelet that was seen is taken to be there.
-const KUBELET: Duration = Duration::from_secs(60);
 
 /// The label by which the pod of a sandbox or container is known.
 const UID: &str = "io.kubernetes.pod.uid";
@@ -155,9 +152,11 @@ impl Means {
         Ok(records)
     }
 
-    /// A kubelet has been seen.
-    pub(super) fn see_kubelet(&self, now: Instant) {
+    /// A kubelet has been seen. Tells whether it was not there just before.
+    pub(super) fn see_kubelet(&self, now: Instant) -> bool {
+        let is_new = !self.is_held();
         *self.kubelet_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        is_new
     }
 
     /// Whether a kubelet is there: two masters would be at odds.

@@ -150,8 +150,12 @@ impl Play {
                         self.means.witness.specified(told);
                         self.want(pods, &mut workers);
                     }
-                    for problem in documents.news() {
+                    let [problems, solved] = documents.news();
+                    for problem in problems {
                         self.means.witness.problem(problem);
+                    }
+                    for problem in solved {
+                        self.means.witness.solved(problem);
                     }
                     looks = Instant::now() + LOOK;
                 }
@@ -274,7 +278,15 @@ impl Play {
 
     /// A kubelet has been seen to use the runtime.
     pub fn kubelet_seen(&self) {
-        self.means.see_kubelet(Instant::now());
+        if self.means.see_kubelet(Instant::now()) {
+            self.means.witness.held();
+        }
+    }
+
+    /// Whether nothing is started or ended, because a kubelet is there.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.means.is_held()
     }
 }
 

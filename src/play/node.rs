@@ -15,7 +15,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
 /// The most nameservers that resolvers heed, as the kubelet counts.
-const MOST_SERVERS: usize = 3;
+pub(super) const MOST_SERVERS: usize = 3;
 
 /// What is known of this node.
 #[derive(Clone, Debug)]

@@ -29,6 +29,12 @@ pub trait Witness: fmt::Debug + Send + Sync {
     /// What is told of probes is different from now on.
     fn specified(&self, specs: Specs);
 
-    /// Something is wrong with what is to be played; nothing of it is.
+    /// Something is wrong with what is to be played, or left out.
     fn problem(&self, problem: String);
+
+    /// What was wrong is so no longer.
+    fn solved(&self, problem: String);
+
+    /// A kubelet uses the runtime: nothing is started or ended any more until it has been gone for a minute.
+    fn held(&self);
 }

@@ -42,3 +42,4 @@ pub use spec::{ExecUse, Use};
 pub use specs::{Described, Specs};
 pub use value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 pub use watch::{Hurry, News, Sources};
+pub(crate) use watch::{Told, looked_at};

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
 use super::kubelet::Kubelet;
-use super::read::files::Files;
+use super::read::files::{Files, Said};
 use super::specs::Specs;
 
 /// From one look at the files to the next, at least.
@@ -117,8 +117,8 @@ impl Sources {
     }
 }
 
-/// Looks at files on a thread that may wait. Tells whether there are other manifests now.
-async fn looked_at(files: Files) -> (Files, bool) {
+/// Looks at files on a thread that may wait. Tells whether they say something else now.
+pub(crate) async fn looked_at<T: Said + Send + 'static>(files: Files<T>) -> (Files<T>, bool) {
     let kept = files.clone();
     let looked = spawn_blocking(move || {
         let mut files = files;
@@ -132,18 +132,24 @@ async fn looked_at(files: Files) -> (Files, bool) {
 }
 
 /// What is known to be wrong.
-#[derive(Default)]
-struct Told(BTreeSet<String>);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told(BTreeSet<String>);
 
 impl Told {
+    /// Takes what is wrong now. Returns what is new of it, and what is over.
+    pub(crate) fn take(&mut self, now: BTreeSet<String>) -> [Vec<String>; 2] {
+        let news = now.difference(&self.0).cloned().collect();
+        let over = self.0.difference(&now).cloned().collect();
+        self.0 = now;
+        [news, over]
+    }
+
     /// Tells what is new of what is wrong, and what is over.
     async fn told(&mut self, now: BTreeSet<String>, news: &mpsc::Sender<News>) {
-        for problem in now.difference(&self.0) {
-            let _ = news.send(News::Problem(problem.clone())).await;
+        let [new, over] = self.take(now);
+        let new = new.into_iter().map(News::Problem);
+        for told in new.chain(over.into_iter().map(News::Solved)) {
+            let _ = news.send(told).await;
         }
-        for solved in self.0.difference(&now) {
-            let _ = news.send(News::Solved(solved.clone())).await;
-        }
-        self.0 = now;
     }
 }

@@ -38,6 +38,8 @@ use pod::{Played, Todo};
 use roster::Roster;
 use work::Shared;
 
+pub(crate) use work::KUBELET;
+
 pub(crate) use decision::Kill;
 pub use enforcement::{EnforcementSettings, KillsNow, Mode, MostKills};
 pub use executor::{Executor, Names};

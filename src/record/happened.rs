@@ -88,6 +88,14 @@ impl Event {
         }
     }
 
+    /// What is played stands still, because a kubelet uses the runtime.
+    #[must_use]
+    pub fn of_hold() -> Self {
+        let message =
+            "A kubelet uses the runtime: nothing is started or ended until it has been gone for a minute";
+        Self::new(Severity::Warning, "PlayHeld", message.to_owned())
+    }
+
     /// What the prober tells of itself.
     #[must_use]
     pub fn of_remark(remark: &Remark) -> Self {

@@ -195,6 +195,54 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
     is_clean(&place, runtime).await;
 }
 
+/// A pod of the same uid stays the same pod, of which a container is restarted where its image is another; and a pod of which something is
+/// wrong now stays what it was.
+#[tokio::test]
+async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let folder = place.at("pods");
+    fs::create_dir(&folder).unwrap();
+    let write = |name: &str, text: &str| {
+        fs::write(place.at("new"), text).unwrap();
+        fs::rename(place.at("new"), folder.join(name)).unwrap();
+    };
+    let manifest = pod("a", POLITE, "", ", envFrom: [{configMapRef: {name: c}}]")
+        .replace("{name: a,", "{name: a, uid: mine,");
+    write("a.yaml", &manifest);
+    write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
+    let mut running = start(&place, folder.to_str().unwrap()).await;
+    let restarts = async |count: u64| {
+        until_shown(&place, &["status"], |status| {
+            let pod = &status["pods"][0];
+            let is_it = pod["uid"] == "mine" && pod["status"] == "Running" && pod["restarts"] == count;
+            is_it.then(|| pod["id"].as_str().unwrap().to_owned())
+        })
+        .await
+    };
+    let sandbox = restarts(0).await;
+    write("a.yaml", &manifest.replace("image: i,", "image: other,"));
+    assert_eq!(restarts(1).await, sandbox);
+    let told = async |reason: &'static str, message: &'static str| {
+        until_shown(&place, &["events"], |events| {
+            let is_it = |event: &Value| {
+                event["reason"] == reason && event["message"].as_str().unwrap().contains(message)
+            };
+            events.as_array()?.iter().any(is_it).then_some(())
+        })
+        .await;
+    };
+    told("Killing", "Container main definition changed, will be restarted").await;
+    fs::remove_file(folder.join("c.yaml")).unwrap();
+    told("SpecMisread", "it must be a ConfigMap of namespace test among these files").await;
+    assert_eq!(restarts(1).await, sandbox);
+    write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
+    told("SpecMended", "it must be a ConfigMap of namespace test among these files").await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}
+
 #[tokio::test]
 async fn what_reads_a_kubelet_reads_what_is_played() {
     let place = Place::new();

@@ -8,7 +8,7 @@ mod security;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::node::Node;
+use super::node::{MOST_SERVERS, Node};
 use super::spec::{Container, Dns, Pod, Texts};
 use crate::cri::labels;
 use crate::cri::v1::{
@@ -141,6 +141,7 @@ fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
         }
     };
     add(&mut dns.servers, &pod.servers);
+    dns.servers.truncate(MOST_SERVERS);
     add(&mut dns.searches, &pod.searches);
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     dns.options.retain(|known| !pod.options.iter().any(|more| name(more) == name(known)));

@@ -143,6 +143,9 @@ fn ports(container: &Node<'_>, is_host_network: bool, problems: &mut Vec<Problem
     let (mut ports, mut names) = (Vec::new(), BTreeSet::new());
     for node in list(container, "ports", &mut Vec::new()) {
         PORT.check(&node, problems);
+        if !node.value().is_object() {
+            continue;
+        }
         let Some(number) = node.field("containerPort") else {
             node.missing("containerPort", "must be a port's number from 1 to 65535", problems);
             continue;
@@ -170,11 +173,20 @@ fn ports(container: &Node<'_>, is_host_network: bool, problems: &mut Vec<Problem
             name,
             container: number,
             host,
-            host_ip: text(&node, "hostIP", problems).unwrap_or_default(),
+            host_ip: address(&node, problems).unwrap_or_default(),
             protocol: protocol.unwrap_or(Protocol::Tcp),
         });
     }
     ports
+}
+
+/// An address of the host.
+fn address(port: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+    let text = text(port, "hostIP", problems)?;
+    if text.parse::<std::net::IpAddr>().is_err() {
+        port.field("hostIP")?.complain("must be an address", problems);
+    }
+    Some(text)
 }
 
 fn resources(container: &Node<'_>, problems: &mut Vec<Problem>) -> Resources {

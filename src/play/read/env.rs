@@ -22,6 +22,10 @@ const FIELD_REF: Fields = Fields { read: &["fieldPath"], for_others: &["apiVersi
 const RESOURCE_REF: Fields =
     Fields { read: &["containerName", "resource", "divisor"], for_others: &[], unsupported: &[] };
 
+const KEY_REF: Fields = Fields::only(&["name", "key", "optional"]);
+
+const WHOLE_REF: Fields = Fields::only(&["name", "optional"]);
+
 /// The resources that may be named.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
@@ -43,11 +47,13 @@ pub(super) fn variables(
 
 fn variable(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Variable> {
     // Whether name and value are texts is complained of where probes look for them.
+    VARIABLE.check(node, problems);
     let Some(name) = node.field("name") else {
-        node.missing("name", "must be the name of a variable", problems);
+        if node.value().is_object() {
+            node.missing("name", "must be the name of a variable", problems);
+        }
         return None;
     };
-    VARIABLE.check(node, problems);
     let text = name.value().as_str()?;
     if text.is_empty() || text.contains('=') {
         name.complain("must be the name of a variable, without =", problems);
@@ -69,6 +75,9 @@ fn value_from(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -
     VALUE_FROM.check(node, problems);
     let there: Vec<Node<'_>> = VALUE_FROM.read.iter().filter_map(|name| node.field(name)).collect();
     if there.len() != 1 {
+        if !node.value().is_object() {
+            return None;
+        }
         let nothing_to_say = there.is_empty() && node.field("fileKeyRef").is_some();
         if !nothing_to_say {
             node.complain(format!("must have one of {}", VALUE_FROM.read.join(", ")), problems);
@@ -85,6 +94,7 @@ fn value_from(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -
     let (node, is_secret) = given("configMapKeyRef")
         .map(|node| (node, false))
         .or(given("secretKeyRef").map(|node| (node, true)))?;
+    KEY_REF.check(&node, problems);
     required(&node, "key", "must be the key whose value it is", problems)?;
     let reference = Reference::read(&node, "name", is_secret, problems)?;
     let found = reference.find(scope.namespace, scope.objects, problems);
@@ -104,9 +114,13 @@ pub(super) fn env_from(container: &Node<'_>, scope: &Scope<'_>, problems: &mut V
             _ => None,
         };
         let Some((from, is_secret)) = from else {
+            if !node.value().is_object() {
+                continue;
+            }
             node.complain("must have one of configMapRef, secretRef", problems);
             continue;
         };
+        WHOLE_REF.check(&from, problems);
         let reference = Reference::read(&from, "name", is_secret, problems);
         let found = reference.map(|reference| reference.find(scope.namespace, scope.objects, problems));
         if let Some(Found::There(data)) = found {

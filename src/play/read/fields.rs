@@ -15,6 +15,11 @@ pub(super) struct Fields {
 }
 
 impl Fields {
+    /// These, all of which are read.
+    pub(super) const fn only(read: &'static [&'static str]) -> Self {
+        Self { read, for_others: &[], unsupported: &[] }
+    }
+
     /// Complains of all others, and of what is not to be had.
     pub(super) fn check(&self, node: &Node<'_>, problems: &mut Vec<Problem>) {
         let Some(object) = node.object(problems) else { return };

@@ -49,6 +49,8 @@ pub(super) struct Wanted {
     pub(super) pods: Vec<Arc<Pod>>,
     /// What is wrong with others.
     pub(super) problems: Vec<String>,
+    /// Which these are: `NAMESPACE/NAME`.
+    pub(super) wrong: BTreeSet<String>,
 }
 
 impl Said for Document {
@@ -161,7 +163,10 @@ pub(super) fn joined(documents: &[&Document]) -> Wanted {
                     .push(format!("{at}: metadata.uid is {uid:?}; it must be the uid of one pod only"));
             }
             Some(pod) => wanted.pods.push(Arc::new(pod)),
-            None => wanted.problems.extend(problems.iter().map(|it| format!("{}: {it}", document.at))),
+            None => {
+                wanted.wrong.insert(format!("{namespace}/{name}"));
+                wanted.problems.extend(problems.iter().map(|it| format!("{}: {it}", document.at)));
+            }
         }
     }
     wanted

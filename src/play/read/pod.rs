@@ -12,7 +12,7 @@ use super::env::Scope;
 use super::fields::{Fields, flag, is_dns_label, list, required, text};
 use super::objects::{Found, Objects, Reference};
 use super::{security, volume};
-use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Pod};
+use crate::play::spec::{Container, Credential, Dns, HostAlias, HostNamespaces, Pod, Port};
 use crate::probe::node::{Node, Problem};
 use crate::probe::{Source, read_pod};
 
@@ -89,6 +89,12 @@ const SPEC: Fields = Fields {
 const DNS_CONFIG: Fields =
     Fields { read: &["nameservers", "searches", "options"], for_others: &[], unsupported: &[] };
 
+const OPTION: Fields = Fields::only(&["name", "value"]);
+
+const PULL_SECRET: Fields = Fields::only(&["name"]);
+
+const OS: Fields = Fields::only(&["name"]);
+
 const HOST_ALIAS: Fields = Fields { read: &["ip", "hostnames"], for_others: &[], unsupported: &[] };
 
 /// Where something is told of a static pod: it is none that an API server knows.
@@ -149,6 +155,7 @@ pub(super) fn read(
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
         spec.missing("containers", "must have at least one container", problems);
     }
+    host_ports(&spec, &containers, problems);
     let hostname = text(&spec, "hostname", problems);
     if let Some(at) =
         spec.field("hostname").filter(|_| hostname.as_deref().is_some_and(|it| !is_dns_label(it)))
@@ -191,6 +198,21 @@ pub(super) fn read(
     (!is_wrong).then_some(pod)
 }
 
+/// A port of the host is for one container.
+fn host_ports(spec: &Node<'_>, containers: &[Arc<Container>], problems: &mut Vec<Problem>) {
+    let mut taken = BTreeSet::new();
+    for container in containers {
+        for port in container.ports.iter().filter(|port| port.host != 0) {
+            let Port { host, host_ip, protocol, .. } = port;
+            if !taken.insert((*host, host_ip, i32::from(*protocol))) {
+                let (name, protocol) = (&container.name, protocol.as_str_name());
+                let reason = format!("must not have the host's port {host} ({protocol}) twice, as in {name}");
+                spec.complain(reason, problems);
+            }
+        }
+    }
+}
+
 /// Folders are called by these.
 fn paths(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
     let namespace = metadata.field("namespace");
@@ -228,6 +250,9 @@ fn others(spec: &Node<'_>, problems: &mut Vec<Problem>) {
     {
         users.unsupported("cannot be had here: namespaces of users are not played", problems);
     }
+    if let Some(os) = spec.field("os") {
+        OS.check(&os, problems);
+    }
     if let Some(os) = spec.at(&["os", "name"])
         && os.one_of(&[("linux", true), ("windows", false)], problems) == Some(false)
     {
@@ -264,6 +289,7 @@ fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
         };
         (dns.servers, dns.searches) = (texts("nameservers", problems), texts("searches", problems));
         for option in list(&node, "options", problems) {
+            OPTION.check(&option, problems);
             let Some(name) = required(&option, "name", "must be the name of an option", problems) else {
                 continue;
             };
@@ -291,6 +317,7 @@ fn runtime_handler(spec: &Node<'_>, objects: Option<&Objects<'_>>, problems: &mu
 fn credentials(spec: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<Credential> {
     let mut credentials = Vec::new();
     for node in list(spec, "imagePullSecrets", problems) {
+        PULL_SECRET.check(&node, problems);
         let Some(reference) = Reference::read(&node, "name", true, problems) else { continue };
         if let Found::There(data) = reference.find(scope.namespace, scope.objects, problems) {
             let known = data.credentials();

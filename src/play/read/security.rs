@@ -44,6 +44,14 @@ const OF_CONTAINER: Fields = Fields {
     unsupported: &[("windowsOptions", "this is for Linux")],
 };
 
+const CAPABILITIES: Fields = Fields::only(&["add", "drop"]);
+
+const PROFILE: Fields = Fields::only(&["type", "localhostProfile"]);
+
+const SELINUX: Fields = Fields::only(&["user", "role", "type", "level"]);
+
+const SYSCTL: Fields = Fields::only(&["name", "value"]);
+
 /// What is said for all containers of a pod.
 pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurity {
     let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
@@ -56,6 +64,7 @@ pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurit
     let policy = policy.and_then(|policy| policy.one_of(&[("Merge", false), ("Strict", true)], problems));
     let mut sysctls = crate::play::spec::Texts::new();
     for sysctl in list(&node, "sysctls", problems) {
+        SYSCTL.check(&sysctl, problems);
         let name = required(&sysctl, "name", "must be the name of a kernel parameter", problems);
         let value = required(&sysctl, "value", "must be its value, as a string", problems);
         sysctls.extend(name.map(|name| name.replace('/', ".")).zip(value));
@@ -73,6 +82,9 @@ pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurit
 pub(super) fn of_container(container: &Node<'_>, problems: &mut Vec<Problem>) -> Security {
     let Some(node) = container.field("securityContext") else { return Security::default() };
     OF_CONTAINER.check(&node, problems);
+    if let Some(capabilities) = node.field("capabilities") {
+        CAPABILITIES.check(&capabilities, problems);
+    }
     let capabilities = |which: &str, problems: &mut Vec<Problem>| {
         let list = node.at(&["capabilities", which]);
         list.map(|list| list.texts(problems)).unwrap_or_default()
@@ -98,6 +110,7 @@ pub(super) fn of_container(container: &Node<'_>, problems: &mut Vec<Problem>) ->
 
 fn common(node: &Node<'_>, problems: &mut Vec<Problem>) -> CommonSecurity {
     let selinux = node.field("seLinuxOptions").map(|options| {
+        SELINUX.check(&options, problems);
         let mut part = |field: &str| text(&options, field, problems).unwrap_or_default();
         SeLinuxOption { user: part("user"), role: part("role"), r#type: part("type"), level: part("level") }
     });
@@ -119,11 +132,15 @@ fn profile(
     problems: &mut Vec<Problem>,
 ) -> Option<SecurityProfile> {
     let node = node.field(field)?;
+    PROFILE.check(&node, problems);
     let kinds = [
         ("RuntimeDefault", ProfileType::RuntimeDefault),
         ("Unconfined", ProfileType::Unconfined),
         ("Localhost", ProfileType::Localhost),
     ];
+    if !node.value().is_object() {
+        return None;
+    }
     let Some(kind) = node.field("type") else {
         node.missing("type", "must be one of RuntimeDefault, Unconfined, Localhost", problems);
         return None;

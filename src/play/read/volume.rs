@@ -50,11 +50,17 @@ const EMPTY_DIR: Fields = Fields { read: &["medium", "sizeLimit"], for_others: &
 
 const HOST_PATH: Fields = Fields { read: &["path", "type"], for_others: &[], unsupported: &[] };
 
-const FILES: Fields = Fields {
-    read: &["name", "secretName", "items", "defaultMode", "optional", "sources"],
-    for_others: &[],
-    unsupported: &[],
-};
+const CONFIG_MAP: Fields = Fields::only(&["name", "items", "defaultMode", "optional"]);
+
+const SECRET: Fields = Fields::only(&["secretName", "items", "defaultMode", "optional"]);
+
+const DOWNWARD: Fields = Fields::only(&["items", "defaultMode"]);
+
+const PROJECTED: Fields = Fields::only(&["sources", "defaultMode"]);
+
+const PROJECTED_DATA: Fields = Fields::only(&["name", "items", "optional"]);
+
+const PROJECTED_DOWNWARD: Fields = Fields::only(&["items"]);
 
 const SOURCE: Fields = Fields {
     read: &["configMap", "secret", "downwardAPI"],
@@ -66,11 +72,9 @@ const SOURCE: Fields = Fields {
     ],
 };
 
-const ITEM: Fields = Fields {
-    read: &["key", "path", "mode", "fieldRef", "resourceFieldRef"],
-    for_others: &[],
-    unsupported: &[],
-};
+const ITEM: Fields = Fields::only(&["key", "path", "mode"]);
+
+const DOWNWARD_ITEM: Fields = Fields::only(&["path", "mode", "fieldRef", "resourceFieldRef"]);
 
 const MOUNT: Fields = Fields {
     read: &["name", "mountPath", "subPath", "subPathExpr", "readOnly", "mountPropagation"],
@@ -108,6 +112,9 @@ fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Op
     let kinds = &VOLUME.read[1..];
     let there = kinds.iter().filter(|kind| node.field(kind).is_some()).count();
     let is_other = VOLUME.unsupported.iter().any(|(kind, _)| node.field(kind).is_some());
+    if !node.value().is_object() {
+        return None;
+    }
     if there != 1 || is_other {
         if there > 1 || (there == 0 && !is_other) {
             node.complain(format!("must have one of {}", kinds.join(", ")), problems);
@@ -131,7 +138,16 @@ fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Op
         .or_else(|| kind("secret", FilesKind::Secret))
         .or_else(|| kind("downwardAPI", FilesKind::DownwardApi))
         .or_else(|| kind("projected", FilesKind::Projected))?;
-    FILES.check(&node, problems);
+    let fields = match kind {
+        FilesKind::ConfigMap => CONFIG_MAP,
+        FilesKind::Secret => SECRET,
+        FilesKind::DownwardApi => DOWNWARD,
+        FilesKind::Projected => PROJECTED,
+    };
+    fields.check(&node, problems);
+    if !node.value().is_object() {
+        return None;
+    }
     let mode = mode(&node, "defaultMode", problems).unwrap_or(MODE);
     let files = if kind == FilesKind::Projected {
         let mut files = Vec::new();
@@ -140,8 +156,9 @@ fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Op
         }
         files
     } else {
-        files(&node, kind, scope, problems)
+        files(&node, kind, (if kind == FilesKind::Secret { "secretName" } else { "name" }, scope), problems)
     };
+    twice(&node, &files, problems);
     Some(VolumeSource::Files { kind, files, mode })
 }
 
@@ -178,10 +195,12 @@ fn projected(source: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) 
     let is_other = SOURCE.unsupported.iter().any(|(kind, _)| source.field(kind).is_some());
     match there.as_slice() {
         [(node, kind)] if !is_other => {
-            FILES.check(node, problems);
-            files(node, *kind, scope, problems)
+            let is_data = *kind != FilesKind::DownwardApi;
+            if is_data { PROJECTED_DATA } else { PROJECTED_DOWNWARD }.check(node, problems);
+            files(node, *kind, ("name", scope), problems)
         }
         [] if is_other => Vec::new(),
+        _ if !source.value().is_object() => Vec::new(),
         _ => {
             source.complain("must have one of configMap, secret, downwardAPI", problems);
             Vec::new()
@@ -189,15 +208,34 @@ fn projected(source: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) 
     }
 }
 
-fn files(node: &Node<'_>, kind: FilesKind, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<File> {
+/// Complains of two files at one place, or of one that would be in another.
+fn twice(node: &Node<'_>, files: &[File], problems: &mut Vec<Problem>) {
+    let paths: Vec<&str> = files.iter().map(|file| file.path.trim_end_matches('/')).collect();
+    for (place, path) in paths.iter().enumerate() {
+        let is_in_the_way = |other: &&&str| {
+            other == &path || other.strip_prefix(*path).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let mut others = paths.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, path)| path);
+        if let Some(other) = others.find(is_in_the_way) {
+            node.complain(format!("must not have a file at {path:?} and one at {other:?}"), problems);
+            return;
+        }
+    }
+}
+
+/// The files of a source, which is named by that field.
+fn files(
+    node: &Node<'_>,
+    kind: FilesKind,
+    (field, scope): (&str, &Scope<'_>),
+    problems: &mut Vec<Problem>,
+) -> Vec<File> {
     let items = node.field("items").map(|items| items.list(problems));
     if kind == FilesKind::DownwardApi {
         let items = items.unwrap_or_default();
         return items.iter().filter_map(|item| downward(item, problems)).collect();
     }
     let is_secret = kind == FilesKind::Secret;
-    // A volume of its own names its Secret otherwise than every other reference.
-    let field = if is_secret && node.field("secretName").is_some() { "secretName" } else { "name" };
     let Some(reference) = Reference::read(node, field, is_secret, problems) else { return Vec::new() };
     let found = reference.find(scope.namespace, scope.objects, problems);
     let Some(items) = items else {
@@ -223,7 +261,10 @@ fn files(node: &Node<'_>, kind: FilesKind, scope: &Scope<'_>, problems: &mut Vec
 }
 
 fn downward(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<File> {
-    ITEM.check(item, problems);
+    DOWNWARD_ITEM.check(item, problems);
+    if !item.value().is_object() {
+        return None;
+    }
     let (path, mode) = (path(item, problems), mode(item, "mode", problems));
     let content = match (item.field("fieldRef"), item.field("resourceFieldRef")) {
         (Some(field), None) => Content::Field(env::field(&field, true, problems)?),
@@ -247,7 +288,7 @@ fn path(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
 
 /// Whether a path leads nowhere but below where it begins.
 fn is_below(path: &str) -> bool {
-    !path.starts_with('/') && path.split('/').all(|part| part != "..")
+    !path.starts_with(['/']) && path.split('/').all(|part| part != "..") && !path.starts_with("..")
 }
 
 fn mode(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<u32> {

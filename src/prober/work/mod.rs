@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 64;
 
 /// For how long a kubelet that was seen is taken to be there.
-const KUBELET: Duration = Duration::from_secs(60);
+pub(crate) const KUBELET: Duration = Duration::from_secs(60);
 
 /// What its workers share.
 #[derive(Debug)]

@@ -1,0 +1,188 @@
+//! Does what is to be done for a pod, in the kubelet's order: reset, kill, sandbox, init containers, regular containers.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::task::spawn_blocking;
+use tonic::Status;
+use tracing::debug;
+
+use super::actions::Actions;
+use super::kill::Reason;
+use super::start::{Place, StartError};
+use super::{RETRY_END, SyncError, Synced, Worker};
+use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
+use crate::play::configs::{self, Facts};
+use crate::play::means::{PATIENCE, within};
+use crate::play::seen::{Instance, Seen, State};
+use crate::probe::Role;
+use crate::prober::PodReport;
+use crate::terminal::harmless;
+
+impl Worker {
+    pub(super) async fn act(
+        &self,
+        actions: Actions,
+        seen: &Seen,
+        report: Option<&PodReport>,
+    ) -> Result<Synced, SyncError> {
+        if !actions.resets.is_empty() {
+            return self.reset(&actions, seen, report).await;
+        }
+        let is_done = self.kill_what_is_doomed(&actions, seen, report).await?;
+        if actions.starts_init.is_empty() && actions.starts.is_empty() && actions.creates_sandbox.is_none() {
+            return Ok(if is_done { Synced::Done } else { Synced::Idle });
+        }
+        let config = self.sandbox_config(actions.creates_sandbox, seen);
+        let (sandbox, addresses) = match actions.creates_sandbox {
+            Some(_) => self.run_sandbox(&config).await?,
+            None => (actions.sandbox.clone().unwrap_or_else(|| "".into()), seen.addresses().to_vec()),
+        };
+        if addresses.is_empty() && !self.pod.host.network {
+            // Another one is made, as by the kubelet, once it has been looked at again.
+            return Ok(Synced::Failed(Some(SystemTime::now() + RETRY_END)));
+        }
+        let place = Place { sandbox: &sandbox, config: &config, addresses: &addresses, seen };
+        Ok(self.start_all(&actions, place).await)
+    }
+
+    /// Ends and removes everything, for all to start again with the next sync.
+    async fn reset(
+        &self,
+        actions: &Actions,
+        seen: &Seen,
+        report: Option<&PodReport>,
+    ) -> Result<Synced, SyncError> {
+        self.lock().is_resetting = Some(true);
+        self.publish(seen, report, false).await?;
+        for doomed in &actions.resets {
+            if seen.alive().any(|instance| instance.id == doomed.id) {
+                self.kill_one(doomed, seen, report, Reason::Reset).await?;
+            }
+            self.remove(&doomed.id).await?;
+        }
+        Ok(Synced::Done)
+    }
+
+    /// Ends the pod as a whole, or single containers one after the other. Tells whether there was anything to end.
+    async fn kill_what_is_doomed(
+        &self,
+        actions: &Actions,
+        seen: &Seen,
+        report: Option<&PodReport>,
+    ) -> Result<bool, SyncError> {
+        let mut is_done = !actions.kills.is_empty();
+        if actions.kills_pod {
+            if actions.creates_sandbox.is_some() && actions.sandbox.is_some() {
+                let message = "Pod sandbox changed, it will be killed and re-created.";
+                self.tell(None, ("SandboxChanged", false), message.to_owned());
+            }
+            is_done |= seen.alive().next().is_some() || seen.sandboxes.iter().any(|it| it.is_ready);
+            let killed = self.kill_all(seen, 0).await;
+            killed.inspect_err(|status| {
+                let message = format!("error killing pod: {}", harmless(status.message()));
+                self.tell(None, ("FailedKillPod", true), message);
+            })?;
+            if actions.creates_sandbox.is_some() {
+                // Those of the last sandbox would tell that the new one is initialised.
+                for instance in seen.containers.iter().filter(|it| self.is_init(it)) {
+                    self.remove(&instance.id).await?;
+                }
+            }
+        }
+        for doomed in &actions.kills {
+            let reason = doomed.probe.map_or(Reason::Other, Reason::Probe);
+            self.kill_one(doomed, seen, report, reason).await?;
+        }
+        Ok(is_done)
+    }
+
+    /// Starts containers, those that run first before the others. One of those that fails holds all up that come after it.
+    async fn start_all(&self, actions: &Actions, place: Place<'_>) -> Synced {
+        let mut failures: Vec<StartError> = Vec::new();
+        for name in actions.starts_init.iter().chain(&actions.starts) {
+            let Some(container) = self.pod.container(name).cloned() else { continue };
+            match self.start(&container, place).await {
+                Ok(()) => drop(self.lock().reasons.remove(name)),
+                Err(error) => {
+                    let reason = (error.reason.to_owned(), error.message.clone());
+                    self.lock().reasons.insert(name.clone(), reason);
+                    failures.push(error);
+                    if container.role == Role::Init {
+                        break;
+                    }
+                }
+            }
+        }
+        if failures.is_empty() {
+            let mut memory = self.lock();
+            memory.is_resetting = memory.is_resetting.map(|_| false);
+            return Synced::Done;
+        }
+        Synced::Failed(failures.iter().filter_map(|failure| failure.until).min())
+    }
+
+    fn sandbox_config(&self, creates: Option<u32>, seen: &Seen) -> PodSandboxConfig {
+        let attempt = creates.or(seen.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
+        let seen_at = jiff::Timestamp::try_from(self.started).map(|it| it.to_string()).unwrap_or_default();
+        configs::sandbox(&self.pod, &self.means.node, attempt, &seen_at)
+    }
+
+    /// Makes a sandbox. Returns its id and its addresses.
+    async fn run_sandbox(&self, config: &PodSandboxConfig) -> Result<(Arc<str>, Vec<String>), SyncError> {
+        let failed = |status: &Status| {
+            let message = format!("Failed to create pod sandbox: {}", harmless(status.message()));
+            self.tell(None, ("FailedCreatePodSandBox", true), message);
+        };
+        let logs = config.log_directory.clone();
+        let made = std::fs::create_dir_all(&logs);
+        made.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
+        let request = RunPodSandboxRequest {
+            config: Some(config.clone()),
+            runtime_handler: self.pod.runtime_handler.clone(),
+        };
+        let run = within(PATIENCE * 2, self.means.acts.clone().run_pod_sandbox(request)).await;
+        let id: Arc<str> = run.inspect_err(failed)?.pod_sandbox_id.into();
+        let seen = self.means.inspect(&self.pod.uid).await?;
+        let sandbox = seen.sandboxes.iter().find(|sandbox| sandbox.id == id);
+        Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
+    }
+
+    /// Keeps of each container the newest, and the newest that has exited.
+    pub(super) async fn prune(&self, seen: &Seen) {
+        let is_old = |instance: &&Instance| {
+            let newest = match instance.state {
+                State::Exited => seen.newest_exited(&instance.name),
+                State::Created => seen.newest(&instance.name),
+                State::Running | State::Unknown => return false,
+            };
+            newest.is_some_and(|newest| newest.id != instance.id)
+        };
+        for instance in seen.containers.iter().filter(is_old) {
+            if let Err(status) = self.remove(&instance.id).await {
+                debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
+            }
+        }
+    }
+
+    fn is_init(&self, instance: &Instance) -> bool {
+        self.pod.init_containers().any(|container| container.name == instance.name)
+    }
+
+    /// Makes the pod's files.
+    pub(super) async fn prepare(&self, addresses: &[String]) -> Result<(), SyncError> {
+        let (folder, pod, means) = (self.folder.clone(), self.pod.clone(), self.means.clone());
+        let addresses = addresses.to_vec();
+        let prepared = spawn_blocking(move || {
+            folder.prepare(&Facts { pod: &pod, node: &means.node, addresses: &addresses })
+        });
+        let prepared = match prepared.await {
+            Ok(prepared) => prepared.map_err(|error| error.to_string()),
+            Err(_) => Err("a fault of probeshim's own".to_owned()),
+        };
+        prepared.map_err(|reason| {
+            self.tell(None, ("FailedMount", true), format!("MountVolume.SetUp failed: {reason}"));
+            SyncError::Volumes(reason)
+        })
+    }
+}

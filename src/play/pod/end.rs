@@ -1,0 +1,108 @@
+//! Ends a pod, and removes everything of it.
+
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+use tonic::Status;
+use tracing::warn;
+
+use super::{RETRY_END, SyncError, Worker};
+use crate::cri::v1::RemovePodSandboxRequest;
+use crate::play::configs;
+use crate::play::means::{PATIENCE, unless_gone, within};
+use crate::play::seen::Seen;
+use crate::terminal::harmless;
+
+/// The shortest grace period of a pod that is deleted, in seconds: its hooks run in any case.
+const LEAST_AT_END: u32 = 1;
+
+/// How long the runtime may take to remove a pod that is to be gone at once.
+const HURRY: Duration = Duration::from_secs(20);
+
+impl Worker {
+    /// Ends everything of the pod.
+    pub(super) async fn end(&self) {
+        if let Some(prober) = &self.means.prober {
+            prober.begin_end(&self.names);
+        }
+        self.standing.send_modify(|standing| standing.is_ending = true);
+        let hurry = self.signals.hurry.clone();
+        loop {
+            let ended = tokio::select! {
+                ended = self.try_to_end() => ended,
+                () = hurry.cancelled() => return,
+            };
+            let Err(error) = ended else { return };
+            warn!(pod = self.pod.full_name(), "a pod was not ended: {error}");
+            self.tell(None, ("FailedKillPod", true), format!("error killing pod: {error}"));
+            tokio::select! {
+                () = sleep(RETRY_END) => {}
+                () = hurry.cancelled() => return,
+            }
+        }
+    }
+
+    async fn try_to_end(&self) -> Result<(), SyncError> {
+        let seen = self.means.inspect(&self.pod.uid).await?;
+        self.attended(&seen, self.kill_all(&seen, LEAST_AT_END)).await?;
+        let seen = self.means.inspect(&self.pod.uid).await?;
+        let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
+        self.publish(&seen, report.as_ref(), true).await?;
+        if let Some(prober) = &self.means.prober {
+            prober.forget(&self.names);
+        }
+        Ok(())
+    }
+
+    /// Removes everything of the pod. Tells whether it is gone; where that is to be quick, it is tried once more.
+    pub(super) async fn clean(&self) -> bool {
+        let patient = async {
+            while let Err(status) = self.try_to_clean().await {
+                warn!(pod = self.pod.full_name(), "a pod was not removed: {}", harmless(status.message()));
+                sleep(RETRY_END).await;
+            }
+        };
+        let is_gone = tokio::select! {
+            () = patient => true,
+            () = self.signals.hurry.cancelled() => {
+                matches!(timeout(HURRY, self.try_to_clean()).await, Ok(Ok(())))
+            }
+        };
+        if let Some(prober) = &self.means.prober {
+            prober.forget(&self.names);
+        }
+        self.means.records.forget(&self.pod.uid);
+        let folder = self.folder.clone();
+        let removed = spawn_blocking(move || folder.remove()).await;
+        if let Ok(Err(error)) = removed {
+            warn!(pod = self.pod.full_name(), "the files of a pod were not removed: {error}");
+        }
+        if !self.means.node.keeps_logs {
+            let _ = std::fs::remove_dir_all(configs::log_folder(&self.pod, &self.means.node.logs));
+        }
+        is_gone
+    }
+
+    /// Until nothing of it is seen any more: what was being made when it was told to end may come later.
+    async fn try_to_clean(&self) -> Result<(), Status> {
+        loop {
+            let seen = self.means.inspect(&self.pod.uid).await?;
+            if seen.containers.is_empty() && seen.sandboxes.is_empty() {
+                return Ok(());
+            }
+            self.remove_all(&seen).await?;
+        }
+    }
+
+    async fn remove_all(&self, seen: &Seen) -> Result<(), Status> {
+        for instance in &seen.containers {
+            self.remove(&instance.id).await?;
+        }
+        for sandbox in &seen.sandboxes {
+            let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
+            unless_gone(within(PATIENCE, self.means.acts.clone().remove_pod_sandbox(request)).await)?;
+        }
+        Ok(())
+    }
+}
