@@ -112,6 +112,7 @@ impl PlaySettings {
         };
         let settings = Settings::of(&common, file, reader, around, Purpose::Play);
         let Settings { mut shim, log } = settings?;
+        // Where one of them is not there, that was complained of.
         let (Some(documents), Some(state)) = (documents, state) else { return Err(Problems(Vec::new())) };
         shim.specs = documents.specs();
         shim.sources = Sources { redacts: shim.sources.redacts, ..Sources::default() };

@@ -8,7 +8,6 @@ mod execs;
 mod killing;
 mod kubelet;
 mod life;
-mod playing;
 mod probing;
 mod procrun;
 #[path = "../real/mod.rs"]

@@ -8,8 +8,9 @@ use tonic::Status;
 use tracing::debug;
 
 use super::actions::Actions;
+use super::failure::StartError;
 use super::kill::Reason;
-use super::start::{Place, StartError};
+use super::start::Place;
 use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::play::configs::{self, Facts};

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use tokio::time::Instant;
 
-use super::start::StartError;
+use super::failure::StartError;
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
 use crate::play::backoff::TooEarly;
 use crate::play::means::{Means, PATIENCE, within};

@@ -4,6 +4,7 @@
 mod act;
 mod actions;
 mod end;
+mod failure;
 mod image;
 mod kill;
 mod start;
@@ -14,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::{debug, warn};
@@ -43,6 +44,10 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// When it is tried again where the runtime has to come to itself, or a pod is to end.
 const RETRY_END: Duration = Duration::from_secs(1);
+
+/// What is waited after a sync that has done something, and how often twice as long if there is another and another.
+const BREATH: Duration = Duration::from_millis(5);
+const MOST_BREATHS: u32 = 8;
 
 /// What is said of a pod that has run for too long.
 const DEADLINE: (&str, &str) =
@@ -151,11 +156,17 @@ impl Worker {
 
     /// Syncs again and again, until the pod has come to its end.
     async fn live(&mut self) {
+        // A runtime that says it has done what it has not must not be asked without end.
+        let mut in_a_row = 0;
         loop {
             self.pod = self.pods.borrow_and_update().clone();
             let wait = match self.sync().await {
                 Ok(Synced::Over) => return,
-                Ok(Synced::Done) => continue,
+                Ok(Synced::Done) => {
+                    sleep(BREATH * (1 << in_a_row)).await;
+                    in_a_row = (in_a_row + 1).min(MOST_BREATHS);
+                    continue;
+                }
                 Ok(Synced::Idle) => RESYNC,
                 Ok(Synced::Failed(until)) => {
                     let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
@@ -166,6 +177,7 @@ impl Worker {
                     RETRY
                 }
             };
+            in_a_row = 0;
             let due = Instant::now() + wait.mul_f64(1.0 + SPREAD * fastrand::f64());
             let due = self.deadline().map_or(due, |deadline| due.min(deadline));
             tokio::select! {

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use tonic::Status;
 
 use super::Worker;
+use super::failure::StartError;
 use super::image::Wanted;
 use super::kill::Reason;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
@@ -21,16 +22,6 @@ use crate::prober::{HookError, Hooked, Names};
 use crate::tap;
 use crate::terminal::harmless;
 
-/// Why a container has not been started: the kubelet's word for it, and a sentence.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{reason}: {message}")]
-pub(super) struct StartError {
-    pub(super) reason: &'static str,
-    pub(super) message: String,
-    /// Until when it is not tried again, where that is known.
-    pub(super) until: Option<SystemTime>,
-}
-
 /// Where a container is started.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
@@ -39,12 +30,6 @@ pub(super) struct Place<'a> {
     pub(super) addresses: &'a [String],
     /// What was there before this sync has done anything.
     pub(super) seen: &'a Seen,
-}
-
-impl StartError {
-    pub(super) fn new(reason: &'static str, message: String) -> Self {
-        Self { reason, message, until: None }
-    }
 }
 
 impl Worker {
@@ -161,14 +146,6 @@ impl Worker {
 
     fn failed(&self, names: &Arc<tap::Container>, error: &StartError) {
         self.tell(Some(names), ("Failed", true), format!("Error: {}", error.reason_or_message()));
-    }
-}
-
-impl StartError {
-    /// What the kubelet's event says of it: of images the word alone, since there is an event that says more.
-    fn reason_or_message(&self) -> &str {
-        let is_of_image = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError"];
-        if is_of_image.contains(&self.reason) { self.reason } else { &self.message }
     }
 }
 

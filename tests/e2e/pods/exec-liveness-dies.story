@@ -1,7 +1,7 @@
 containers:
   main:
-  - {lives: [7, 13], exit: 0, reason: Completed}
-  - {after: [0, 3], lives: [7, 13], exit: 0, reason: Completed}
+  - {lives: [10, 16], exit: 0, reason: Completed}
+  - {after: [0, 3], lives: [10, 16], exit: 0, reason: Completed}
   - {after: [0, 3], running: true}
 pod: {phase: Running}
 events: {Killing: 2}

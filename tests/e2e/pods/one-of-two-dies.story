@@ -1,6 +1,6 @@
 containers:
   main:
-  - {lives: [7, 13], exit: 0, reason: Completed}
+  - {lives: [10, 16], exit: 0, reason: Completed}
   - {after: [0, 3], running: true}
   other: [{running: true}]
 pod: {phase: Running}

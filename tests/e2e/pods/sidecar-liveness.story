@@ -1,7 +1,7 @@
 order: [side, main]
 containers:
   side:
-  - {lives: [7, 13], exit: 0, reason: Completed}
+  - {lives: [10, 16], exit: 0, reason: Completed}
   - {after: [0, 3], running: true}
   main: [{running: true}]
 pod: {phase: Running}

@@ -1,12 +1,21 @@
-//! `probeshim play`: pods that live as they would with a kubelet.
+//! `probeshim play` on a real containerd: pods that live as they would with a kubelet. Apart from what measures calls, which many pods would
+//! disturb.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(clippy::print_stderr, reason = "what servers logged is shown with the test that failed")]
+
+#[path = "../real/mod.rs"]
+mod real;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::time::Duration;
 
-use crate::real::differential::compared;
-use crate::real::machine::tool;
-use crate::real::play::{crowd, tell};
-use crate::real::story::cases;
-use crate::support::skip::need;
+use real::differential::compared;
+use real::machine::tool;
+use real::play::{crowd, tell};
+use real::story::cases;
+use support::skip::need;
 
 /// Stories that are told at once: their probes take processor time, and none may fail for want of it.
 const AT_ONCE: usize = 16;

@@ -1,0 +1,25 @@
+//! Why a container has not been started.
+
+use std::time::SystemTime;
+
+/// Why a container has not been started: the kubelet's word for it, and a sentence.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub(super) struct StartError {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+    /// Until when it is not tried again, where that is known.
+    pub(super) until: Option<SystemTime>,
+}
+
+impl StartError {
+    pub(super) fn new(reason: &'static str, message: String) -> Self {
+        Self { reason, message, until: None }
+    }
+
+    /// What the kubelet's event says of it: of images the word alone, since there is an event that says more.
+    pub(super) fn reason_or_message(&self) -> &str {
+        let is_of_image = ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "ImageInspectError"];
+        if is_of_image.contains(&self.reason) { self.reason } else { &self.message }
+    }
+}
