@@ -9,6 +9,7 @@ mod real;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use real::differential::compared;
@@ -17,12 +18,16 @@ use real::play::{crowd, tell};
 use real::story::cases;
 use support::skip::need;
 
+/// Whose turn it is: each of these takes most of a machine, and none may fail for want of it.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Stories that are told at once: their probes take processor time, and none may fail for want of it.
 const AT_ONCE: usize = 16;
 
 /// Every manifest of the folder lives as its story tells.
 #[test]
 fn pods_live_as_their_stories_tell() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let cases = cases(&probes);
     assert!(cases.len() >= 25, "{} manifests", cases.len());
@@ -36,6 +41,7 @@ fn pods_live_as_their_stories_tell() {
 /// The short form of `make differential`: a few of them live the same life with a kubelet.
 #[test]
 fn pods_live_as_with_a_kubelet() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let few = [
         "crash-loop",
@@ -52,5 +58,6 @@ fn pods_live_as_with_a_kubelet() {
 
 #[test]
 fn twenty_pods_come_up_are_probed_and_go_away() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(need!(crowd(20)), [""; 0]);
 }
