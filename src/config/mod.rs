@@ -4,10 +4,11 @@ mod file;
 mod play;
 mod read;
 mod runtime;
+mod surroundings;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,13 +20,14 @@ use read::{
 
 pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
+pub use surroundings::Surroundings;
 
 use crate::probe::{Sources, Specs, selector};
 use crate::prober::{EnforcementSettings, Mode};
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry::traces;
-use crate::{exec, relay, socket, telemetry};
+use crate::{exec, relay, telemetry};
 
 /// Where containerd listens unless told otherwise.
 const UPSTREAM: &str = "unix:///run/containerd/containerd.sock";
@@ -44,9 +46,6 @@ const MAX_KILLS: &str = "30/10m";
 
 /// What is slow unless told otherwise.
 const SLOW: &str = "1s";
-
-/// The configuration file that counts if it is there.
-const CONFIG: &str = "/etc/probeshim/config.yaml";
 
 /// What is logged unless told otherwise.
 const LOG: &str = "info";
@@ -137,23 +136,6 @@ pub struct Flags {
     pub log: Option<String>,
 }
 
-/// What the process knows of its surroundings that defaults depend on.
-#[derive(Clone, Debug)]
-pub struct Surroundings {
-    /// Whether it runs as root.
-    pub is_root: bool,
-    /// Whether OpenTelemetry's variables tell where traces go.
-    pub has_collector: bool,
-    /// Whether systemd passes a socket to it.
-    pub is_activated: bool,
-    /// The configuration file that counts if it is there.
-    pub config: Option<PathBuf>,
-    /// `$XDG_RUNTIME_DIR`, where it is set and absolute.
-    pub runtime_dir: Option<PathBuf>,
-    /// `$XDG_STATE_HOME`, where it is set and absolute, or else `.local/state` in `$HOME`.
-    pub state_home: Option<PathBuf>,
-}
-
 /// What `run` runs on.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -221,46 +203,6 @@ impl Problem {
         let value = value.as_ref().map(|value| format!("{value:?}"));
         let parts = [Some(field.clone()).filter(|field| !field.is_empty()), value, Some(reason.clone())];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
-    }
-}
-
-impl Surroundings {
-    /// Those of this process.
-    #[must_use]
-    pub fn here() -> Self {
-        let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        Self {
-            is_root: rustix::process::geteuid().is_root(),
-            has_collector: traces::is_endpoint_told(),
-            is_activated: socket::is_activated(),
-            config: Some(PathBuf::from(CONFIG)),
-            runtime_dir: folder("XDG_RUNTIME_DIR"),
-            state_home: folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state"))),
-        }
-    }
-
-    /// The folder for sockets. `None` where there is no good place.
-    fn run_dir(&self) -> Option<PathBuf> {
-        if self.is_root {
-            Some(Path::new("/run/probeshim").to_owned())
-        } else {
-            self.runtime_dir.as_ref().map(|dir| dir.join("probeshim"))
-        }
-    }
-
-    /// The folder for what outlives the process. `None` where there is no good place.
-    fn state_dir(&self) -> Option<PathBuf> {
-        if self.is_root {
-            Some(Path::new("/var/lib/probeshim").to_owned())
-        } else {
-            self.state_home.as_ref().map(|dir| dir.join("probeshim"))
-        }
-    }
-
-    /// The socket of this name, where nothing else is told.
-    fn default_socket(&self, name: &str) -> Result<SocketPath, String> {
-        let dir = self.run_dir().ok_or("is needed: not root, and XDG_RUNTIME_DIR is not set")?;
-        SocketPath::new(&dir.join(name)).map_err(|error| format!("is needed: its default {error}"))
     }
 }
 

@@ -1,12 +1,12 @@
 //! The flags of `play`, as written and as run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
 use super::file::File;
-use super::read::{Reader, duration};
+use super::read::{Reader, duration, folder};
 use super::{Flags, Problems, Purpose, Settings, ShimSettings, Surroundings};
 use crate::play::Documents;
 use crate::probe::Sources;
@@ -38,7 +38,7 @@ pub struct PlayFlags {
 
     /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs below --state; removed with each pod]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
-    pub pod_logs: Option<PathBuf>,
+    pub pod_logs: Option<String>,
 
     #[command(flatten)]
     pub(super) common: Flags,
@@ -90,12 +90,11 @@ impl PlaySettings {
         (common.enforce, common.max_kills, common.pods) = (enforce, most, Vec::new());
         let until = until.as_deref().map(|until| reader.read("--until", until, self::until));
         let timeout = timeout.as_deref().map(|timeout| reader.read("--timeout", timeout, limit));
-        let state = common.state.as_deref().map(PathBuf::from).or_else(|| around.state_dir());
-        let needed = || "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned();
-        let state = state.ok_or_else(needed).and_then(|state| absolute(&state));
-        let state = reader.fill_in("--state", state);
-        let logs = pod_logs.as_ref().map(|logs| absolute(logs));
-        let logs = logs.map(|logs| reader.fill_in("--pod-logs", logs));
+        let state = match &common.state {
+            Some(state) => reader.read("--state", state, folder),
+            None => reader.fill_in("--state", around.needed_state_dir()),
+        };
+        let logs = pod_logs.as_ref().map(|logs| reader.read("--pod-logs", logs, folder));
         let documents = Documents::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
@@ -129,10 +128,6 @@ impl PlaySettings {
             pods: state.join("pods"),
         })
     }
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, String> {
-    std::path::absolute(path).map_err(|_| "is empty; write the path of a folder".to_owned())
 }
 
 fn until(value: &str) -> Result<Until, String> {

@@ -57,8 +57,8 @@ impl Reader {
             // Nobody asked for it, and there is no place for it.
             return None;
         }
-        let needed = || "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned();
-        let folder = self.fill_in("--state", folder.ok_or_else(needed))?.join("calls");
+        let folder = self.fill_in("--state", folder.map_or_else(|| around.needed_state_dir(), Ok))?;
+        let folder = folder.join("calls");
         Some(journal::Settings { folder, limit })
     }
 
@@ -107,6 +107,11 @@ impl Reader {
 
 pub(super) fn socket_path(value: &str) -> Result<SocketPath, String> {
     SocketPath::parse(value).map_err(|error| error.to_string())
+}
+
+/// Reads a folder; a relative one starts at the working directory.
+pub(super) fn folder(value: &str) -> Result<PathBuf, String> {
+    std::path::absolute(value).map_err(|_| "is empty; write the path of a folder".to_owned())
 }
 
 /// Reads how many kills there may be, such as `5/1h`, or `off` for any number.

@@ -1,10 +1,8 @@
 //! The flags of `runtime`, as written and as run.
 
-use std::path::{Path, PathBuf};
-
 use clap::Args;
 
-use super::read::{Reader, duration, log_filter, socket_path};
+use super::read::{Reader, duration, folder, log_filter, socket_path};
 use super::{LOG, Problems, Surroundings};
 use crate::procrun::{self, Kills};
 use crate::socket::SocketPath;
@@ -76,7 +74,7 @@ impl RuntimeSettings {
         };
         let root = match &flags.root {
             Some(root) => reader.read("--root", root, folder),
-            None => reader.fill_in("--root", default_root(around)),
+            None => reader.fill_in("--root", around.needed_state_dir().map(|state| state.join("procrun"))),
         };
         let exec_delay = reader.read_or("--exec-delay", flags.exec_delay.as_deref(), "0s", duration);
         let start_delay = reader.read_or("--start-delay", flags.start_delay.as_deref(), "0s", duration);
@@ -111,17 +109,6 @@ impl RuntimeSettings {
             _ => Err(Problems(reader.problems)),
         }
     }
-}
-
-fn default_root(around: &Surroundings) -> Result<PathBuf, String> {
-    let state =
-        around.state_dir().ok_or("is needed: not root, and neither XDG_STATE_HOME nor HOME is set")?;
-    Ok(state.join("procrun"))
-}
-
-/// Reads a folder; a relative one starts at the working directory.
-fn folder(value: &str) -> Result<PathBuf, String> {
-    std::path::absolute(Path::new(value)).map_err(|_| "is empty; write the path of a folder".to_owned())
 }
 
 fn synthetic(value: &str) -> Result<u32, String> {

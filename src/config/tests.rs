@@ -1,5 +1,7 @@
 //! What is read, and what is refused.
 
+use std::path::Path;
+
 use super::read::{duration, http_address};
 use super::*;
 use crate::probe::ProbeType;
