@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::raise_descriptor_limit;
+use super::playing::Folders;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::ShimSettings;
@@ -99,23 +100,13 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let account = Account::begin(lasts, &places);
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let telling = tell(account.clone(), &staged.events);
-    let play = staged.play(listen, folder.path().join("logs"), true, folder.path().join("pods"));
+    let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
+    let playing = staged.play(listen, Folders { logs, keeps_logs: true, pods }, documents);
 
-    let stop = CancellationToken::new();
-    let running = {
-        let (play, stop) = (play.clone(), stop.clone());
-        tokio::spawn(async move { play.run(documents, stop).await })
-    };
     end_of(lasts, &mut signals, &account).await;
-    let pods = play.standings();
-    stop.cancel();
-    tokio::pin!(running);
-    loop {
-        tokio::select! {
-            _ = &mut running => break,
-            _ = signals.next() => play.hurry(),
-        }
-    }
+    let pods = playing.play.standings();
+    // What may be left goes with the runtime.
+    let _ = playing.end(&mut signals).await;
     telling.abort();
     shim.drain().await;
     let drained = shim.ended().await;

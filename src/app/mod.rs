@@ -4,6 +4,7 @@ mod demo;
 mod limits;
 mod observatory;
 mod play;
+mod playing;
 mod probing;
 mod run;
 mod runtime;

@@ -1,22 +1,16 @@
 //! `probeshim play`: pods on a bare runtime, which live as they would with a kubelet, until they have ended or it is told to stop.
 
 use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
 
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::limits::raise_descriptor_limit;
-use super::shim::{RunError, Shim, Staged};
+use super::playing::Folders;
+use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::{PlaySettings, Until};
-use crate::play::{Notice, Parts, Play, PodStatus, Standing, Witness};
-use crate::probe::{News, Specs};
-use crate::record::{Event, Events};
-use crate::socket::SocketPath;
+use crate::play::{Play, PodStatus, Standing};
 use crate::terminal::{harmless, human};
 
 /// Why what was played has not come to what was wanted.
@@ -55,50 +49,6 @@ enum End {
     Badly(PlayError),
 }
 
-/// Keeps what happens to pods among the events, and tells others of what is specified.
-#[derive(Debug)]
-struct Told {
-    events: Arc<Events>,
-    news: mpsc::Sender<News>,
-}
-
-impl Staged {
-    /// Something to play with on the shim that listens there, which others find from now on.
-    pub(super) fn play(self, listen: SocketPath, logs: PathBuf, keeps_logs: bool, pods: PathBuf) -> Play {
-        let Self { own: asks, executor, prober, events, news, play } = self;
-        let witness = Arc::new(Told { events, news });
-        let parts = Parts { acts: listen, asks, executor, prober, logs, keeps_logs, pods, witness };
-        let new = Play::new(parts);
-        let _ = play.set(new.clone());
-        new
-    }
-}
-
-impl Witness for Told {
-    fn notice(&self, notice: Notice) {
-        self.events.push(Event::of_play(notice));
-    }
-
-    fn specified(&self, specs: Specs) {
-        // There is always room: a look at files comes every two seconds at most.
-        let _ = self.news.try_send(News::Specs(specs));
-    }
-
-    fn problem(&self, problem: String) {
-        let _ = self.news.try_send(News::Problem(problem));
-    }
-
-    fn solved(&self, problem: String) {
-        let _ = self.news.try_send(News::Solved(problem));
-    }
-
-    fn held(&self) {
-        let event = Event::of_hold();
-        warn!("{}", event.message);
-        self.events.push(event);
-    }
-}
-
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
 pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let PlaySettings { shim, log: _, documents, until, timeout, logs, keeps_logs, pods } = settings;
@@ -117,43 +67,30 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let mut shim = Shim::open(shim).await?;
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
-    let play = staged.play(listen, logs, keeps_logs, pods);
+    let count = documents.count();
+    let mut playing = staged.play(listen, Folders { logs, keeps_logs, pods }, documents);
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %shim.facts.listen,
-        pods = documents.count(),
+        pods = count,
         http = %shim.facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "playing"
     );
-    let over = CancellationToken::new();
-    let mut running = {
-        let (play, over) = (play.clone(), over.clone());
-        tokio::spawn(async move { play.run(documents, over).await })
-    };
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let end = tokio::select! {
         name = signals.next() => {
             info!(signal = name, "told to stop: the pods are ended");
             End::Told
         }
-        end = watched(&play, until) => end,
+        end = watched(&playing.play, until) => end,
         () = passed(deadline) => {
             let timeout = human::duration(timeout.unwrap_or_default());
-            End::Badly(PlayError::TimedOut(format!("after {timeout} {}", unmet(&play, until))))
+            End::Badly(PlayError::TimedOut(format!("after {timeout} {}", unmet(&playing.play, until))))
         }
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),
-        _ = &mut running => return Err(PlayError::Ended),
+        _ = &mut playing.running => return Err(PlayError::Ended),
     };
-    over.cancel();
-    let is_clean = loop {
-        tokio::select! {
-            ended = &mut running => break ended.unwrap_or(false),
-            name = signals.next() => {
-                warn!(signal = name, "told again: the pods are removed at once");
-                play.hurry();
-            }
-        }
-    };
+    let is_clean = playing.end(&mut signals).await;
     shim.drain().await;
     shim.ended().await?;
     match end {
