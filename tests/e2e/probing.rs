@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::real::judge::{self, Case};
 use crate::real::kubelet::{NODE, manifest};
 use crate::real::node::Node;
-use crate::real::parity::{self, Row, hold};
+use crate::real::parity::dry_run::hold;
+use crate::real::parity::{self, Row};
 use crate::real::server::wait_for;
 use crate::support::skip::need;
 

@@ -12,7 +12,9 @@ mod support;
 use std::time::Duration;
 
 use real::judge::{cases, judge};
-use real::parity::{hold, play, rows};
+use real::parity::dry_run::hold;
+use real::parity::played::play;
+use real::parity::rows;
 use real::restarts;
 use support::skip::need;
 

@@ -1,18 +1,15 @@
-//! Tables 9.6 and 9.7: what Kubernetes' own end-to-end tests expect of probes, up to the point of the kill. Periods are a fifth of those
-//! there, and the time that is watched is shorter; the rules are the same.
+//! Tables 9.6 and 9.7: what Kubernetes' own end-to-end tests expect of probes. Periods are a fifth of those there, and the time that is watched
+//! is shorter; the rules are the same.
 
-use std::time::{Duration, SystemTime};
+pub(crate) mod dry_run;
+pub(crate) mod played;
 
-use jiff::Timestamp;
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::containerd::{Containerd, Version};
-use super::kubelet::statuses;
-use super::life::Runtime as _;
-use super::machine::tool;
-use super::play::Player;
-use super::probing::{PROBES, Pod, Probing, dress};
+use super::probing::PROBES;
 use super::server::wait_for;
 
 /// For how long nothing may happen where nothing is expected to.
@@ -216,134 +213,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Makes the pods of these rows, and looks whether each is as it is expected to be. In the twins of table 9.7 the container that is probed
-/// runs beside the main one.
-pub(crate) fn hold(rows: &[Row], is_sidecar: bool) -> Result<(), String> {
-    let manifests: Vec<Value> =
-        rows.iter().enumerate().map(|(place, row)| row.manifest(place, is_sidecar)).collect();
-    let probing = Probing::start(&manifests, "dry-run")?;
-    // A prober that is younger than a period lets its workers begin at any time within it.
-    let period = rows.iter().flat_map(Row::periods).max().unwrap_or(0);
-    let started = Instant::now();
-    wait_for("the prober is old enough", || (started.elapsed() > Duration::from_secs(period)).then_some(()));
-    // The first row is made last and looked at first, since it asks when something happened.
-    let mut pods: Vec<(Pod, SystemTime)> = manifests
-        .iter()
-        .rev()
-        .map(|manifest| {
-            let pod = probing.run(manifest);
-            (pod, SystemTime::now())
-        })
-        .collect();
-    pods.reverse();
-    let begun = Instant::now();
-    for (row, (pod, since)) in rows.iter().zip(&pods) {
-        row.check(&probing, pod, *since);
-    }
-    // Where nothing is expected it takes a while to be sure.
-    wait_for("enough time has been watched", || (begun.elapsed() > WATCHED).then_some(()));
-    for (row, (pod, _)) in rows.iter().zip(&pods) {
-        row.check_again(&probing, pod, is_sidecar);
-    }
-    Ok(())
-}
-
-/// Has the pods of these rows played, and looks whether each is as it is expected to be.
-pub(crate) fn play(rows: &[Row], is_sidecar: bool) -> Result<(), String> {
-    let probes = tool("probes-1.36")?;
-    let containerd = Containerd::start(Version::V2_2)?;
-    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
-    for (place, row) in rows.iter().enumerate() {
-        let mut manifest = row.manifest(place, is_sidecar);
-        if !row.has_own_grace_period() && row.expected != Expected::NotReadyAtTheEnd {
-            // Shells do not heed SIGTERM.
-            manifest["spec"]["terminationGracePeriodSeconds"] = 2.into();
-        }
-        dress(&mut manifest["spec"], &probes);
-        player.run(&format!("row-{place}"), &manifest.to_string());
-    }
-    let begun = Instant::now();
-    for (place, row) in rows.iter().enumerate() {
-        row.check_played(&player, &format!("row-{place}"), is_sidecar);
-    }
-    // Where nothing is expected it takes a while to be sure.
-    wait_for("enough time has been watched", || (begun.elapsed() > WATCHED).then_some(()));
-    for (place, row) in rows.iter().enumerate() {
-        row.check_played_again(&player, &format!("row-{place}"), is_sidecar);
-    }
-    Ok(())
-}
-
-/// The container that is probed, as it is told of.
-fn probed(player: &Player, pod: &str) -> Value {
-    let pod = player.pod(pod).unwrap_or_default();
-    statuses(&pod).find(|container| container["name"] == "probed").cloned().unwrap_or_default()
-}
-
 impl Row {
-    /// Waits for what is expected to happen.
-    fn check_played(&self, player: &Player, name: &str, is_sidecar: bool) {
-        let (what, probed) = (self.name, || probed(player, name));
-        match self.expected {
-            Expected::Killed(_) | Expected::KilledWithin(_) => {
-                // Each further one takes twice as long.
-                let restarts = self.kills().unwrap_or(1).min(3);
-                wait_for(what, || (probed()["restartCount"].as_u64()? >= restarts).then_some(()));
-                let message =
-                    if is_sidecar { "Init container probed failed" } else { "Container probed failed" };
-                assert!(player.count(name, "Killing", message) >= restarts, "{what}");
-            }
-            Expected::Warned(text) => {
-                wait_for(what, || (player.count(name, "ProbeWarning", text) > 0).then_some(()));
-            }
-            Expected::NotReady | Expected::NotStarted => {
-                wait_for(what, || (player.count(name, "Unhealthy", "") >= 2).then_some(()));
-            }
-            Expected::ReadyAfter(seconds) => {
-                wait_for(what, || (probed()["ready"] == true).then_some(()));
-                let pod = player.pod(name).unwrap();
-                let time = |time: &Value| time.as_str().unwrap().parse::<Timestamp>().unwrap().as_second();
-                let started = time(&probed()["state"]["running"]["startedAt"]);
-                let conditions = pod["status"]["conditions"].as_array().unwrap();
-                let ready = conditions.iter().find(|condition| condition["type"] == "Ready").unwrap();
-                let after = time(&ready["lastTransitionTime"]) - started;
-                assert!(after >= i64::try_from(seconds).unwrap(), "{what}: ready after {after}s");
-            }
-            Expected::ReadyWithStartup => {
-                wait_for(what, || (probed()["started"] == true).then_some(()));
-                let started = Instant::now();
-                wait_for(what, || (probed()["ready"] == true).then_some(()));
-                assert!(started.elapsed() < Duration::from_secs(10), "{what}");
-            }
-            Expected::Well | Expected::NotReadyAtTheEnd => {
-                wait_for(what, || (probed()["ready"] == true).then_some(()));
-            }
-        }
-    }
-
-    /// Looks whether what must not happen has not.
-    fn check_played_again(&self, player: &Player, name: &str, is_sidecar: bool) {
-        let what = self.name;
-        let now = probed(player, name);
-        let stands = (now["restartCount"] == 0, now["ready"] == true, now["started"] == true);
-        match self.expected {
-            Expected::Killed(_) | Expected::KilledWithin(_) => {}
-            Expected::Well | Expected::Warned(_) | Expected::ReadyAfter(_) | Expected::ReadyWithStartup => {
-                assert_eq!(stands, (true, true, true), "{what}: {now:#}");
-            }
-            Expected::NotReady => assert_eq!(stands, (true, false, true), "{what}: {now:#}"),
-            Expected::NotStarted => assert_eq!(stands, (true, false, false), "{what}: {now:#}"),
-            Expected::NotReadyAtTheEnd => {
-                player.forget(name);
-                wait_for(what, || (probed(player, name)["ready"] == false).then_some(()));
-                wait_for(what, || player.pod(name).is_none().then_some(()));
-                // Those that run beside the main one are probed to the very end.
-                let failed = player.count(name, "Unhealthy", "Liveness probe failed");
-                assert!(is_sidecar || failed == 0, "{what}: {failed}");
-            }
-        }
-    }
-
     /// The periods of its probes, in seconds.
     fn periods(&self) -> impl Iterator<Item = u64> {
         let probes = self.probes.as_object().unwrap().values();
@@ -376,95 +246,9 @@ impl Row {
         }
         json!({"kind": "Pod", "metadata": {"name": format!("row-{place}"), "namespace": "parity"}, "spec": spec})
     }
+}
 
-    /// Waits for what is expected to happen.
-    fn check(&self, probing: &Probing, pod: &Pod, since: SystemTime) {
-        let (name, what) = (&pod.name, self.name);
-        let container = || {
-            let status = probing.status(name);
-            let containers = status["containers"].as_array().cloned().unwrap_or_default();
-            containers.into_iter().find(|container| container["name"] == "probed").unwrap_or_default()
-        };
-        match self.expected {
-            Expected::Killed(count) => probing.wait_for_event(name, "WouldKill", "", count),
-            Expected::KilledWithin(grace) => probing.wait_for_event(name, "WouldKill", grace, 1),
-            Expected::Warned(text) => probing.wait_for_event(name, "ProbeWarning", text, 1),
-            Expected::ReadyAfter(seconds) => {
-                let after = wait_for(what, || probing.ready_after(name, "probed", since));
-                assert!(after >= Duration::from_secs(seconds), "{what}: ready after {after:?}");
-            }
-            Expected::ReadyWithStartup => {
-                wait_for(what, || (container()["started"] == true).then_some(()));
-                let started = Instant::now();
-                wait_for(what, || (container()["ready"] == true).then_some(()));
-                let (after, events) = (started.elapsed(), probing.events(name));
-                assert!(after < Duration::from_secs(10), "{what}: after {after:?} {events:#?}");
-            }
-            Expected::Well => {
-                wait_for(what, || (container()["ready"] == true).then_some(()));
-            }
-            Expected::NotReady | Expected::NotStarted => {
-                probing.wait_for_event(name, "Unhealthy", "", 2);
-            }
-            Expected::NotReadyAtTheEnd => {
-                wait_for(what, || (container()["ready"] == true).then_some(()));
-                let id = pod.containers.first().unwrap();
-                let stopping = probing.crictl.spawn(&["stop", "--timeout", "20", id]);
-                wait_for(what, || {
-                    let now = container();
-                    (now["ready"] == false && now["state"] == "running").then_some(())
-                });
-                stopping.output();
-            }
-        }
-    }
-
-    /// Looks whether what must not happen has not.
-    fn check_again(&self, probing: &Probing, pod: &Pod, is_sidecar: bool) {
-        let (name, what) = (&pod.name, self.name);
-        let status = probing.status(name);
-        let containers = status["containers"].as_array().unwrap();
-        let probed = containers.iter().find(|container| container["name"] == "probed").unwrap();
-        let kills = probing.count(name, "WouldKill", "");
-        let shown = || format!("{what}: {status:#} {:#?}", probing.events(name));
-        match self.expected {
-            Expected::Killed(_) | Expected::KilledWithin(_) => {
-                let message =
-                    if is_sidecar { "Init container probed failed" } else { "Container probed failed" };
-                // One look: while another is taken one more may be told.
-                let events = probing.events(name);
-                let mut told = events.iter().filter(|event| event["reason"] == "WouldKill");
-                let says_so = |event: &Value| event["message"].as_str().unwrap().starts_with(message);
-                assert!(kills > 0 && told.all(says_so), "{}", shown());
-            }
-            Expected::Well | Expected::Warned(_) | Expected::ReadyAfter(_) | Expected::ReadyWithStartup => {
-                assert_eq!(kills, 0, "{}", shown());
-                assert_eq!((&probed["ready"], &status["ready"]), (&json!(true), &json!(true)), "{}", shown());
-            }
-            Expected::NotReady => {
-                assert_eq!(kills, 0, "{}", shown());
-                assert_eq!(
-                    (&probed["ready"], &status["ready"]),
-                    (&json!(false), &json!(false)),
-                    "{}",
-                    shown()
-                );
-            }
-            Expected::NotStarted => {
-                assert_eq!(kills, 0, "{}", shown());
-                assert_eq!(
-                    (&probed["started"], &status["ready"]),
-                    (&json!(false), &json!(false)),
-                    "{}",
-                    shown()
-                );
-            }
-            Expected::NotReadyAtTheEnd => {
-                assert_eq!(kills, 0, "{}", shown());
-                // Those that run beside the main one are probed to the very end.
-                let failed = probing.count(name, "Unhealthy", "Liveness probe failed");
-                assert!(is_sidecar || failed == 0, "{}", shown());
-            }
-        }
-    }
+/// Where nothing is expected it takes a while to be sure.
+fn watch(begun: Instant) {
+    wait_for("enough time has been watched", || (begun.elapsed() > WATCHED).then_some(()));
 }
