@@ -161,7 +161,7 @@ async fn switch_mode(
     let name = kill.name();
     let to = to.ok_or_else(|| BadRequest(format!("mode {wanted:?} is neither dry-run nor {name}")))?;
     let prober = admin.from.prober.as_ref().ok_or_else(|| {
-        BadRequest("no probes are made: start probeshim with --enforce dry-run or kill".to_owned())
+        BadRequest(format!("no probes are made: start probeshim with --enforce dry-run or {name}"))
     })?;
     if prober.mode() != to {
         prober.switch(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));

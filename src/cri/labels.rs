@@ -1,20 +1,40 @@
-//! The labels by which a kubelet's pods and containers are known.
+//! The labels by which a kubelet's pods and containers are known, and the annotations in which it notes what it has to know of them again.
 
 use std::collections::HashMap;
 
-/// Those of a sandbox.
+pub(crate) const POD_NAME: &str = "io.kubernetes.pod.name";
+pub(crate) const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
+pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+
+/// What a container is taken for: another image makes it another container.
+pub(crate) const HASH: &str = "io.kubernetes.container.hash";
+
+/// How often a container had been started before.
+pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+
+/// Where a container leaves what it has to say of its end, and whether its logs say it where it does not.
+pub(crate) const MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+pub(crate) const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+
+/// The grace period of a container's pod, in seconds.
+pub(crate) const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
+
+/// The hook of a container, for others who stop it.
+pub(crate) const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+
+/// The ports of a container.
+pub(crate) const PORTS: &str = "io.kubernetes.container.ports";
+
+/// Labels of a sandbox.
 pub(crate) fn of_sandbox(name: &str, namespace: &str, uid: &str) -> HashMap<String, String> {
-    let labels = [
-        ("io.kubernetes.pod.name", name),
-        ("io.kubernetes.pod.namespace", namespace),
-        ("io.kubernetes.pod.uid", uid),
-    ];
+    let labels = [(POD_NAME, name), (POD_NAMESPACE, namespace), (POD_UID, uid)];
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
 /// Those of a container, which are those of its sandbox and its own name.
 pub(crate) fn of_container(name: &str, sandbox: &HashMap<String, String>) -> HashMap<String, String> {
     let mut labels = sandbox.clone();
-    labels.insert("io.kubernetes.container.name".to_owned(), name.to_owned());
+    labels.insert(CONTAINER_NAME.to_owned(), name.to_owned());
     labels
 }

@@ -11,7 +11,7 @@ mod redact;
 mod status;
 mod subscription;
 
-pub(crate) use client::channel;
+pub(crate) use client::{PATIENCE, channel, unless_gone, within};
 pub use client::{image_service, runtime_service};
 pub use facts::{ContainerFact, SandboxFact};
 pub use framing::{FrameError, unary_message};

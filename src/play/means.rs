@@ -1,34 +1,27 @@
 //! What pods are played with: the runtime, the prober, the node, and what is remembered of failures.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
+use tonic::Status;
 use tonic::transport::Channel;
-use tonic::{Code, Response, Status};
 
 use super::backoff::Backoff;
 use super::node::Node;
 use super::notice::{Notice, Witness};
 use super::seen::Seen;
-use crate::cri::OwnClient;
+use crate::cri::labels::POD_UID;
 use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{
     ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandboxFilter,
     PodSandboxStatusRequest, VersionRequest,
 };
+use crate::cri::{OwnClient, PATIENCE, unless_gone, within};
 use crate::prober::{Executor, KUBELET, Prober};
 use crate::tap;
-
-/// How long the runtime may take, as the kubelet's `runtimeRequestTimeout`; twice as long for a sandbox.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The label by which the pod of a sandbox or container is known.
-const UID: &str = "io.kubernetes.pod.uid";
 
 /// What pods are played with.
 #[derive(Debug)]
@@ -76,26 +69,6 @@ impl Records {
     }
 }
 
-/// Waits for an answer for as long as the kubelet would.
-pub(super) async fn within<T>(
-    limit: Duration,
-    answer: impl Future<Output = Result<Response<T>, Status>>,
-) -> Result<T, Status> {
-    match timeout(limit, answer).await {
-        Ok(answered) => answered.map(Response::into_inner),
-        Err(_) => Err(Status::deadline_exceeded("context deadline exceeded")),
-    }
-}
-
-/// What is gone is no error where it is asked for, or is to go.
-pub(super) fn unless_gone<T>(answered: Result<T, Status>) -> Result<Option<T>, Status> {
-    match answered {
-        Ok(answer) => Ok(Some(answer)),
-        Err(status) if status.code() == Code::NotFound => Ok(None),
-        Err(status) => Err(status),
-    }
-}
-
 impl Means {
     /// What the runtime calls itself.
     pub(super) async fn runtime_name(&self) -> Result<&str, Status> {
@@ -110,7 +83,7 @@ impl Means {
     /// What the runtime says of a pod.
     pub(super) async fn inspect(&self, uid: &str) -> Result<Seen, Status> {
         let mut asks = self.asks.clone();
-        let label_selector = || HashMap::from([(UID.to_owned(), uid.to_owned())]);
+        let label_selector = || HashMap::from([(POD_UID.to_owned(), uid.to_owned())]);
         let filter = PodSandboxFilter { label_selector: label_selector(), ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
         let listed = within(PATIENCE, asks.list_pod_sandbox(request)).await?.items;
@@ -145,7 +118,7 @@ impl Means {
         let of_sandboxes = sandboxes.into_iter().map(|it| (it.labels, it.id, it.state));
         let of_containers = containers.containers.into_iter().map(|it| (it.labels, it.id, it.state));
         for (labels, id, state) in of_sandboxes.chain(of_containers) {
-            if let Some(uid) = labels.get(UID) {
+            if let Some(uid) = labels.get(POD_UID) {
                 records.entry(uid.clone()).or_default().insert(id, state);
             }
         }

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::cri::labels::{HASH, MESSAGE_PATH, RESTART_COUNT};
 use crate::cri::v1;
-use crate::play::configs::{HASH, RESTART_COUNT};
 
 /// What the runtime says of a pod.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +127,7 @@ impl From<v1::ContainerStatus> for Instance {
             v1::ContainerState::ContainerUnknown => State::Unknown,
         };
         let note = |key: &str| status.annotations.get(key).cloned().unwrap_or_default();
-        let message_path = note("io.kubernetes.container.terminationMessagePath");
+        let message_path = note(MESSAGE_PATH);
         let mount = status.mounts.iter().find(|mount| mount.container_path == message_path);
         let image = status.image.as_ref();
         let named = image.map(|image| [&image.user_specified_image, &image.image]);

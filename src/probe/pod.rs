@@ -153,7 +153,17 @@ impl ContainerSpec {
     /// What is done before it is stopped, if anything is.
     #[must_use]
     pub fn pre_stop(&self) -> Option<&Hook> {
-        self.hooks.iter().find(|(used, _)| *used == Use::PreStop).map(|(_, hook)| hook)
+        self.hook(Use::PreStop)
+    }
+
+    /// What is done after it has been started, if anything is.
+    #[must_use]
+    pub fn post_start(&self) -> Option<&Hook> {
+        self.hook(Use::PostStart)
+    }
+
+    fn hook(&self, kind: Use) -> Option<&Hook> {
+        self.hooks.iter().find(|(used, _)| *used == kind).map(|(_, hook)| hook)
     }
 
     /// Whether it is started again after this exit code (as the kubelet: rules, then its own policy, then the pod's).

@@ -20,19 +20,11 @@ use super::rule::Rule;
 use super::source::Source;
 use super::spec::{ExecUse, Use};
 use super::value::{Handler, Probe, ProbeType};
+use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP};
 use crate::world::{Container, Sandbox};
 
 /// Where kubectl leaves what was applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Where the kubelet leaves the hook for others who stop the container.
-const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
-
-/// Where the kubelet leaves the pod's grace period.
-const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
-
-/// Where the kubelet leaves the container's ports.
-const PORTS: &str = "io.kubernetes.container.ports";
 
 /// The specs that rules, files and the kubelet tell of. What annotations tell is read when a pod is asked for. Copies share what is in them.
 #[derive(Clone, Debug, Default)]

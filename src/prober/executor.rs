@@ -3,15 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::timeout;
 use tonic::{Response, Status};
 
-use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest};
-use crate::cri::{Code, OwnClient};
+use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest, StopContainerResponse};
+use crate::cri::{Code, OwnClient, PATIENCE, unless_gone, within};
 use crate::tap::{Container, ExecResult, Kill, OwnCalls, Pod};
-
-/// How much longer than the grace period the runtime may take, as the kubelet's `runtimeRequestTimeout`.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whose container it is that something is done in.
 #[derive(Clone, Debug, Default)]
@@ -83,26 +79,11 @@ impl Executor {
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
         let limit = PATIENCE + Duration::from_secs(grace_period.into());
-        let answered = within(Some(limit), self.way.stop_container(request)).await;
+        let answered = within(limit, self.way.stop_container(request)).await;
         if let Some(told) = told {
             told.end(code(&answered), None);
         }
-        match answered {
-            Err(status) if status.code() != tonic::Code::NotFound => Err(status),
-            _ => Ok(()),
-        }
-    }
-}
-
-async fn within<T>(
-    limit: Option<Duration>,
-    answer: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    match limit {
-        None => answer.await,
-        Some(limit) => timeout(limit, answer)
-            .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded"))),
+        unless_gone(answered).map(drop)
     }
 }
 
@@ -111,19 +92,24 @@ fn code<T>(answered: &Result<T, Status>) -> Code {
 }
 
 impl Way {
-    async fn exec_sync(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
+    async fn exec_sync(&self, request: ExecSyncRequest) -> Result<Response<ExecSyncResponse>, Status> {
         match self {
-            Self::Runtime(client) => client.clone().exec_sync(request).await.map(Response::into_inner),
+            Self::Runtime(client) => client.clone().exec_sync(request).await,
             #[cfg(test)]
-            Self::Played(player) => player.exec(request).await,
+            Self::Played(player) => player.exec(request).await.map(Response::new),
         }
     }
 
-    async fn stop_container(&self, request: StopContainerRequest) -> Result<(), Status> {
+    async fn stop_container(
+        &self,
+        request: StopContainerRequest,
+    ) -> Result<Response<StopContainerResponse>, Status> {
         match self {
-            Self::Runtime(client) => client.clone().stop_container(request).await.map(|_| ()),
+            Self::Runtime(client) => client.clone().stop_container(request).await,
             #[cfg(test)]
-            Self::Played(player) => player.stop(request).await,
+            Self::Played(player) => {
+                player.stop(request).await.map(|()| Response::new(StopContainerResponse {}))
+            }
         }
     }
 }

@@ -49,7 +49,7 @@ pub(crate) use node::address as node_address;
 pub use notice::{Notice, Remark, What, Witness};
 pub use report::{ContainerReport, PodReport, ProbeReport};
 pub use status::{Condition, Phase};
-pub(crate) use status::{Stage, phase};
+pub(crate) use status::{Stage, phase, readiness};
 pub use verdict::{ProbeResult, Run, Verdict, step};
 
 /// Workers that may begin together where what is written of probes changes.

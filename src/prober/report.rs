@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::pod::{Container, Job, PodState};
-use super::status::{Condition, Phase, conditions};
+use super::status::{Condition, Phase, readiness};
 use super::verdict::{ProbeResult, Run};
-use crate::probe::{Probe, ProbeType};
+use crate::probe::{PodSpec, Probe, ProbeType};
 use crate::tap;
 
 /// A pod.
@@ -13,6 +13,8 @@ use crate::tap;
 pub struct PodReport {
     /// Its names.
     pub names: Arc<tap::Pod>,
+    /// What is written of it, by all sources.
+    pub spec: Arc<PodSpec>,
     /// How far it has come.
     pub phase: Phase,
     /// `ContainersReady` and `Ready`.
@@ -100,8 +102,9 @@ impl PodState {
         };
         PodReport {
             names: self.names.clone(),
+            spec: self.spec.clone(),
             phase,
-            conditions: conditions(phase, &ready),
+            conditions: readiness(phase, &ready),
             containers: self.containers.iter().enumerate().map(container).collect(),
         }
     }

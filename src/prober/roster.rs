@@ -10,13 +10,11 @@ use super::enforcement::Enforcement;
 use super::machine::State;
 use super::node;
 use super::pod::{Age, Known, Pod, PodState, Todo};
+use crate::cri::labels::HASH;
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, Specs};
 use crate::tap;
 use crate::world::{self, Change, Enquiry, Sandbox, World};
-
-/// Where the kubelet notes what it takes a container for.
-const HASH: &str = "io.kubernetes.container.hash";
 
 /// The pods of the node.
 #[derive(Debug)]

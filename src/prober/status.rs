@@ -148,8 +148,8 @@ pub(crate) fn phase(spec: &PodSpec, is_terminal: bool, stage: impl Fn(&str) -> S
     }
 }
 
-/// The conditions of a pod: whether each of its containers is ready, in their order.
-pub(super) fn conditions(phase: Phase, containers: &[(&str, bool)]) -> [Condition; 2] {
+/// The conditions that tell whether a pod is ready: whether each of its containers is, in their order.
+pub(crate) fn readiness(phase: Phase, containers: &[(&str, bool)]) -> [Condition; 2] {
     let unready: Vec<&str> =
         containers.iter().filter(|(_, is_ready)| !is_ready).map(|(name, _)| *name).collect();
     let (reason, message) = match phase {
@@ -236,12 +236,12 @@ mod tests {
 
     #[test]
     fn conditions_tell_which_containers_are_not_ready() {
-        let [containers, pod] = conditions(Phase::Running, &[("a", false), ("b", true), ("c", false)]);
+        let [containers, pod] = readiness(Phase::Running, &[("a", false), ("b", true), ("c", false)]);
         assert_eq!((containers.kind, containers.is_met), ("ContainersReady", false));
         assert_eq!((containers.reason, pod.reason), (Some("ContainersNotReady"), Some("ContainersNotReady")));
         assert_eq!(pod.message.as_deref(), Some("containers with unready status: [a c]"));
-        assert!(conditions(Phase::Running, &[("a", true)]).iter().all(|condition| condition.is_met));
-        assert_eq!(conditions(Phase::Failed, &[])[1].reason, Some("PodFailed"));
+        assert!(readiness(Phase::Running, &[("a", true)]).iter().all(|condition| condition.is_met));
+        assert_eq!(readiness(Phase::Failed, &[])[1].reason, Some("PodFailed"));
     }
 
     #[test]

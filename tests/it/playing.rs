@@ -1,6 +1,7 @@
 //! `probeshim play` on procrun, as people start it: what ends it and how, what it tells, and many pods at once.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use probeshim::cri::v1::ListPodSandboxRequest;
@@ -46,6 +47,44 @@ async fn played(place: &Place, manifests: &str, arguments: &[&str]) -> Answer {
     let manifests = place.at("pods.yaml");
     let arguments = [&[manifests.to_str().unwrap()], arguments].concat();
     Answer::to(play(place, &arguments)).await
+}
+
+/// A folder of manifests that is played.
+struct Watched<'a> {
+    place: &'a Place,
+    folder: PathBuf,
+}
+
+impl<'a> Watched<'a> {
+    fn new(place: &'a Place) -> Self {
+        let folder = place.at("pods");
+        fs::create_dir(&folder).unwrap();
+        Self { place, folder }
+    }
+
+    fn path(&self) -> &str {
+        self.folder.to_str().unwrap()
+    }
+
+    /// Writes a manifest, at once and as a whole.
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.place.at("new"), text).unwrap();
+        fs::rename(self.place.at("new"), self.folder.join(name)).unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        fs::remove_file(self.folder.join(name)).unwrap();
+    }
+}
+
+/// Waits until an event tells of something.
+async fn told(place: &Place, reason: &'static str, message: &'static str) {
+    until_shown(place, &["events"], |events| {
+        let is_it =
+            |event: &Value| event["reason"] == reason && event["message"].as_str().unwrap().contains(message);
+        events.as_array()?.iter().any(is_it).then_some(())
+    })
+    .await;
 }
 
 /// How many sandboxes there are; containers go with them.
@@ -161,13 +200,8 @@ async fn what_is_wrong_is_told_before_anything_is_made() {
 async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let folder = place.at("pods");
-    fs::create_dir(&folder).unwrap();
-    let mut running = start(&place, folder.to_str().unwrap()).await;
-    let write = |name: &str, text: &str| {
-        fs::write(place.at("new"), text).unwrap();
-        fs::rename(place.at("new"), folder.join(name)).unwrap();
-    };
+    let folder = Watched::new(&place);
+    let mut running = start(&place, folder.path()).await;
     let pods = async |what: fn(&[Value]) -> Option<String>| {
         until_shown(&place, &["status"], move |status| what(status["pods"].as_array()?)).await
     };
@@ -175,20 +209,13 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
         let [pod] = pods else { return None };
         (pod["status"] == "Running").then(|| pod["uid"].as_str().unwrap().to_owned())
     };
-    write("a.yaml", &pod("a", POLITE, "", ""));
+    folder.write("a.yaml", &pod("a", POLITE, "", ""));
     let first = pods(running_one).await;
-    write("a.yaml", &pod("a", POLITE, "", ", env: [{name: A, value: b}]"));
+    folder.write("a.yaml", &pod("a", POLITE, "", ", env: [{name: A, value: b}]"));
     until(|| async { (pods(running_one).await != first).then_some(()) }).await;
-    write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
-    until_shown(&place, &["events"], |events| {
-        let is_it = |event: &Value| {
-            event["reason"] == "SpecMisread"
-                && event["message"].as_str().unwrap().contains("b.yaml: spec.containers[0].image is missing")
-        };
-        events.as_array()?.iter().any(is_it).then_some(())
-    })
-    .await;
-    fs::remove_file(folder.join("a.yaml")).unwrap();
+    folder.write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
+    told(&place, "SpecMisread", "b.yaml: spec.containers[0].image is missing").await;
+    folder.remove("a.yaml");
     pods(|pods| pods.is_empty().then(String::new)).await;
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
@@ -201,17 +228,12 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
 async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
     let place = Place::new();
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let folder = place.at("pods");
-    fs::create_dir(&folder).unwrap();
-    let write = |name: &str, text: &str| {
-        fs::write(place.at("new"), text).unwrap();
-        fs::rename(place.at("new"), folder.join(name)).unwrap();
-    };
+    let folder = Watched::new(&place);
     let manifest = pod("a", POLITE, "", ", envFrom: [{configMapRef: {name: c}}]")
         .replace("{name: a,", "{name: a, uid: mine,");
-    write("a.yaml", &manifest);
-    write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
-    let mut running = start(&place, folder.to_str().unwrap()).await;
+    folder.write("a.yaml", &manifest);
+    folder.write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
+    let mut running = start(&place, folder.path()).await;
     let restarts = async |count: u64| {
         until_shown(&place, &["status"], |status| {
             let pod = &status["pods"][0];
@@ -221,23 +243,14 @@ async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
         .await
     };
     let sandbox = restarts(0).await;
-    write("a.yaml", &manifest.replace("image: i,", "image: other,"));
+    folder.write("a.yaml", &manifest.replace("image: i,", "image: other,"));
     assert_eq!(restarts(1).await, sandbox);
-    let told = async |reason: &'static str, message: &'static str| {
-        until_shown(&place, &["events"], |events| {
-            let is_it = |event: &Value| {
-                event["reason"] == reason && event["message"].as_str().unwrap().contains(message)
-            };
-            events.as_array()?.iter().any(is_it).then_some(())
-        })
-        .await;
-    };
-    told("Killing", "Container main definition changed, will be restarted").await;
-    fs::remove_file(folder.join("c.yaml")).unwrap();
-    told("SpecMisread", "it must be a ConfigMap of namespace test among these files").await;
+    told(&place, "Killing", "Container main definition changed, will be restarted").await;
+    folder.remove("c.yaml");
+    told(&place, "SpecMisread", "it must be a ConfigMap of namespace test among these files").await;
     assert_eq!(restarts(1).await, sandbox);
-    write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
-    told("SpecMended", "it must be a ConfigMap of namespace test among these files").await;
+    folder.write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
+    told(&place, "SpecMended", "it must be a ConfigMap of namespace test among these files").await;
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
@@ -301,5 +314,138 @@ async fn a_hundred_pods_come_up_are_probed_and_go_away() {
     let pods: String = (0..100).map(|number| pod(&format!("pod-{number}"), POLITE, "", probe)).collect();
     let answer = played(&place, &pods, &["--until", "ready", "--log", "warn"]).await;
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{answer:?}");
+    is_clean(&place, runtime).await;
+}
+
+/// What a rule or an annotation says of probes counts as what the manifest says, with grace periods of its own.
+#[tokio::test]
+async fn probes_that_the_manifest_does_not_know_count() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    place.configure(
+        "probes: [{match: {pod: a}, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1, \
+         terminationGracePeriodSeconds: 9}}]",
+    );
+    let never = r#"{"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 100}"#;
+    let beside = format!(
+        "{{kind: Pod, metadata: {{name: b, namespace: test, annotations: {{probeshim.io/startup.side: '{never}'}}}}, spec: \
+         {{terminationGracePeriodSeconds: 2, initContainers: [{{name: side, image: i, restartPolicy: Always, command: [sh, -c, \"{POLITE}\"]}}], \
+         containers: [{{name: main, image: i, command: [sh, -c, \"{POLITE}\"]}}]}}}}"
+    );
+    fs::write(place.at("pods.yaml"), pod("a", POLITE, "", "") + &beside).unwrap();
+    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
+    let given = until_shown(&place, &["calls", "--method", "StopContainer"], |calls| {
+        calls.as_array()?.iter().find_map(|call| call["kill"]["gracePeriodSeconds"].as_u64())
+    })
+    .await;
+    assert_eq!(given, 9);
+    told(&place, "Unhealthy", "Startup probe failed").await;
+    let status = place.ask(&["status", "-o", "json"]).await.json();
+    let waiting = status["pods"].as_array().unwrap().iter().find(|pod| pod["name"] == "b").unwrap();
+    assert_eq!(waiting["status"], "Init:0/1", "its sidecar has not started: {waiting:#}");
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
+async fn without_enforcement_nothing_is_killed() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let probes = ", livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}, \
+                  readinessProbe: {exec: {command: ['false']}, periodSeconds: 1}";
+    // Nobody probes, and what is not probed is ready.
+    let answer =
+        played(&place, &pod("a", POLITE, "", probes), &["--enforce", "off", "--until", "ready"]).await;
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    fs::write(place.at("pods.yaml"), pod("b", POLITE, "", probes)).unwrap();
+    let log = place.at("log");
+    let mut dry = play(&place, &[place.at("pods.yaml").to_str().unwrap(), "--enforce", "dry-run"]);
+    let process = dry.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut running = Running { process, socket: place.at("probeshim.sock"), log };
+    running.logged("playing").await;
+    let often = until_shown(&place, &["events"], |events| {
+        let would = events.as_array()?.iter().filter(|event| event["reason"] == "WouldKill");
+        would.map(|event| event["count"].as_u64().unwrap()).max().filter(|count| *count >= 2)
+    });
+    often.await;
+    let status = place.ask(&["status", "-o", "json"]).await.json();
+    let pod = &status["pods"][0];
+    let stands = (&pod["status"], &pod["restarts"], &pod["ready"]);
+    assert_eq!(stands, (&"Running".into(), &0.into(), &false.into()), "{pod:#}");
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
+async fn a_second_signal_removes_pods_at_once() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let stubborn = "trap '' TERM; while true; do sleep 0.1; done";
+    let manifest = pod("a", stubborn, "", "").replace("GracePeriodSeconds: 2", "GracePeriodSeconds: 3600");
+    fs::write(place.at("pods.yaml"), manifest).unwrap();
+    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
+    let is = async |word: &'static str| {
+        until_shown(&place, &["status"], |status| (status["pods"][0]["status"] == word).then_some(())).await;
+    };
+    is("Running").await;
+    running.signal(Signal::INT);
+    is("Terminating").await;
+    running.signal(Signal::INT);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}
+
+/// Logs stay where they are told to, and what is played again goes on to count.
+#[tokio::test]
+async fn logs_that_stay_are_counted_on() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let pods = pod("a", "echo hello; exit 1", "", "");
+    for _ in 0..2 {
+        let answer = played(&place, &pods, &["--until", "restarts=1"]).await;
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+    }
+    let mut folders = fs::read_dir(place.at("logs")).unwrap();
+    let logs = folders.next().unwrap().unwrap().path().join("main");
+    assert!(folders.next().is_none(), "a pod that is written the same is the same");
+    for attempt in 0..4 {
+        let log = fs::read_to_string(logs.join(format!("{attempt}.log"))).unwrap();
+        assert!(log.ends_with(" stdout F hello\n"), "attempt {attempt}: {log}");
+    }
+    is_clean(&place, runtime).await;
+}
+
+/// Two masters would be at odds: while a kubelet is there, nothing is started.
+#[tokio::test]
+async fn beside_a_kubelet_nothing_is_started() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let folder = Watched::new(&place);
+    let mut running = start(&place, folder.path()).await;
+    // A client goes by the name of its program: this one asks as soon as it is there.
+    let kubelet = place.at("kubelet");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_probeshim"), &kubelet).unwrap();
+    let mut client = Command::new(kubelet);
+    client.args(["run", "--http", "off", "--record", "off", "--log", "off"]);
+    for (flag, name) in [
+        ("--listen", "of-kubelet.sock"),
+        ("--admin", "of-kubelet-admin.sock"),
+        ("--upstream", "probeshim.sock"),
+        ("--config", "config.yaml"),
+    ] {
+        client.arg(flag).arg(place.at(name));
+    }
+    let (socket, log) = (place.at("of-kubelet.sock"), place.at("log"));
+    let mut client = Running { process: client.spawn().unwrap(), socket, log };
+    told(&place, "PlayHeld", "").await;
+    client.signal(Signal::TERM);
+    assert_eq!(client.ended().await, Some(0));
+    folder.write("a.yaml", &pod("a", POLITE, "", ""));
+    until_shown(&place, &["status"], |status| (status["pods"][0]["status"] == "Pending").then_some(())).await;
+    assert_eq!(sandboxes(&mut runtime).await, 0);
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
 }

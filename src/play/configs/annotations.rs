@@ -5,14 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use crate::cri::labels::{GRACE_PERIOD, HASH, MESSAGE_PATH, MESSAGE_POLICY, PORTS, PRE_STOP, RESTART_COUNT};
 use crate::cri::v1::Protocol;
 use crate::play::spec::{Container, Pod, Port};
-
-/// What the container is taken for: another image makes it another container.
-pub(in crate::play) const HASH: &str = "io.kubernetes.container.hash";
-
-/// How often it had been started before.
-pub(in crate::play) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
 
 /// Everything that the kubelet notes at a container.
 pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> HashMap<String, String> {
@@ -20,17 +15,17 @@ pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> Ha
     let mut notes = vec![
         (HASH, hash(container)),
         (RESTART_COUNT, attempt.to_string()),
-        ("io.kubernetes.container.terminationMessagePath", container.message_path.clone()),
-        ("io.kubernetes.container.terminationMessagePolicy", policy.to_owned()),
+        (MESSAGE_PATH, container.message_path.clone()),
+        (MESSAGE_POLICY, policy.to_owned()),
     ];
     if let Some(seconds) = pod.spec.termination_grace_period {
-        notes.push(("io.kubernetes.pod.terminationGracePeriod", seconds.to_string()));
+        notes.push((GRACE_PERIOD, seconds.to_string()));
     }
     if let Some(hook) = &container.pre_stop {
-        notes.push(("io.kubernetes.container.preStopHandler", hook.to_string()));
+        notes.push((PRE_STOP, hook.to_string()));
     }
     if !container.ports.is_empty() {
-        notes.push(("io.kubernetes.container.ports", ports(&container.ports)));
+        notes.push((PORTS, ports(&container.ports)));
     }
     notes.into_iter().map(|(key, text)| (key.to_owned(), text)).collect()
 }

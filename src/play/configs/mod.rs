@@ -16,7 +16,7 @@ use crate::cri::v1::{
     LinuxPodSandboxConfig, Mount, PodSandboxConfig, PodSandboxMetadata, PortMapping,
 };
 
-pub(super) use annotations::{HASH, RESTART_COUNT, hash};
+pub(super) use annotations::hash;
 pub(super) use env::{Facts, field, resource, variables};
 
 /// The longest name of a host.

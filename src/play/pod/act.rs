@@ -9,12 +9,11 @@ use tracing::debug;
 
 use super::actions::Actions;
 use super::failure::StartError;
-use super::kill::Reason;
 use super::start::Place;
 use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
+use crate::cri::{PATIENCE, within};
 use crate::play::configs::{self, Facts};
-use crate::play::means::{PATIENCE, within};
 use crate::play::seen::{Instance, Seen, State};
 use crate::probe::Role;
 use crate::prober::PodReport;
@@ -58,7 +57,7 @@ impl Worker {
         self.publish(seen, report, false).await?;
         for doomed in &actions.resets {
             if seen.alive().any(|instance| instance.id == doomed.id) {
-                self.kill_one(doomed, seen, report, Reason::Reset).await?;
+                self.kill_one(doomed, seen, report).await?;
             }
             self.remove(&doomed.id).await?;
         }
@@ -92,8 +91,7 @@ impl Worker {
             }
         }
         for doomed in &actions.kills {
-            let reason = doomed.probe.map_or(Reason::Other, Reason::Probe);
-            self.kill_one(doomed, seen, report, reason).await?;
+            self.kill_one(doomed, seen, report).await?;
         }
         Ok(is_done)
     }
@@ -125,7 +123,7 @@ impl Worker {
 
     fn sandbox_config(&self, creates: Option<u32>, seen: &Seen) -> PodSandboxConfig {
         let attempt = creates.or(seen.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
-        let seen_at = jiff::Timestamp::try_from(self.started).map(|it| it.to_string()).unwrap_or_default();
+        let seen_at = jiff::Timestamp::try_from(self.stood().1).map(|it| it.to_string()).unwrap_or_default();
         configs::sandbox(&self.pod, &self.means.node, attempt, &seen_at)
     }
 

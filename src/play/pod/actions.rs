@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::play::configs::hash;
 use crate::play::seen::{Instance, Sandbox, Seen, State};
 use crate::play::spec::{Container, Pod};
-use crate::probe::{ProbeType, RestartPolicy, Role};
+use crate::probe::{PodSpec, ProbeType, RestartPolicy, Role};
 use crate::prober::ProbeResult;
 
 /// What is to be done, in this order.
@@ -35,8 +35,18 @@ pub(super) struct Doomed {
     pub(super) name: String,
     /// What the kubelet's event says.
     pub(super) message: String,
-    /// The probe that has failed, if one has.
-    pub(super) probe: Option<ProbeType>,
+    pub(super) reason: Reason,
+}
+
+/// Why a container is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// A probe of its has failed.
+    Probe(ProbeType),
+    /// It is started again with all others: at once.
+    Reset,
+    /// Something else.
+    Other,
 }
 
 /// What a probe is held to say of a container, if anything.
@@ -48,8 +58,16 @@ pub(super) struct View<'a> {
     pub(super) pod: &'a Pod,
     pub(super) seen: &'a Seen,
     pub(super) verdicts: &'a Verdicts<'a>,
-    /// Whether probes are made at all.
-    pub(super) is_probed: bool,
+    /// What is probed, by all sources; `None` where nothing is.
+    pub(super) probed: Option<&'a PodSpec>,
+}
+
+impl View<'_> {
+    /// What a probe is held to say of a container that runs beside the others; `None` where there is no such probe.
+    fn verdict_beside(&self, container: &Container, id: &str, kind: ProbeType) -> Option<ProbeResult> {
+        let probed = self.probed?.container(&container.name)?;
+        probed.probe(kind).map(|_| (self.verdicts)(id, kind).unwrap_or(ProbeResult::Unknown))
+    }
 }
 
 /// What is to be done for a pod that goes on.
@@ -126,7 +144,7 @@ fn from_the_start(view: View<'_>, attempt: u32, actions: &mut Actions) {
 
 /// Containers that run before the regular ones. Tells whether the regular ones may start.
 fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
-    let View { pod, seen, verdicts, is_probed } = view;
+    let View { pod, seen, .. } = view;
     let containers: Vec<&Arc<Container>> = pod.init_containers().collect();
     let is_there = |container: &Arc<Container>| {
         let state = seen.newest(&container.name).map(|instance| instance.state);
@@ -158,33 +176,27 @@ fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
         match instance.state {
             State::Created => starts.push(place),
             State::Running if is_sidecar => {
-                let startup = is_probed && container.spec.probe(ProbeType::Startup).is_some();
-                let verdict = |kind| verdicts(&instance.id, kind);
-                match verdict(ProbeType::Startup).filter(|_| startup) {
+                let verdict = |kind| view.verdict_beside(container, &instance.id, kind);
+                let fault = match verdict(ProbeType::Startup) {
                     Some(ProbeResult::Failure) => {
-                        let message = format!("Init container {} failed startup probe", container.name);
-                        actions.kills.push(doomed(instance, message, Some(ProbeType::Startup)));
-                        starts.push(place);
+                        Some(("failed startup probe", Reason::Probe(ProbeType::Startup)))
                     }
-                    Some(ProbeResult::Unknown) => {}
-                    None if startup => {}
+                    Some(ProbeResult::Unknown) => None,
                     Some(ProbeResult::Success) | None => {
                         goes_on();
-                        let message = if hash(container) != instance.hash {
-                            Some(("definition changed", None))
-                        } else if container.spec.probe(ProbeType::Liveness).is_some()
-                            && verdict(ProbeType::Liveness) == Some(ProbeResult::Failure)
-                        {
-                            Some(("failed liveness probe", Some(ProbeType::Liveness)))
+                        if hash(container) != instance.hash {
+                            Some(("definition changed", Reason::Other))
+                        } else if verdict(ProbeType::Liveness) == Some(ProbeResult::Failure) {
+                            Some(("failed liveness probe", Reason::Probe(ProbeType::Liveness)))
                         } else {
                             None
-                        };
-                        if let Some((what, probe)) = message {
-                            let message = format!("Init container {} {what}", container.name);
-                            actions.kills.push(doomed(instance, message, probe));
-                            starts.push(place);
                         }
                     }
+                };
+                if let Some((what, reason)) = fault {
+                    let message = format!("Init container {} {what}", container.name);
+                    actions.kills.push(doomed(instance, message, reason));
+                    starts.push(place);
                 }
             }
             State::Running => {}
@@ -204,7 +216,7 @@ fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
                 }
                 let message =
                     "Init container is in \"unknown\" state, try killing it before restart".to_owned();
-                actions.kills.push(doomed(instance, message, None));
+                actions.kills.push(doomed(instance, message, Reason::Other));
                 starts.push(place);
             }
         }
@@ -231,7 +243,7 @@ fn regular_containers(view: View<'_>, actions: &mut Actions) {
                     actions.starts.push(name.clone());
                     if let Some(instance) = other.filter(|instance| instance.state == State::Unknown) {
                         let message = "Container is in \"unknown\" state, try killing it before restart";
-                        actions.kills.push(doomed(instance, message.to_owned(), None));
+                        actions.kills.push(doomed(instance, message.to_owned(), Reason::Other));
                     }
                 }
                 continue;
@@ -240,12 +252,12 @@ fn regular_containers(view: View<'_>, actions: &mut Actions) {
         // Rules do not count: there is no exit code yet.
         let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
         let failed = |kind| verdicts(&running.id, kind) == Some(ProbeResult::Failure);
-        let (what, probe, is_restarted) = if hash(container) != running.hash {
-            ("definition changed".to_owned(), None, true)
+        let (what, reason, is_restarted) = if hash(container) != running.hash {
+            ("definition changed".to_owned(), Reason::Other, true)
         } else if let Some(kind) =
             [ProbeType::Liveness, ProbeType::Startup].into_iter().find(|it| failed(*it))
         {
-            (format!("failed {} probe", kind.name()), Some(kind), policy != RestartPolicy::Never)
+            (format!("failed {} probe", kind.name()), Reason::Probe(kind), policy != RestartPolicy::Never)
         } else {
             kept += 1;
             continue;
@@ -255,7 +267,7 @@ fn regular_containers(view: View<'_>, actions: &mut Actions) {
         if is_restarted {
             actions.starts.push(name.clone());
         }
-        actions.kills.push(doomed(running, message, probe));
+        actions.kills.push(doomed(running, message, reason));
     }
     if kept == 0 && actions.starts.is_empty() {
         // All of it is ended as a whole, and what runs beside, which would keep it alive, is not started again.
@@ -279,7 +291,7 @@ fn resets(view: View<'_>) -> Vec<Doomed> {
     let (last, first): (Vec<&Instance>, Vec<&Instance>) =
         seen.containers.iter().partition(|instance| makes_it_so(instance));
     let message = |instance: &Instance| format!("Container {} is restarted with all others", instance.name);
-    first.into_iter().chain(last).map(|instance| doomed(instance, message(instance), None)).collect()
+    first.into_iter().chain(last).map(|instance| doomed(instance, message(instance), Reason::Reset)).collect()
 }
 
 /// Whether a container that does not run is started.
@@ -300,8 +312,8 @@ fn has_failed(instance: &Instance) -> bool {
     instance.exit_code != 0 || instance.reason == "OOMKilled"
 }
 
-fn doomed(instance: &Instance, message: String, probe: Option<ProbeType>) -> Doomed {
-    Doomed { id: instance.id.clone(), name: instance.name.clone(), message, probe }
+fn doomed(instance: &Instance, message: String, reason: Reason) -> Doomed {
+    Doomed { id: instance.id.clone(), name: instance.name.clone(), message, reason }
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@ use tracing::warn;
 
 use super::{RETRY_END, SyncError, Worker};
 use crate::cri::v1::RemovePodSandboxRequest;
+use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::configs;
-use crate::play::means::{PATIENCE, unless_gone, within};
 use crate::play::seen::Seen;
 use crate::terminal::harmless;
 

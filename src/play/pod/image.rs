@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use super::failure::StartError;
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
+use crate::cri::{PATIENCE, within};
 use crate::play::backoff::TooEarly;
-use crate::play::means::{Means, PATIENCE, within};
+use crate::play::means::Means;
 use crate::play::spec::{Container, Credential, Pod, PullPolicy};
 use crate::tap;
 use crate::terminal::{harmless, human};

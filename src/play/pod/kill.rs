@@ -10,40 +10,23 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::Worker;
-use super::actions::Doomed;
+use super::actions::{Doomed, Reason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
-use crate::play::means::{PATIENCE, unless_gone, within};
+use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Container;
-use crate::probe::{GRACE_PERIOD, ProbeType, Role};
-use crate::prober::{HookError, Hooked, Kill, Names, PodReport};
+use crate::probe::{GRACE_PERIOD, Role};
+use crate::prober::{HookError, Hooked, Kill, Names, PodReport, ProbeReport};
 use crate::tap;
-
-/// Why a container is ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// A probe of its has failed.
-    Probe(ProbeType),
-    /// It is started again with all others: at once.
-    Reset,
-    /// Something else.
-    Other,
-}
 
 /// Whose turn it is, where all containers of a pod are ended.
 type Turns = HashMap<String, CancellationToken>;
 
 impl Worker {
-    /// How a container is ended.
-    pub(super) fn ending(&self, container: &Container, message: String, reason: Reason) -> Kill {
-        let of_pod = self.pod.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
-        let own = match reason {
-            Reason::Probe(kind) => container.spec.probe(kind).and_then(|it| it.termination_grace_period),
-            Reason::Reset => Some(0),
-            Reason::Other => None,
-        };
-        let pre_stop = container.spec.pre_stop().cloned();
-        Kill { message, grace_period: own.unwrap_or(of_pod), pre_stop, obstacle: None }
+    /// How a container is ended, with the pod's grace period.
+    pub(super) fn ending(&self, container: &Container, message: String) -> Kill {
+        let grace_period = self.pod.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
+        Kill { message, grace_period, pre_stop: container.spec.pre_stop().cloned(), obstacle: None }
     }
 
     /// Ends one container that is doomed.
@@ -52,41 +35,31 @@ impl Worker {
         doomed: &Doomed,
         seen: &Seen,
         report: Option<&PodReport>,
-        reason: Reason,
     ) -> Result<(), Status> {
-        let Some(container) = self.pod.container(&doomed.name).cloned() else { return Ok(()) };
-        let names = names(seen, &doomed.id, &doomed.name);
-        let ending = self.ending(&container, doomed.message.clone(), reason);
-        let mark = doomed.probe.and_then(|kind| {
-            let probe = report?.container(&doomed.id)?.probe(kind)?.clone();
-            Some(tap::Kill {
-                probe: kind.name().to_owned(),
-                message: doomed.message.clone(),
-                threshold: probe.probe.failure_threshold,
-                grace_period: ending.grace_period,
-                failures: probe.failures,
-            })
-        });
-        let killed = self.kill(&names, &doomed.id, ending, mark).await;
-        if let (Some(kind), Some(prober)) = (doomed.probe, &self.means.prober) {
-            prober.killed(&self.names, &doomed.name, kind, killed.is_ok());
+        let Doomed { id, name, message, reason } = doomed;
+        let Some(container) = self.pod.container(name) else { return Ok(()) };
+        let mut ending = self.ending(container, message.clone());
+        let mut mark = None;
+        match reason {
+            Reason::Probe(kind) => {
+                if let Some(probe) = report.and_then(|it| it.container(id)?.probe(*kind)) {
+                    ending.grace_period = probe.probe.termination_grace_period.unwrap_or(ending.grace_period);
+                    mark = Some(mark_of(probe, &ending));
+                }
+            }
+            Reason::Reset => ending.grace_period = 0,
+            Reason::Other => {}
+        }
+        let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
+        if let (Reason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
+            prober.killed(&self.names, name, *kind, killed.is_ok());
         }
         killed
     }
 
-    /// Ends a container: its hook, SIGTERM, its grace period, SIGKILL.
+    /// Ends a container: its hook, SIGTERM, its grace period, SIGKILL. Those that come first have to have ended before SIGTERM, as far as the
+    /// grace period allows.
     pub(super) async fn kill(
-        &self,
-        names: &Arc<tap::Container>,
-        id: &Arc<str>,
-        ending: Kill,
-        mark: Option<tap::Kill>,
-    ) -> Result<(), Status> {
-        self.kill_in_turn(names, id, ending, mark, &[]).await
-    }
-
-    /// The same, once those have ended that come first, as far as the grace period allows.
-    async fn kill_in_turn(
         &self,
         names: &Arc<tap::Container>,
         id: &Arc<str>,
@@ -114,20 +87,30 @@ impl Worker {
         let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
         let name = names.name.as_deref().unwrap_or_default();
         let Some(container) = self.pod.container(name) else { return };
-        let address = self.address().unwrap_or_default().into();
-        let hooked = Hooked {
-            names: Names { pod: self.names.clone(), container: names.clone() },
-            id: id.clone(),
-            container: container.spec.clone(),
-            address,
-        };
+        let hooked = self.hooked(container, names, id, &self.address().unwrap_or_default());
         if let Err(HookError::Failed(_)) = hooked.run(hook, self.means.executor.clone(), Some(period)).await {
             self.tell(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
         }
     }
 
-    /// Ends all containers, with grace periods of so many seconds at least; at once but for those that run beside the others: they come last, in the reverse of their order. Then the
-    /// sandboxes are stopped.
+    /// A container whose hook is to be run.
+    pub(super) fn hooked(
+        &self,
+        container: &Container,
+        names: &Arc<tap::Container>,
+        id: &Arc<str>,
+        address: &str,
+    ) -> Hooked {
+        Hooked {
+            names: Names { pod: self.names.clone(), container: names.clone() },
+            id: id.clone(),
+            container: container.spec.clone(),
+            address: address.into(),
+        }
+    }
+
+    /// Ends all containers, with grace periods of so many seconds at least; at once but for those that run beside the others: they come
+    /// last, in the reverse of their order. Then the sandboxes are stopped.
     pub(super) async fn kill_all(&self, seen: &Seen, least: u32) -> Result<(), Status> {
         let alive: Vec<&Instance> = seen.alive().collect();
         let turns: Turns =
@@ -153,13 +136,13 @@ impl Worker {
         let names = names(seen, &instance.id, &instance.name);
         let message = format!("Stopping container {}", instance.name);
         let ending = match self.pod.container(&instance.name) {
-            Some(container) => self.ending(container, message, Reason::Other),
+            Some(container) => self.ending(container, message),
             // The manifest knows it no more.
             None => Kill { message, grace_period: 0, pre_stop: None, obstacle: None },
         };
         let ending = Kill { grace_period: ending.grace_period.max(least), ..ending };
         let first = self.before(&instance.name, turns);
-        let killed = self.kill_in_turn(&names, &instance.id, ending, None, &first).await;
+        let killed = self.kill(&names, &instance.id, ending, None, &first).await;
         if let Some(turn) = turns.get(&instance.name) {
             turn.cancel();
         }
@@ -183,6 +166,17 @@ impl Worker {
     pub(super) async fn remove(&self, id: &str) -> Result<(), Status> {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
         unless_gone(within(PATIENCE, self.means.acts.clone().remove_container(request)).await).map(drop)
+    }
+}
+
+/// What is told of a call that ends a container for a probe.
+fn mark_of(report: &ProbeReport, ending: &Kill) -> tap::Kill {
+    tap::Kill {
+        probe: report.probe_type.name().to_owned(),
+        message: ending.message.clone(),
+        threshold: report.probe.failure_threshold,
+        grace_period: ending.grace_period,
+        failures: report.failures.clone(),
     }
 }
 

@@ -26,7 +26,7 @@ use super::seen::{Seen, State};
 use super::spec::Pod;
 use super::standing::{Loss, Standing};
 use super::v1::PodStatus;
-use crate::probe::{ProbeType, RestartPolicy};
+use crate::probe::{PodSpec, ProbeType, RestartPolicy};
 use crate::prober::{PodReport, ProbeResult};
 use crate::tap;
 use crate::terminal::harmless;
@@ -75,7 +75,6 @@ pub(super) struct Worker {
     folder: Folder,
     signals: Arc<Signals>,
     standing: watch::Sender<Standing>,
-    started: SystemTime,
     begun: Instant,
     memory: Mutex<Memory>,
 }
@@ -130,7 +129,6 @@ impl Worker {
             folder,
             signals,
             standing,
-            started: SystemTime::now(),
             begun: Instant::now(),
             memory: Mutex::default(),
         }
@@ -212,7 +210,7 @@ impl Worker {
             pod: &self.pod,
             seen: &seen,
             verdicts: &verdicts,
-            is_probed: self.means.prober.is_some(),
+            probed: self.probed(report.as_ref()),
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
         if loses(&self.pod, &seen, &verdicts) {
@@ -258,20 +256,20 @@ impl Worker {
         is_terminal: bool,
     ) -> Result<PodStatus, Status> {
         let runtime = self.means.runtime_name().await?;
-        let before = self.standing.borrow().status.clone();
+        let (before, started) = self.stood();
         let memory = self.lock();
         let basis = Basis {
             pod: &self.pod,
             node: &self.means.node,
             seen,
             report,
-            is_probed: self.means.prober.is_some(),
+            probed: self.probed(report),
             reasons: &memory.reasons,
             before: before.as_ref(),
             is_terminal,
             is_resetting: memory.is_resetting,
             runtime,
-            started: self.started,
+            started,
         };
         let mut new = status(&basis, SystemTime::now());
         drop(memory);
@@ -280,13 +278,23 @@ impl Worker {
             new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
         }
         let sandbox = seen.sandbox().map(|sandbox| sandbox.id.to_string());
-        let (pod, started, told) = (self.pod.clone(), self.started, new.clone());
+        let (pod, told) = (self.pod.clone(), new.clone());
         self.standing.send_modify(|standing| {
-            (standing.pod, standing.started) = (pod, started);
-            standing.sandbox = sandbox;
+            (standing.pod, standing.sandbox) = (pod, sandbox);
             standing.take(told);
         });
         Ok(new)
+    }
+
+    /// Its last status, and when it was seen first.
+    fn stood(&self) -> (Option<PodStatus>, SystemTime) {
+        let standing = self.standing.borrow();
+        (standing.status.clone(), standing.started)
+    }
+
+    /// What is probed, by all sources, as far as that is known already; `None` where nothing is.
+    fn probed<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
+        self.means.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
     }
 
     fn lock(&self) -> MutexGuard<'_, Memory> {

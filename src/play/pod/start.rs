@@ -10,15 +10,15 @@ use tonic::Status;
 use super::Worker;
 use super::failure::StartError;
 use super::image::Wanted;
-use super::kill::Reason;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
+use crate::cri::{PATIENCE, within};
 use crate::play::backoff::TooEarly;
 use crate::play::configs::{self, Facts, Making};
-use crate::play::means::{PATIENCE, within};
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::{Container, Pod};
-use crate::probe::{ContainerSpec, Hook, Use};
-use crate::prober::{HookError, Hooked, Names};
+use crate::probe::Hook;
+use crate::prober::HookError;
+use crate::prober::handler::go::seconds;
 use crate::tap;
 use crate::terminal::harmless;
 
@@ -57,7 +57,7 @@ impl Worker {
         let started = started.map_err(|status| StartError::new("RunContainerError", words(&status)));
         started.inspect_err(|error| self.failed(&named, error))?;
         self.tell(Some(&named), ("Started", false), "Container started".to_owned());
-        match hook(&container.spec) {
+        match container.spec.post_start() {
             Some(hook) => self.post_start(container, &named, place, hook.clone()).await,
             None => Ok(()),
         }
@@ -83,7 +83,7 @@ impl Worker {
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
         let message = format!("Back-off restarting failed container {name} in pod {whole}");
         self.tell(Some(names), ("BackOff", true), message);
-        let delay = go_duration(delay);
+        let delay = seconds(u32::try_from(delay.as_secs()).unwrap_or(u32::MAX));
         let message = format!("back-off {delay} restarting failed container={name} pod={whole}");
         Err(StartError { until: Some(until), ..StartError::new("CrashLoopBackOff", message) })
     }
@@ -125,22 +125,17 @@ impl Worker {
         hook: Hook,
     ) -> Result<(), StartError> {
         let id: Arc<str> = names.id.as_deref().unwrap_or_default().into();
-        let address = place.addresses.first().map(String::as_str).unwrap_or_default().into();
-        let hooked = Hooked {
-            names: Names { pod: self.names.clone(), container: names.clone() },
-            id: id.clone(),
-            container: container.spec.clone(),
-            address,
-        };
+        let address = place.addresses.first().map(String::as_str).unwrap_or_default();
+        let hooked = self.hooked(container, names, &id, address);
         let reason = match hooked.run(hook, self.means.executor.clone(), None).await {
             Ok(()) => return Ok(()),
             Err(HookError::Failed(reason)) => harmless(&reason),
             Err(HookError::Late | HookError::Fault) => "a fault of probeshim's own".to_owned(),
         };
         self.tell(Some(names), ("FailedPostStartHook", true), "PostStartHook failed".to_owned());
-        let ending = self.ending(container, "FailedPostStartHook".to_owned(), Reason::Other);
+        let ending = self.ending(container, "FailedPostStartHook".to_owned());
         // Where that does not work, the next sync will see it run, and the hook is not tried again.
-        let _ = self.kill(names, &id, ending, None).await;
+        let _ = self.kill(names, &id, ending, None, &[]).await;
         Err(StartError::new("PostStartHookError", reason))
     }
 
@@ -185,18 +180,6 @@ fn not_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(
             )),
             _ => Err(format!("container has runAsNonRoot and image will run as root {whose}")),
         },
-    }
-}
-
-fn hook(spec: &ContainerSpec) -> Option<&Hook> {
-    spec.hooks.iter().find(|(used, _)| *used == Use::PostStart).map(|(_, hook)| hook)
-}
-
-/// Whole seconds as Go writes them: `20s`, `2m40s`.
-fn go_duration(duration: Duration) -> String {
-    match duration.as_secs() {
-        seconds @ 0..60 => format!("{seconds}s"),
-        seconds => format!("{}m{}s", seconds / 60, seconds % 60),
     }
 }
 

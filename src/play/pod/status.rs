@@ -1,7 +1,7 @@
 //! The status of a pod: from what it is, what the runtime says of it, and what its probes say (section 8 of what the kubelet does).
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use crate::play::node::Node;
 use crate::play::seen::{Instance, Seen, State};
 use crate::play::spec::{Container, Pod};
 use crate::play::v1::{Address, Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated};
-use crate::probe::{ProbeType, Role};
-use crate::prober::{PodReport, Stage, phase};
+use crate::probe::{PodSpec, ProbeType, Role};
+use crate::prober::{self, Phase, PodReport, Stage, phase, readiness};
 
 /// Why a container does not run: one word, and a sentence.
 pub(super) type Reasons = HashMap<String, (String, String)>;
@@ -25,8 +25,8 @@ pub(super) struct Basis<'a> {
     pub(super) seen: &'a Seen,
     /// What probes say, if there are any.
     pub(super) report: Option<&'a PodReport>,
-    /// Whether probes are made at all.
-    pub(super) is_probed: bool,
+    /// What is probed, by all sources; `None` where nothing is.
+    pub(super) probed: Option<&'a PodSpec>,
     pub(super) reasons: &'a Reasons,
     /// The last status.
     pub(super) before: Option<&'a PodStatus>,
@@ -71,7 +71,7 @@ pub(super) fn status(basis: &Basis<'_>, now: SystemTime) -> PodStatus {
         qos_class: pod.qos().name(),
         ..PodStatus::default()
     };
-    status.conditions = conditions(basis, &status, now);
+    status.conditions = conditions(basis, phase, &status, now);
     status
 }
 
@@ -185,7 +185,8 @@ impl Basis<'_> {
         if let Some(report) = reported.filter(|_| is_running) {
             return (report.is_started, report.is_ready);
         }
-        let has = |kind| container.spec.probe(kind).is_some() && self.is_probed;
+        let probed = self.probed.and_then(|probed| probed.container(&container.name));
+        let has = |kind| probed.is_some_and(|probed| probed.probe(kind).is_some());
         let is_started = is_running && !has(ProbeType::Startup);
         (is_started, is_started && !has(ProbeType::Readiness))
     }
@@ -207,9 +208,15 @@ impl Basis<'_> {
     }
 }
 
-fn conditions(basis: &Basis<'_>, status: &PodStatus, now: SystemTime) -> Vec<Condition> {
+fn conditions(basis: &Basis<'_>, phase: Phase, status: &PodStatus, now: SystemTime) -> Vec<Condition> {
     let initialised = initialised(basis.pod, status);
-    let ready = ready(basis.pod, status);
+    let is_lasting = |status: &&ContainerStatus| {
+        basis.pod.container(&status.name).is_some_and(|container| container.role != Role::Init)
+    };
+    let lasting: Vec<(&str, bool)> =
+        status.containers().filter(is_lasting).map(|it| (it.name.as_str(), it.ready)).collect();
+    let [containers_ready, ready] = readiness(phase, &lasting)
+        .map(|prober::Condition { is_met, reason, message, .. }| (is_met, reason, message));
     let has_sandbox = basis
         .seen
         .sandbox()
@@ -222,8 +229,8 @@ fn conditions(basis: &Basis<'_>, status: &PodStatus, now: SystemTime) -> Vec<Con
     let all: [(&'static str, Told); 5] = [
         ("PodReadyToStartContainers", met(has_sandbox)),
         ("Initialized", initialised),
-        ("Ready", ready.clone()),
-        ("ContainersReady", ready),
+        ("Ready", ready),
+        ("ContainersReady", containers_ready),
         ("PodScheduled", met(true)),
     ];
     let condition = |(kind, (is_met, reason, message)): (&'static str, Told)| {
@@ -261,32 +268,17 @@ fn initialised(pod: &Pod, status: &PodStatus) -> Told {
     }
 }
 
-fn ready(pod: &Pod, status: &PodStatus) -> Told {
-    match status.phase {
-        "Succeeded" => return (false, Some("PodCompleted"), None),
-        "Failed" => return (false, Some("PodFailed"), None),
-        _ => {}
-    }
-    let lasting = |status: &&ContainerStatus| {
-        pod.container(&status.name).is_some_and(|container| container.role != Role::Init)
-    };
-    let unready: Vec<&str> =
-        status.containers().filter(lasting).filter(|it| !it.ready).map(|it| it.name.as_str()).collect();
-    if unready.is_empty() {
-        return (true, None, None);
-    }
-    let message = format!("containers with unready status: [{}]", unready.join(" "));
-    (false, Some("ContainersNotReady"), Some(message))
-}
-
 /// In whole seconds, as Kubernetes writes times.
 fn time(nanoseconds: i64) -> String {
-    let seconds = nanoseconds.div_euclid(1_000_000_000);
-    Timestamp::from_second(seconds).map(|time| time.to_string()).unwrap_or_default()
+    written(Timestamp::from_nanosecond(nanoseconds.into()))
 }
 
 /// The same of a time.
-fn time_of(time_of: SystemTime) -> String {
-    let since = time_of.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+fn time_of(time: SystemTime) -> String {
+    written(Timestamp::try_from(time))
+}
+
+fn written(time: Result<Timestamp, jiff::Error>) -> String {
+    let seconds = time.and_then(|time| Timestamp::from_second(time.as_second()));
+    seconds.map(|seconds| seconds.to_string()).unwrap_or_default()
 }

@@ -6,11 +6,9 @@ use tonic::Status;
 
 use super::go::{quoted, rpc_error, seconds};
 use super::{Attempt, AttemptError, LONGEST_OUTPUT, Target};
+use crate::cri::PATIENCE;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::prober::executor::{Executor, Names};
-
-/// How much longer than the command's timeout the runtime may take, as the kubelet's `runtimeRequestTimeout`.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One attempt. The runtime is who ends the command at its timeout.
 pub(super) async fn attempt(

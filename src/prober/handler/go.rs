@@ -31,7 +31,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// A duration of whole seconds, as `%v`: `1s`, `1m30s`, `1h0m0s`.
-pub(super) fn seconds(seconds: u32) -> String {
+pub(crate) fn seconds(seconds: u32) -> String {
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match (hours, minutes) {
         (0, 0) => format!("{rest}s"),

@@ -3,7 +3,7 @@
 mod address;
 mod dial;
 mod exec;
-mod go;
+pub(crate) mod go;
 mod grpc;
 mod hook;
 mod http;

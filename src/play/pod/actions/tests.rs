@@ -57,7 +57,7 @@ fn act(pod: &Pod, seen: &Seen, said: &[(&str, ProbeType, ProbeResult)]) -> Actio
         let known = said.iter().find(|(name, of, _)| id == format!("{name}-0") && *of == kind);
         known.map(|(_, _, result)| *result)
     };
-    compute(View { pod, seen, verdicts: &verdicts, is_probed: true })
+    compute(View { pod, seen, verdicts: &verdicts, probed: Some(&pod.spec) })
 }
 
 /// In few words: who is killed, and who is started.
