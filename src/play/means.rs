@@ -17,7 +17,7 @@ use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{
     ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandboxFilter,
-    PodSandboxStatusRequest, VersionRequest,
+    PodSandboxStatusRequest, StatusRequest, VersionRequest,
 };
 use crate::cri::{OwnClient, PATIENCE, unless_gone, within};
 use crate::prober::{Executor, KUBELET, Prober};
@@ -78,6 +78,13 @@ impl Means {
             Ok::<_, Status>(answered.runtime_name)
         };
         self.runtime_name.get_or_try_init(ask).await.map(String::as_str)
+    }
+
+    /// Whether this handler of the runtime can make a mount read-only with all that is mounted below it.
+    pub(super) async fn can_recurse(&self, handler: &str) -> Result<bool, Status> {
+        let status = within(PATIENCE, self.asks.clone().status(StatusRequest::default())).await?;
+        let known = status.runtime_handlers.into_iter().find(|known| known.name == handler);
+        Ok(known.and_then(|known| known.features).is_some_and(|it| it.recursive_read_only_mounts))
     }
 
     /// What the runtime says of a pod.

@@ -183,7 +183,20 @@ pub(super) struct Mount {
     /// Whether variables in that are expanded.
     pub(super) expands: bool,
     pub(super) is_read_only: bool,
+    pub(super) recursive: RecursiveReadOnly,
     pub(super) propagation: MountPropagation,
+}
+
+/// Whether a mount is read-only with all that is mounted below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum RecursiveReadOnly {
+    /// It alone is.
+    #[default]
+    Disabled,
+    /// It is, where the runtime can.
+    IfPossible,
+    /// It is, or the container is not made.
+    Enabled,
 }
 
 /// A volume.

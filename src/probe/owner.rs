@@ -45,6 +45,17 @@ impl Kind {
             _ => return None,
         })
     }
+
+    /// The versions of the API that know it, the one of today first.
+    pub(crate) fn versions(self) -> &'static [&'static str] {
+        match self {
+            Self::Pod => &["v1"],
+            Self::Deployment | Self::DaemonSet | Self::StatefulSet | Self::ReplicaSet => {
+                &["apps/v1", "apps/v1beta2", "apps/v1beta1", "extensions/v1beta1"]
+            }
+            Self::Job | Self::CronJob => &["batch/v1", "batch/v1beta1", "batch/v2alpha1"],
+        }
+    }
 }
 
 impl fmt::Display for Owner {

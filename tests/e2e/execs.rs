@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::real::containerd::{Containerd, Version};
-use crate::real::execs::{self, Execs, mostly};
+use crate::real::execs::{self, Execs, completely};
 use crate::real::life::{Pod, Runtime as _};
 use crate::real::server::wait_for;
 use crate::support::skip::need;
@@ -128,7 +128,7 @@ fn that_outlive_containerd_lose_their_phases_and_no_others() {
         let watched = events.as_array().unwrap().iter().find(|event| event["reason"] == "RuntimeWatched");
         (watched?["count"] == 2).then_some(())
     });
-    mostly(&execs.exec(&["true"], 0), "start", 0.5);
+    completely(&execs.exec(&["true"], 0));
     execs.end();
 }
 

@@ -142,9 +142,9 @@ fn a_runtime_that_answers_late_is_waited_for() {
     assert_eq!(probing.count("late", "Killing", ""), 1);
 }
 
-/// The kubelet probes as well, and starts again what has ended, whoever ended it. Of each container one is stopped once.
+/// The kubelet probes as well, and starts again what has ended, whoever ended it. It may stop what we have just had stopped; we never do.
 #[test]
-fn beside_a_kubelet_each_container_is_killed_once() {
+fn beside_a_kubelet_no_kill_of_ours_follows_its_own() {
     let node = need!(Node::start_probing("kill"));
     let probe = json!({
         "exec": {"command": ["test", "-f", "/tmp/healthy"]},
@@ -165,8 +165,15 @@ fn beside_a_kubelet_each_container_is_killed_once() {
         stops.entry(call["container"]["id"].as_str().unwrap()).or_default().push(call);
     }
     assert!(stops.len() >= 2, "{calls:#?}");
-    assert!(stops.values().all(|of_one| of_one.len() == 1), "{calls:#?}");
-    let ours = calls.iter().filter(|call| call["kill"].is_object()).count();
+    let is_ours = |call: &Value| call["kill"].is_object();
+    for of_one in stops.values_mut() {
+        of_one.sort_by_key(|call| call["start"].as_str());
+        assert!(
+            of_one.len() == 1 || (of_one.len() == 2 && is_ours(of_one[0]) && !is_ours(of_one[1])),
+            "{calls:#?}"
+        );
+    }
+    let ours = calls.iter().filter(|call| is_ours(call)).count();
     let theirs = calls.iter().filter(|call| call["peer"]["program"] == "kubelet").count();
     assert_eq!(ours + theirs, calls.len(), "{calls:#?}");
     let of_steady = calls.iter().filter(|call| call["pod"]["name"] == format!("steady-{NODE}"));

@@ -16,7 +16,7 @@ use procfs::process::Process;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::configs::{Facts, hostname};
-use super::spec::{Container, HostAlias, Mount, Pod, VolumeSource};
+use super::spec::{Container, HostAlias, Mount, Pod, RecursiveReadOnly, VolumeSource};
 use crate::cri::v1;
 use crate::probe::expand_word;
 
@@ -157,17 +157,20 @@ impl Folder {
         }
     }
 
-    /// Everything that a container has of this host.
+    /// Everything that a container has of this host. `recurses`: the runtime can make a mount read-only with all that is mounted below it.
     pub(super) fn mounts(
         &self,
         container: &Container,
         facts: &Facts<'_>,
         variables: &[(String, String)],
+        recurses: bool,
     ) -> Result<Vec<v1::Mount>, HostError> {
         let known: HashMap<String, String> = variables.iter().cloned().collect();
         let mut mounts = Vec::new();
         for mount in &container.mounts {
-            mounts.extend(self.mount(mount, facts.pod, &known)?);
+            let made = self.mount(mount, facts.pod, &known)?;
+            let recursive_read_only = recurses && mount.recursive != RecursiveReadOnly::Disabled;
+            mounts.extend(made.map(|made| v1::Mount { recursive_read_only, ..made }));
         }
         let has_own = |path: &str| container.mounts.iter().any(|mount| mount.path == path);
         if (facts.pod.host.network || !facts.addresses.is_empty()) && !has_own(HOSTS) {

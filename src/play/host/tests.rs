@@ -66,7 +66,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     assert_eq!(read(&labels), "app=\"web\"");
     let facts = place.facts(&pod, &addresses);
     let variables = super::super::configs::variables(&pod.containers[0], &facts);
-    let mounts = folder.mounts(&pod.containers[0], &facts, &variables).unwrap();
+    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, false).unwrap();
     let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
     assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);
     assert!(mounts[0].host_path.ends_with("empty/sub/deep") && Path::new(&mounts[0].host_path).is_dir());

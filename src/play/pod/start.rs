@@ -15,7 +15,7 @@ use crate::cri::{PATIENCE, within};
 use crate::play::backoff::TooEarly;
 use crate::play::configs::{self, Facts, Making};
 use crate::play::seen::{Instance, Seen};
-use crate::play::spec::{Container, Pod};
+use crate::play::spec::{Container, Pod, RecursiveReadOnly};
 use crate::probe::Hook;
 use crate::prober::HookError;
 use crate::prober::handler::go::seconds;
@@ -103,7 +103,8 @@ impl Worker {
         fs::create_dir_all(&logs).map_err(|error| wrong(format!("{}: {error}", logs.display())))?;
         let facts = Facts { pod, node, addresses: place.addresses };
         let variables = configs::variables(container, &facts);
-        let mounts = self.folder.mounts(container, &facts, &variables);
+        let recurses = self.recurses(container).await.map_err(wrong)?;
+        let mounts = self.folder.mounts(container, &facts, &variables, recurses);
         let mounts = mounts.map_err(|error| wrong(error.to_string()))?;
         let making = Making { attempt, image, known, variables, mounts };
         let request = CreateContainerRequest {
@@ -114,6 +115,25 @@ impl Worker {
         let created = within(PATIENCE, self.means.acts.clone().create_container(request)).await;
         let created = created.map_err(|status| StartError::new("CreateContainerError", words(&status)))?;
         Ok((created.container_id, attempt))
+    }
+
+    /// Whether the runtime can make mounts read-only with all that is mounted below; it is asked where a container wants that.
+    async fn recurses(&self, container: &Container) -> Result<bool, String> {
+        let wanted = |wanted| container.mounts.iter().find(move |mount| mount.recursive == wanted);
+        let needed = wanted(RecursiveReadOnly::Enabled);
+        if needed.or(wanted(RecursiveReadOnly::IfPossible)).is_none() {
+            return Ok(false);
+        }
+        let can = self.means.can_recurse(&self.pod.runtime_handler).await.map_err(|status| words(&status))?;
+        match needed.filter(|_| !can) {
+            Some(mount) => {
+                let volume = &mount.volume;
+                Err(format!(
+                    "volume {volume:?} requested recursive read-only mode, but it is not supported by the runtime"
+                ))
+            }
+            None => Ok(can),
+        }
     }
 
     /// A container whose hook fails is stopped.

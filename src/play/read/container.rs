@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::env::{self, Scope, quantity};
-use super::fields::{DNS_LABEL, Fields, flag, is_dns_label, list, text};
+use super::fields::{Fields, flag, list, text};
 use super::security;
 use super::volume::{self, Volumes};
 use crate::cri::v1::Protocol;
 use crate::play::spec::{Container, Port, PullPolicy, Resources, Streams};
-use crate::probe::PodSpec;
+use crate::probe::names::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
 use crate::probe::node::{Node, Problem};
+use crate::probe::{GRACE_PERIOD, Hook, PodSpec};
 
 /// Where a container leaves its message unless told otherwise.
 const MESSAGE_PATH: &str = "/dev/termination-log";
@@ -99,6 +100,18 @@ pub(super) fn container(
     };
     if let Some(lifecycle) = node.field("lifecycle") {
         LIFECYCLE.check(&lifecycle, problems);
+        let own = around.spec.container(&name);
+        let grace = around.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
+        let hooks = own.map(|own| [("postStart", own.post_start()), ("preStop", own.pre_stop())]);
+        for (field, hook) in hooks.into_iter().flatten() {
+            if let (Some(Hook::Sleep(seconds)), Some(at)) = (hook, lifecycle.at(&[field, "sleep", "seconds"]))
+                && *seconds > grace
+            {
+                let reason =
+                    format!("must not be more than terminationGracePeriodSeconds, which is {grace} here");
+                at.complain(reason, problems);
+            }
+        }
     }
     let policy = node.field("imagePullPolicy").filter(|policy| policy.value() != "");
     let policy = policy.and_then(|policy| policy.one_of(&PullPolicy::NAMED, problems));
@@ -154,9 +167,12 @@ fn ports(container: &Node<'_>, is_host_network: bool, problems: &mut Vec<Problem
             continue;
         };
         let name = node.field("name").and_then(|name| name.value().as_str()).unwrap_or_default().to_owned();
-        if !name.is_empty() && !names.insert(name.clone()) {
-            let at = node.field("name");
-            at.inspect(|at| at.complain("must be the name of one port of the container only", problems));
+        if let Some(at) = node.field("name").filter(|_| !name.is_empty()) {
+            if !is_port_name(&name) {
+                at.complain(PORT_NAME, problems);
+            } else if !names.insert(name.clone()) {
+                at.complain("must be the name of one port of the container only", problems);
+            }
         }
         let reason = "must be a port's number from 1 to 65535";
         let at = node.field("hostPort").filter(|port| port.value() != 0);
@@ -194,11 +210,12 @@ fn resources(container: &Node<'_>, problems: &mut Vec<Problem>) -> Resources {
     RESOURCES.check(&node, problems);
     let mut resources = Resources::default();
     for (field, is_limit) in [("limits", true), ("requests", false)] {
-        let Some(node) = node.field(field) else { continue };
-        let Some(object) = node.object(problems) else { continue };
-        for (name, at) in object.keys().filter_map(|name| Some((name, node.field(name)?))) {
+        let Some(list) = node.field(field) else { continue };
+        let Some(object) = list.object(problems) else { continue };
+        for (name, at) in object.keys().filter_map(|name| Some((name, list.field(name)?))) {
             let is_known = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
-            if !is_known && !name.starts_with("hugepages-") {
+            let is_huge = name.starts_with("hugepages-");
+            if !is_known && !is_huge {
                 at.unsupported("cannot be had here: there is nothing that hands out devices", problems);
                 continue;
             }
@@ -207,7 +224,11 @@ fn resources(container: &Node<'_>, problems: &mut Vec<Problem>) -> Resources {
                 resources.limits.insert(name.clone(), quantity);
             } else {
                 let limit = resources.limits.get(name);
-                if limit.is_some_and(|limit| quantity > *limit) {
+                // One that is wrong itself has been complained of.
+                let is_missing = limit.is_none() && node.at(&["limits", name]).is_none();
+                if is_huge && (is_missing || limit.is_some_and(|limit| quantity != *limit)) {
+                    at.complain("must be as much as the limit, which must be there", problems);
+                } else if limit.is_some_and(|limit| quantity > *limit) {
                     at.complain("must not be more than the limit", problems);
                 }
                 resources.requests.insert(name.clone(), quantity);

@@ -4,6 +4,7 @@ use super::fields::{Fields, list, required, text};
 use super::objects::{Found, Objects, Reference};
 use crate::play::quantity::Quantity;
 use crate::play::spec::{EnvFrom, Field, ResourceField, Variable, VariableValue};
+use crate::probe::PodSpec;
 use crate::probe::node::{Node, Problem};
 
 const VARIABLE: Fields = Fields { read: &["name", "value", "valueFrom"], for_others: &[], unsupported: &[] };
@@ -33,6 +34,8 @@ const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 pub(super) struct Scope<'a> {
     pub(super) namespace: &'a str,
     pub(super) objects: Option<&'a Objects<'a>>,
+    /// The containers that may be named.
+    pub(super) spec: &'a PodSpec,
 }
 
 /// The variables of a container, in their order.
@@ -55,8 +58,8 @@ fn variable(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> 
         return None;
     };
     let text = name.value().as_str()?;
-    if text.is_empty() || text.contains('=') {
-        name.complain("must be the name of a variable, without =", problems);
+    if text.is_empty() || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
+        name.complain("must be the name of a variable: printable characters of ASCII, without =", problems);
     }
     let literal = node.field("value").and_then(|value| value.value().as_str());
     let literal = literal.filter(|value| !value.is_empty()).map(str::to_owned);
@@ -88,7 +91,7 @@ fn value_from(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -
         return field(&node, false, problems).map(VariableValue::Field);
     }
     if let Some(node) = node.field("resourceFieldRef") {
-        return resource(&node, false, problems).map(VariableValue::Resource);
+        return resource(&node, false, scope, problems).map(VariableValue::Resource);
     }
     let given = |name: &str| node.field(name);
     let (node, is_secret) = given("configMapKeyRef")
@@ -163,13 +166,24 @@ pub(super) fn field(node: &Node<'_>, is_file: bool, problems: &mut Vec<Problem>)
 }
 
 /// A limit or request; in a file it has to be said whose.
-pub(super) fn resource(node: &Node<'_>, is_file: bool, problems: &mut Vec<Problem>) -> Option<ResourceField> {
+pub(super) fn resource(
+    node: &Node<'_>,
+    is_file: bool,
+    scope: &Scope<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<ResourceField> {
     RESOURCE_REF.check(node, problems);
     let container = if is_file {
         Some(required(node, "containerName", "must be the name of a container", problems)?)
     } else {
         text(node, "containerName", problems)
     };
+    if let Some(name) = container.as_ref().filter(|name| scope.spec.container(name).is_none()) {
+        let names: Vec<&str> =
+            scope.spec.containers.iter().map(|container| container.name.as_str()).collect();
+        let reason = format!("must be the name of a container of the pod, which has {}", names.join(", "));
+        node.field("containerName").filter(|at| at.value() == name.as_str())?.complain(reason, problems);
+    }
     let resource = required(node, "resource", "must be a limit or request, such as limits.cpu", problems)?;
     let split = resource.split_once('.').and_then(|(kind, name)| match kind {
         "limits" => Some((true, name)),

@@ -96,16 +96,3 @@ pub(super) fn id(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> O
     let reason = "must be a whole number from 0 to 2147483647";
     node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
 }
-
-/// Whether the API server takes it for a label of DNS, such as the name of a container.
-pub(super) fn is_dns_label(name: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = [name.bytes().next(), name.bytes().next_back()];
-    ends.into_iter().all(|end| end.is_some_and(is_word))
-        && name.len() <= 63
-        && name.bytes().all(|byte| is_word(byte) || byte == b'-')
-}
-
-/// What a label of DNS is made of.
-pub(super) const DNS_LABEL: &str =
-    "must be a name of up to 63 lower-case letters, digits and -, with a letter or digit at each end";

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::spec::Pod;
 use crate::probe::node::{Node, Problem};
 use crate::probe::{Kind, Object, Owner, Said, Source, Terms, objects as objects_of};
+use fields::Fields;
 use objects::{Given, Objects};
 
 /// What a document says, and where it stands.
@@ -41,6 +42,10 @@ enum Says {
     /// Something that no node knows of.
     Other(String),
 }
+
+/// A pod, or the template of one.
+const TEMPLATE: Fields =
+    Fields { read: &["metadata", "spec"], for_others: &["apiVersion", "kind", "status"], unsupported: &[] };
 
 /// What all documents together say.
 #[derive(Debug, Default)]
@@ -82,6 +87,11 @@ fn of_maker(
     problems: &mut Vec<Problem>,
 ) -> Option<Says> {
     let mut found = Vec::new();
+    template.object(problems)?;
+    TEMPLATE.check(template, &mut found);
+    if let Some(owner) = &owner {
+        policy(owner.kind, template, &mut found);
+    }
     pod::read(template, &Named::default(), None, &mut found);
     let is_left_out = |problem: &Problem| problem.is_unsupported && terms.ignores_unsupported;
     let is_wrong = !found.iter().all(is_left_out);
@@ -98,6 +108,25 @@ fn of_maker(
         template["metadata"]["uid"] = uid.as_str().into();
     }
     Some(Says::Pod { namespace: owner.namespace, name, template: Arc::new(template) })
+}
+
+/// What makes pods that end does not take those that do not, and the other way round.
+fn policy(kind: Kind, template: &Node<'_>, problems: &mut Vec<Problem>) {
+    let Some(spec) = template.field("spec").filter(|spec| spec.value().is_object()) else { return };
+    let policy = spec.field("restartPolicy");
+    let said = policy.as_ref().and_then(|policy| policy.value().as_str());
+    let of_jobs = "must be OnFailure or Never for a Job";
+    let ends = matches!(kind, Kind::Job | Kind::CronJob);
+    match (policy, said) {
+        _ if kind == Kind::Pod => {}
+        (None, _) if ends => spec.missing("restartPolicy", of_jobs, problems),
+        (Some(at), Some("Always")) if ends => at.complain(of_jobs, problems),
+        (Some(at), Some("OnFailure" | "Never")) if !ends => {
+            at.complain(format!("must be Always for a {kind:?}"), problems);
+        }
+        // One that is none of these has been complained of.
+        _ => {}
+    }
 }
 
 /// Whose template it is.

@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::fields::{Fields, required, text};
 use crate::play::spec::{Credential, Texts};
+use crate::probe::names::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use crate::probe::node::{Node, Problem};
+use crate::probe::version;
 
 /// Something for pods.
 #[derive(Clone, PartialEq)]
@@ -77,7 +79,7 @@ pub(super) const KINDS: [&str; 3] = ["ConfigMap", "Secret", "RuntimeClass"];
 pub(super) fn read(kind: &str, node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Given> {
     match kind {
         "ConfigMap" => data(node, false, problems),
-        "Secret" => data(&node.clone().secret(), true, problems),
+        "Secret" => data(node, true, problems),
         _ => runtime_class(node, problems),
     }
 }
@@ -88,21 +90,34 @@ fn name(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<(String, String)
         return None;
     };
     let name = required(&metadata, "name", "must be there", problems)?;
+    if !is_dns_subdomain(&name) {
+        metadata.field("name").inspect(|at| at.complain(DNS_SUBDOMAIN, problems));
+    }
     let namespace = text(&metadata, "namespace", problems).unwrap_or_else(|| "default".to_owned());
+    if !is_dns_label(&namespace) {
+        metadata.field("namespace").inspect(|at| at.complain(DNS_LABEL, problems));
+    }
     Some((namespace, name))
 }
 
 fn runtime_class(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Given> {
     RUNTIME_CLASS.check(node, problems);
+    version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
     let (_, name) = name(node, problems)?;
     let handler = required(node, "handler", "must be the runtime's name of a handler", problems)?;
+    if !is_dns_label(&handler) {
+        node.field("handler").inspect(|at| at.complain(DNS_LABEL, problems));
+    }
     Some(Given::RuntimeClass { name, handler })
 }
 
 fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option<Given> {
     let before = problems.len();
-    DATA.check(node, problems);
+    version(node, &["v1"], problems);
     let (namespace, name) = name(node, problems)?;
+    // What is not called as it should be may be a secret as well.
+    let node = if is_secret { node.clone().secret() } else { node.clone() };
+    DATA.check(&node, problems);
     let mut entries = BTreeMap::new();
     let [encoded, plain] = if is_secret { ["data", "stringData"] } else { ["binaryData", "data"] };
     for (field, is_encoded) in [(encoded, true), (plain, false)] {
@@ -112,6 +127,8 @@ fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option
             let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
                 at.complain(KEY, problems);
+            } else if !is_secret && entries.contains_key(&key) {
+                at.complain("must not be in binaryData as well", problems);
             }
             let content = if is_encoded {
                 let packed: String = text.split_ascii_whitespace().collect();

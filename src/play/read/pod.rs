@@ -9,10 +9,14 @@ use sha2::{Digest as _, Sha256};
 use super::Named;
 use super::container::{self, Surroundings};
 use super::env::Scope;
-use super::fields::{Fields, flag, is_dns_label, list, required, text};
+use super::fields::{Fields, flag, list, required, text};
 use super::objects::{Found, Objects, Reference};
 use super::{security, volume};
 use crate::play::spec::{Container, Credential, Dns, HostAlias, HostNamespaces, Pod, Port};
+use crate::probe::names::{
+    DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
+    is_qualified_name,
+};
 use crate::probe::node::{Node, Problem};
 use crate::probe::{Source, read_pod};
 
@@ -97,6 +101,10 @@ const OS: Fields = Fields::only(&["name"]);
 
 const HOST_ALIAS: Fields = Fields { read: &["ip", "hostnames"], for_others: &[], unsupported: &[] };
 
+/// What the API server allows of a resolver.
+const MOST_SERVERS: usize = 3;
+const MOST_SEARCHES: usize = 32;
+
 /// Where something is told of a static pod: it is none that an API server knows.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
@@ -113,6 +121,7 @@ pub(super) fn read(
     if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.value().is_object()) {
         METADATA.check(metadata, problems);
         paths(metadata, problems);
+        keys(metadata, problems);
     }
     let texts = |field: &str, problems: &mut Vec<Problem>| {
         let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));
@@ -129,7 +138,7 @@ pub(super) fn read(
         return None;
     };
     SPEC.check(&spec, problems);
-    let scope = || Scope { namespace, objects };
+    let scope = || Scope { namespace, objects, spec: &spec_of_probes };
     let volumes = volume::volumes(&spec, &scope(), problems);
     let mut is = |field: &str| flag(&spec, field, problems);
     let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
@@ -160,7 +169,7 @@ pub(super) fn read(
     if let Some(at) =
         spec.field("hostname").filter(|_| hostname.as_deref().is_some_and(|it| !is_dns_label(it)))
     {
-        at.complain(super::fields::DNS_LABEL, problems);
+        at.complain(DNS_LABEL, problems);
     }
     let deadline = spec.field("activeDeadlineSeconds");
     let reason = "must be a whole number of seconds from 1 to 2147483647";
@@ -217,7 +226,7 @@ fn host_ports(spec: &Node<'_>, containers: &[Arc<Container>], problems: &mut Vec
 fn paths(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
     let namespace = metadata.field("namespace");
     if let Some(at) = namespace.filter(|at| at.value().as_str().is_some_and(|text| !is_dns_label(text))) {
-        at.complain(super::fields::DNS_LABEL, problems);
+        at.complain(DNS_LABEL, problems);
     }
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_uid =
@@ -228,6 +237,24 @@ fn paths(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
             "must be a uid of up to 128 letters, digits, -, _ and ., without a . at its begin",
             problems,
         );
+    }
+}
+
+/// Labels and annotations are called so, and labels say so much.
+fn keys(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
+    for (field, is_label) in [("labels", true), ("annotations", false)] {
+        // Whether they are texts is looked at elsewhere.
+        let Some(texts) = metadata.field(field) else { continue };
+        for key in texts.value().as_object().into_iter().flat_map(|object| object.keys()) {
+            let Some(at) = texts.field(key) else { continue };
+            // Annotations may be written with capitals.
+            let name = if is_label { key.clone() } else { key.to_ascii_lowercase() };
+            if !is_qualified_name(&name) {
+                at.complain(QUALIFIED_NAME, problems);
+            } else if is_label && at.value().as_str().is_some_and(|value| !is_label_value(value)) {
+                at.complain(LABEL_VALUE, problems);
+            }
+        }
     }
 }
 
@@ -265,7 +292,13 @@ fn host_aliases(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<HostAlias> 
     for node in list(spec, "hostAliases", problems) {
         HOST_ALIAS.check(&node, problems);
         let ip = required(&node, "ip", "must be an address", problems);
-        let names = node.field("hostnames").map(|names| names.texts(problems)).unwrap_or_default();
+        let names = list(&node, "hostnames", problems);
+        for at in &names {
+            if at.text(problems).is_some_and(|name| !is_dns_subdomain(&name)) {
+                at.complain(DNS_SUBDOMAIN, problems);
+            }
+        }
+        let names = names.iter().filter_map(|name| name.value().as_str()).map(str::to_owned).collect();
         let Some(ip) = ip else { continue };
         if ip.parse::<std::net::IpAddr>().is_err() {
             node.field("ip").inspect(|at| at.complain("must be an address", problems));
@@ -284,10 +317,8 @@ fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
     let mut dns = Dns { is_of_node, ..Dns::default() };
     if let Some(node) = spec.field("dnsConfig") {
         DNS_CONFIG.check(&node, problems);
-        let texts = |field: &str, problems: &mut Vec<Problem>| {
-            node.field(field).map(|list| list.texts(problems)).unwrap_or_default()
-        };
-        (dns.servers, dns.searches) = (texts("nameservers", problems), texts("searches", problems));
+        dns.servers = servers(&node, problems);
+        dns.searches = searches(&node, problems);
         for option in list(&node, "options", problems) {
             OPTION.check(&option, problems);
             let Some(name) = required(&option, "name", "must be the name of an option", problems) else {
@@ -301,6 +332,40 @@ fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
         policy.complain("must not be None where dnsConfig has no nameservers", problems);
     }
     dns
+}
+
+fn servers(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
+    let Some(list) = node.field("nameservers") else { return Vec::new() };
+    let all = list.list(problems);
+    if all.len() > MOST_SERVERS {
+        list.complain("must have at most 3 addresses", problems);
+    }
+    let mut read = |at: &Node<'_>| {
+        let server = at.text(problems)?;
+        if server.parse::<std::net::IpAddr>().is_err() {
+            at.complain("must be an address", problems);
+        }
+        Some(server)
+    };
+    all.iter().filter_map(&mut read).collect()
+}
+
+fn searches(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
+    let Some(list) = node.field("searches") else { return Vec::new() };
+    let all = list.list(problems);
+    if all.len() > MOST_SEARCHES {
+        list.complain("must have at most 32 domains", problems);
+    }
+    let mut read = |at: &Node<'_>| {
+        let search = at.text(problems)?;
+        // The root is one as well, and _ is taken.
+        let plain = search.strip_suffix('.').unwrap_or(&search).replace('_', "0");
+        if search != "." && !is_dns_subdomain(&plain) {
+            at.complain("must be a domain, such as example.com", problems);
+        }
+        Some(search)
+    };
+    all.iter().filter_map(&mut read).collect()
 }
 
 fn runtime_handler(spec: &Node<'_>, objects: Option<&Objects<'_>>, problems: &mut Vec<Problem>) -> String {

@@ -1,13 +1,32 @@
 //! What containers may do.
 
+use std::collections::BTreeSet;
+
 use super::fields::{Fields, flag, id, list, required, text};
 use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
-use crate::play::spec::{CommonSecurity, PodSecurity, Security};
+use crate::play::spec::{CommonSecurity, PodSecurity, Security, Texts};
+use crate::probe::names;
 use crate::probe::node::{Node, Problem};
 
 /// Where the kubelet looks for seccomp profiles that are named.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
+
+/// The parameters that the kubelet lets a pod set unless it is told otherwise.
+const SAFE_SYSCTLS: [&str; 12] = [
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
 
 const OF_POD: Fields = Fields {
     read: &[
@@ -62,13 +81,7 @@ pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurit
     let supplemental_groups = groups.collect();
     let policy = node.field("supplementalGroupsPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&[("Merge", false), ("Strict", true)], problems));
-    let mut sysctls = crate::play::spec::Texts::new();
-    for sysctl in list(&node, "sysctls", problems) {
-        SYSCTL.check(&sysctl, problems);
-        let name = required(&sysctl, "name", "must be the name of a kernel parameter", problems);
-        let value = required(&sysctl, "value", "must be its value, as a string", problems);
-        sysctls.extend(name.map(|name| name.replace('/', ".")).zip(value));
-    }
+    let sysctls = sysctls(spec, &node, problems);
     PodSecurity {
         fs_group: id(&node, "fsGroup", problems),
         supplemental_groups,
@@ -76,6 +89,37 @@ pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurit
         sysctls,
         common: common(&node, problems),
     }
+}
+
+/// Parameters of the kernel that are of a pod's own.
+fn sysctls(spec: &Node<'_>, security: &Node<'_>, problems: &mut Vec<Problem>) -> Texts {
+    // Whether these are flags is looked at elsewhere.
+    let is = |field: &str| spec.field(field).is_some_and(|flag| flag.value() == true);
+    let (is_host_network, is_host_ipc) = (is("hostNetwork"), is("hostIPC"));
+    let (mut sysctls, mut seen) = (Texts::new(), BTreeSet::new());
+    for node in list(security, "sysctls", problems) {
+        SYSCTL.check(&node, problems);
+        let written = required(&node, "name", names::SYSCTL, problems);
+        let value = required(&node, "value", "must be its value, as a string", problems);
+        let (Some(written), Some(at)) = (written, node.field("name")) else { continue };
+        let name = written.replace('/', ".");
+        let is_of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
+        if !names::is_sysctl(&written) {
+            at.complain(names::SYSCTL, problems);
+        } else if !seen.insert(name.clone()) {
+            at.complain("must be the name of one parameter only", problems);
+        } else if is_host_network && name.starts_with("net.") {
+            at.complain("must not be there where hostNetwork is true", problems);
+        } else if is_host_ipc && is_of_ipc.iter().any(|group| name.starts_with(group)) {
+            at.complain("must not be there where hostIPC is true", problems);
+        } else if SAFE_SYSCTLS.contains(&name.as_str()) {
+            sysctls.extend(value.map(|value| (name, value)));
+        } else {
+            let reason = "cannot be had here: a kubelet allows it only with --allowed-unsafe-sysctls";
+            at.unsupported(reason, problems);
+        }
+    }
+    sysctls
 }
 
 /// What is said for one.

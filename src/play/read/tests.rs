@@ -122,6 +122,52 @@ fn everything_that_is_wrong_is_told_once_and_by_its_path() {
             "configMap.name is \"c\"; it must be a ConfigMap of namespace default among these files",
         ),
         (
+            container(", ports: [{name: Web, containerPort: 80}]"),
+            "ports[0].name is \"Web\"; it must be a name of up to 15",
+        ),
+        (
+            container(
+                ", env: [{name: A, valueFrom: {resourceFieldRef: {containerName: b, resource: limits.cpu}}}]",
+            ),
+            "resourceFieldRef.containerName is \"b\"; it must be the name of a container of the pod, which has a",
+        ),
+        (
+            container(", resources: {requests: {hugepages-2Mi: 2Mi}}"),
+            "requests.hugepages-2Mi is \"2Mi\"; it must be as much as the limit",
+        ),
+        (
+            container(", lifecycle: {preStop: {sleep: {seconds: 31}}}"),
+            "preStop.sleep.seconds is 31; it must not be more than terminationGracePeriodSeconds, which is 30 here",
+        ),
+        (
+            "{dnsConfig: {nameservers: [here]}, containers: [{name: a, image: i}]}".into(),
+            "spec.dnsConfig.nameservers[0] is \"here\"; it must be an address",
+        ),
+        (
+            "{dnsConfig: {searches: [a b]}, containers: [{name: a, image: i}]}".into(),
+            "spec.dnsConfig.searches[0] is \"a b\"; it must be a domain",
+        ),
+        (
+            "{hostAliases: [{ip: 127.0.0.1, hostnames: [A]}], containers: [{name: a, image: i}]}".into(),
+            "spec.hostAliases[0].hostnames[0] is \"A\"; it must be a name",
+        ),
+        (
+            "{securityContext: {sysctls: [{name: A, value: '1'}]}, containers: [{name: a, image: i}]}".into(),
+            "sysctls[0].name is \"A\"; it must be the name of a kernel parameter",
+        ),
+        (
+            "{hostNetwork: true, securityContext: {sysctls: [{name: net.ipv4.tcp_rmem, value: '1'}]}, \
+              containers: [{name: a, image: i}]}"
+                .into(),
+            "sysctls[0].name is \"net.ipv4.tcp_rmem\"; it must not be there where hostNetwork is true",
+        ),
+        (
+            "{volumes: [{name: v, emptyDir: {}}], containers: [{name: a, image: i, volumeMounts: [{name: v, \
+              mountPath: /v, recursiveReadOnly: Enabled}]}]}"
+                .into(),
+            "recursiveReadOnly is \"Enabled\"; it must be Disabled, unless readOnly is true",
+        ),
+        (
             "{runtimeClassName: kata, containers: [{name: a, image: i}]}".into(),
             "spec.runtimeClassName is \"kata\"; it must be the name of a RuntimeClass among these files",
         ),
@@ -131,6 +177,59 @@ fn everything_that_is_wrong_is_told_once_and_by_its_path() {
             all.len() == 1 && all[0].starts_with("doc 1: ") && all[0].contains(expected),
             "{spec}: {all:?}"
         );
+    }
+}
+
+/// What is wrong around a pod's spec: one error for each document.
+#[test]
+fn everything_that_is_wrong_around_a_spec_is_told() {
+    const SPEC: &str = "{containers: [{name: a, image: i}]}";
+    let pod = |metadata: &str| format!("{{kind: Pod, metadata: {{name: p, {metadata}}}, spec: {SPEC}}}");
+    let made = |kind: &str, policy: &str| {
+        format!(
+            "{{kind: {kind}, metadata: {{name: p}}, spec: {{template: {{spec: {{{policy}containers: [{{name: a, image: i}}]}}}}}}}}"
+        )
+    };
+    for (text, expected) in [
+        (pod("labels: {a b: c}"), "metadata.labels.a b is \"c\"; it must have a key of up to 63"),
+        (pod("labels: {a: b c}"), "metadata.labels.a is \"b c\"; it must be empty, or up to 63"),
+        (pod("annotations: {a b: c}"), "metadata.annotations.a b is \"c\"; it must have a key"),
+        (
+            format!("{{apiVersion: v2, kind: Pod, metadata: {{name: p}}, spec: {SPEC}}}"),
+            "apiVersion is \"v2\"; it must be v1",
+        ),
+        (
+            format!("{{kind: Pod, metadata: {{name: p}}, spec: {SPEC}, specs: 1}}"),
+            "specs is 1; it must not be there",
+        ),
+        (
+            made("Job", ""),
+            "spec.template.spec.restartPolicy is missing; it must be OnFailure or Never for a Job",
+        ),
+        (
+            made("DaemonSet", "restartPolicy: Never, "),
+            "spec.template.spec.restartPolicy is \"Never\"; it must be Always for a DaemonSet",
+        ),
+        (
+            "{kind: Deployment, metadata: {name: p}, spec: {template: 5}}".into(),
+            "spec.template is 5; it must be an object",
+        ),
+        ("{kind: ConfigMap, metadata: {name: A_B}}".into(), "metadata.name is \"A_B\"; it must be a name"),
+        (
+            "{kind: Secret, metadata: {name: a, namespace: A}}".into(),
+            "metadata.namespace is \"A\"; it must be a name",
+        ),
+        (
+            "{kind: ConfigMap, metadata: {name: a}, data: {a: b}, binaryData: {a: Yg==}}".into(),
+            "data.a is \"b\"; it must not be in binaryData as well",
+        ),
+        (
+            "{kind: RuntimeClass, metadata: {name: a}, handler: A B}".into(),
+            "handler is \"A B\"; it must be a name",
+        ),
+    ] {
+        let all = problems(&text);
+        assert!(all.len() == 1 && all[0].contains(expected), "{text}: {all:?}");
     }
 }
 
@@ -144,6 +243,14 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
         (
             "{serviceAccountName: robot, containers: [{name: a, image: i}]}",
             "spec.serviceAccountName is \"robot\"; it cannot be had here: service accounts come from an API server",
+        ),
+        (
+            "{securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}, containers: [{name: a, image: i}]}",
+            "sysctls[0].name is \"kernel.msgmax\"; it cannot be had here: a kubelet allows it only with",
+        ),
+        (
+            "{volumes: [{name: v, emptyDir: {medium: HugePages}}], containers: [{name: a, image: i}]}",
+            "emptyDir.medium is \"HugePages\"; it cannot be had here",
         ),
         (
             "{containers: [{name: a, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]}",

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::env::{self, Scope, quantity};
-use super::fields::{DNS_LABEL, Fields, flag, is_dns_label, list, required, text};
+use super::fields::{Fields, flag, list, required, text};
 use super::objects::{Found, Reference};
 use crate::cri::v1::MountPropagation;
-use crate::play::spec::{Content, File, FilesKind, HostPathKind, Mount, Volume, VolumeSource};
+use crate::play::spec::{
+    Content, File, FilesKind, HostPathKind, Mount, RecursiveReadOnly, Volume, VolumeSource,
+};
+use crate::probe::names::{DNS_LABEL, is_dns_label};
 use crate::probe::node::{Node, Problem};
 
 /// What files may be read by all, and be written by their owner.
@@ -77,8 +80,16 @@ const ITEM: Fields = Fields::only(&["key", "path", "mode"]);
 const DOWNWARD_ITEM: Fields = Fields::only(&["path", "mode", "fieldRef", "resourceFieldRef"]);
 
 const MOUNT: Fields = Fields {
-    read: &["name", "mountPath", "subPath", "subPathExpr", "readOnly", "mountPropagation"],
-    for_others: &["recursiveReadOnly"],
+    read: &[
+        "name",
+        "mountPath",
+        "subPath",
+        "subPathExpr",
+        "readOnly",
+        "recursiveReadOnly",
+        "mountPropagation",
+    ],
+    for_others: &[],
     unsupported: &[],
 };
 
@@ -124,6 +135,11 @@ fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Op
     if let Some(node) = node.field("emptyDir") {
         EMPTY_DIR.check(&node, problems);
         let medium = node.field("medium").filter(|medium| medium.value() != "");
+        let is_huge = |it: &Node<'_>| it.value().as_str().is_some_and(|text| text.starts_with("HugePages"));
+        if let Some(medium) = medium.as_ref().filter(|it| is_huge(it)) {
+            medium.unsupported("cannot be had here: only folders and memory are", problems);
+            return None;
+        }
         let medium = medium.map(|medium| medium.one_of(&[("Memory", true)], problems));
         let size = node.field("sizeLimit").map(|size| quantity(&size, problems));
         let size = size.map_or(Some(None), |size| size.map(Some))?;
@@ -233,7 +249,7 @@ fn files(
     let items = node.field("items").map(|items| items.list(problems));
     if kind == FilesKind::DownwardApi {
         let items = items.unwrap_or_default();
-        return items.iter().filter_map(|item| downward(item, problems)).collect();
+        return items.iter().filter_map(|item| downward(item, scope, problems)).collect();
     }
     let is_secret = kind == FilesKind::Secret;
     let Some(reference) = Reference::read(node, field, is_secret, problems) else { return Vec::new() };
@@ -260,7 +276,7 @@ fn files(
     files
 }
 
-fn downward(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<File> {
+fn downward(item: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<File> {
     DOWNWARD_ITEM.check(item, problems);
     if !item.value().is_object() {
         return None;
@@ -268,7 +284,7 @@ fn downward(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<File> {
     let (path, mode) = (path(item, problems), mode(item, "mode", problems));
     let content = match (item.field("fieldRef"), item.field("resourceFieldRef")) {
         (Some(field), None) => Content::Field(env::field(&field, true, problems)?),
-        (None, Some(resource)) => Content::Resource(env::resource(&resource, true, problems)?),
+        (None, Some(resource)) => Content::Resource(env::resource(&resource, true, scope, problems)?),
         _ => {
             item.complain("must have one of fieldRef, resourceFieldRef", problems);
             return None;
@@ -348,15 +364,37 @@ pub(super) fn mounts(
                 at.complain("must not be Bidirectional in a container that is not privileged", problems);
             });
         }
+        let is_read_only = flag(&node, "readOnly", problems);
+        let is_private = propagation == MountPropagation::PropagationPrivate;
+        let recursive = recursive(&node, is_read_only && is_private, problems);
         let expands = expression.is_some();
+        // As the kubelet: whatever is not said to begin at the root does.
+        let path = if path.starts_with('/') { path } else { format!("/{path}") };
         mounts.push(Mount {
             volume,
             path,
             sub_path: expression.or(sub_path).unwrap_or_default(),
             expands,
-            is_read_only: flag(&node, "readOnly", problems),
+            is_read_only,
+            recursive,
             propagation,
         });
     }
     mounts
+}
+
+/// Whether a mount is read-only with all that is mounted below.
+fn recursive(mount: &Node<'_>, may_be: bool, problems: &mut Vec<Problem>) -> RecursiveReadOnly {
+    let kinds = [
+        ("Disabled", RecursiveReadOnly::Disabled),
+        ("IfPossible", RecursiveReadOnly::IfPossible),
+        ("Enabled", RecursiveReadOnly::Enabled),
+    ];
+    let at = mount.field("recursiveReadOnly");
+    let kind = at.as_ref().and_then(|at| at.one_of(&kinds, problems)).unwrap_or_default();
+    if kind != RecursiveReadOnly::Disabled && !may_be {
+        let reason = "must be Disabled, unless readOnly is true and mountPropagation is None";
+        at.inspect(|at| at.complain(reason, problems));
+    }
+    kind
 }

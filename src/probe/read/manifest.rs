@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::names::{DNS_SUBDOMAIN, is_dns_subdomain};
 use super::node::{Node, Problem};
 use super::pod;
 use crate::probe::owner::{Kind, Owner};
@@ -117,6 +118,7 @@ fn objects_of<F>(
     }
     let Some(maker) = Kind::named(&kind) else { return take(Object::Other(kind, node.clone()), problems) };
     let before = problems.len();
+    version(node, maker.versions(), problems);
     let owner = owner(node, maker, problems);
     let template = match maker {
         Kind::Pod => Some(node.clone()),
@@ -151,11 +153,8 @@ fn owner(node: &Node<'_>, kind: Kind, problems: &mut Vec<Problem>) -> Option<Own
         return None;
     };
     let name = named.text(problems)?;
-    if !is_name(&name) {
-        named.complain(
-            "must be a name of Kubernetes: up to 253 lower-case letters, digits, - and ., with a letter or digit at each end",
-            problems,
-        );
+    if !is_dns_subdomain(&name) {
+        named.complain(DNS_SUBDOMAIN, problems);
     }
     let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
     let namespace = text(&["metadata", "namespace"]).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
@@ -163,13 +162,12 @@ fn owner(node: &Node<'_>, kind: Kind, problems: &mut Vec<Problem>) -> Option<Own
     Some(Owner { kind, name, namespace, uid, labels: BTreeMap::new() })
 }
 
-/// Whether the API server takes it for the name of what makes pods.
-fn is_name(name: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let ends = [name.bytes().next(), name.bytes().next_back()];
-    ends.into_iter().all(|end| end.is_some_and(is_word))
-        && name.len() <= 253
-        && name.bytes().all(|byte| is_word(byte) || byte == b'-' || byte == b'.')
+/// Looks whether an object is of one of these versions of the API, as far as it says so.
+pub(crate) fn version(node: &Node<'_>, known: &[&str], problems: &mut Vec<Problem>) {
+    let Some(at) = node.field("apiVersion") else { return };
+    if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {
+        at.complain(format!("must be {}", known.first().unwrap_or(&"v1")), problems);
+    }
 }
 
 fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {

@@ -4,6 +4,7 @@ pub(super) mod annotation;
 pub(crate) mod files;
 pub(crate) mod manifest;
 pub(crate) mod matches;
+pub(crate) mod names;
 pub(crate) mod node;
 pub(crate) mod pod;
 pub(crate) mod probe;

@@ -125,9 +125,9 @@ impl Row {
             }
             Expected::NotReadyAtTheEnd => {
                 assert_eq!(kills, 0, "{}", shown());
-                // Those that run beside the main one are probed to the very end.
+                // Those that run beside the main one are probed to the very end; of others an attempt may have been under way.
                 let failed = probing.count(name, "Unhealthy", "Liveness probe failed");
-                assert!(is_sidecar || failed == 0, "{}", shown());
+                assert!(is_sidecar || failed <= 1, "{}", shown());
             }
         }
     }

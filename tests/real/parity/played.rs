@@ -103,9 +103,9 @@ impl Row {
                 player.forget(name);
                 wait_for(what, || (probed(player, name)["ready"] == false).then_some(()));
                 wait_for(what, || player.pod(name).is_none().then_some(()));
-                // Those that run beside the main one are probed to the very end.
+                // Those that run beside the main one are probed to the very end; of others an attempt may have been under way.
                 let failed = player.count(name, "Unhealthy", "Liveness probe failed");
-                assert!(is_sidecar || failed == 0, "{what}: {failed}");
+                assert!(is_sidecar || failed <= 1, "{what}: {failed}");
             }
         }
     }

@@ -1,0 +1,84 @@
+//! Names and labels, as the API server takes them, and what to say of others.
+
+/// Of what a label of DNS is made, such as the name of a container.
+pub(crate) const DNS_LABEL: &str =
+    "must be a name of up to 63 lower-case letters, digits and -, with a letter or digit at each end";
+
+/// Of what the name of most objects is made.
+pub(crate) const DNS_SUBDOMAIN: &str = "must be a name of Kubernetes: up to 253 lower-case letters, digits, - and ., with a letter or digit at each end";
+
+/// Of what the key of a label or annotation is made.
+pub(crate) const QUALIFIED_NAME: &str = "must have a key of up to 63 letters, digits, -, _ and ., with a letter or digit at each end, after a prefix such as example.com/ if there is one";
+
+/// Of what the value of a label is made.
+pub(crate) const LABEL_VALUE: &str =
+    "must be empty, or up to 63 letters, digits, -, _ and ., with a letter or digit at each end";
+
+/// Of what the name of a port is made.
+pub(crate) const PORT_NAME: &str = "must be a name of up to 15 lower-case letters, digits and -, with a letter in it, a letter or digit at each end and no -- between";
+
+/// Of what the name of a kernel parameter is made.
+pub(crate) const SYSCTL: &str = "must be the name of a kernel parameter: words of lower-case letters, digits, - and _, with . or / between them";
+
+pub(crate) fn is_dns_label(name: &str) -> bool {
+    name.len() <= 63 && is_word(name, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), b"-")
+}
+
+pub(crate) fn is_dns_subdomain(name: &str) -> bool {
+    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() <= 253 && name.split('.').all(|part| is_word(part, is_small, b"-"))
+}
+
+pub(crate) fn is_qualified_name(key: &str) -> bool {
+    let (prefix, name) = key.rsplit_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
+    prefix.is_none_or(is_dns_subdomain) && is_short_word(name)
+}
+
+pub(crate) fn is_label_value(value: &str) -> bool {
+    value.is_empty() || is_short_word(value)
+}
+
+pub(crate) fn is_port_name(name: &str) -> bool {
+    name.len() <= 15
+        && is_dns_label(name)
+        && !name.contains("--")
+        && name.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+pub(crate) fn is_sysctl(name: &str) -> bool {
+    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    name.len() <= 253 && name.split(['.', '/']).all(|part| is_word(part, is_small, b"-_"))
+}
+
+fn is_short_word(text: &str) -> bool {
+    text.len() <= 63 && is_word(text, |byte| byte.is_ascii_alphanumeric(), b"-_.")
+}
+
+/// Whether a text is made of such characters, with others only between them.
+fn is_word(text: &str, is_end: impl Fn(u8) -> bool, between: &[u8]) -> bool {
+    let ends = [text.bytes().next(), text.bytes().next_back()];
+    ends.into_iter().all(|end| end.is_some_and(&is_end))
+        && text.bytes().all(|byte| is_end(byte) || between.contains(&byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_taken_as_the_api_server_takes_them() {
+        type Check = fn(&str) -> bool;
+        for (is_it, good, bad) in [
+            (is_dns_label as Check, &["a", "a-1", "0"][..], &["", "-a", "a-", "A", "a.b", "a_b"][..]),
+            (is_dns_subdomain, &["a.b-c", "1"], &["a..b", "a.-b", ".a", "A", ""]),
+            (is_qualified_name, &["a", "example.com/A_b.c"], &["", "a b", "/a", "a/", "A.com/a", "a/b/c"]),
+            (is_label_value, &["", "A_b.c"], &["a b", "-a", "ü"]),
+            (is_sysctl, &["net.ipv4.tcp_rmem", "net/ipv4/a-b"], &["", "a..b", "A.b", "a b"]),
+            (is_port_name, &["http", "a-1"], &["80", "a--b", "Http", "abcdefghijklmnop", ""]),
+        ] {
+            assert!(good.iter().all(|name| is_it(name)), "{good:?}");
+            assert!(!bad.iter().any(|name| is_it(name)), "{bad:?}");
+        }
+        assert!(is_dns_label(&"a".repeat(63)) && !is_dns_label(&"a".repeat(64)));
+    }
+}
