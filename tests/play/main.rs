@@ -45,6 +45,7 @@ fn pods_live_as_with_a_kubelet() {
     let probes = need!(tool("probes-1.36"));
     let few = [
         "crash-loop",
+        "everything-of-a-spec",
         "exec-liveness-dies",
         "grace-of-probe",
         "init-retries",

@@ -42,7 +42,7 @@ impl Watched {
     }
 
     fn run(&self, case: &Case) {
-        self.node.kubelet.run(&serde_saphyr::from_str(&case.manifest).unwrap());
+        self.node.kubelet.run(&case.value());
     }
 
     fn look(&mut self) {
@@ -218,6 +218,10 @@ fn plain(config: &Value) -> Value {
             let field = field.replace("~1", "/");
             config.pointer_mut(parent).and_then(Value::as_object_mut).map(|object| object.remove(&field));
         }
+    }
+    if let Some(variables) = config["envs"].as_array_mut() {
+        // A kubelet keeps them in no order.
+        variables.sort_by_key(|variable| variable["key"].to_string());
     }
     for mount in config["mounts"].as_array_mut().into_iter().flatten() {
         let path = mount["host_path"].as_str().unwrap_or_default().to_owned();

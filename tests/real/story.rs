@@ -21,6 +21,14 @@ pub(crate) struct Case {
     pub(crate) story: Value,
 }
 
+impl Case {
+    /// The manifest, with modes as Kubernetes reads them.
+    pub(crate) fn value(&self) -> Value {
+        let options = serde_saphyr::options! { legacy_octal_numbers: true };
+        serde_saphyr::from_str_with_options(&self.manifest, options).unwrap()
+    }
+}
+
 /// A container that has been there.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {

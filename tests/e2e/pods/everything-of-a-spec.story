@@ -1,0 +1,4 @@
+containers:
+  main: [{running: true}]
+  privileged: [{running: true}]
+pod: {phase: Running, ready: true}
