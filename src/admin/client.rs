@@ -93,6 +93,11 @@ impl Client {
         self.read("/v1/status").await
     }
 
+    /// The pods that are played, as a kubelet tells of its own.
+    pub async fn pods(&self) -> Result<Bytes, ClientError> {
+        self.read("/pods").await
+    }
+
     /// What is done about probes, as JSON.
     pub async fn mode(&self) -> Result<Bytes, ClientError> {
         self.read("/v1/mode").await

@@ -6,6 +6,7 @@ mod bench;
 mod calls;
 mod check;
 mod demo;
+mod describe;
 mod events;
 mod explain;
 mod follow;
@@ -75,7 +76,9 @@ pub enum Command {
     /// Show what has happened to pods, containers, ExecSyncs and the runtime
     Events(Events),
 
-    /// Show how a running probeshim and the runtime behind it stand
+    /// Show how a running probeshim and the runtime behind it stand, and its pods; or one of them
+    ///
+    /// With a POD that is played: everything that is known of it, its events among it, as `kubectl describe` would show it.
     Status(Status),
 
     /// Show or switch what a running probeshim does about probes that have failed

@@ -1,25 +1,35 @@
 //! `probeshim status`
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Context as _;
 use clap::Args;
 use jiff::Timestamp;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::Failure;
 use super::ask::{Output, Where};
+use super::describe::described;
 use super::table::{Cell, Column, Table};
-use crate::admin::shape;
+use crate::admin::{Client, shape};
 use crate::terminal::human::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
+
+/// Pods that are named where another is asked for.
+const MOST_NAMES: usize = 10;
 
 /// The flags of `status`, as they were written.
 #[derive(Debug, Args)]
 pub struct Status {
     #[command(flatten)]
     at: Where,
+
+    /// Only this pod: NAME or NAMESPACE/NAME
+    #[arg(value_name = "POD")]
+    pod: Option<String>,
 
     /// table or json
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
@@ -29,7 +39,12 @@ pub struct Status {
 impl Status {
     /// Asks and prints.
     pub async fn run(self) -> Result<(), Failure> {
-        let answer = self.at.client()?.status().await?;
+        let client = self.at.client()?;
+        let answer = client.status().await?;
+        if let Some(name) = &self.pod {
+            print(&of_one(&client, &answer, name, self.output).await?)?;
+            return Ok(());
+        }
         let text = match self.output {
             Output::Json => {
                 let status: &RawValue =
@@ -46,30 +61,98 @@ impl Status {
     }
 }
 
+/// What is known of one pod.
+async fn of_one(client: &Client, answer: &[u8], name: &str, output: Output) -> Result<String, Failure> {
+    let status: shape::Status = serde_json::from_slice(answer).context("the answer is not a status")?;
+    let pod = named(&status.pods, name)?;
+    if pod.status.is_none() {
+        return Ok(match output {
+            Output::Json => harmless_json(&serde_json::to_string(pod).context("it is no JSON")?) + "\n",
+            Output::Table => tables(std::slice::from_ref(pod), Screen::of_stdout()).trim_start().to_owned(),
+        });
+    }
+    let list: Value =
+        serde_json::from_slice(&client.pods().await?).context("the answer is not a list of pods")?;
+    let is_it = |item: &&Value| {
+        let text = |field: &str| item["metadata"][field].as_str().map(str::to_owned);
+        (text("namespace"), text("name")) == (pod.namespace.clone(), pod.name.clone())
+    };
+    let items = list["items"].as_array().into_iter().flatten();
+    let item = items.into_iter().find(is_it).context("the pod has gone meanwhile")?;
+    if matches!(output, Output::Json) {
+        return Ok(harmless_json(&item.to_string()) + "\n");
+    }
+    let events = client.events(&shape::EventsQuery { since_ms: None }).await?;
+    let events: Vec<shape::Event> =
+        serde_json::from_slice(&events).context("the answer is not a list of events")?;
+    let of_it = |event: &&shape::Event| event.namespace == pod.namespace && event.pod == pod.name;
+    let events: Vec<&shape::Event> = events.iter().filter(of_it).collect();
+    Ok(described(item, pod, &events, Timestamp::now(), Screen::of_stdout()))
+}
+
+/// The pod of this name; of its sandboxes the last.
+fn named<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::StatusPod, Failure> {
+    let is_it = |pod: &&shape::StatusPod| match name.split_once('/') {
+        Some((namespace, name)) => {
+            pod.namespace.as_deref() == Some(namespace) && pod.name.as_deref() == Some(name)
+        }
+        None => pod.name.as_deref() == Some(name),
+    };
+    let found: Vec<&shape::StatusPod> = pods.iter().filter(is_it).collect();
+    let names = |pods: &[&shape::StatusPod]| {
+        let names: BTreeSet<String> = pods.iter().map(|pod| whose(pod)).collect();
+        let shown: Vec<String> = names.iter().take(MOST_NAMES).cloned().collect();
+        let more = names.len().saturating_sub(MOST_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        (names.len(), shown.join(", ") + &more)
+    };
+    let (count, shown) = names(&found);
+    match found.last() {
+        Some(pod) if count == 1 => Ok(pod),
+        Some(_) => Err(Failure::Usage(format!("POD {name:?} is one of {shown}; write which"))),
+        None if pods.is_empty() => Err(Failure::Usage(format!("POD {name:?} is not there: there is no pod"))),
+        None => {
+            let (_, known) = names(&pods.iter().collect::<Vec<_>>());
+            Err(Failure::Usage(format!("POD {name:?} is not there; there are {known}")))
+        }
+    }
+}
+
+fn whose(pod: &shape::StatusPod) -> String {
+    pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/")
+}
+
 fn table(status: &shape::Status, screen: Screen) -> String {
     let rows = rows(status);
     let mut table = Table::new(["", ""].map(Column::words), screen);
     table.fit(&rows);
     let mut text: String = rows.iter().map(|row| table.line(row) + "\n").collect();
-    let played: Vec<Vec<Cell>> = status.pods.iter().filter_map(played_row).collect();
-    if !played.is_empty() {
-        text.push('\n');
-        text += &Table::new(played_columns(), screen).text(&played);
-    }
-    if !status.pods.is_empty() {
-        text.push('\n');
-        let rows: Vec<Vec<Cell>> = status.pods.iter().flat_map(pod_rows).collect();
-        text += &Table::new(pod_columns(), screen).text(&rows);
-    }
-    let probes: Vec<Vec<Cell>> = status.pods.iter().flat_map(probe_rows).collect();
-    if !probes.is_empty() {
-        text.push('\n');
-        text += &Table::new(probe_columns(), screen).text(&probes);
-    }
+    text += &tables(&status.pods, screen);
     if !status.stuck.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = status.stuck.iter().map(stuck_row).collect();
         text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::words), screen).text(&rows);
+    }
+    text
+}
+
+/// Pods, their containers, and their probes.
+fn tables(pods: &[shape::StatusPod], screen: Screen) -> String {
+    let mut text = String::new();
+    let played: Vec<Vec<Cell>> = pods.iter().filter_map(played_row).collect();
+    if !played.is_empty() {
+        text.push('\n');
+        text += &Table::new(played_columns(), screen).text(&played);
+    }
+    if !pods.is_empty() {
+        text.push('\n');
+        let rows: Vec<Vec<Cell>> = pods.iter().flat_map(pod_rows).collect();
+        text += &Table::new(pod_columns(), screen).text(&rows);
+    }
+    let probes: Vec<Vec<Cell>> = pods.iter().flat_map(probe_rows).collect();
+    if !probes.is_empty() {
+        text.push('\n');
+        text += &Table::new(probe_columns(), screen).text(&probes);
     }
     text
 }
@@ -98,9 +181,8 @@ fn played_row(pod: &shape::StatusPod) -> Option<Vec<Cell>> {
     let is_well = matches!(word.as_str(), "Running" | "Completed" | "Succeeded");
     let style = if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
     let age = pod.started.as_deref().map(|started| human::age(started, Timestamp::now()));
-    let whose = pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/");
     Some(vec![
-        Cell::new(whose),
+        Cell::new(whose(pod)),
         Cell::new(format!("{ready}/{all}")),
         Cell::styled(word, style),
         Cell::new(pod.restarts.unwrap_or(0).to_string()),
@@ -171,7 +253,7 @@ fn probe_columns() -> [Column; 9] {
 
 /// A row for each probe of a pod.
 fn probe_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
-    let whose = pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/");
+    let whose = whose(pod);
     let yellow = |is_yellow: bool| if is_yellow { AnsiColor::Yellow.on_default() } else { Style::new() };
     let row = |container: &shape::StatusContainer, probe: &shape::StatusProbe| {
         let name = container.name.as_deref().unwrap_or(&container.id);

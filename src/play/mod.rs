@@ -256,7 +256,8 @@ impl Play {
     #[must_use]
     pub fn to_json(&self) -> Vec<Value> {
         let redacts = self.means.executor.redacts();
-        self.standings().iter().map(|standing| standing.to_json(redacts)).collect()
+        let node = &self.means.node.name;
+        self.standings().iter().map(|standing| standing.to_json(node, redacts)).collect()
     }
 
     /// Changes with each of them.

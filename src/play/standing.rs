@@ -150,9 +150,9 @@ impl Standing {
         reason.unwrap_or_else(|| status.phase.to_owned())
     }
 
-    /// The pod as a kubelet tells it. Values of variables and headers are for nobody else, and are left out; so are commands where
+    /// The pod as the kubelet of a node tells it. Values of variables and headers are for nobody else, and are left out; so are commands where
     /// that is wanted.
-    pub(super) fn to_json(&self, redacts: bool) -> Value {
+    pub(super) fn to_json(&self, node: &str, redacts: bool) -> Value {
         let Pod { name, namespace, uid, labels, annotations, written, .. } = &*self.pod;
         let mut metadata = json!({"name": name, "namespace": namespace, "uid": uid});
         let mut annotations = annotations.clone();
@@ -173,7 +173,7 @@ impl Standing {
             }
         }
         if let Some(spec) = spec.as_object_mut() {
-            fill_in(spec, &self.pod);
+            fill_in(spec, &self.pod, node);
         }
         let status = self.status.as_ref().map_or_else(|| json!({"phase": "Pending"}), |status| json!(status));
         json!({"metadata": metadata, "spec": spec, "status": status})
@@ -214,9 +214,11 @@ fn elements<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mu
 }
 
 /// What was not written, and counts.
-fn fill_in(spec: &mut Map<String, Value>, pod: &Pod) {
+fn fill_in(spec: &mut Map<String, Value>, pod: &Pod, node: &str) {
     let grace = pod.spec.termination_grace_period;
     spec.entry("restartPolicy").or_insert_with(|| "Always".into());
     spec.entry("terminationGracePeriodSeconds").or_insert_with(|| grace.into());
+    // Wherever it was to be, it is here.
+    spec.insert("nodeName".to_owned(), node.into());
     spec.entry("dnsPolicy").or_insert_with(|| "ClusterFirst".into());
 }

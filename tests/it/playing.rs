@@ -449,3 +449,60 @@ async fn beside_a_kubelet_nothing_is_started() {
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
 }
+
+#[tokio::test]
+async fn a_pod_is_described() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let more = ", resources: {limits: {cpu: 100m}}, \
+                readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}, env: [{name: A, value: secret}]";
+    let again = pod("a", "exit 7", "", more).replace("namespace: test", "namespace: other");
+    fs::write(place.at("pods.yaml"), again + &pod("a", POLITE, "", more) + &pod("b", POLITE, "", ""))
+        .unwrap();
+    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
+    let page = async |pod: &'static str| place.ask(&["status", pod]).await;
+    until_shown(&place, &["status"], |status| {
+        let pods = status["pods"].as_array()?;
+        let is = |namespace: &str, word: &str| {
+            pods.iter()
+                .any(|pod| pod["namespace"] == namespace && pod["name"] == "a" && pod["status"] == word)
+        };
+        (is("other", "CrashLoopBackOff") && is("test", "Running")).then_some(())
+    })
+    .await;
+    let shown = page("other/a").await.stdout;
+    for line in [
+        "Name:             a",
+        "Namespace:        other",
+        "Status:           CrashLoopBackOff",
+        "  main:",
+        "    State:            Waiting",
+        "      Reason:           CrashLoopBackOff",
+        "    Last State:       Terminated",
+        "      Exit Code:        7",
+        "    Limits:           cpu: 100m",
+        "QoS Class:        Burstable",
+    ] {
+        assert!(shown.lines().any(|known| known == line), "{line}: {shown}");
+    }
+    let has = |what: &[&str]| {
+        shown.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().starts_with(what))
+    };
+    assert!(has(&["Ready", "False", "ContainersNotReady"]) && has(&["Warning", "BackOff"]), "{shown}");
+    assert!(!shown.contains("secret"), "{shown}");
+    assert!(
+        page("test/a")
+            .await
+            .stdout
+            .contains("Readiness:        exec (manifest) delay=0s timeout=1s period=1s")
+    );
+    let told = [page("a").await, page("c").await].map(|answer| (answer.code, answer.stderr));
+    let one = "probeshim: POD \"a\" is one of other/a, test/a; write which\n";
+    let none = "probeshim: POD \"c\" is not there; there are other/a, test/a, test/b\n";
+    assert_eq!(told, [one, none].map(|text| (Some(2), text.to_owned())));
+    let whole = place.ask(&["status", "b", "-o", "json"]).await.json();
+    assert_eq!((&whole["metadata"]["name"], &whole["status"]["phase"]), (&"b".into(), &"Running".into()));
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}

@@ -38,6 +38,7 @@ fn container(more: &str) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 fn everything_that_is_wrong_is_told_once_and_by_its_path() {
     for (spec, expected) in [
         ("{}".to_owned(), "spec.containers is missing; it must have at least one container"),
