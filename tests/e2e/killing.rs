@@ -77,10 +77,8 @@ fn what_has_failed_is_stopped_within_its_grace_period() {
         // Not as long as it would have had otherwise.
         assert!(took(stop) >= *least && took(stop) < 60.0, "{name}: {stop:#}");
         let [first, last] = [0, 1].map(|place| time(&stop["kill"]["failures"][place]["time"]));
-        let period = last.duration_since(first).as_secs_f64();
-        // One period from one failure to the next, whatever they take; the kill follows the last of them.
-        assert!((0.5..30.0).contains(&period), "{name}: {stop:#}");
-        assert!(time(&stop["start"]) >= last, "{name}: {stop:#}");
+        // The kill follows the last of them.
+        assert!(first < last && last <= time(&stop["start"]), "{name}: {stop:#}");
         let exited = wait_for(name, || {
             let containers = probing.status(name)["containers"].as_array()?.clone();
             containers.into_iter().find(|container| container["state"] == "exited")
