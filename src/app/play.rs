@@ -1,6 +1,7 @@
 //! `probeshim play`: pods on a bare runtime, which live as they would with a kubelet, until they have ended or it is told to stop.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
@@ -54,10 +55,8 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let PlaySettings { shim, log: _, documents, until, timeout, logs, keeps_logs, pods } = settings;
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
-    for folder in [&logs, &pods] {
-        let made = std::fs::create_dir_all(folder);
-        made.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))?;
-    }
+    let [logs, pods] = [logs, pods].map(|folder| made(&folder));
+    let folders = Folders { logs: logs?, keeps_logs, pods: pods? };
     for warning in documents.warnings() {
         warn!("left out: {}", harmless(&warning));
     }
@@ -68,7 +67,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let mut shim = Shim::open(shim).await?;
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let count = documents.count();
-    let mut playing = staged.play(listen, Folders { logs, keeps_logs, pods }, documents);
+    let mut playing = staged.play(listen, folders, documents);
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %shim.facts.listen,
@@ -100,6 +99,12 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         End::Well | End::Told => Ok(()),
         End::Badly(error) => Err(error),
     }
+}
+
+/// A folder, made where it is not there; without links, as the kernel tells of what is mounted below it.
+fn made(folder: &Path) -> Result<PathBuf, PlayError> {
+    let made = std::fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
+    made.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))
 }
 
 async fn passed(deadline: Option<Instant>) {
@@ -178,7 +183,7 @@ fn unmet(play: &Play, until: Option<Until>) -> String {
         let names: Vec<String> = others
             .map(|standing| {
                 let (namespace, name) = standing.names();
-                format!("{namespace}/{name} ({})", standing.word())
+                format!("{namespace}/{name} ({})", standing.summary().word)
             })
             .collect();
         names.join(", ")

@@ -2,9 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -14,6 +16,10 @@ use crate::play::{Documents, Notice, Parts, Play, Witness};
 use crate::probe::{News, Specs};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
+use crate::terminal::human;
+
+/// What the runtime gets to end and remove pods, beyond their grace periods.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pods that are being played.
 pub(super) struct Playing {
@@ -54,14 +60,24 @@ impl Staged {
 }
 
 impl Playing {
-    /// Ends all pods, and removes them; at once where a signal comes meanwhile. Tells whether all of them are gone.
+    /// Ends all pods, and removes them; at once where a signal comes meanwhile, or it takes longer than it may. Tells whether all of them are
+    /// gone.
     pub(super) async fn end(mut self, signals: &mut Signals) -> bool {
+        let limit = self.play.longest_grace_period() + PATIENCE;
+        let late = sleep(limit);
+        tokio::pin!(late);
+        let mut is_late = false;
         self.over.cancel();
         loop {
             tokio::select! {
                 ended = &mut self.running => return ended.unwrap_or(false),
                 name = signals.next() => {
                     warn!(signal = name, "told again: the pods are removed at once");
+                    self.play.hurry();
+                }
+                () = &mut late, if !is_late => {
+                    is_late = true;
+                    warn!("the pods have not ended within {}: they are removed at once", human::duration(limit));
                     self.play.hurry();
                 }
             }

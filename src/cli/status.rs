@@ -171,13 +171,8 @@ fn played_columns() -> [Column; 6] {
 /// A row for a pod that is played, as kubectl shows it.
 fn played_row(pod: &shape::StatusPod) -> Option<Vec<Cell>> {
     let word = pod.status.as_ref()?;
-    // Of those that only run first, none is ready in the end.
-    let lasting = pod.containers.iter().filter(|container| {
-        container.state != "exited" || container.exit_code != Some(0) || container.ready != Some(true)
-    });
-    let (ready, all) = lasting.fold((0, 0), |(ready, all), container| {
-        (ready + usize::from(container.ready == Some(true)), all + 1)
-    });
+    let (ready, all) = (pod.ready_containers.unwrap_or(0), pod.total_containers.unwrap_or(0));
+    let ago = pod.restarted.as_deref().map(|ended| format!(" ({} ago)", human::age(ended, Timestamp::now())));
     let is_well = matches!(word.as_str(), "Running" | "Completed" | "Succeeded");
     let style = if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
     let age = pod.started.as_deref().map(|started| human::age(started, Timestamp::now()));
@@ -185,7 +180,7 @@ fn played_row(pod: &shape::StatusPod) -> Option<Vec<Cell>> {
         Cell::new(whose(pod)),
         Cell::new(format!("{ready}/{all}")),
         Cell::styled(word, style),
-        Cell::new(pod.restarts.unwrap_or(0).to_string()),
+        Cell::new(format!("{}{}", pod.restarts.unwrap_or(0), ago.unwrap_or_default())),
         Cell::new(age.unwrap_or_default()),
         Cell::new(pod.ip.as_deref().unwrap_or_default()),
     ])

@@ -9,7 +9,7 @@ use anstyle::{AnsiColor, Style};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::play::Standing;
+use crate::play::{Standing, Summary};
 use crate::procrun;
 use crate::record::{Event, Severity};
 use crate::socket::SocketPath;
@@ -99,7 +99,8 @@ impl Account {
         for standing in &end.pods {
             let (_, name) = standing.names();
             let ready = if standing.status().is_some_and(|status| status.is("Ready")) { "yes" } else { "no" };
-            let _ = writeln!(text, "{name:<8}{ready:>6}{:>10}  {}", standing.restarts(), standing.word());
+            let Summary { restarts, word, .. } = standing.summary();
+            let _ = writeln!(text, "{name:<8}{ready:>6}{restarts:>10}  {word}");
         }
         let DemoEnd { calls, unseen, .. } = end;
         let _ = writeln!(

@@ -1,7 +1,7 @@
 //! How long it is waited before a container that fails is started again, or an image that is not to be had is pulled again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 /// What is waited at first, and at most.
@@ -19,8 +19,8 @@ pub(super) struct Backoff(Mutex<HashMap<String, Entry>>);
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     delay: Duration,
-    /// When it was tried last.
-    tried: SystemTime,
+    /// When that was noted.
+    noted: SystemTime,
 }
 
 /// It is not time yet.
@@ -35,32 +35,40 @@ pub(super) struct TooEarly {
 impl Backoff {
     /// Tries something again that failed at a time; the next time it will be waited longer.
     pub(super) fn try_again(&self, key: &str, failed: SystemTime, now: SystemTime) -> Result<(), TooEarly> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.retain(|_, entry| since(entry.tried, now) <= FORGOTTEN);
-        let known = entries.get(key).filter(|entry| since(entry.tried, failed) <= FORGOTTEN).copied();
+        let known = self.lock().get(key).filter(|entry| since(entry.noted, failed) <= FORGOTTEN).copied();
         if let Some(Entry { delay, .. }) = known.filter(|entry| since(failed, now) < entry.delay) {
             return Err(TooEarly { delay, until: failed + delay });
         }
-        let delay = known.map_or(FIRST, |entry| (entry.delay * 2).min(LONGEST));
-        entries.insert(key.to_owned(), Entry { delay, tried: now });
+        self.note(key, failed, now);
         Ok(())
     }
 
-    /// When something was tried last.
-    pub(super) fn tried(&self, key: &str) -> Option<SystemTime> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.get(key).map(|entry| entry.tried)
+    /// Whether it is time for something that was noted to have failed before.
+    pub(super) fn is_time(&self, key: &str, now: SystemTime) -> Result<(), TooEarly> {
+        let known = self.lock().get(key).copied();
+        match known.filter(|entry| since(entry.noted, now) < entry.delay) {
+            Some(Entry { delay, noted }) => Err(TooEarly { delay, until: noted + delay }),
+            None => Ok(()),
+        }
     }
 
-    /// What is waited before it is tried again.
-    pub(super) fn delay(&self, key: &str) -> Option<Duration> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.get(key).map(|entry| entry.delay)
+    /// Something has failed now. Returns what is waited before it is tried again.
+    pub(super) fn fail(&self, key: &str, now: SystemTime) -> Duration {
+        self.note(key, now, now)
     }
 
-    /// It went well.
-    pub(super) fn forget(&self, key: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    /// The next time it will be waited longer than the last time, unless that was long before it failed.
+    fn note(&self, key: &str, failed: SystemTime, now: SystemTime) -> Duration {
+        let mut entries = self.lock();
+        entries.retain(|_, entry| since(entry.noted, now) <= FORGOTTEN);
+        let known = entries.get(key).filter(|entry| since(entry.noted, failed) <= FORGOTTEN);
+        let delay = known.map_or(FIRST, |entry| (entry.delay * 2).min(LONGEST));
+        entries.insert(key.to_owned(), Entry { delay, noted: now });
+        delay
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,7 +148,19 @@ mod tests {
         );
         assert!(backoff.try_again("main", at(672), at(681)).is_err());
         assert_eq!(backoff.try_again("other", at(672), at(672)), Ok(()));
-        backoff.forget("main");
-        assert_eq!(backoff.try_again("main", at(672), at(681)), Ok(()));
+    }
+
+    /// An image that is not to be had is pulled again so long after the last pull has failed, however long that took.
+    #[test]
+    fn a_pull_is_waited_for_from_its_end_on() {
+        let backoff = Backoff::default();
+        assert_eq!(backoff.is_time("image", at(0)), Ok(()));
+        for (failed, delay) in [(30, 10), (70, 20), (120, 40)] {
+            assert_eq!(backoff.fail("image", at(failed)), Duration::from_secs(delay));
+            let early = backoff.is_time("image", at(failed + delay - 1)).unwrap_err();
+            assert_eq!((early.delay, early.until), (Duration::from_secs(delay), at(failed + delay)));
+            assert_eq!(backoff.is_time("image", at(failed + delay)), Ok(()));
+        }
+        assert_eq!(backoff.fail("image", at(721)), Duration::from_secs(10), "it was long ago");
     }
 }

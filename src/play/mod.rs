@@ -22,6 +22,7 @@ mod read;
 mod seen;
 mod spec;
 mod standing;
+mod summary;
 mod v1;
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::cri::{Own, image_service, runtime_service};
+use crate::probe::GRACE_PERIOD;
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
 use crate::tap;
@@ -50,6 +52,7 @@ use spec::Pod;
 pub use documents::Documents;
 pub use notice::{Notice, Witness};
 pub use standing::Standing;
+pub use summary::Summary;
 pub use v1::{Condition, ContainerState, ContainerStatus, PodStatus};
 
 /// From one look at the documents to the next.
@@ -100,8 +103,8 @@ struct Player {
     pods: watch::Sender<Arc<Pod>>,
     signals: Arc<Signals>,
     standing: watch::Receiver<Standing>,
-    /// What comes after it, once it is gone.
-    next: Option<Arc<Pod>>,
+    /// What comes after it, once it is gone: another pod of its name, or of its uid.
+    next: Vec<Arc<Pod>>,
 }
 
 impl Play {
@@ -179,6 +182,7 @@ impl Play {
             let known = player.pods.borrow().clone();
             match pod {
                 Some(pod) if pod.uid == known.uid && !player.signals.end.is_cancelled() => {
+                    player.next.clear();
                     if pod != known {
                         info!(pod = name, "the manifest of a pod has changed");
                         player.pods.send_replace(pod);
@@ -186,14 +190,20 @@ impl Play {
                 }
                 // A static pod that is written otherwise is another pod: the one goes, then the other comes.
                 next => {
-                    player.next = next;
+                    player.next = Vec::from_iter(next);
                     player.signals.end.cancel();
                 }
             }
         }
         for (name, pod) in wanted {
-            let player = self.begin(pod, workers);
-            players.insert(name, player);
+            // Everything of a pod is known by its uid, so that two of one cannot be there together.
+            let other = players.values_mut().find(|player| player.pods.borrow().uid == pod.uid);
+            if let Some(player) = other {
+                player.next.push(pod);
+            } else {
+                let player = self.begin(pod, workers);
+                players.insert(name, player);
+            }
         }
         drop(players);
         self.cast.changed.send_replace(());
@@ -215,7 +225,7 @@ impl Play {
                 }
             }
         });
-        Player { pods, signals, standing, next: None }
+        Player { pods, signals, standing, next: Vec::new() }
     }
 
     /// A worker has ended. Tells whether its pod is gone.
@@ -225,14 +235,24 @@ impl Play {
             error!(pod = name, "a pod is not played any more, and something of it is left in the runtime");
         }
         let mut players = self.cast.lock();
-        let next = players.remove(&name).and_then(|player| player.next);
-        if let Some(next) = next {
+        for next in players.remove(&name).map(|player| player.next).unwrap_or_default() {
+            let name = next.full_name();
             let player = self.begin(next, workers);
             players.insert(name, player);
         }
         drop(players);
         self.cast.changed.send_replace(());
         is_gone
+    }
+
+    /// The longest that any of the pods may take for its end.
+    #[must_use]
+    pub fn longest_grace_period(&self) -> Duration {
+        let players = self.cast.lock();
+        let periods = players
+            .values()
+            .map(|player| player.pods.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
+        Duration::from_secs(periods.max().unwrap_or(0).into())
     }
 
     /// What is being ended is ended at once.

@@ -132,7 +132,6 @@ impl From<v1::ContainerStatus> for Instance {
         let image = status.image.as_ref();
         let named = image.map(|image| [&image.user_specified_image, &image.image]);
         let named = named.and_then(|names| names.into_iter().find(|name| !name.is_empty()).cloned());
-        let image_id = if status.image_id.is_empty() { &status.image_ref } else { &status.image_id };
         Self {
             state,
             name: status.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default(),
@@ -140,7 +139,7 @@ impl From<v1::ContainerStatus> for Instance {
             restart_count: note(RESTART_COUNT).parse().unwrap_or(0),
             message_file: mount.map(|mount| PathBuf::from(&mount.host_path)),
             image: named.unwrap_or_default(),
-            image_id: image_id.clone(),
+            image_id: status.image_ref,
             created_at: status.created_at,
             started_at: status.started_at,
             finished_at: status.finished_at,

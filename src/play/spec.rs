@@ -309,6 +309,7 @@ pub(super) struct CommonSecurity {
 /// Credentials for a registry.
 #[derive(Clone, PartialEq)]
 pub(super) struct Credential {
+    /// A host, which may have patterns in it, its port if it has one, and the beginning of a path if there is one.
     pub(super) registry: String,
     pub(super) user: String,
     pub(super) password: String,

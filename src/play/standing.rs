@@ -7,8 +7,7 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 
 use super::spec::Pod;
-use super::v1::{ContainerState, ContainerStatus, PodStatus};
-use crate::probe::Role;
+use super::v1::{ContainerStatus, PodStatus};
 
 /// How a pod stands.
 #[derive(Clone, Debug)]
@@ -111,45 +110,6 @@ impl Standing {
         self.status.as_ref()
     }
 
-    /// How often its containers have been restarted, in all.
-    #[must_use]
-    pub fn restarts(&self) -> u32 {
-        let containers = self.status.iter().flat_map(PodStatus::containers);
-        containers.map(|container| container.restart_count).sum()
-    }
-
-    /// How it is, in one word, as kubectl shows it.
-    #[must_use]
-    pub fn word(&self) -> String {
-        let Some(status) = &self.status else { return "Pending".to_owned() };
-        if self.is_ending && !status.is_terminal() {
-            return "Terminating".to_owned();
-        }
-        let init = &status.init_container_statuses;
-        let is_sidecar =
-            |name: &str| self.pod.container(name).is_some_and(|container| container.role == Role::Sidecar);
-        let is_done = |it: &&ContainerStatus| {
-            it.state.terminated.as_ref().is_some_and(|ended| ended.exit_code == 0)
-                || (is_sidecar(&it.name) && it.started)
-        };
-        if let Some(place) = init.iter().position(|it| !is_done(&it)).filter(|_| !status.is("Initialized")) {
-            let current = &init[place];
-            return match reason_of(current) {
-                Some(reason) if reason != "PodInitializing" => format!("Init:{reason}"),
-                _ => format!("Init:{place}/{}", init.len()),
-            };
-        }
-        if !status.reason.is_empty() {
-            return status.reason.clone();
-        }
-        let mut reason = status.container_statuses.iter().find_map(reason_of);
-        let has_running = status.container_statuses.iter().any(|it| it.state.running.is_some());
-        if reason.as_deref() == Some("Completed") && has_running {
-            reason = None;
-        }
-        reason.unwrap_or_else(|| status.phase.to_owned())
-    }
-
     /// The pod as the kubelet of a node tells it. Values of variables and headers are for nobody else, and are left out; so are commands where
     /// that is wanted.
     pub(super) fn to_json(&self, node: &str, redacts: bool) -> Value {
@@ -178,16 +138,6 @@ impl Standing {
         let status = self.status.as_ref().map_or_else(|| json!({"phase": "Pending"}), |status| json!(status));
         json!({"metadata": metadata, "spec": spec, "status": status})
     }
-}
-
-/// Why a container does not run, in one word.
-fn reason_of(container: &ContainerStatus) -> Option<String> {
-    let ContainerState { waiting, terminated, .. } = &container.state;
-    let waits = waiting.as_ref().map(|waiting| waiting.reason.clone());
-    let ended = terminated.as_ref().map(|ended| {
-        if ended.reason.is_empty() { format!("ExitCode:{}", ended.exit_code) } else { ended.reason.clone() }
-    });
-    waits.or(ended).filter(|reason| !reason.is_empty())
 }
 
 /// Leaves out, wherever they are, values of headers, and commands where that is wanted.

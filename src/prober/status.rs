@@ -2,7 +2,7 @@
 
 use super::machine::State;
 use super::verdict::ProbeResult;
-use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
+use crate::probe::{ContainerSpec, PodSpec, Role};
 
 /// How far a pod has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,7 @@ pub(crate) fn phase(spec: &PodSpec, is_terminal: bool, stage: impl Fn(&str) -> S
         Phase::Pending
     } else if is_terminal {
         if stopped == succeeded { Phase::Succeeded } else { Phase::Failed }
-    } else if restarting || spec.restart_policy == RestartPolicy::Always {
+    } else if restarting {
         Phase::Running
     } else if stopped == succeeded {
         Phase::Succeeded
@@ -187,6 +187,7 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
+    use crate::probe::RestartPolicy;
 
     fn basis(state: State) -> Basis {
         Basis {

@@ -443,7 +443,7 @@ async fn beside_a_kubelet_nothing_is_started() {
     client.signal(Signal::TERM);
     assert_eq!(client.ended().await, Some(0));
     folder.write("a.yaml", &pod("a", POLITE, "", ""));
-    until_shown(&place, &["status"], |status| (status["pods"][0]["status"] == "Pending").then_some(())).await;
+    until_shown(&place, &["status"], |status| (status["pods"][0]["phase"] == "Pending").then_some(())).await;
     assert_eq!(sandboxes(&mut runtime).await, 0);
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));

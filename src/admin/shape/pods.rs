@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
-use crate::play::{self, PodStatus, Standing};
+use crate::play::{self, PodStatus, Standing, Summary};
 use crate::prober::{Condition, ContainerReport, PodReport, ProbeReport, ProbeResult};
 use crate::record::shape::time;
 use crate::world::{self, World};
@@ -34,12 +34,21 @@ pub struct StatusPod {
     /// Of one that is played: how it is in one word, as kubectl shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
+    /// Of one that is played: how many of its containers are ready, without those that only run first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_containers: Option<usize>,
+    /// Of one that is played: how many of these there are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_containers: Option<usize>,
     /// Of one that is played: since when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
-    /// Of one that is played: how often its containers have been restarted, in all.
+    /// Of one that is played: how often its containers have been restarted; once it is initialised without those that only run first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<u32>,
+    /// Of one that is played: when the last of those that were restarted had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarted: Option<String>,
     /// Of one that is probed: whether all its containers are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
@@ -158,7 +167,10 @@ pub(in crate::admin) fn pods(world: &World, probed: &[PodReport]) -> Vec<StatusP
             phase: report.map(|report| report.phase.name().to_owned()),
             status: None,
             started: None,
+            ready_containers: None,
+            total_containers: None,
             restarts: None,
+            restarted: None,
             ready: report.map(|report| report.conditions.iter().all(|condition| condition.is_met)),
             conditions: report.into_iter().flat_map(|it| &it.conditions).map(StatusCondition::from).collect(),
             containers: containers.into_iter().map(|it| StatusContainer::new(it, of(it))).collect(),
@@ -187,6 +199,7 @@ impl StatusPod {
         let has_sandbox = status.is_some_and(|status| status.is("PodReadyToStartContainers"));
         let conditions = status.into_iter().flat_map(|status| &status.conditions);
         let containers = status.into_iter().flat_map(PodStatus::containers);
+        let Summary { ready, total, restarts, restarted, word } = standing.summary();
         Self {
             namespace: Some(namespace.to_owned()),
             name: Some(name.to_owned()),
@@ -196,9 +209,12 @@ impl StatusPod {
             ip: status.map(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
             source: "play".to_owned(),
             phase: status.map(|status| status.phase.to_owned()),
-            status: Some(standing.word()),
+            status: Some(word),
+            ready_containers: Some(ready),
+            total_containers: Some(total),
             started: Some(time(standing.started())),
-            restarts: Some(standing.restarts()),
+            restarts: Some(restarts),
+            restarted,
             ready: status.map(|status| status.is("Ready")),
             conditions: conditions.map(StatusCondition::from).collect(),
             containers: containers.map(|it| StatusContainer::played(it, report)).collect(),

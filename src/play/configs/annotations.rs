@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cri::labels::{GRACE_PERIOD, HASH, MESSAGE_PATH, MESSAGE_POLICY, PORTS, PRE_STOP, RESTART_COUNT};
 use crate::cri::v1::Protocol;
@@ -22,7 +22,7 @@ pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> Ha
         notes.push((GRACE_PERIOD, seconds.to_string()));
     }
     if let Some(hook) = &container.pre_stop {
-        notes.push((PRE_STOP, hook.to_string()));
+        notes.push((PRE_STOP, handler(hook)));
     }
     if !container.ports.is_empty() {
         notes.push((PORTS, ports(&container.ports)));
@@ -30,13 +30,53 @@ pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> Ha
     notes.into_iter().map(|(key, text)| (key.to_owned(), text)).collect()
 }
 
+/// A hook as Go writes it: fields in the order of their declaration, with those that the API server fills in, without those that are empty.
+fn handler(hook: &Value) -> String {
+    if let Some(get) = hook.get("httpGet") {
+        let text = |field: &str| get[field].as_str().filter(|text| !text.is_empty());
+        let port = match &get["port"] {
+            Value::String(name) => quoted(name),
+            number => number.to_string(),
+        };
+        let host = text("host").map(|host| format!(",\"host\":{}", quoted(host))).unwrap_or_default();
+        let header = |header: &Value| {
+            let [name, value] =
+                ["name", "value"].map(|field| quoted(header[field].as_str().unwrap_or_default()));
+            format!("{{\"name\":{name},\"value\":{value}}}")
+        };
+        let headers: Vec<String> = get["httpHeaders"].as_array().into_iter().flatten().map(header).collect();
+        let headers = if headers.is_empty() {
+            String::new()
+        } else {
+            format!(",\"httpHeaders\":[{}]", headers.join(","))
+        };
+        let (path, scheme) = (quoted(text("path").unwrap_or("/")), quoted(text("scheme").unwrap_or("HTTP")));
+        return format!(
+            "{{\"httpGet\":{{\"path\":{path},\"port\":{port}{host},\"scheme\":{scheme}{headers}}}}}"
+        );
+    }
+    if let Some(command) = hook.get("exec").and_then(|exec| exec["command"].as_array()) {
+        let words: Vec<String> = command.iter().filter_map(Value::as_str).map(quoted).collect();
+        return format!("{{\"exec\":{{\"command\":[{}]}}}}", words.join(","));
+    }
+    hook.to_string()
+}
+
+/// A string as Go writes it in JSON.
+fn quoted(text: &str) -> String {
+    let escapes = [("<", "003c"), (">", "003e"), ("&", "0026"), ("\u{2028}", "2028"), ("\u{2029}", "2029")];
+    escapes
+        .into_iter()
+        .fold(json!(text).to_string(), |text, (letter, code)| text.replace(letter, &format!("\\u{code}")))
+}
+
 /// As Go writes them: fields in the order of their declaration, without those that are empty.
 fn ports(ports: &[Port]) -> String {
     let port = |port: &Port| {
         let Port { name, container, host, host_ip, protocol } = port;
-        let name = (!name.is_empty()).then(|| format!("\"name\":{},", json!(name)));
+        let name = (!name.is_empty()).then(|| format!("\"name\":{},", quoted(name)));
         let host = (*host != 0).then(|| format!("\"hostPort\":{host},"));
-        let host_ip = (!host_ip.is_empty()).then(|| format!(",\"hostIP\":{}", json!(host_ip)));
+        let host_ip = (!host_ip.is_empty()).then(|| format!(",\"hostIP\":{}", quoted(host_ip)));
         let protocol = match protocol {
             Protocol::Tcp => "TCP",
             Protocol::Udp => "UDP",

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
-/// What is taken of a message, and of the end of a log: bytes, and lines.
+/// What is taken of the end of a message, and of a log: bytes, and lines.
 const LONGEST: u64 = 4_096;
 const LONGEST_TAIL: usize = 2_048;
 const MOST_LINES: usize = 80;
@@ -14,19 +14,17 @@ const READ: u64 = 64 << 10;
 
 /// The message in a file; the end of a log where there is none, and one is given.
 pub(in crate::play) fn message(file: Option<&Path>, log: Option<&Path>) -> String {
-    let left = file.and_then(|file| read(file, LONGEST, false)).unwrap_or_default();
+    let left = file.and_then(|file| end_of(file, LONGEST)).unwrap_or_default();
     match log {
-        Some(log) if left.is_empty() => tail(&read(log, READ, true).unwrap_or_default()),
+        Some(log) if left.is_empty() => tail(&end_of(log, READ).unwrap_or_default()),
         _ => left,
     }
 }
 
-fn read(path: &Path, most: u64, is_end: bool) -> Option<String> {
+fn end_of(path: &Path, most: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
-    if is_end {
-        let length = file.metadata().ok()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(most))).ok()?;
-    }
+    let length = file.metadata().ok()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(most))).ok()?;
     let mut content = Vec::new();
     file.take(most).read_to_end(&mut content).ok()?;
     Some(String::from_utf8_lossy(&content).into_owned())
@@ -63,7 +61,8 @@ mod tests {
         let told = message(Some(&file), Some(&log));
         assert!(told.starts_with("line 121\n") && told.ends_with("line 199\nhalf"), "{told}");
         assert_eq!(message(Some(&file), None), "");
-        std::fs::write(&file, "gone").unwrap();
-        assert_eq!(message(Some(&file), Some(&log)), "gone");
+        std::fs::write(&file, "long ".repeat(1_000) + "gone").unwrap();
+        let told = message(Some(&file), Some(&log));
+        assert!(told.len() == 4_096 && told.ends_with("long gone"), "{told}");
     }
 }

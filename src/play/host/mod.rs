@@ -11,6 +11,7 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use procfs::process::Process;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
@@ -35,6 +36,8 @@ pub(super) struct Folder {
     root: PathBuf,
     has_selinux: bool,
     is_root: bool,
+    /// Whether it has been removed. What is being made then is made before, or not at all.
+    is_gone: Arc<Mutex<bool>>,
 }
 
 /// Why a volume, or a container's place in one, is not to be had.
@@ -76,11 +79,16 @@ impl Folder {
             root: pods.join(&pod.uid),
             has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             is_root: rustix::process::geteuid().is_root(),
+            is_gone: Arc::default(),
         }
     }
 
     /// Makes its volumes, or makes them anew where they tell something else now. What is there stays.
     pub(super) fn prepare(&self, facts: &Facts<'_>) -> Result<(), HostError> {
+        let is_gone = self.is_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_gone {
+            return Ok(());
+        }
         make(&self.root, 0o750)?;
         for volume in &facts.pod.volumes {
             let path = self.volume(&volume.name, &volume.source);
@@ -234,6 +242,8 @@ impl Folder {
 
     /// Removes all of it. What is mounted there is not entered: somebody else's files would go.
     pub(super) fn remove(&self) -> Result<(), HostError> {
+        let mut is_gone = self.is_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_gone = true;
         for path in self.mounted().into_iter().rev() {
             unmount(&path, UnmountFlags::empty()).map_err(|error| at(&path)(error.into()))?;
         }

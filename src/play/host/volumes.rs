@@ -1,7 +1,7 @@
 //! Where volumes are, and what is at paths of the host.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::{HostError, at, make};
@@ -59,9 +59,14 @@ pub(super) fn below(volume: &Path, sub_path: &str) -> Result<PathBuf, HostError>
             return Err(outside());
         }
     }
-    let path = left.fold(path, |path, part| path.join(part));
+    // Whoever may write to the volume may write there.
+    let mode = fs::metadata(&whole).map_err(at(&whole))?.permissions().mode() & 0o7777;
     if !path.exists() {
-        make(&path, 0o750)?;
+        make(&path, mode)?;
+    }
+    for part in left {
+        path.push(part);
+        make(&path, mode)?;
     }
     Ok(path)
 }

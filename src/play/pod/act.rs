@@ -53,7 +53,7 @@ impl Worker {
         seen: &Seen,
         report: Option<&PodReport>,
     ) -> Result<Synced, SyncError> {
-        self.lock().is_resetting = Some(true);
+        self.lock().is_resetting = true;
         self.publish(seen, report, false).await?;
         for doomed in &actions.resets {
             if seen.alive().any(|instance| instance.id == doomed.id) {
@@ -86,7 +86,7 @@ impl Worker {
             if actions.creates_sandbox.is_some() {
                 // Those of the last sandbox would tell that the new one is initialised.
                 for instance in seen.containers.iter().filter(|it| self.is_init(it)) {
-                    self.remove(&instance.id).await?;
+                    self.remove_with_log(instance).await?;
                 }
             }
         }
@@ -114,8 +114,7 @@ impl Worker {
             }
         }
         if failures.is_empty() {
-            let mut memory = self.lock();
-            memory.is_resetting = memory.is_resetting.map(|_| false);
+            self.lock().is_resetting = false;
             return Synced::Done;
         }
         Synced::Failed(failures.iter().filter_map(|failure| failure.until).min())
@@ -158,7 +157,7 @@ impl Worker {
             newest.is_some_and(|newest| newest.id != instance.id)
         };
         for instance in seen.containers.iter().filter(is_old) {
-            if let Err(status) = self.remove(&instance.id).await {
+            if let Err(status) = self.remove_with_log(instance).await {
                 debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
             }
         }

@@ -113,22 +113,19 @@ fn next_sandbox(pod: &Pod, seen: &Seen) -> (bool, u32) {
 fn from_the_start(view: View<'_>, attempt: u32, actions: &mut Actions) {
     let View { pod, seen, .. } = view;
     let policy = pod.restart_policy();
-    let ever_restarts = |container: &Arc<Container>| {
-        container.spec.restart_policy.unwrap_or(policy) != RestartPolicy::Never
-            || !container.spec.restart_rules.is_empty()
-    };
-    if attempt != 0 && !seen.containers.is_empty() && !pod.regular_containers().any(ever_restarts) {
+    if attempt != 0 && policy == RestartPolicy::Never && !seen.containers.is_empty() {
         actions.creates_sandbox = None;
         return;
     }
+    // Those that are to succeed once, and have. What else containers say of themselves does not count here.
     let is_done = |container: &&Arc<Container>| {
-        seen.newest(&container.name).is_some_and(|instance| {
-            instance.state == State::Exited && !is_restarted(pod, container, instance)
-        })
+        let newest = seen.newest(&container.name);
+        container.spec.restart_policy.unwrap_or(policy) == RestartPolicy::OnFailure
+            && newest.is_some_and(|instance| instance.state == State::Exited && instance.exit_code == 0)
     };
     let starts: Vec<String> = pod
         .regular_containers()
-        .filter(|container| !(policy != RestartPolicy::Never && is_done(container)))
+        .filter(|container| !is_done(container))
         .map(|container| container.name.clone())
         .collect();
     let is_initialised = pod.regular_containers().any(|container| seen.newest(&container.name).is_some());

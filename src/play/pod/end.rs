@@ -73,15 +73,28 @@ impl Worker {
             prober.forget(&self.names);
         }
         self.means.records.forget(&self.pod.uid);
+        self.remove_files().await && is_gone
+    }
+
+    /// Removes its files, and its logs unless they stay. Tells whether that was so.
+    async fn remove_files(&self) -> bool {
+        let node = &self.means.node;
+        let logs = (!node.keeps_logs).then(|| configs::log_folder(&self.pod, &node.logs));
         let folder = self.folder.clone();
-        let removed = spawn_blocking(move || folder.remove()).await;
-        if let Ok(Err(error)) = removed {
-            warn!(pod = self.pod.full_name(), "the files of a pod were not removed: {error}");
+        let removed = spawn_blocking(move || {
+            let removed = folder.remove();
+            // There may be none.
+            let _ = logs.map(std::fs::remove_dir_all);
+            removed
+        });
+        match removed.await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                warn!(pod = self.pod.full_name(), "the files of a pod were not removed: {error}");
+                false
+            }
+            Err(_) => false,
         }
-        if !self.means.node.keeps_logs {
-            let _ = std::fs::remove_dir_all(configs::log_folder(&self.pod, &self.means.node.logs));
-        }
-        is_gone
     }
 
     /// Until nothing of it is seen any more: what was being made when it was told to end may come later.

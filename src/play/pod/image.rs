@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio::time::Instant;
+use tonic::Status;
+use wildmatch::WildMatch;
 
 use super::failure::StartError;
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
@@ -49,25 +51,16 @@ impl Wanted<'_> {
     }
 
     async fn pull(&self, image: &str) -> Result<(String, Option<Image>), StartError> {
-        let (key, now) = (format!("{}/{image}", self.pod.uid), SystemTime::now());
-        let since = self.means.pulls.tried(&key).unwrap_or(now);
-        if let Err(TooEarly { delay, until }) = self.means.pulls.try_again(&key, since, now) {
+        let key = format!("{}/{image}", self.pod.uid);
+        if let Err(TooEarly { delay, until }) = self.means.pulls.is_time(&key, SystemTime::now()) {
             self.tell("BackOff", false, format!("Back-off pulling image {image:?}"));
             let message = format!("Back-off pulling image {image:?}, for {}", human::duration(delay));
             return Err(StartError { until: Some(until), ..StartError::new("ImagePullBackOff", message) });
         }
         self.tell("Pulling", false, format!("Pulling image {image:?}"));
         let begun = Instant::now();
-        let request = PullImageRequest {
-            image: Some(self.spec(image)),
-            auth: self.credentials(image),
-            sandbox_config: Some(self.sandbox.clone()),
-        };
-        // It may take as long as it takes.
-        match self.means.images.clone().pull_image(request).await {
-            Ok(answer) => {
-                self.means.pulls.forget(&key);
-                let pulled = answer.into_inner().image_ref;
+        match self.pull_with_any(image).await {
+            Ok(pulled) => {
                 let status = self.status(&pulled).await?;
                 let size = status.as_ref().map_or(0, |image| image.size);
                 let took = human::duration(begun.elapsed());
@@ -81,11 +74,35 @@ impl Wanted<'_> {
             Err(status) => {
                 let reason = harmless(status.message());
                 self.tell("Failed", true, format!("Failed to pull image {image:?}: {reason}"));
-                let delay = self.means.pulls.delay(&key).unwrap_or_default();
+                let now = SystemTime::now();
+                let delay = self.means.pulls.fail(&key, now);
                 let error = StartError::new("ErrImagePull", reason);
                 Err(StartError { until: Some(now + delay), ..error })
             }
         }
+    }
+
+    /// Pulls it with the credentials that fit, one after the other, or with none. Returns what the runtime calls it.
+    async fn pull_with_any(&self, image: &str) -> Result<String, Status> {
+        let mut auths: Vec<Option<AuthConfig>> =
+            credentials(image, &self.pod.credentials).into_iter().map(Some).collect();
+        if auths.is_empty() {
+            auths.push(None);
+        }
+        let mut refused = Status::unknown("no credentials were tried");
+        for auth in auths {
+            let request = PullImageRequest {
+                image: Some(self.spec(image)),
+                auth,
+                sandbox_config: Some(self.sandbox.clone()),
+            };
+            // It may take as long as it takes.
+            match self.means.images.clone().pull_image(request).await {
+                Ok(answer) => return Ok(answer.into_inner().image_ref),
+                Err(status) => refused = status,
+            }
+        }
+        Err(refused)
     }
 
     fn spec(&self, image: &str) -> ImageSpec {
@@ -111,19 +128,73 @@ impl Wanted<'_> {
         Ok(answer.image)
     }
 
-    /// The credentials for the registry of an image.
-    fn credentials(&self, image: &str) -> Option<AuthConfig> {
-        let first = image.split('/').next().unwrap_or_default();
-        let is_registry = image.contains('/') && first.contains(['.', ':']) || first == "localhost";
-        let registry = if is_registry { first } else { "docker.io" };
-        let fits = |known: &&Credential| {
-            known.registry == registry || (registry == "docker.io" && known.registry.ends_with(".docker.io"))
-        };
-        let Credential { registry, user, password } = self.pod.credentials.iter().find(fits)?.clone();
-        Some(AuthConfig { username: user, password, server_address: registry, ..AuthConfig::default() })
-    }
-
     fn tell(&self, reason: &'static str, is_warning: bool, message: String) {
         self.means.tell(self.names.0, Some(self.names.1), (reason, is_warning), message);
+    }
+}
+
+/// The credentials that fit an image, those that say most of where it is first; where none does, those of the default registry (as the
+/// kubelet's keyring).
+fn credentials(image: &str, known: &[Credential]) -> Vec<AuthConfig> {
+    let (first, rest) = image.split_once('/').unwrap_or(("", image));
+    let is_of_default = ["", "docker.io", "index.docker.io"].contains(&first)
+        || !first.contains(['.', ':']) && first != "localhost";
+    let (host, path) = match first {
+        "" => ("docker.io", format!("library/{rest}")),
+        _ if is_of_default && !first.ends_with("docker.io") => ("docker.io", image.to_owned()),
+        _ => (first, rest.to_owned()),
+    };
+    let fits = |credential: &&Credential| {
+        let (of, below) = credential.registry.split_once('/').unwrap_or((&credential.registry, ""));
+        let (pattern, parts): (Vec<&str>, Vec<&str>) = (of.split('.').collect(), host.split('.').collect());
+        pattern.len() == parts.len()
+            && pattern.iter().zip(parts).all(|(pattern, part)| WildMatch::new(pattern).matches(part))
+            && path.starts_with(below)
+    };
+    let mut all: Vec<&Credential> = known.iter().filter(fits).collect();
+    if all.is_empty() && is_of_default {
+        all = known.iter().filter(|credential| credential.registry == "index.docker.io").collect();
+    }
+    all.sort_by(|one, other| other.registry.cmp(&one.registry));
+    let auth = |credential: &Credential| AuthConfig {
+        username: credential.user.clone(),
+        password: credential.password.clone(),
+        ..AuthConfig::default()
+    };
+    all.into_iter().map(auth).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_for_registries_and_places_in_them() {
+        let credential = |registry: &str| Credential {
+            registry: registry.to_owned(),
+            user: registry.to_owned(),
+            password: "secret".to_owned(),
+        };
+        let known =
+            ["ghcr.io", "ghcr.io/a", "*.example.com", "index.docker.io", "127.0.0.1:5000"].map(credential);
+        for (image, expected) in [
+            ("ghcr.io/a/b:1", &["ghcr.io/a", "ghcr.io"][..]),
+            ("ghcr.io/b", &["ghcr.io"]),
+            ("my.example.com/x", &["*.example.com"]),
+            ("my.own.example.com/x", &[]),
+            ("busybox", &["index.docker.io"]),
+            ("me/busybox:1", &["index.docker.io"]),
+            ("docker.io/me/busybox", &["index.docker.io"]),
+            ("127.0.0.1:5000/x", &["127.0.0.1:5000"]),
+            ("127.0.0.1:5001/x", &[]),
+        ] {
+            let found = credentials(image, &known);
+            let users: Vec<&str> = found.iter().map(|auth| auth.username.as_str()).collect();
+            assert_eq!(users, expected, "{image}");
+            assert!(
+                found.iter().all(|auth| auth.server_address.is_empty()),
+                "the runtime would hold it to a URL"
+            );
+        }
     }
 }

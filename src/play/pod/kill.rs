@@ -13,6 +13,7 @@ use super::Worker;
 use super::actions::{Doomed, Reason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{PATIENCE, unless_gone, within};
+use crate::play::configs;
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Container;
 use crate::probe::{GRACE_PERIOD, Role};
@@ -160,6 +161,17 @@ impl Worker {
             first.extend(all.filter_map(|container| turns.get(&container.name).cloned()));
         }
         first
+    }
+
+    /// Removes a container, and its log, unless logs stay.
+    pub(super) async fn remove_with_log(&self, instance: &Instance) -> Result<(), Status> {
+        self.remove(&instance.id).await?;
+        if !self.means.node.keeps_logs {
+            let logs = configs::log_folder(&self.pod, &self.means.node.logs).join(&instance.name);
+            // It may never have been written.
+            let _ = std::fs::remove_file(logs.join(format!("{}.log", instance.restart_count)));
+        }
+        Ok(())
     }
 
     /// Removes a container.

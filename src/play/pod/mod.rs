@@ -10,6 +10,7 @@ mod kill;
 mod start;
 mod status;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -22,17 +23,17 @@ use tracing::{debug, warn};
 
 use super::host::Folder;
 use super::means::Means;
-use super::seen::{Seen, State};
+use super::seen::{Instance, Seen, State};
 use super::spec::Pod;
 use super::standing::{Loss, Standing};
 use super::v1::PodStatus;
-use crate::probe::{PodSpec, ProbeType, RestartPolicy};
+use crate::probe::{PodSpec, ProbeType};
 use crate::prober::{PodReport, ProbeResult};
 use crate::tap;
 use crate::terminal::harmless;
 use crate::world::Sandbox;
 
-use actions::{View, compute};
+use actions::{View, compute, is_restarted};
 use status::{Basis, Reasons, status};
 
 /// When a pod is looked at again though nothing has happened, and by how much of it later at most.
@@ -84,8 +85,10 @@ pub(super) struct Worker {
 struct Memory {
     /// Why containers have not been started.
     reasons: Reasons,
-    /// Whether all containers are being removed to start again, where that has ever been so.
-    is_resetting: Option<bool>,
+    /// Whether all containers are being removed to start again.
+    is_resetting: bool,
+    /// Containers that are ended for a probe, or were, by their ids.
+    killed: BTreeSet<Arc<str>>,
 }
 
 /// What a sync has come to.
@@ -177,7 +180,9 @@ impl Worker {
             };
             in_a_row = 0;
             let due = Instant::now() + wait.mul_f64(1.0 + SPREAD * fastrand::f64());
-            let due = self.deadline().map_or(due, |deadline| due.min(deadline));
+            // One that has passed is seen as soon as the runtime answers.
+            let ahead = self.deadline().filter(|deadline| *deadline > Instant::now());
+            let due = ahead.map_or(due, |deadline| due.min(deadline));
             tokio::select! {
                 () = sleep_until(due) => {}
                 () = self.signals.wake.notified() => {}
@@ -190,6 +195,9 @@ impl Worker {
     async fn sync(&self) -> Result<Synced, SyncError> {
         let seen = self.means.inspect(&self.pod.uid).await?;
         let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
+        if self.has_lost(&seen) {
+            self.standing.send_modify(|standing| standing.loss = Some(Loss::Killed));
+        }
         let status = self.publish(&seen, report.as_ref(), false).await?;
         if status.is_terminal() {
             return Ok(Synced::Over);
@@ -213,9 +221,12 @@ impl Worker {
             probed: self.probed(report.as_ref()),
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
-        if loses(&self.pod, &seen, &verdicts) {
-            self.standing.send_modify(|standing| standing.loss = Some(Loss::Killed));
-        }
+        let has_failed = |instance: &&Instance| {
+            ProbeType::ENDING
+                .into_iter()
+                .any(|kind| verdicts(&instance.id, kind) == Some(ProbeResult::Failure))
+        };
+        self.lock().killed.extend(seen.alive().filter(has_failed).map(|instance| instance.id.clone()));
         self.attended(&seen, Box::pin(self.act(actions, &seen, report.as_ref()))).await
     }
 
@@ -240,6 +251,21 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// Whether a container that was ended for a probe is not started again.
+    fn has_lost(&self, seen: &Seen) -> bool {
+        let mut memory = self.lock();
+        memory.killed.retain(|id| seen.containers.iter().any(|instance| instance.id == *id));
+        let mut ended = seen.containers.iter().filter(|instance| {
+            instance.state == State::Exited
+                && memory.killed.contains(&instance.id)
+                && seen.newest(&instance.name).is_some_and(|newest| newest.id == instance.id)
+        });
+        ended.any(|instance| {
+            let container = self.pod.container(&instance.name);
+            container.is_some_and(|container| !is_restarted(&self.pod, container, instance))
+        })
     }
 
     /// When it will have run for too long.
@@ -309,19 +335,6 @@ impl Worker {
     fn tell(&self, container: Option<&Arc<tap::Container>>, what: (&'static str, bool), message: String) {
         self.means.tell(&self.names, container, what, message);
     }
-}
-
-/// Whether a probe of a container has failed that is not started again.
-fn loses(pod: &Pod, seen: &Seen, verdicts: &actions::Verdicts<'_>) -> bool {
-    let is_lost = |container: &&Arc<super::spec::Container>| {
-        let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
-        let running = seen.newest(&container.name).filter(|instance| instance.state == State::Running);
-        let failed = |id: &str| {
-            ProbeType::ENDING.into_iter().any(|kind| verdicts(id, kind) == Some(ProbeResult::Failure))
-        };
-        policy == RestartPolicy::Never && running.is_some_and(|instance| failed(&instance.id))
-    };
-    pod.regular_containers().any(|container| is_lost(&container))
 }
 
 /// What a pod is called before it has a sandbox.

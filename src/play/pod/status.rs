@@ -32,8 +32,8 @@ pub(super) struct Basis<'a> {
     pub(super) before: Option<&'a PodStatus>,
     /// Nothing of it will run any more.
     pub(super) is_terminal: bool,
-    /// Whether all containers are being removed to start again, where that has ever been so.
-    pub(super) is_resetting: Option<bool>,
+    /// Whether all containers are being removed to start again.
+    pub(super) is_resetting: bool,
     /// What the runtime calls itself.
     pub(super) runtime: &'a str,
     /// When the pod was seen first.
@@ -126,7 +126,7 @@ impl Basis<'_> {
         }
         let has_init = self.pod.init_containers().next().is_some();
         let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
-        let reason = if self.is_resetting == Some(true) { "RestartingAllContainers" } else { reason };
+        let reason = if self.is_resetting { "RestartingAllContainers" } else { reason };
         let (reason, message) =
             self.reasons.get(&container.name).map_or((reason, ""), |(reason, message)| (reason, message));
         let last_state = before.map(|before| match before.state.terminated {
@@ -159,11 +159,12 @@ impl Basis<'_> {
 
     fn terminated(&self, container: &Container, instance: &Instance) -> Terminated {
         let log = (container.falls_back_to_logs && instance.exit_code != 0).then_some(instance.log.as_path());
-        let left = message(instance.message_file.as_deref(), log);
+        let words = [instance.message.clone(), message(instance.message_file.as_deref(), log)];
+        let words: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
         Terminated {
             exit_code: instance.exit_code,
             reason: instance.reason.clone(),
-            message: if left.is_empty() { instance.message.clone() } else { left },
+            message: words.join(": "),
             started_at: time(instance.started_at),
             finished_at: time(instance.finished_at),
             container_id: self.id(&instance.id),
@@ -222,9 +223,22 @@ fn conditions(basis: &Basis<'_>, phase: Phase, status: &PodStatus, now: SystemTi
         .sandbox()
         .is_some_and(|sandbox| sandbox.is_ready && (basis.pod.host.network || !sandbox.addresses.is_empty()));
     let met = |is_met: bool| (is_met, None, None);
-    let resetting = basis.is_resetting.map(|is_resetting| {
-        let reason = is_resetting.then_some("RestartAllContainersStarted");
-        ("AllContainersRestarting", (is_resetting, reason, None))
+    let may_reset = basis
+        .pod
+        .containers
+        .iter()
+        .any(|container| container.spec.restart_rules.iter().any(|it| it.restarts_all));
+    let resetting = may_reset.then(|| {
+        let told = match phase {
+            Phase::Succeeded => (false, Some("PodCompleted"), None),
+            Phase::Failed => (false, Some("PodFailed"), None),
+            _ if basis.is_resetting => {
+                let message = "container exited with restart policy rule".to_owned();
+                (true, Some("RestartAllContainersStarted"), Some(message))
+            }
+            _ => met(false),
+        };
+        ("AllContainersRestarting", told)
     });
     let all: [(&'static str, Told); 5] = [
         ("PodReadyToStartContainers", met(has_sandbox)),

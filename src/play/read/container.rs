@@ -72,11 +72,19 @@ pub(super) struct Surroundings<'a> {
     pub(super) is_host_network: bool,
 }
 
+/// What only one of a pod's containers may have.
+#[derive(Default)]
+pub(super) struct Taken {
+    names: BTreeSet<String>,
+    /// Ports of the host: number, address, protocol.
+    pub(super) host_ports: BTreeSet<(u16, String, i32)>,
+}
+
 /// Reads a container. What is about its probes, hooks and restarts has been read.
 pub(super) fn container(
     node: &Node<'_>,
     around: &Surroundings<'_>,
-    names: &mut BTreeSet<String>,
+    taken: &mut Taken,
     problems: &mut Vec<Problem>,
 ) -> Option<Container> {
     let title = node.field("name")?;
@@ -84,7 +92,7 @@ pub(super) fn container(
     CONTAINER.check(node, problems);
     if !is_dns_label(&name) {
         title.complain(DNS_LABEL, problems);
-    } else if !names.insert(name.clone()) {
+    } else if !taken.names.insert(name.clone()) {
         title.complain("must be the name of one container only", problems);
     }
     let reason = "must be the name of an image";
@@ -122,7 +130,8 @@ pub(super) fn container(
     let (command, args) = (texts("command", problems), texts("args", problems));
     let (env, env_from) =
         (env::variables(node, &around.scope, problems), env::env_from(node, &around.scope, problems));
-    let (ports, resources) = (ports(node, around.is_host_network, problems), resources(node, problems));
+    let (ports, resources) =
+        (ports(node, around.is_host_network, taken, problems), resources(node, problems));
     let mounts = volume::mounts(node, around.volumes, security.is_privileged, problems);
     let message_path = text(node, "terminationMessagePath", problems);
     let working_dir = text(node, "workingDir", problems).unwrap_or_default();
@@ -152,7 +161,12 @@ pub(super) fn container(
     })
 }
 
-fn ports(container: &Node<'_>, is_host_network: bool, problems: &mut Vec<Problem>) -> Vec<Port> {
+fn ports(
+    container: &Node<'_>,
+    is_host_network: bool,
+    taken: &mut Taken,
+    problems: &mut Vec<Problem>,
+) -> Vec<Port> {
     let (mut ports, mut names) = (Vec::new(), BTreeSet::new());
     for node in list(container, "ports", &mut Vec::new()) {
         PORT.check(&node, problems);
@@ -185,13 +199,16 @@ fn ports(container: &Node<'_>, is_host_network: bool, problems: &mut Vec<Problem
         let protocol = protocol.and_then(|protocol| protocol.one_of(&protocols, problems));
         // In the network of the host each port is one of the host's.
         let host = host.unwrap_or(if is_host_network { number } else { 0 });
-        ports.push(Port {
-            name,
-            container: number,
-            host,
-            host_ip: address(&node, problems).unwrap_or_default(),
-            protocol: protocol.unwrap_or(Protocol::Tcp),
-        });
+        let (host_ip, protocol) =
+            (address(&node, problems).unwrap_or_default(), protocol.unwrap_or(Protocol::Tcp));
+        if host != 0 && !taken.host_ports.insert((host, host_ip.clone(), protocol.into())) {
+            let protocol = protocol.as_str_name();
+            node.complain(
+                format!("must not be another one with the host's port {host} ({protocol})"),
+                problems,
+            );
+        }
+        ports.push(Port { name, container: number, host, host_ip, protocol });
     }
     ports
 }

@@ -101,7 +101,7 @@ fn value_from(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -
     required(&node, "key", "must be the key whose value it is", problems)?;
     let reference = Reference::read(&node, "name", is_secret, problems)?;
     let found = reference.find(scope.namespace, scope.objects, problems);
-    let entry = reference.entry(&found, &node.field("key")?, problems);
+    let entry = reference.entry(&found, &node.field("key")?, false, problems);
     Some(VariableValue::Given(entry.map(|content| String::from_utf8_lossy(content).into_owned())))
 }
 

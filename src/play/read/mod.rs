@@ -36,9 +36,13 @@ enum Says {
         name: String,
         /// Its metadata and spec.
         template: Arc<Value>,
+        /// Something is wrong with it that has been told of.
+        is_wrong: bool,
     },
     /// There is something for pods.
     Given(Given),
+    /// The same, with which something is wrong that has been told of: its kind, namespace and name.
+    Misread(&'static str, String, String),
     /// Something that no node knows of.
     Other(String),
 }
@@ -65,7 +69,11 @@ impl Said for Document {
             let says = match object {
                 Object::Maker { owner, template } => of_maker(owner, &template, terms, problems),
                 Object::Other(kind, node) if objects::KINDS.contains(&kind.as_str()) => {
-                    objects::read(&kind, &node, problems).map(Says::Given)
+                    match objects::read(&kind, &node, problems) {
+                        Some(given) => Some(Says::Given(given)),
+                        None => objects::called(&kind, &node)
+                            .map(|(kind, namespace, name)| Says::Misread(kind, namespace, name)),
+                    }
                 }
                 Object::Other(kind, _) => Some(Says::Other(kind)),
             };
@@ -75,7 +83,8 @@ impl Said for Document {
     }
 
     fn is_of_same_object(&self, other: &Self) -> bool {
-        self.key() == other.key()
+        // What it said before goes on to count.
+        !matches!(self.says, Says::Misread(..)) && self.key() == other.key()
     }
 }
 
@@ -96,7 +105,7 @@ fn of_maker(
     let is_left_out = |problem: &Problem| problem.is_unsupported && terms.ignores_unsupported;
     let is_wrong = !found.iter().all(is_left_out);
     problems.append(&mut found);
-    let owner = owner.filter(|_| !is_wrong)?;
+    let owner = owner?;
     let name = match owner.kind {
         // Its first pod is called so.
         Kind::StatefulSet => format!("{}-0", owner.name),
@@ -107,7 +116,7 @@ fn of_maker(
     if let Some(uid) = &owner.uid {
         template["metadata"]["uid"] = uid.as_str().into();
     }
-    Some(Says::Pod { namespace: owner.namespace, name, template: Arc::new(template) })
+    Some(Says::Pod { namespace: owner.namespace, name, template: Arc::new(template), is_wrong })
 }
 
 /// What makes pods that end does not take those that do not, and the other way round.
@@ -142,6 +151,7 @@ impl Document {
         match &self.says {
             Says::Pod { namespace, name, .. } => ("Pod", namespace, name),
             Says::Given(given) => given.key(),
+            Says::Misread(kind, namespace, name) => (kind, namespace, name),
             Says::Other(kind) => (kind, "", ""),
         }
     }
@@ -162,6 +172,10 @@ pub(super) fn joined(documents: &[&Document]) -> Wanted {
     let mut places: BTreeMap<_, &str> = BTreeMap::new();
     for document in documents.iter().filter(|document| document.passed_over().is_none()) {
         let key = document.key();
+        if let Says::Misread(..) = &document.says {
+            objects.misread(key);
+            continue;
+        }
         if let Some(first) = places.get(&key) {
             let (kind, namespace, name) = key;
             let name = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
@@ -175,18 +189,24 @@ pub(super) fn joined(documents: &[&Document]) -> Wanted {
     }
     let mut seen = BTreeSet::new();
     for document in documents {
-        let Says::Pod { namespace, name, template } = &document.says else { continue };
+        let Says::Pod { namespace, name, template, is_wrong } = &document.says else { continue };
         if !seen.insert((namespace, name)) {
             continue;
         }
-        let mut problems = Vec::new();
-        let pod =
-            pod::read(&Node::root("", template), &Named { namespace, name }, Some(&objects), &mut problems);
-        problems.retain(|problem| !problem.is_unsupported);
-        match pod.filter(|_| problems.is_empty()) {
+        let (template, named) = (Node::root("", template), Named { namespace, name });
+        let (mut told, mut problems) = (Vec::new(), Vec::new());
+        if *is_wrong {
+            pod::read(&template, &named, None, &mut told);
+        }
+        let misread = objects.missed();
+        let pod = pod::read(&template, &named, Some(&objects), &mut problems);
+        problems.retain(|problem| !problem.is_unsupported && !told.contains(problem));
+        let is_right = !is_wrong && problems.is_empty() && objects.missed() == misread;
+        match pod.filter(|_| is_right) {
             // Everything of a pod is known by its uid.
             Some(pod) if wanted.pods.iter().any(|known| known.uid == pod.uid) => {
                 let (at, uid) = (&document.at, &pod.uid);
+                wanted.wrong.insert(pod.full_name());
                 wanted
                     .problems
                     .push(format!("{at}: metadata.uid is {uid:?}; it must be the uid of one pod only"));

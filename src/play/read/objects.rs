@@ -1,6 +1,7 @@
 //! What other documents give to pods: `ConfigMap`s, Secrets, `RuntimeClass`es.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -28,6 +29,8 @@ pub(super) struct Data {
     namespace: String,
     name: String,
     entries: BTreeMap<String, Vec<u8>>,
+    /// Those of a `ConfigMap` that are only for files.
+    binary: BTreeSet<String>,
 }
 
 /// All of them.
@@ -35,6 +38,10 @@ pub(super) struct Data {
 pub(super) struct Objects<'a> {
     data: BTreeMap<(bool, &'a str, &'a str), &'a Data>,
     classes: BTreeMap<&'a str, &'a str>,
+    /// What is there and cannot be read, which has been told of: kinds, namespaces and names.
+    misread: BTreeSet<(&'a str, &'a str, &'a str)>,
+    /// How often that was asked for.
+    missed: Cell<usize>,
 }
 
 /// What a key of a `ConfigMap` or Secret is made of.
@@ -84,6 +91,13 @@ pub(super) fn read(kind: &str, node: &Node<'_>, problems: &mut Vec<Problem>) -> 
     }
 }
 
+/// What an object of one of these kinds is called, as far as that can be read.
+pub(super) fn called(kind: &str, node: &Node<'_>) -> Option<(&'static str, String, String)> {
+    let kind = KINDS.into_iter().find(|known| *known == kind)?;
+    let (namespace, name) = name(node, &mut Vec::new())?;
+    Some((kind, if kind == "RuntimeClass" { String::new() } else { namespace }, name))
+}
+
 fn name(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<(String, String)> {
     let Some(metadata) = node.field("metadata") else {
         node.missing("metadata", "must have a name", problems);
@@ -118,14 +132,14 @@ fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option
     // What is not called as it should be may be a secret as well.
     let node = if is_secret { node.clone().secret() } else { node.clone() };
     DATA.check(&node, problems);
-    let mut entries = BTreeMap::new();
+    let (mut entries, mut binary) = (BTreeMap::new(), BTreeSet::new());
     let [encoded, plain] = if is_secret { ["data", "stringData"] } else { ["binaryData", "data"] };
     for (field, is_encoded) in [(encoded, true), (plain, false)] {
         let Some(node) = node.field(field) else { continue };
         for (key, text) in node.map_of_texts(problems) {
             let Some(at) = node.field(&key) else { continue };
             let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-            if !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
+            if key.is_empty() || !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
                 at.complain(KEY, problems);
             } else if !is_secret && entries.contains_key(&key) {
                 at.complain("must not be in binaryData as well", problems);
@@ -137,12 +151,17 @@ fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option
                 Some(text.into_bytes())
             };
             match content {
-                Some(content) => drop(entries.insert(key, content)),
+                Some(content) => {
+                    if is_encoded && !is_secret {
+                        binary.insert(key.clone());
+                    }
+                    entries.insert(key, content);
+                }
                 None => at.clone().secret().complain("must be base64", problems),
             }
         }
     }
-    (problems.len() == before).then_some(Given::Data(Data { is_secret, namespace, name, entries }))
+    (problems.len() == before).then_some(Given::Data(Data { is_secret, namespace, name, entries, binary }))
 }
 
 impl<'a> Objects<'a> {
@@ -157,9 +176,27 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// The runtime's name of a class.
+    /// Something is there that cannot be read.
+    pub(super) fn misread(&mut self, key: (&'a str, &'a str, &'a str)) {
+        self.misread.insert(key);
+    }
+
+    /// How often something was asked for that cannot be read.
+    pub(super) fn missed(&self) -> usize {
+        self.missed.get()
+    }
+
+    /// Whether something is there that cannot be read: that it is missing need not be told.
+    fn is_misread(&self, key: (&str, &str, &str)) -> bool {
+        let is_misread = self.misread.contains(&key);
+        self.missed.set(self.missed.get() + usize::from(is_misread));
+        is_misread
+    }
+
+    /// The runtime's name of a class, if there is such a class; empty where it cannot be read.
     pub(super) fn handler(&self, class: &str) -> Option<&'a str> {
-        self.classes.get(class).copied()
+        let known = self.classes.get(class).copied();
+        known.or_else(|| self.is_misread(("RuntimeClass", "", class)).then_some(""))
     }
 
     pub(super) fn data(&self, is_secret: bool, namespace: &str, name: &str) -> Option<&'a Data> {
@@ -168,6 +205,11 @@ impl<'a> Objects<'a> {
 }
 
 impl Data {
+    /// Whether a key is only for files, as the kubelet has it.
+    fn is_for_files(&self, key: &str) -> bool {
+        self.binary.contains(key)
+    }
+
     pub(super) fn entry(&self, key: &str) -> Option<&[u8]> {
         self.entries.get(key).map(Vec::as_slice)
     }
@@ -179,7 +221,8 @@ impl Data {
     /// As variables, which are text.
     pub(super) fn texts(&self) -> Texts {
         let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
-        self.entries().map(|(key, content)| (key.to_owned(), text(content))).collect()
+        let of_texts = self.entries().filter(|(key, _)| !self.binary.contains(*key));
+        of_texts.map(|(key, content)| (key.to_owned(), text(content))).collect()
     }
 
     /// The credentials that are in it, as kubectl writes them.
@@ -198,7 +241,10 @@ impl Data {
             };
             let (user, password) = text("username").zip(text("password")).or_else(split)?;
             let registry = registry.trim_start_matches("https://").trim_start_matches("http://");
-            let registry = registry.split('/').next().unwrap_or(registry).to_owned();
+            let (host, path) = registry.split_once('/').unwrap_or((registry, ""));
+            // What kubectl and docker write after a host that is meant as a whole.
+            let path = path.strip_prefix("v1/").or(path.strip_prefix("v2/")).unwrap_or(path);
+            let registry = if path.is_empty() { host.to_owned() } else { format!("{host}/{path}") };
             Some(Credential { registry, user, password })
         };
         Some(auths.as_object()?.iter().filter_map(credential).collect())
@@ -243,24 +289,25 @@ impl<'a> Reference<'a> {
     ) -> Found<'o> {
         let Some(objects) = objects else { return Found::Missing };
         let found = objects.data(self.is_secret, namespace, &self.text);
-        if found.is_none() && !self.is_optional {
-            let kind = kind(self.is_secret);
+        let kind = kind(self.is_secret);
+        if found.is_none() && !objects.is_misread((kind, namespace, &self.text)) && !self.is_optional {
             let reason = format!("must be a {kind} of namespace {namespace} among these files");
             self.name.complain(reason, problems);
         }
         found.map_or(Found::Missing, Found::There)
     }
 
-    /// The content at a key of it.
+    /// The content at a key of it, for a file or for a variable.
     pub(super) fn entry<'o>(
         &self,
         found: &Found<'o>,
         key: &Node<'_>,
+        is_file: bool,
         problems: &mut Vec<Problem>,
     ) -> Option<&'o [u8]> {
         let Found::There(data) = found else { return None };
         let name = key.text(problems)?;
-        let entry = data.entry(&name);
+        let entry = data.entry(&name).filter(|_| is_file || !data.is_for_files(&name));
         if entry.is_none() && !self.is_optional {
             let (kind, keys) = (kind(self.is_secret), data.entries().map(|(key, _)| key));
             let keys = keys.collect::<Vec<_>>().join(", ");

@@ -1,18 +1,17 @@
 //! A pod, or the template of one.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::Named;
-use super::container::{self, Surroundings};
+use super::container::{self, Surroundings, Taken};
 use super::env::Scope;
 use super::fields::{Fields, flag, list, required, text};
 use super::objects::{Found, Objects, Reference};
 use super::{security, volume};
-use crate::play::spec::{Container, Credential, Dns, HostAlias, HostNamespaces, Pod, Port};
+use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Pod};
 use crate::probe::names::{
     DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
     is_qualified_name,
@@ -65,7 +64,6 @@ const SPEC: Fields = Fields {
         "os",
     ],
     for_others: &[
-        "subdomain",
         "enableServiceLinks",
         "automountServiceAccountToken",
         "nodeName",
@@ -85,6 +83,7 @@ const SPEC: Fields = Fields {
         ("resourceClaims", SCHEDULER),
         ("resources", "limits of whole pods are not played"),
         ("overhead", "the admission of an API server sets it"),
+        ("subdomain", "it takes the domain of a cluster"),
         ("setHostnameAsFQDN", "it takes the domain of a cluster"),
         ("hostnameOverride", "the kubelet's feature gate for it is off"),
     ],
@@ -118,9 +117,9 @@ pub(super) fn read(
     let (before, Named { namespace, name }) = (problems.len(), *named);
     // Absent and null are the same.
     let metadata = pod.field("metadata");
-    if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.value().is_object()) {
+    if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.object(problems).is_some()) {
         METADATA.check(metadata, problems);
-        paths(metadata, problems);
+        uid(metadata, problems);
         keys(metadata, problems);
     }
     let texts = |field: &str, problems: &mut Vec<Problem>| {
@@ -131,7 +130,7 @@ pub(super) fn read(
     let labels = texts("labels", &mut Vec::new());
     let annotations = texts("annotations", problems);
     // Whether it is a text has been looked at, with whose it is.
-    let uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
+    let own_uid = metadata.as_ref().and_then(|metadata| text(metadata, "uid", &mut Vec::new()));
     let spec_of_probes = Arc::new(read_pod(pod, Source::Manifest, problems));
     let Some(spec) = pod.field("spec") else {
         pod.missing("spec", "must say which containers there are", problems);
@@ -153,10 +152,15 @@ pub(super) fn read(
         volumes: &volumes,
         is_host_network: host.network,
     };
-    let (mut containers, mut taken) = (Vec::new(), BTreeSet::new());
+    let (mut containers, mut taken) = (Vec::new(), Taken::default());
     for field in ["initContainers", "containers"] {
+        taken.host_ports.clear();
         // Whether it is a list has been looked at.
         for node in list(&spec, field, &mut Vec::new()) {
+            // Those that run before the others may have the same ports as others: the API server looks at each alone.
+            if field == "initContainers" {
+                taken.host_ports.clear();
+            }
             containers.extend(container::container(&node, &around, &mut taken, problems).map(Arc::new));
         }
     }
@@ -164,7 +168,6 @@ pub(super) fn read(
     if spec.value().is_object() && is_list && list(&spec, "containers", &mut Vec::new()).is_empty() {
         spec.missing("containers", "must have at least one container", problems);
     }
-    host_ports(&spec, &containers, problems);
     let hostname = text(&spec, "hostname", problems);
     if let Some(at) =
         spec.field("hostname").filter(|_| hostname.as_deref().is_some_and(|it| !is_dns_label(it)))
@@ -184,7 +187,7 @@ pub(super) fn read(
     let mut pod = Pod {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
-        uid: uid.unwrap_or_else(|| hash.clone()),
+        uid: own_uid.unwrap_or_else(|| hash.clone()),
         labels,
         annotations,
         spec: spec_of_probes,
@@ -207,27 +210,8 @@ pub(super) fn read(
     (!is_wrong).then_some(pod)
 }
 
-/// A port of the host is for one container.
-fn host_ports(spec: &Node<'_>, containers: &[Arc<Container>], problems: &mut Vec<Problem>) {
-    let mut taken = BTreeSet::new();
-    for container in containers {
-        for port in container.ports.iter().filter(|port| port.host != 0) {
-            let Port { host, host_ip, protocol, .. } = port;
-            if !taken.insert((*host, host_ip, i32::from(*protocol))) {
-                let (name, protocol) = (&container.name, protocol.as_str_name());
-                let reason = format!("must not have the host's port {host} ({protocol}) twice, as in {name}");
-                spec.complain(reason, problems);
-            }
-        }
-    }
-}
-
-/// Folders are called by these.
-fn paths(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
-    let namespace = metadata.field("namespace");
-    if let Some(at) = namespace.filter(|at| at.value().as_str().is_some_and(|text| !is_dns_label(text))) {
-        at.complain(DNS_LABEL, problems);
-    }
+/// Folders are called by it.
+fn uid(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_uid =
         |text: &str| (1..=128).contains(&text.len()) && text.bytes().all(is_known) && !text.starts_with('.');

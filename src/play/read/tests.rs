@@ -133,6 +133,26 @@ fn everything_that_is_wrong_is_told_once_and_by_its_path() {
             "resourceFieldRef.containerName is \"b\"; it must be the name of a container of the pod, which has a",
         ),
         (
+            container(", lifecycle: {preStop: {httpGet: {port: 80, scheem: HTTPS}}}"),
+            "preStop.httpGet.scheem is \"HTTPS\"; it must not be there",
+        ),
+        (
+            container(", lifecycle: {preStop: {exec: {command: [x], timeoutSeconds: 5}}}"),
+            "preStop.exec.timeoutSeconds is 5; it must not be there",
+        ),
+        (
+            container(
+                ", restartPolicy: Never, restartPolicyRules: [{action: Restart, exitCodes: {operator: In, value: [42]}}]",
+            ),
+            "exitCodes.value is a list; it must not be there",
+        ),
+        (
+            "{hostNetwork: true, containers: [{name: a, image: i, ports: [{containerPort: 80}]}, {name: b, image: i, \
+              ports: [{containerPort: 80}]}]}"
+                .into(),
+            "spec.containers[1].ports[0] is an object with containerPort; it must not be another one with the host's port 80",
+        ),
+        (
             container(", resources: {requests: {hugepages-2Mi: 2Mi}}"),
             "requests.hugepages-2Mi is \"2Mi\"; it must be as much as the limit",
         ),
@@ -228,6 +248,15 @@ fn everything_that_is_wrong_around_a_spec_is_told() {
             "{kind: RuntimeClass, metadata: {name: a}, handler: A B}".into(),
             "handler is \"A B\"; it must be a name",
         ),
+        (
+            "{kind: Deployment, metadata: {name: p, namespace: ../x}, spec: {template: {spec: {containers: [{name: a, image: i}]}}}}".into(),
+            "metadata.namespace is \"../x\"; it must be a name",
+        ),
+        ("{kind: ConfigMap, metadata: {name: a}, data: {'': x}}".into(), "data. is \"x\"; it must be a key"),
+        (
+            "{kind: Deployment, metadata: {name: p}, spec: {template: {metadata: 5, spec: {containers: [{name: a, image: i}]}}}}".into(),
+            "spec.template.metadata is 5; it must be an object",
+        ),
     ] {
         let all = problems(&text);
         assert!(all.len() == 1 && all[0].contains(expected), "{text}: {all:?}");
@@ -266,13 +295,17 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
         let read = |ignores_unsupported, found: &mut Vec<Problem>| {
             Document::read(&document, Terms { ignores_unsupported, ..Terms::default() }, "", found)
         };
-        assert!(read(false, &mut Vec::new()).is_empty(), "it is not played by mistake");
+        let refused = joined(&read(false, &mut Vec::new()).iter().collect::<Vec<_>>());
+        assert_eq!((refused.pods.len(), refused.problems.len()), (0, 0), "it is not played by mistake");
         let read = read(true, &mut found);
         assert!(found.iter().all(|problem| problem.is_unsupported));
         let wanted = joined(&read.iter().collect::<Vec<_>>());
         assert_eq!((wanted.pods.len(), wanted.problems.len()), (1, 0), "it can be left out");
         assert_eq!(wanted.pods[0].containers[0].mounts, [], "and what refers to it with it");
     }
+    let alone = "{hostNetwork: true, initContainers: [{name: b, image: i, ports: [{containerPort: 80}]}], \
+                 containers: [{name: a, image: i, ports: [{containerPort: 80}]}]}";
+    assert_eq!(self::pod(alone).containers.len(), 2, "they do not run at the same time");
     // What concerns others is for others.
     let pod = "{serviceAccountName: default, nodeName: x, tolerations: [{operator: Exists}], priority: 0, containers: [{name: a, image: i}]}";
     assert_eq!(self::pod(pod).containers.len(), 1);
@@ -340,7 +373,17 @@ spec:
         assert_eq!(problems(&text), [expected]);
     }
     let broken = problems(&text.replace("c2VjcmV0", "not base64!"));
-    assert_eq!(broken[0], "doc 2: data.token is something else; it must be base64");
+    assert_eq!(broken, ["doc 2: data.token is something else; it must be base64"]);
+    // What is wrong with a pod itself does not hide what it names in vain.
+    let both = problems(
+        &text
+            .replace("name: main\n", "name: main\n        imagePullPolicy: Often\n")
+            .replace("name: keys, key", "name: others, key"),
+    );
+    assert!(
+        both.len() == 2 && both[0].contains("imagePullPolicy") && both[1].contains("must be a Secret"),
+        "{both:?}"
+    );
 }
 
 #[test]

@@ -269,7 +269,7 @@ fn files(
         let key = required(&item, "key", "must be the key of what stands in the file", problems);
         let (path, mode) = (path(&item, problems), mode(&item, "mode", problems));
         let (Some(_), Some(path), Some(key)) = (key, path, item.field("key")) else { continue };
-        if let Some(content) = reference.entry(&found, &key, problems) {
+        if let Some(content) = reference.entry(&found, &key, true, problems) {
             files.push(File { path, mode, content: Content::Given(content.to_owned()) });
         }
     }

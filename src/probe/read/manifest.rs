@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::names::{DNS_SUBDOMAIN, is_dns_subdomain};
+use super::names::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use super::node::{Node, Problem};
 use super::pod;
 use crate::probe::owner::{Kind, Owner};
@@ -157,7 +157,13 @@ fn owner(node: &Node<'_>, kind: Kind, problems: &mut Vec<Problem>) -> Option<Own
         named.complain(DNS_SUBDOMAIN, problems);
     }
     let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
-    let namespace = text(&["metadata", "namespace"]).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let namespace = text(&["metadata", "namespace"]);
+    let is_wrong = namespace.as_deref().is_some_and(|namespace| !is_dns_label(namespace));
+    if let Some(at) = node.at(&["metadata", "namespace"]).filter(|_| is_wrong) {
+        at.complain(DNS_LABEL, problems);
+    }
+    let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
     let uid = text(&["metadata", "uid"]).filter(|_| kind == Kind::Pod);
     Some(Owner { kind, name, namespace, uid, labels: BTreeMap::new() })
 }

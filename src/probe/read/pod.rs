@@ -132,6 +132,7 @@ fn rules(container: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<RestartRule> 
 
 fn rule(rule: &Node<'_>, problems: &mut Vec<Problem>) -> Option<RestartRule> {
     rule.object(problems)?;
+    rule.only(&["action", "exitCodes"], problems);
     let actions = [("Restart", false), ("RestartAllContainers", true)];
     let action = rule.field("action").map(|action| action.one_of(&actions, problems));
     if action.is_none() {
@@ -142,6 +143,7 @@ fn rule(rule: &Node<'_>, problems: &mut Vec<Problem>) -> Option<RestartRule> {
         return None;
     };
     exit_codes.object(problems)?;
+    exit_codes.only(&["operator", "values"], problems);
     let operators = [("In", true), ("NotIn", false)];
     let operator = exit_codes.field("operator").map(|operator| operator.one_of(&operators, problems));
     if operator.is_none() {

@@ -88,6 +88,15 @@ pub(crate) fn hook(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>
     node.object(problems)?;
     let (name, handler) = one_handler(node, &HOOK_HANDLERS, problems)?;
     handler.object(problems)?;
+    if is_strict {
+        node.only(&HOOK_HANDLERS, problems);
+        match name {
+            "exec" => handler.only(&["command"], problems),
+            "httpGet" => handler.only(&["path", "port", "host", "scheme", "httpHeaders"], problems),
+            "sleep" => handler.only(&["seconds"], problems),
+            _ => {}
+        }
+    }
     match name {
         "exec" => command(&handler, problems).map(Hook::Exec),
         "httpGet" => http(&handler, is_strict, problems).map(Hook::Http),
