@@ -94,6 +94,19 @@ impl Seen {
         self.containers.iter().filter(|it| matches!(it.state, State::Running | State::Unknown))
     }
 
+    /// Those that do not run and of which a newer one is there that has come as far: of each name the newest is kept, and the newest that has
+    /// exited.
+    pub(super) fn old(&self) -> impl Iterator<Item = &Instance> {
+        self.containers.iter().filter(|instance| {
+            let newest = match instance.state {
+                State::Exited => self.newest_exited(&instance.name),
+                State::Created => self.newest(&instance.name),
+                State::Running | State::Unknown => return false,
+            };
+            newest.is_some_and(|newest| newest.id != instance.id)
+        })
+    }
+
     /// The addresses of the newest sandbox.
     pub(super) fn addresses(&self) -> &[String] {
         self.sandbox().map(|sandbox| sandbox.addresses.as_slice()).unwrap_or_default()

@@ -11,12 +11,16 @@ mod real;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use real::differential::{compared, noise};
 use real::machine::tool;
 use real::story::cases;
 use support::skip::need;
+
+/// Whose turn it is: each of these takes all of a machine.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Pods that are watched at once on each side: their probes take processor time, and none may fail for want of it.
 const AT_ONCE: usize = 8;
@@ -27,6 +31,7 @@ const WATCHED: Duration = Duration::from_secs(60);
 /// Every manifest lives the same life with `play` as with a kubelet.
 #[test]
 fn play_does_as_a_kubelet_does() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
     for cases in cases(&probes).chunks(AT_ONCE) {
@@ -38,6 +43,7 @@ fn play_does_as_a_kubelet_does() {
 /// Two kubelets live the same life, by the same measure: what is taken for jitter is no more and no less.
 #[test]
 fn a_kubelet_does_as_a_kubelet_does() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
     for cases in cases(&probes).chunks(AT_ONCE) {

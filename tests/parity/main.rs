@@ -12,6 +12,8 @@ mod support;
 use std::time::Duration;
 
 use real::judge::{cases, judge};
+use real::lifecycle;
+use real::machine::tool;
 use real::parity::dry_run::hold;
 use real::parity::played::play;
 use real::parity::rows;
@@ -59,9 +61,25 @@ fn table_9_7_probing_restartable_init_container() {
     }
 }
 
-/// The rows of all three tables with `play`, which restarts what it kills.
+/// The rows of table 9.8 that a node alone can have, with `play`.
 #[test]
-fn tables_9_6_to_9_8_played() {
+fn table_9_8_played() {
+    let probes = need!(tool("probes-1.36"));
+    let (mut rows, mut wrong) = (lifecycle::rows(&probes).into_iter(), Vec::new());
+    // The first three have fifty containers each.
+    for count in [1, 1, 1].into_iter().chain(std::iter::repeat(AT_ONCE)) {
+        let some: Vec<_> = rows.by_ref().take(count).collect();
+        if some.is_empty() {
+            break;
+        }
+        wrong.extend(need!(lifecycle::play(&some)));
+    }
+    assert_eq!(wrong, [""; 0], "{}", wrong.join("\n"));
+}
+
+/// The rows of tables 9.6 and 9.7 with `play`, which restarts what it kills, and those of 9.8 that ask for a kill.
+#[test]
+fn tables_9_6_to_9_8_kill_and_restart_played() {
     need!(restarts::play(&restarts::of_lifecycle()));
     for is_sidecar in [false, true] {
         for rows in rows().chunks(AT_ONCE) {

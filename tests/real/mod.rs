@@ -15,6 +15,7 @@ pub(crate) mod judge;
 pub(crate) mod kubelet;
 pub(crate) mod leftovers;
 pub(crate) mod life;
+pub(crate) mod lifecycle;
 pub(crate) mod machine;
 pub(crate) mod mistakes;
 pub(crate) mod network;

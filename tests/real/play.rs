@@ -110,27 +110,7 @@ pub(crate) fn tell(cases: &[Case]) -> Result<Vec<String>, String> {
     for case in cases {
         player.run(&case.name, &case.manifest);
     }
-    let (mut observer, begun) = (Observer::new(crictl, ""), Instant::now());
-    let (mut open, mut wrong): (Vec<&Case>, Vec<String>) = (cases.iter().collect(), Vec::new());
-    while !open.is_empty() {
-        observer.look(&player.pods());
-        let (events, age) = (player.list(&["events"]), begun.elapsed());
-        open.retain(|case| {
-            let life = observer.lives.get(&case.name).cloned().unwrap_or_default();
-            match case.missing(&life, &events) {
-                Ok(None) => age.as_secs_f64() < case.lasts(),
-                Ok(Some(missing)) if age > PATIENCE => {
-                    wrong.push(missing);
-                    false
-                }
-                Ok(Some(_)) => true,
-                Err(other) => {
-                    wrong.push(other);
-                    false
-                }
-            }
-        });
-    }
+    let mut wrong = player.tells(&mut Observer::new(crictl, ""), cases);
     wrong.extend(player.ends_cleanly(&containerd)?);
     Ok(wrong)
 }
@@ -160,8 +140,34 @@ pub(crate) fn crowd(count: usize) -> Result<Vec<String>, String> {
 }
 
 impl Player {
+    /// Looks on until the story of each of these is told or cannot be any more. Returns what went otherwise.
+    pub(crate) fn tells(&self, observer: &mut Observer, cases: &[Case]) -> Vec<String> {
+        let (mut open, mut wrong): (Vec<&Case>, Vec<String>) = (cases.iter().collect(), Vec::new());
+        let begun = Instant::now();
+        while !open.is_empty() {
+            observer.look(&self.pods());
+            let (events, age) = (self.list(&["events"]), begun.elapsed());
+            open.retain(|case| {
+                let life = observer.lives.get(&case.name).cloned().unwrap_or_default();
+                match case.missing(&life, &events) {
+                    Ok(None) => age.as_secs_f64() < case.lasts(),
+                    Ok(Some(missing)) if age > PATIENCE => {
+                        wrong.push(missing);
+                        false
+                    }
+                    Ok(Some(_)) => true,
+                    Err(other) => {
+                        wrong.push(other);
+                        false
+                    }
+                }
+            });
+        }
+        wrong
+    }
+
     /// Ends it. Returns what is wrong with its end, or is left of it.
-    fn ends_cleanly(self, containerd: &Containerd) -> Result<Vec<String>, String> {
+    pub(crate) fn ends_cleanly(self, containerd: &Containerd) -> Result<Vec<String>, String> {
         let (mut wrong, log) = (Vec::new(), self.log());
         let status = self.stop();
         if !status.success() {

@@ -150,14 +150,19 @@ impl Probing {
 
 /// Gives the containers of a pod their image, and what is probed from its folder on this host.
 pub(crate) fn dress(spec: &mut Value, probes: &Path) {
+    let add = |to: &mut Value, field: &str, what: Value| {
+        let list = to.as_object_mut().unwrap().entry(field).or_insert_with(|| json!([]));
+        list.as_array_mut().unwrap().push(what);
+    };
     for list in ["containers", "initContainers"] {
         for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
             container["image"] = BUSYBOX.into();
             container["imagePullPolicy"] = "Never".into();
-            container["volumeMounts"] = json!([{"name": "probes", "mountPath": PROBES.rsplit_once('/').unwrap().0, "readOnly": true}]);
+            let folder = PROBES.rsplit_once('/').unwrap().0;
+            add(container, "volumeMounts", json!({"name": "probes", "mountPath": folder, "readOnly": true}));
         }
     }
-    spec["volumes"] = json!([{"name": "probes", "hostPath": {"path": probes}}]);
+    add(spec, "volumes", json!({"name": "probes", "hostPath": {"path": probes}}));
 }
 
 fn write(folder: &Path, name: &str, config: &Value) -> String {

@@ -14,7 +14,7 @@ use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{PATIENCE, within};
 use crate::play::configs::{self, Facts};
-use crate::play::seen::{Instance, Seen, State};
+use crate::play::seen::{Instance, Seen};
 use crate::probe::Role;
 use crate::prober::PodReport;
 use crate::terminal::harmless;
@@ -148,15 +148,7 @@ impl Worker {
 
     /// Keeps of each container the newest, and the newest that has exited.
     pub(super) async fn prune(&self, seen: &Seen) {
-        let is_old = |instance: &&Instance| {
-            let newest = match instance.state {
-                State::Exited => seen.newest_exited(&instance.name),
-                State::Created => seen.newest(&instance.name),
-                State::Running | State::Unknown => return false,
-            };
-            newest.is_some_and(|newest| newest.id != instance.id)
-        };
-        for instance in seen.containers.iter().filter(is_old) {
+        for instance in seen.old() {
             if let Err(status) = self.remove_with_log(instance).await {
                 debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
             }

@@ -16,7 +16,7 @@ use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::configs;
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Container;
-use crate::probe::{GRACE_PERIOD, Role};
+use crate::probe::{GRACE_PERIOD, Probe, ProbeType, Role};
 use crate::prober::{HookError, Hooked, Kill, Names, PodReport, ProbeReport};
 use crate::tap;
 
@@ -41,15 +41,12 @@ impl Worker {
         let Some(container) = self.pod.container(name) else { return Ok(()) };
         let mut ending = self.ending(container, message.clone());
         let mut mark = None;
-        match reason {
-            Reason::Probe(kind) => {
-                if let Some(probe) = report.and_then(|it| it.container(id)?.probe(*kind)) {
-                    ending.grace_period = probe.probe.termination_grace_period.unwrap_or(ending.grace_period);
-                    mark = Some(mark_of(probe, &ending));
-                }
-            }
-            Reason::Reset => ending.grace_period = 0,
-            Reason::Other => {}
+        ending.grace_period = grace_period(ending.grace_period, *reason, |kind| {
+            Some(report?.container(id)?.probe(kind)?.probe.clone())
+        });
+        if let Reason::Probe(kind) = reason {
+            let probe = report.and_then(|it| it.container(id)?.probe(*kind));
+            mark = probe.map(|probe| mark_of(probe, &ending));
         }
         let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
         if let (Reason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
@@ -181,6 +178,16 @@ impl Worker {
     }
 }
 
+/// Seconds that a container has for its end for a reason, of a pod that has so many: what the probe says that has failed counts before
+/// that (as the kubelet's `setTerminationGracePeriod`).
+fn grace_period(of_pod: u32, reason: Reason, probe: impl Fn(ProbeType) -> Option<Arc<Probe>>) -> u32 {
+    match reason {
+        Reason::Probe(kind) => probe(kind).and_then(|it| it.termination_grace_period).unwrap_or(of_pod),
+        Reason::Reset => 0,
+        Reason::Other => of_pod,
+    }
+}
+
 /// What is told of a call that ends a container for a probe.
 fn mark_of(report: &ProbeReport, ending: &Kill) -> tap::Kill {
     tap::Kill {
@@ -196,4 +203,45 @@ fn mark_of(report: &ProbeReport, ending: &Kill) -> tap::Kill {
 fn names(seen: &Seen, id: &str, name: &str) -> Arc<tap::Container> {
     let attempt = seen.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
     Arc::new(tap::Container { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::play::read::tests::pod;
+    use crate::probe::ProbeType::{Liveness, Startup};
+
+    /// Table 9.9, `KillContainerGracePeriod`. The row in which nobody says anything is none here: then the pod has what the API server fills
+    /// in, also with a kubelet.
+    #[test]
+    fn table_9_9_kill_container_grace_period() {
+        for (of_pod, liveness, startup, reason, expected) in [
+            (Some(2), None, None, Reason::Other, 2),
+            (Some(2), None, None, Reason::Probe(Liveness), 2),
+            (None, None, None, Reason::Other, 30),
+            (Some(5), Some(10), None, Reason::Probe(Liveness), 10),
+            (Some(10), Some(5), None, Reason::Probe(Liveness), 5),
+            (Some(5), None, Some(10), Reason::Probe(Startup), 10),
+            (Some(10), None, Some(5), Reason::Probe(Startup), 5),
+            (Some(5), Some(10), Some(20), Reason::Probe(Startup), 20),
+            (Some(5), Some(10), Some(20), Reason::Probe(Liveness), 10),
+            (Some(5), Some(10), Some(20), Reason::Other, 5),
+            (Some(5), Some(10), Some(20), Reason::Reset, 0),
+        ] {
+            let probe = |kind: &str, grace: Option<u32>| {
+                let grace = grace.map(|grace| format!(", terminationGracePeriodSeconds: {grace}"));
+                format!(", {kind}: {{tcpSocket: {{port: 80}}{}}}", grace.unwrap_or_default())
+            };
+            let of_pod = of_pod.map(|grace: u32| format!("terminationGracePeriodSeconds: {grace}, "));
+            let pod = pod(&format!(
+                "{{{}containers: [{{name: a, image: i{}{}}}]}}",
+                of_pod.unwrap_or_default(),
+                probe("livenessProbe", liveness),
+                probe("startupProbe", startup),
+            ));
+            let of_pod = pod.spec.termination_grace_period.unwrap();
+            let of = |kind| pod.containers[0].spec.probe(kind).cloned();
+            assert_eq!(grace_period(of_pod, reason, of), expected, "{reason:?}: {pod:?}");
+        }
+    }
 }

@@ -177,8 +177,12 @@ fn attempt(newest: Option<&Instance>, logs: &Path) -> u32 {
         return newest.restart_count + 1;
     }
     let entries = fs::read_dir(logs).into_iter().flatten().flatten();
-    let number = |name: String| name.split_once(".log")?.0.parse::<u32>().ok();
-    let last = entries.filter_map(|entry| number(entry.file_name().to_string_lossy().into_owned())).max();
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| !kind.is_dir()));
+    let number = |name: String| {
+        let digits = name.split_once(".log")?.0;
+        digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u32>().ok())?
+    };
+    let last = files.filter_map(|entry| number(entry.file_name().to_string_lossy().into_owned())).max();
     last.map_or(0, |last| last.saturating_add(1))
 }
 
@@ -205,4 +209,64 @@ fn not_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(
 
 fn words(status: &Status) -> String {
     harmless(status.message())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::play::read::tests::pod;
+
+    /// Table 9.9, `RestartCountByLogDir`.
+    #[test]
+    fn table_9_9_restart_count_by_log_dir() {
+        for (names, expected) in [
+            (&["0.log.rotated-log"][..], 1),
+            (&["0.log"], 1),
+            (&["0.log", "1.log", "2.log"], 3),
+            (&["0.log.rotated", "1.log", "2.log"], 3),
+            (&["5.log.rotated", "6.log.rotated"], 7),
+            (&["5.log.rotated", "6.log", "7.log"], 8),
+            (&[], 0),
+            (&["a.log.rotated", "b.log.rotated", "12log.rotated"], 0),
+            (&["145.log.log.rotated"], 146),
+            (&["92233720368547758089223372036854775808.log.rotated"], 0),
+            (&["9223372036854775808.log.rotated", "23.log", "23a.log", "1aaa.log.rotated", "2.log"], 24),
+            (&["rotated.23.log"], 0),
+            (&["mylog42.log"], 0),
+            (&["-42.log", "+42.log"], 0),
+            (&["6.log", "6.log.rotated", "6.log.rotated.rotated"], 7),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            for name in names {
+                fs::write(folder.path().join(name), "").unwrap();
+            }
+            fs::create_dir(folder.path().join("77.log")).unwrap();
+            assert_eq!(attempt(None, folder.path()), expected, "{names:?}");
+        }
+        assert_eq!(attempt(None, Path::new("/nowhere")), 0);
+    }
+
+    /// Table 9.9, `GetBackoffKey`.
+    #[test]
+    fn table_9_9_get_backoff_key() {
+        let of = |pod: &Pod| backoff_key(pod, &pod.containers[0]);
+        let plain = pod("{containers: [{name: a, image: i}]}");
+        for (spec, is_same) in [
+            ("{containers: [{name: a, image: i, command: [x], env: [{name: A, value: b}]}]}", true),
+            ("{terminationGracePeriodSeconds: 5, containers: [{name: a, image: i, tty: true}]}", true),
+            ("{containers: [{name: b, image: i}]}", false),
+            ("{containers: [{name: a, image: other}]}", false),
+            ("{containers: [{name: a, image: i, resources: {limits: {cpu: 1}}}]}", false),
+        ] {
+            let other = Pod { uid: plain.uid.clone(), ..pod(spec) };
+            assert_eq!(of(&other) == of(&plain), is_same, "{spec}");
+        }
+        for other in [
+            Pod { name: "other".to_owned(), ..plain.clone() },
+            Pod { namespace: "other".to_owned(), ..plain.clone() },
+            Pod { uid: "other".to_owned(), ..plain.clone() },
+        ] {
+            assert_ne!(of(&other), of(&plain));
+        }
+    }
 }

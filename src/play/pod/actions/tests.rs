@@ -319,3 +319,26 @@ fn table_9_9_sidecars() {
     let actions = act(&plain, &seen(vec![running(&plain, "a"), running(&plain, "s2"), changed]), &[]);
     assert_eq!(told(&actions), "kill s1 (Init container s1 definition changed), start s1");
 }
+
+/// `PruneInitContainers` and `ContainerGC`, as far as one pod is concerned: of each name the newest is kept, and the newest that has exited.
+#[test]
+fn table_9_9_prune_init_containers() {
+    let pod = pod("{initContainers: [{name: a, image: i}], containers: [{name: b, image: i}]}");
+    let numbered = |instance: Instance, number: u32| Instance {
+        id: format!("{}-{number}", instance.name).into(),
+        restart_count: number,
+        created_at: number.into(),
+        ..instance
+    };
+    // The newest first, as the runtime's are sorted.
+    let seen = seen(vec![
+        numbered(running(&pod, "b"), 3),
+        numbered(exited(&pod, "b", 1), 2),
+        numbered(exited(&pod, "b", 0), 1),
+        numbered(exited(&pod, "a", 0), 2),
+        numbered(exited(&pod, "a", 1), 1),
+        numbered(instance(&pod, "a", State::Created), 0),
+    ]);
+    let old: Vec<&str> = seen.old().map(|instance| &*instance.id).collect();
+    assert_eq!(old, ["b-1", "a-1", "a-0"]);
+}
