@@ -70,7 +70,12 @@ impl Documents {
     /// What they tell of probes.
     #[must_use]
     pub fn specs(&self) -> Specs {
-        let pods = self.wanted.pods.iter().map(|pod| {
+        self.specs_beside(&[])
+    }
+
+    /// The same, and of other pods that are still there.
+    pub(super) fn specs_beside(&self, others: &[Arc<Pod>]) -> Specs {
+        let pods = self.wanted.pods.iter().chain(others).map(|pod| {
             let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
             (namespace, name, uid, pod.spec.clone())
         });

@@ -145,7 +145,9 @@ impl Play {
                     let (now, has_changed) = documents.look().await;
                     documents = now;
                     if has_changed {
-                        let (told, pods) = (documents.specs(), documents.pods());
+                        let pods = documents.pods();
+                        // Those that are about to end are probed until then.
+                        let told = documents.specs_beside(&self.cast.all_but(&pods));
                         if let Some(prober) = &self.means.prober {
                             // Before there is anything to probe by them.
                             prober.specify(told.clone());
@@ -314,6 +316,13 @@ impl Play {
 impl Cast {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Player>> {
         self.players.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pods that are there, but these.
+    fn all_but(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+        let players = self.lock();
+        let there = players.values().map(|player| player.pods.borrow().clone());
+        there.filter(|known| !pods.iter().any(|pod| pod.uid == known.uid)).collect()
     }
 
     /// Does something with a pod that is played.

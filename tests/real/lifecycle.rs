@@ -23,8 +23,8 @@ const TABLE: &str = include_str!("../parity/table_9_8.yaml");
 const POLITE: &str = r#"[sh, -c, "trap 'exit 0' TERM; while true; do sleep 0.1; done"]"#;
 const DEAF: &str = r#"[sh, -c, "trap '' TERM; while true; do sleep 0.1; done"]"#;
 
-/// How long a pod may take to go, whatever is expected of it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a pod may take to have another image, and to go, whatever is expected of it.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A row of the table.
 pub(crate) struct Row {
@@ -60,6 +60,10 @@ pub(crate) fn play(rows: &[Row]) -> Result<Vec<String>, String> {
         player.run(&case.name, &case.manifest);
     }
     wrong.extend(player.tells(&mut observer, &changed));
+    let begun = Instant::now();
+    while rows.iter().any(|row| row.wrong_image(&observer).is_some()) && begun.elapsed() < PATIENCE {
+        observer.look(&player.pods());
+    }
     for row in rows {
         wrong.extend(row.wrong_image(&observer));
         player.forget(&row.case.name);
