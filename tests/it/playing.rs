@@ -506,3 +506,34 @@ async fn a_pod_is_described() {
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
 }
+
+/// Everything of a pod is known by its uid: of two of the same the second comes once the first has gone.
+#[tokio::test]
+async fn two_pods_of_one_uid_follow_each_other() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let folder = Watched::new(&place);
+    let slow = "trap 'sleep 2; exit 0' TERM; while true; do sleep 0.1; done";
+    let named = |name: &str| {
+        pod(name, slow, "", "")
+            .replace("GracePeriodSeconds: 2", "GracePeriodSeconds: 60")
+            .replace("{name: ", "{uid: mine, name: ")
+            .replace("{uid: mine, name: main", "{name: main")
+    };
+    folder.write("pod.yaml", &named("a"));
+    let mut running = start(&place, folder.path()).await;
+    let sandbox = async |name: &'static str| {
+        until_shown(&place, &["status"], |status| {
+            let [pod] = &status["pods"].as_array()?[..] else { return None };
+            let is_it = pod["name"] == name && pod["status"] == "Running";
+            is_it.then(|| pod["id"].as_str().unwrap().to_owned())
+        })
+        .await
+    };
+    let first = sandbox("a").await;
+    folder.write("pod.yaml", &named("b"));
+    assert_ne!(sandbox("b").await, first, "it has a sandbox of its own");
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}

@@ -19,10 +19,9 @@ use super::story::{Case, Instance, Life, Observer};
 const JITTER: f64 = 2.5;
 const SPREAD: f64 = 0.5;
 
-/// Why configurations differ: a kubelet has places and cgroups of its own, static pods have the name of their node, and sandboxes have
-/// resolvers of the node's.
-const PLACES: [&str; 4] =
-    ["/log_directory", "/dns_config", "/annotations/kubernetes.io~1config.seen", "/linux/cgroup_parent"];
+/// Why configurations differ: a kubelet has places and cgroups of its own, and static pods have the name of their node.
+const PLACES: [&str; 3] =
+    ["/log_directory", "/annotations/kubernetes.io~1config.seen", "/linux/cgroup_parent"];
 
 /// What lasts with the kubelet until its next look, and has a row of its own in docs/parity.md.
 const KNOWN: [&str; 3] =
@@ -99,6 +98,14 @@ fn differences(cases: &[Case], ours: &Observer, theirs: &Observer) -> Vec<String
                         .push(format!("{name}: there is no container, neither with us nor with the kubelet"));
                 }
                 lives(name, ours, theirs, &mut differences);
+                let [mut own, mut their] = [&ours.sandbox, &theirs.sandbox].map(Value::clone);
+                if case.value()["spec"]["dnsPolicy"] != "None" {
+                    // Resolvers are the node's.
+                    for sandbox in [&mut own, &mut their] {
+                        sandbox.as_object_mut().map(|config| config.remove("dns_config"));
+                    }
+                }
+                configs(&format!("{name} sandbox"), &own, &their, &mut differences);
             }
             (ours, theirs) => differences.push(format!(
                 "{name}: seen with us {}, with the kubelet {}",
@@ -131,7 +138,6 @@ fn lives(name: &str, ours: &Life, theirs: &Life, differences: &mut Vec<String>) 
             last = Some((own, their));
         }
     }
-    configs(&format!("{name} sandbox"), &ours.sandbox, &theirs.sandbox, differences);
     let (own, their) = (order(ours), order(theirs));
     for (first, second) in
         own.iter().filter(|(first, second)| their.contains(&(second.clone(), first.clone())))

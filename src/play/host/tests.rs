@@ -43,7 +43,7 @@ spec:
     env: [{name: DIR, value: sub}]
     volumeMounts:
     - {name: empty, mountPath: /e, subPathExpr: '$(DIR)/deep'}
-    - {name: files, mountPath: /f}
+    - {name: files, mountPath: /f, readOnly: true, recursiveReadOnly: IfPossible}
     - {name: down, mountPath: /d}
   volumes:
   - {name: empty, emptyDir: {}}
@@ -74,6 +74,11 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
         mounts.iter().map(|mount| mount.readonly).collect::<Vec<_>>(),
         [false, true, true, false, false]
     );
+    assert_eq!(mode(Path::new(&mounts[0].host_path)), 0o777, "as its volume");
+    assert!(mounts.iter().all(|mount| !mount.recursive_read_only), "the runtime cannot");
+    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, true).unwrap();
+    let recursive: Vec<bool> = mounts.iter().map(|mount| mount.recursive_read_only).collect();
+    assert_eq!(recursive, [false, true, false, false, false]);
     let hosts = read(Path::new(&mounts[3].host_path));
     assert!(
         hosts.ends_with("10.0.0.4\tp\n\n# Entries added by HostAliases.\n10.1.2.3\tfoo\tbar\n"),
