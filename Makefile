@@ -36,7 +36,8 @@ lint:
 # What must be green before a change is done.
 check: lint test
 
-# Every row of Kubernetes' own end-to-end tests of probes on a real containerd, and handlers beside the kubelet's own code.
+# Every row of Kubernetes' own end-to-end tests of probes on a real containerd, in dry-run, killed and played; its node tests of the life of
+# containers, played; and handlers beside the kubelet's own code. About half an hour.
 parity:
 	@tests/run parity
 
