@@ -243,9 +243,11 @@ fn plain(config: &Value) -> Value {
             config.pointer_mut(parent).and_then(Value::as_object_mut).map(|object| object.remove(&field));
         }
     }
-    if let Some(variables) = config["envs"].as_array_mut() {
+    for list in ["/envs", "/dns_config/options"] {
         // A kubelet keeps them in no order.
-        variables.sort_by_key(|variable| variable["key"].to_string());
+        if let Some(list) = config.pointer_mut(list).and_then(Value::as_array_mut) {
+            list.sort_by_key(ToString::to_string);
+        }
     }
     for mount in config["mounts"].as_array_mut().into_iter().flatten() {
         let path = mount["host_path"].as_str().unwrap_or_default().to_owned();

@@ -260,15 +260,19 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
         let name = format!("{}-{NODE}", case.name);
         assert!(seen.keys().any(|(pod, _)| *pod == name), "{name} was never compared");
     }
-    let stops = shim.list(&["calls", "--method", "StopContainer"]);
-    let killed: Vec<String> =
-        cases.iter().filter(|it| it.killed.is_some()).map(|it| format!("{}-{NODE}", it.name)).collect();
-    let of_killed = stops.iter().filter(|stop| killed.iter().any(|pod| stop["pod"]["name"] == pod.as_str()));
-    verdict.stopped =
-        of_killed.filter_map(|stop| stop["container"]["id"].as_str()).collect::<BTreeSet<_>>().len();
     let agreement = status()["agreement"].clone();
     verdict.agreement =
         ["foreseen", "notForeseen", "invented"].map(|field| agreement[field].as_u64().unwrap());
+    let killed: Vec<String> =
+        cases.iter().filter(|it| it.killed.is_some()).map(|it| format!("{}-{NODE}", it.name)).collect();
+    // A call is known once it has ended, and what was foreseen may be under way.
+    verdict.stopped = wait_for("those that were being stopped have been", || {
+        let stops = shim.list(&["calls", "--method", "StopContainer"]);
+        let of_killed =
+            stops.iter().filter(|stop| killed.iter().any(|pod| stop["pod"]["name"] == pod.as_str()));
+        let ids: BTreeSet<&str> = of_killed.filter_map(|stop| stop["container"]["id"].as_str()).collect();
+        (ids.len() as u64 >= verdict.agreement[0]).then_some(ids.len())
+    });
     let events = shim.list(&["events"]);
     let about =
         |event: &&Value| ["KillNotForeseen", "KillInvented"].iter().any(|reason| event["reason"] == *reason);

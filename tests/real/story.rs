@@ -55,11 +55,13 @@ pub(crate) struct Life {
     pub(crate) sandbox: Value,
     /// The last status.
     pub(crate) status: Value,
-    /// How containers and conditions stood in three looks in a row.
+    /// How containers and conditions stood in three looks in a row, once there was a container: how long the first one takes is a matter of
+    /// how busy a machine is. Where there never is one, how they stood at all.
     pub(crate) stood: BTreeSet<String>,
     /// How they stood in any.
     pub(crate) stood_once: BTreeSet<String>,
     before: [BTreeSet<String>; 2],
+    has_begun: bool,
     /// When it was seen to be ready first.
     pub(crate) ready_at: Option<f64>,
 }
@@ -204,6 +206,9 @@ impl Life {
             }
         }
         now.insert(format!("phase {}", pod["status"]["phase"].as_str().unwrap_or_default()));
+        if !self.containers.is_empty() && !self.has_begun {
+            (self.has_begun, self.stood, self.before) = (true, BTreeSet::new(), Default::default());
+        }
         let [last, before] = &self.before;
         self.stood.extend(now.intersection(last).filter(|stood| before.contains(*stood)).cloned());
         self.stood_once.extend(now.iter().cloned());
