@@ -3,15 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::crictl::Crictl;
 use super::kubelet::statuses;
 
 /// The manifests that are played, each with its story beside it.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/pods");
+
+/// How long a state lasts that is seen whoever looks: a look takes up to a second or two, and a kubelet tells of some things a sync later.
+const LASTING: Duration = Duration::from_secs(4);
 
 /// A manifest, and what is expected of it.
 #[derive(Clone, Debug)]
@@ -55,12 +60,13 @@ pub(crate) struct Life {
     pub(crate) sandbox: Value,
     /// The last status.
     pub(crate) status: Value,
-    /// How containers and conditions stood in three looks in a row, once there was a container: how long the first one takes is a matter of
-    /// how busy a machine is. Where there never is one, how they stood at all.
+    /// How containers and conditions stood for long enough for others to be seen so as well, once there was a container: how long the first
+    /// one takes is a matter of how busy a machine is. Where there never is one, how they stood at all.
     pub(crate) stood: BTreeSet<String>,
     /// How they stood in any.
     pub(crate) stood_once: BTreeSet<String>,
-    before: [BTreeSet<String>; 2],
+    /// How they stand now, and since when.
+    since: BTreeMap<String, Instant>,
     has_begun: bool,
     /// When it was seen to be ready first.
     pub(crate) ready_at: Option<f64>,
@@ -207,12 +213,16 @@ impl Life {
         }
         now.insert(format!("phase {}", pod["status"]["phase"].as_str().unwrap_or_default()));
         if !self.containers.is_empty() && !self.has_begun {
-            (self.has_begun, self.stood, self.before) = (true, BTreeSet::new(), Default::default());
+            (self.has_begun, self.stood, self.since) = (true, BTreeSet::new(), BTreeMap::new());
         }
-        let [last, before] = &self.before;
-        self.stood.extend(now.intersection(last).filter(|stood| before.contains(*stood)).cloned());
         self.stood_once.extend(now.iter().cloned());
-        self.before = [now, std::mem::take(&mut self.before[0])];
+        self.since.retain(|stood, _| now.contains(stood));
+        for stood in now {
+            let since = self.since.entry(stood.clone()).or_insert_with(Instant::now);
+            if since.elapsed() >= LASTING {
+                self.stood.insert(stood);
+            }
+        }
         self.status = pod["status"].clone();
     }
 
