@@ -191,9 +191,7 @@ impl Row {
                 wrong.push(format!("{name}: {count} events of {expected}"));
             }
         }
-        let calls = player.list(&["calls", "--method", "ExecSync", "--pod", &format!("e2e/{name}")]);
-        let is_hook = |call: &&Value| call["exec"]["timeoutSeconds"] == 0 && call["exec"]["exitCode"] == 0;
-        let hooks = calls.iter().filter(is_hook).count() as u64;
+        let hooks = player.hooks(name) as u64;
         if hooks < self.hooks {
             wrong.push(format!("{name}: {hooks} hooks have gone well, not {}", self.hooks));
         }

@@ -83,6 +83,13 @@ impl Player {
         events.iter().filter(is_it).filter_map(|event| event["count"].as_u64()).sum()
     }
 
+    /// How many commands of a pod's hooks have gone well.
+    pub(crate) fn hooks(&self, pod: &str) -> usize {
+        let calls = self.list(&["calls", "--method", "ExecSync", "--pod", &format!("e2e/{pod}")]);
+        let is_hook = |call: &&Value| call["exec"]["timeoutSeconds"] == 0 && call["exec"]["exitCode"] == 0;
+        calls.iter().filter(is_hook).count()
+    }
+
     /// What `probeshim events` or another command prints, as JSON.
     pub(crate) fn list(&self, arguments: &[&str]) -> Vec<Value> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));

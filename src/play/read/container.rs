@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::env::{self, Scope, quantity};
-use super::fields::{Fields, flag, list, text};
+use super::fields::{Fields, check_address, flag, list, text};
 use super::security;
 use super::volume::{self, Volumes};
 use crate::cri::v1::Protocol;
@@ -216,9 +216,7 @@ fn ports(
 /// An address of the host.
 fn address(port: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
     let text = text(port, "hostIP", problems)?;
-    if text.parse::<std::net::IpAddr>().is_err() {
-        port.field("hostIP")?.complain("must be an address", problems);
-    }
+    check_address(&port.field("hostIP")?, problems);
     Some(text)
 }
 

@@ -1,5 +1,7 @@
 //! What an object may say, by what becomes of it.
 
+use std::net::IpAddr;
+
 use serde_json::Value;
 
 use crate::probe::node::{Node, Problem};
@@ -89,6 +91,13 @@ pub(super) fn flag(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) ->
 /// The elements of a list, if it is there.
 pub(super) fn list<'a>(node: &Node<'a>, field: &str, problems: &mut Vec<Problem>) -> Vec<Node<'a>> {
     node.field(field).map(|list| list.list(problems)).unwrap_or_default()
+}
+
+/// Complains of a text that is no address.
+pub(super) fn check_address(at: &Node<'_>, problems: &mut Vec<Problem>) {
+    if at.value().as_str().is_some_and(|text| text.parse::<IpAddr>().is_err()) {
+        at.complain("must be an address", problems);
+    }
 }
 
 /// A number of those that name users and groups.

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use super::Named;
 use super::container::{self, Surroundings, Taken};
 use super::env::Scope;
-use super::fields::{Fields, flag, list, required, text};
+use super::fields::{Fields, check_address, flag, list, required, text};
 use super::objects::{Found, Objects, Reference};
 use super::{security, volume};
 use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Pod};
@@ -101,8 +101,8 @@ const OS: Fields = Fields::only(&["name"]);
 const HOST_ALIAS: Fields = Fields { read: &["ip", "hostnames"], for_others: &[], unsupported: &[] };
 
 /// What the API server allows of a resolver.
-const MOST_SERVERS: usize = 3;
-const MOST_SEARCHES: usize = 32;
+const MOST_SERVERS: (usize, &str) = (3, "must have at most 3 addresses");
+const MOST_SEARCHES: (usize, &str) = (32, "must have at most 32 domains");
 
 /// Where something is told of a static pod: it is none that an API server knows.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
@@ -284,9 +284,7 @@ fn host_aliases(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<HostAlias> 
         }
         let names = names.iter().filter_map(|name| name.value().as_str()).map(str::to_owned).collect();
         let Some(ip) = ip else { continue };
-        if ip.parse::<std::net::IpAddr>().is_err() {
-            node.field("ip").inspect(|at| at.complain("must be an address", problems));
-        }
+        node.field("ip").inspect(|at| check_address(at, problems));
         aliases.push(HostAlias { ip, names });
     }
     aliases
@@ -301,8 +299,8 @@ fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
     let mut dns = Dns { is_of_node, ..Dns::default() };
     if let Some(node) = spec.field("dnsConfig") {
         DNS_CONFIG.check(&node, problems);
-        dns.servers = servers(&node, problems);
-        dns.searches = searches(&node, problems);
+        dns.servers = texts_of(&node, "nameservers", MOST_SERVERS, check_address, problems);
+        dns.searches = texts_of(&node, "searches", MOST_SEARCHES, check_domain, problems);
         for option in list(&node, "options", problems) {
             OPTION.check(&option, problems);
             let Some(name) = required(&option, "name", "must be the name of an option", problems) else {
@@ -318,38 +316,35 @@ fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
     dns
 }
 
-fn servers(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
-    let Some(list) = node.field("nameservers") else { return Vec::new() };
+/// The texts of a list that has so many of them at most, each of which is looked at.
+fn texts_of(
+    node: &Node<'_>,
+    field: &str,
+    (most, reason): (usize, &'static str),
+    check: fn(&Node<'_>, &mut Vec<Problem>),
+    problems: &mut Vec<Problem>,
+) -> Vec<String> {
+    let Some(list) = node.field(field) else { return Vec::new() };
     let all = list.list(problems);
-    if all.len() > MOST_SERVERS {
-        list.complain("must have at most 3 addresses", problems);
+    if all.len() > most {
+        list.complain(reason, problems);
     }
-    let mut read = |at: &Node<'_>| {
-        let server = at.text(problems)?;
-        if server.parse::<std::net::IpAddr>().is_err() {
-            at.complain("must be an address", problems);
+    let mut texts = Vec::new();
+    for at in all {
+        if let Some(text) = at.text(problems) {
+            check(&at, problems);
+            texts.push(text);
         }
-        Some(server)
-    };
-    all.iter().filter_map(&mut read).collect()
+    }
+    texts
 }
 
-fn searches(node: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<String> {
-    let Some(list) = node.field("searches") else { return Vec::new() };
-    let all = list.list(problems);
-    if all.len() > MOST_SEARCHES {
-        list.complain("must have at most 32 domains", problems);
+/// Complains of a text that is no domain. The root is one as well, and _ is taken.
+fn check_domain(at: &Node<'_>, problems: &mut Vec<Problem>) {
+    let Some(domain) = at.value().as_str().filter(|domain| *domain != ".") else { return };
+    if !is_dns_subdomain(&domain.strip_suffix('.').unwrap_or(domain).replace('_', "0")) {
+        at.complain("must be a domain, such as example.com", problems);
     }
-    let mut read = |at: &Node<'_>| {
-        let search = at.text(problems)?;
-        // The root is one as well, and _ is taken.
-        let plain = search.strip_suffix('.').unwrap_or(&search).replace('_', "0");
-        if search != "." && !is_dns_subdomain(&plain) {
-            at.complain("must be a domain, such as example.com", problems);
-        }
-        Some(search)
-    };
-    all.iter().filter_map(&mut read).collect()
 }
 
 fn runtime_handler(spec: &Node<'_>, objects: Option<&Objects<'_>>, problems: &mut Vec<Problem>) -> String {

@@ -21,11 +21,10 @@ pub(crate) const PORT_NAME: &str = "must be a name of up to 15 lower-case letter
 pub(crate) const SYSCTL: &str = "must be the name of a kernel parameter: words of lower-case letters, digits, - and _, with . or / between them";
 
 pub(crate) fn is_dns_label(name: &str) -> bool {
-    name.len() <= 63 && is_word(name, |byte| byte.is_ascii_lowercase() || byte.is_ascii_digit(), b"-")
+    name.len() <= 63 && is_word(name, is_small, b"-")
 }
 
 pub(crate) fn is_dns_subdomain(name: &str) -> bool {
-    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() <= 253 && name.split('.').all(|part| is_word(part, is_small, b"-"))
 }
 
@@ -46,8 +45,11 @@ pub(crate) fn is_port_name(name: &str) -> bool {
 }
 
 pub(crate) fn is_sysctl(name: &str) -> bool {
-    let is_small = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() <= 253 && name.split(['.', '/']).all(|part| is_word(part, is_small, b"-_"))
+}
+
+fn is_small(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
 fn is_short_word(text: &str) -> bool {

@@ -105,23 +105,10 @@ impl Row {
                 assert_eq!(kills, 0, "{}", shown());
                 assert_eq!((&probed["ready"], &status["ready"]), (&json!(true), &json!(true)), "{}", shown());
             }
-            Expected::NotReady => {
+            Expected::NotReady | Expected::NotStarted => {
                 assert_eq!(kills, 0, "{}", shown());
-                assert_eq!(
-                    (&probed["ready"], &status["ready"]),
-                    (&json!(false), &json!(false)),
-                    "{}",
-                    shown()
-                );
-            }
-            Expected::NotStarted => {
-                assert_eq!(kills, 0, "{}", shown());
-                assert_eq!(
-                    (&probed["started"], &status["ready"]),
-                    (&json!(false), &json!(false)),
-                    "{}",
-                    shown()
-                );
+                let field = if self.expected == Expected::NotReady { "ready" } else { "started" };
+                assert_eq!((&probed[field], &status["ready"]), (&json!(false), &json!(false)), "{}", shown());
             }
             Expected::NotReadyAtTheEnd => {
                 assert_eq!(kills, 0, "{}", shown());
