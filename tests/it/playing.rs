@@ -1,5 +1,7 @@
 //! `probeshim play` on procrun, as people start it: what ends it and how, what it tells, and many pods at once.
 
+mod around;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -34,8 +36,13 @@ fn play(place: &Place, arguments: &[&str]) -> Command {
 
 /// Plays what is there, until it is told to end.
 async fn start(place: &Place, path: &str) -> Running {
+    start_with(place, &[path]).await
+}
+
+/// The same, with more arguments.
+async fn start_with(place: &Place, arguments: &[&str]) -> Running {
     let log = place.at("log");
-    let process = play(place, &[path]).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let process = play(place, arguments).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
     let running = Running { process, socket: place.at("probeshim.sock"), log };
     running.logged("playing").await;
     running
@@ -314,226 +321,5 @@ async fn a_hundred_pods_come_up_are_probed_and_go_away() {
     let pods: String = (0..100).map(|number| pod(&format!("pod-{number}"), POLITE, "", probe)).collect();
     let answer = played(&place, &pods, &["--until", "ready", "--log", "warn"]).await;
     assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{answer:?}");
-    is_clean(&place, runtime).await;
-}
-
-/// What a rule or an annotation says of probes counts as what the manifest says, with grace periods of its own.
-#[tokio::test]
-async fn probes_that_the_manifest_does_not_know_count() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    place.configure(
-        "probes: [{match: {pod: a}, livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1, \
-         terminationGracePeriodSeconds: 9}}]",
-    );
-    let never = r#"{"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 100}"#;
-    let beside = format!(
-        "{{kind: Pod, metadata: {{name: b, namespace: test, annotations: {{probeshim.io/startup.side: '{never}'}}}}, spec: \
-         {{terminationGracePeriodSeconds: 2, initContainers: [{{name: side, image: i, restartPolicy: Always, command: [sh, -c, \"{POLITE}\"]}}], \
-         containers: [{{name: main, image: i, command: [sh, -c, \"{POLITE}\"]}}]}}}}"
-    );
-    fs::write(place.at("pods.yaml"), pod("a", POLITE, "", "") + &beside).unwrap();
-    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
-    let given = until_shown(&place, &["calls", "--method", "StopContainer"], |calls| {
-        calls.as_array()?.iter().find_map(|call| call["kill"]["gracePeriodSeconds"].as_u64())
-    })
-    .await;
-    assert_eq!(given, 9);
-    told(&place, "Unhealthy", "Startup probe failed").await;
-    let status = place.ask(&["status", "-o", "json"]).await.json();
-    let waiting = status["pods"].as_array().unwrap().iter().find(|pod| pod["name"] == "b").unwrap();
-    assert_eq!(waiting["status"], "Init:0/1", "its sidecar has not started: {waiting:#}");
-    running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
-    is_clean(&place, runtime).await;
-}
-
-#[tokio::test]
-async fn without_enforcement_nothing_is_killed() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let probes = ", livenessProbe: {exec: {command: ['false']}, periodSeconds: 1, failureThreshold: 1}, \
-                  readinessProbe: {exec: {command: ['false']}, periodSeconds: 1}";
-    // Nobody probes, and what is not probed is ready.
-    let answer =
-        played(&place, &pod("a", POLITE, "", probes), &["--enforce", "off", "--until", "ready"]).await;
-    assert_eq!(answer.code, Some(0), "{answer:?}");
-    fs::write(place.at("pods.yaml"), pod("b", POLITE, "", probes)).unwrap();
-    let log = place.at("log");
-    let mut dry = play(&place, &[place.at("pods.yaml").to_str().unwrap(), "--enforce", "dry-run"]);
-    let process = dry.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
-    let mut running = Running { process, socket: place.at("probeshim.sock"), log };
-    running.logged("playing").await;
-    let often = until_shown(&place, &["events"], |events| {
-        let would = events.as_array()?.iter().filter(|event| event["reason"] == "WouldKill");
-        would.map(|event| event["count"].as_u64().unwrap()).max().filter(|count| *count >= 2)
-    });
-    often.await;
-    let status = place.ask(&["status", "-o", "json"]).await.json();
-    let pod = &status["pods"][0];
-    let stands = (&pod["status"], &pod["restarts"], &pod["ready"]);
-    assert_eq!(stands, (&"Running".into(), &0.into(), &false.into()), "{pod:#}");
-    running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
-    is_clean(&place, runtime).await;
-}
-
-#[tokio::test]
-async fn a_second_signal_removes_pods_at_once() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let stubborn = "trap '' TERM; while true; do sleep 0.1; done";
-    let manifest = pod("a", stubborn, "", "").replace("GracePeriodSeconds: 2", "GracePeriodSeconds: 3600");
-    fs::write(place.at("pods.yaml"), manifest).unwrap();
-    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
-    let is = async |word: &'static str| {
-        until_shown(&place, &["status"], |status| (status["pods"][0]["status"] == word).then_some(())).await;
-    };
-    is("Running").await;
-    running.signal(Signal::INT);
-    is("Terminating").await;
-    running.signal(Signal::INT);
-    assert_eq!(running.ended().await, Some(0));
-    is_clean(&place, runtime).await;
-}
-
-/// Logs stay where they are told to, and what is played again goes on to count.
-#[tokio::test]
-async fn logs_that_stay_are_counted_on() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let pods = pod("a", "echo hello; exit 1", "", "");
-    for _ in 0..2 {
-        let answer = played(&place, &pods, &["--until", "restarts=1"]).await;
-        assert_eq!(answer.code, Some(0), "{answer:?}");
-    }
-    let mut folders = fs::read_dir(place.at("logs")).unwrap();
-    let logs = folders.next().unwrap().unwrap().path().join("main");
-    assert!(folders.next().is_none(), "a pod that is written the same is the same");
-    for attempt in 0..4 {
-        let log = fs::read_to_string(logs.join(format!("{attempt}.log"))).unwrap();
-        assert!(log.ends_with(" stdout F hello\n"), "attempt {attempt}: {log}");
-    }
-    is_clean(&place, runtime).await;
-}
-
-/// Two masters would be at odds: while a kubelet is there, nothing is started.
-#[tokio::test]
-async fn beside_a_kubelet_nothing_is_started() {
-    let place = Place::new();
-    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let folder = Watched::new(&place);
-    let mut running = start(&place, folder.path()).await;
-    // A client goes by the name of its program: this one asks as soon as it is there.
-    let kubelet = place.at("kubelet");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_probeshim"), &kubelet).unwrap();
-    let mut client = Command::new(kubelet);
-    client.args(["run", "--http", "off", "--record", "off", "--log", "off"]);
-    for (flag, name) in [
-        ("--listen", "of-kubelet.sock"),
-        ("--admin", "of-kubelet-admin.sock"),
-        ("--upstream", "probeshim.sock"),
-        ("--config", "config.yaml"),
-    ] {
-        client.arg(flag).arg(place.at(name));
-    }
-    let (socket, log) = (place.at("of-kubelet.sock"), place.at("log"));
-    let mut client = Running { process: client.spawn().unwrap(), socket, log };
-    told(&place, "PlayHeld", "").await;
-    client.signal(Signal::TERM);
-    assert_eq!(client.ended().await, Some(0));
-    folder.write("a.yaml", &pod("a", POLITE, "", ""));
-    until_shown(&place, &["status"], |status| (status["pods"][0]["phase"] == "Pending").then_some(())).await;
-    assert_eq!(sandboxes(&mut runtime).await, 0);
-    running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
-    is_clean(&place, runtime).await;
-}
-
-#[tokio::test]
-async fn a_pod_is_described() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let more = ", resources: {limits: {cpu: 100m}}, \
-                readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}, env: [{name: A, value: secret}]";
-    let again = pod("a", "exit 7", "", more).replace("namespace: test", "namespace: other");
-    fs::write(place.at("pods.yaml"), again + &pod("a", POLITE, "", more) + &pod("b", POLITE, "", ""))
-        .unwrap();
-    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
-    let page = async |pod: &'static str| place.ask(&["status", pod]).await;
-    until_shown(&place, &["status"], |status| {
-        let pods = status["pods"].as_array()?;
-        let is = |namespace: &str, word: &str| {
-            pods.iter()
-                .any(|pod| pod["namespace"] == namespace && pod["name"] == "a" && pod["status"] == word)
-        };
-        (is("other", "CrashLoopBackOff") && is("test", "Running")).then_some(())
-    })
-    .await;
-    let shown = page("other/a").await.stdout;
-    for line in [
-        "Name:             a",
-        "Namespace:        other",
-        "Status:           CrashLoopBackOff",
-        "  main:",
-        "    State:            Waiting",
-        "      Reason:           CrashLoopBackOff",
-        "    Last State:       Terminated",
-        "      Exit Code:        7",
-        "    Limits:           cpu: 100m",
-        "QoS Class:        Burstable",
-    ] {
-        assert!(shown.lines().any(|known| known == line), "{line}: {shown}");
-    }
-    let has = |what: &[&str]| {
-        shown.lines().any(|line| line.split_whitespace().collect::<Vec<_>>().starts_with(what))
-    };
-    assert!(has(&["Ready", "False", "ContainersNotReady"]) && has(&["Warning", "BackOff"]), "{shown}");
-    assert!(!shown.contains("secret"), "{shown}");
-    assert!(
-        page("test/a")
-            .await
-            .stdout
-            .contains("Readiness:        exec (manifest) delay=0s timeout=1s period=1s")
-    );
-    let told = [page("a").await, page("c").await].map(|answer| (answer.code, answer.stderr));
-    let one = "probeshim: POD \"a\" is one of other/a, test/a; write which\n";
-    let none = "probeshim: POD \"c\" is not there; there are other/a, test/a, test/b\n";
-    assert_eq!(told, [one, none].map(|text| (Some(2), text.to_owned())));
-    let whole = place.ask(&["status", "b", "-o", "json"]).await.json();
-    assert_eq!((&whole["metadata"]["name"], &whole["status"]["phase"]), (&"b".into(), &"Running".into()));
-    running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
-    is_clean(&place, runtime).await;
-}
-
-/// Everything of a pod is known by its uid: of two of the same the second comes once the first has gone.
-#[tokio::test]
-async fn two_pods_of_one_uid_follow_each_other() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let folder = Watched::new(&place);
-    let slow = "trap 'sleep 2; exit 0' TERM; while true; do sleep 0.1; done";
-    let named = |name: &str| {
-        pod(name, slow, "", "")
-            .replace("GracePeriodSeconds: 2", "GracePeriodSeconds: 60")
-            .replace("{name: ", "{uid: mine, name: ")
-            .replace("{uid: mine, name: main", "{name: main")
-    };
-    folder.write("pod.yaml", &named("a"));
-    let mut running = start(&place, folder.path()).await;
-    let sandbox = async |name: &'static str| {
-        until_shown(&place, &["status"], |status| {
-            let [pod] = &status["pods"].as_array()?[..] else { return None };
-            let is_it = pod["name"] == name && pod["status"] == "Running";
-            is_it.then(|| pod["id"].as_str().unwrap().to_owned())
-        })
-        .await
-    };
-    let first = sandbox("a").await;
-    folder.write("pod.yaml", &named("b"));
-    assert_ne!(sandbox("b").await, first, "it has a sandbox of its own");
-    running.signal(Signal::TERM);
-    assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
 }
