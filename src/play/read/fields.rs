@@ -32,6 +32,8 @@ impl Fields {
             }
             match self.unsupported.iter().find(|(known, _)| known == name) {
                 Some(_) if is_nothing(field.value()) => {}
+                // Who reads probes has told of what is meant for one and is none.
+                None if field.is_told_of(problems) => {}
                 Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
                 None => {
                     let known: Vec<&str> = [self.read, self.for_others].concat();

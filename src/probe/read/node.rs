@@ -151,6 +151,11 @@ impl<'a> Node<'a> {
         problems.push(self.problem(reason.into(), false));
     }
 
+    /// Whether something here has been complained of.
+    pub(crate) fn is_told_of(&self, problems: &[Problem]) -> bool {
+        problems.iter().any(|problem| problem.path == self.path)
+    }
+
     /// It is right, and not to be had here.
     pub(crate) fn unsupported(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Problem>) {
         problems.push(self.problem(reason.into(), true));

@@ -37,6 +37,10 @@ fn everything_that_is_wrong_is_told_once_and_by_its_path() {
             "spec.containers[0].comand is a list; it must not be there: known fields are",
         ),
         (
+            container(", livenessprobe: {tcpSocket: {port: 80}}"),
+            "livenessprobe is an object with tcpSocket; it must not be there: the probes are startupProbe",
+        ),
+        (
             container(", imagePullPolicy: Often"),
             "imagePullPolicy is \"Often\"; it must be one of Always, IfNotPresent, Never",
         ),
