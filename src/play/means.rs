@@ -64,6 +64,11 @@ impl Records {
         is_new
     }
 
+    /// Whether the runtime has ever told of a pod, be it that there is nothing of it.
+    pub(super) fn knows(&self, uid: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uid)
+    }
+
     pub(super) fn forget(&self, uid: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }

@@ -314,4 +314,4 @@ fn doomed(instance: &Instance, message: String, reason: Reason) -> Doomed {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

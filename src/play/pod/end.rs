@@ -34,6 +34,9 @@ impl Worker {
                 () = hurry.cancelled() => return,
             };
             let Err(error) = ended else { return };
+            if self.is_untouched() {
+                return;
+            }
             warn!(pod = self.pod.full_name(), "a pod was not ended: {error}");
             self.tell(None, ("FailedKillPod", true), format!("error killing pod: {error}"));
             tokio::select! {
@@ -63,17 +66,23 @@ impl Worker {
                 sleep(RETRY_END).await;
             }
         };
-        let is_gone = tokio::select! {
-            () = patient => true,
-            () = self.signals.hurry.cancelled() => {
-                matches!(timeout(HURRY, self.try_to_clean()).await, Ok(Ok(())))
-            }
-        };
+        let is_gone = self.is_untouched()
+            || tokio::select! {
+                () = patient => true,
+                () = self.signals.hurry.cancelled() => {
+                    matches!(timeout(HURRY, self.try_to_clean()).await, Ok(Ok(())))
+                }
+            };
         if let Some(prober) = &self.means.prober {
             prober.forget(&self.names);
         }
         self.means.records.forget(&self.pod.uid);
         self.remove_files().await && is_gone
+    }
+
+    /// Whether the runtime has never answered, so that nothing was made of the pod.
+    fn is_untouched(&self) -> bool {
+        !self.means.records.knows(&self.pod.uid)
     }
 
     /// Removes its files, and its logs unless they stay. Tells whether that was so.

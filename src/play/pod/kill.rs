@@ -15,7 +15,7 @@ use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::configs;
 use crate::play::seen::{Instance, Seen};
-use crate::play::spec::Container;
+use crate::play::spec::{Container, Pod};
 use crate::probe::{GRACE_PERIOD, Probe, ProbeType, Role};
 use crate::prober::{HookError, Hooked, Kill, Names, PodReport, ProbeReport};
 use crate::tap;
@@ -68,14 +68,7 @@ impl Worker {
         self.tell(Some(names), ("Killing", false), ending.message.clone());
         let begun = Instant::now();
         self.pre_stop(names, id, &ending).await;
-        let mut left = ending.grace_period_after(begun.elapsed());
-        if !first.is_empty() {
-            let waiting = Instant::now();
-            let all = join_all(first.iter().map(CancellationToken::cancelled));
-            let _ = timeout(Duration::from_secs(left.into()), all).await;
-            let waited = u32::try_from(waiting.elapsed().as_secs()).unwrap_or(u32::MAX);
-            left = left.saturating_sub(waited).max(Kill::LEAST_GRACE_PERIOD);
-        }
+        let left = left_after(first, ending.grace_period_after(begun.elapsed())).await;
         let both = Names { pod: self.names.clone(), container: names.clone() };
         let mark = mark.map(|mark| tap::Kill { grace_period: left, ..mark });
         self.means.executor.stop(&both, id, left, mark).await
@@ -139,25 +132,12 @@ impl Worker {
             None => Kill { message, grace_period: 0, pre_stop: None, obstacle: None },
         };
         let ending = Kill { grace_period: ending.grace_period.max(least), ..ending };
-        let first = self.before(&instance.name, turns);
+        let first = before(&self.pod, &instance.name, turns);
         let killed = self.kill(&names, &instance.id, ending, None, &first).await;
         if let Some(turn) = turns.get(&instance.name) {
             turn.cancel();
         }
         killed
-    }
-
-    /// Those that have to end before a container does.
-    fn before(&self, name: &str, turns: &Turns) -> Vec<CancellationToken> {
-        let mut first = Vec::new();
-        let is_sidecar = self.pod.container(name).is_some_and(|container| container.role == Role::Sidecar);
-        if is_sidecar {
-            let later = self.pod.init_containers().rev().take_while(|container| container.name != name);
-            let later = later.filter(|container| container.role == Role::Sidecar);
-            let all = self.pod.regular_containers().chain(later);
-            first.extend(all.filter_map(|container| turns.get(&container.name).cloned()));
-        }
-        first
     }
 
     /// Removes a container, and its log, unless logs stay.
@@ -176,6 +156,29 @@ impl Worker {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
         unless_gone(within(PATIENCE, self.means.acts.clone().remove_container(request)).await).map(drop)
     }
+}
+
+/// Those that have to end before a container of a pod does.
+fn before(pod: &Pod, name: &str, turns: &Turns) -> Vec<CancellationToken> {
+    if pod.container(name).is_none_or(|container| container.role != Role::Sidecar) {
+        return Vec::new();
+    }
+    let later = pod.init_containers().rev().take_while(|container| container.name != name);
+    let later = later.filter(|container| container.role == Role::Sidecar);
+    let all = pod.regular_containers().chain(later);
+    all.filter_map(|container| turns.get(&container.name).cloned()).collect()
+}
+
+/// Waits for those that come first, for so many seconds at most. Returns how many are left.
+async fn left_after(first: &[CancellationToken], seconds: u32) -> u32 {
+    if first.is_empty() {
+        return seconds;
+    }
+    let begun = Instant::now();
+    let all = join_all(first.iter().map(CancellationToken::cancelled));
+    let _ = timeout(Duration::from_secs(seconds.into()), all).await;
+    let waited = u32::try_from(begun.elapsed().as_secs()).unwrap_or(u32::MAX);
+    seconds.saturating_sub(waited).max(Kill::LEAST_GRACE_PERIOD)
 }
 
 /// Seconds that a container has for its end for a reason, of a pod that has so many: what the probe says that has failed counts before
@@ -242,6 +245,36 @@ mod tests {
             let of_pod = pod.spec.termination_grace_period.unwrap();
             let of = |kind| pod.containers[0].spec.probe(kind).cloned();
             assert_eq!(grace_period(of_pod, reason, of), expected, "{reason:?}: {pod:?}");
+        }
+    }
+
+    /// Table 9.9, `TerminationOrdering`: the seconds after which containers are told to end, and have ended, that take so long for it.
+    #[tokio::test(start_paused = true)]
+    async fn table_9_9_termination_ordering() {
+        let side = |name: &str| format!("{{name: {name}, image: i, restartPolicy: Always}}");
+        let pod = pod(&format!(
+            "{{initContainers: [{}, {{name: init, image: i}}, {}], containers: [{{name: a, image: i}}, {{name: b, image: i}}]}}",
+            side("first"),
+            side("second"),
+        ));
+        for (grace, takes, expected) in [
+            // The one that was started last ends first, once the regular ones have.
+            (30, [3, 4, 2, 1], [("a", 0, 3), ("b", 0, 4), ("second", 4, 6), ("first", 6, 7)]),
+            // All have the same time for it; who comes last, the least that anybody gets.
+            (8, [3, 6, 100, 100], [("a", 0, 3), ("b", 0, 6), ("second", 6, 8), ("first", 8, 10)]),
+            (5, [100, 100, 100, 100], [("a", 0, 5), ("b", 0, 5), ("second", 5, 7), ("first", 5, 7)]),
+        ] {
+            let names = ["a", "b", "second", "first"];
+            let turns: Turns = names.map(|name| (name.to_owned(), CancellationToken::new())).into();
+            let begun = Instant::now();
+            let ended = join_all(names.into_iter().zip(takes).map(async |(name, takes)| {
+                let left = left_after(&before(&pod, name, &turns), grace).await;
+                let told = begun.elapsed().as_secs();
+                tokio::time::sleep(Duration::from_secs(left.min(takes).into())).await;
+                turns[name].cancel();
+                (name, told, begun.elapsed().as_secs())
+            }));
+            assert_eq!(ended.await, expected, "with {grace}s");
         }
     }
 }

@@ -342,3 +342,6 @@ fn names(pod: &Pod) -> tap::Pod {
     let text = |text: &String| Some(text.clone());
     tap::Pod { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }
 }
+
+#[cfg(test)]
+mod crashes;

@@ -12,7 +12,7 @@ use super::failure::StartError;
 use super::image::Wanted;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
 use crate::cri::{PATIENCE, within};
-use crate::play::backoff::TooEarly;
+use crate::play::backoff::{Backoff, TooEarly};
 use crate::play::configs::{self, Facts, Making};
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::{Container, Pod, RecursiveReadOnly};
@@ -70,15 +70,8 @@ impl Worker {
         seen: &Seen,
         names: &Arc<tap::Container>,
     ) -> Result<(), StartError> {
-        let Some(exited) = seen.newest_exited(&container.name) else { return Ok(()) };
-        let finished =
-            SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(exited.finished_at).unwrap_or(0));
-        let key = backoff_key(&self.pod, container);
-        let TooEarly { delay, until } = match self.means.crashes.try_again(&key, finished, SystemTime::now())
-        {
-            Ok(()) => return Ok(()),
-            Err(early) => early,
-        };
+        let is_time = is_time(&self.means.crashes, &self.pod, container, seen, SystemTime::now());
+        let Err(TooEarly { delay, until }) = is_time else { return Ok(()) };
         let (name, pod) = (&container.name, &self.pod);
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
         let message = format!("Back-off restarting failed container {name} in pod {whole}");
@@ -162,6 +155,20 @@ impl Worker {
     fn failed(&self, names: &Arc<tap::Container>, error: &StartError) {
         self.tell(Some(names), ("Failed", true), format!("Error: {}", error.reason_or_message()));
     }
+}
+
+/// Whether it is time to start a container. Of what has exited, only what had done so before this sync counts: what the sync itself has ended
+/// is started by the end of the one before.
+pub(super) fn is_time(
+    crashes: &Backoff,
+    pod: &Pod,
+    container: &Container,
+    seen: &Seen,
+    now: SystemTime,
+) -> Result<(), TooEarly> {
+    let Some(exited) = seen.newest_exited(&container.name) else { return Ok(()) };
+    let finished = Duration::from_nanos(u64::try_from(exited.finished_at).unwrap_or(0));
+    crashes.try_again(&backoff_key(pod, container), SystemTime::UNIX_EPOCH + finished, now)
 }
 
 /// What is remembered of a container that ends: another image or other resources make it another one.

@@ -227,3 +227,16 @@ async fn two_pods_of_one_uid_follow_each_other() {
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
 }
+
+/// Nothing was made, so that there is nothing to wait for.
+#[tokio::test]
+async fn without_a_runtime_it_says_where_none_is_and_ends_at_once() {
+    let place = Place::new();
+    let manifest = pod("a", POLITE, "", "").replace("GracePeriodSeconds: 2", "GracePeriodSeconds: 3600");
+    let answer = played(&place, &manifest, &["--until", "ready", "--timeout", "1s"]).await;
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let nobody = format!("unix://{}: No such file or directory", place.at("runtime.sock").display());
+    assert!(answer.stderr.contains(&nobody), "{answer:?}");
+    assert!(answer.stderr.contains("--timeout: after 1.00s not ready: test/a (Pending)"), "{answer:?}");
+    assert!(!place.at("state").join("pods").read_dir().unwrap().any(|_| true), "files are left");
+}

@@ -93,7 +93,14 @@ async fn a_process_that_left_its_group_is_reported_when_it_ends() {
     let place = Place::new();
     let runtime = start(&place).await;
     let (mut client, container_id) = populate(&place).await;
-    let cmd = ["sh", "-c", "setsid sh -c 'exit 9' >/dev/null 2>&1 & true"].map(str::to_owned).into();
+    // It has left before the command ends, whose group is ended with it, and ends after that.
+    let left = place.at("left");
+    let left = left.display();
+    let waits = "while kill -0 $0 2>/dev/null; do sleep 0.01; done";
+    let script = format!(
+        "setsid sh -c 'touch {left}; {waits}; exit 9' $$ >/dev/null 2>&1 & while [ ! -e {left} ]; do sleep 0.01; done"
+    );
+    let cmd = ["sh", "-c", &script].map(str::to_owned).into();
     client.exec_sync(ExecSyncRequest { container_id, cmd, timeout: 0 }).await.unwrap();
     let line = runtime.logged("a process that had left its process group has ended").await;
     assert_eq!((line["exit"].as_i64(), line["program"].as_str()), (Some(9), Some("sh")), "{line}");

@@ -6,7 +6,7 @@ use crate::probe::ProbeType::{Liveness, Startup};
 use crate::prober::ProbeResult::{Failure, Success, Unknown};
 
 /// What the runtime says of a container.
-fn instance(pod: &Pod, name: &str, state: State) -> Instance {
+pub(in crate::play::pod) fn instance(pod: &Pod, name: &str, state: State) -> Instance {
     let container = pod.container(name);
     Instance {
         id: format!("{name}-0").into(),
@@ -28,7 +28,7 @@ fn instance(pod: &Pod, name: &str, state: State) -> Instance {
     }
 }
 
-fn running(pod: &Pod, name: &str) -> Instance {
+pub(in crate::play::pod) fn running(pod: &Pod, name: &str) -> Instance {
     instance(pod, name, State::Running)
 }
 
@@ -47,7 +47,7 @@ fn sandbox(attempt: u32) -> Sandbox {
     }
 }
 
-fn seen(containers: Vec<Instance>) -> Seen {
+pub(in crate::play::pod) fn seen(containers: Vec<Instance>) -> Seen {
     Seen { sandboxes: vec![sandbox(0)], containers }
 }
 
