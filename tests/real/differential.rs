@@ -12,12 +12,16 @@ use super::kubelet::NODE;
 use super::life::Runtime as _;
 use super::node::Node;
 use super::play::Player;
+use super::server::wait_for;
 use super::story::{Case, Instance, Life, Observer};
 
 /// What times may differ by: probes are attempted on grids that begin with the pod, and are looked at once a second. In seconds, and of
 /// what is waited under back-off the part that chance adds.
 const JITTER: f64 = 2.5;
 const SPREAD: f64 = 0.5;
+
+/// A back-off that was served, in seconds.
+const LONG: f64 = 5.0;
 
 /// Why configurations differ: a kubelet has places and cgroups of its own, and static pods have the name of their node.
 const PLACES: [&str; 3] =
@@ -34,8 +38,12 @@ struct Watched {
 }
 
 impl Watched {
-    fn start() -> Result<Self, String> {
-        let node = Node::start(false)?;
+    /// Until the kubelet has been up for as long as any period of these probes: before that it begins with each of them at a time of chance,
+    /// and is deaf to all else until then (start jitter, which has a row of its own).
+    fn start(cases: &[Case]) -> Result<Self, String> {
+        let (node, begun) = (Node::start(false)?, Instant::now());
+        let age = Duration::from_secs(cases.iter().map(Case::longest_period).max().unwrap_or(0));
+        wait_for("the kubelet has been up for long", || (begun.elapsed() >= age).then_some(()));
         let crictl = Crictl::new("crictl-1.36", &node.containerd.socket(), node.containerd.folder())?;
         Ok(Self { node, observer: Observer::new(crictl, SUFFIX) })
     }
@@ -58,7 +66,7 @@ pub(crate) fn compared(cases: &[Case], watched: Duration) -> Result<Vec<String>,
     let containerd = Containerd::start(Version::V2_2)?;
     let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
     let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
-    let mut kubelet = Watched::start()?;
+    let mut kubelet = Watched::start(cases)?;
     for case in cases {
         player.run(&case.name, &case.manifest);
         kubelet.run(case);
@@ -73,7 +81,7 @@ pub(crate) fn compared(cases: &[Case], watched: Duration) -> Result<Vec<String>,
 
 /// Where a kubelet differs from another.
 pub(crate) fn noise(cases: &[Case], watched: Duration) -> Result<Vec<String>, String> {
-    let (mut first, mut second) = (Watched::start()?, Watched::start()?);
+    let (mut first, mut second) = (Watched::start(cases)?, Watched::start(cases)?);
     for case in cases {
         first.run(case);
         second.run(case);
@@ -97,7 +105,7 @@ fn differences(cases: &[Case], ours: &Observer, theirs: &Observer) -> Vec<String
                     differences
                         .push(format!("{name}: there is no container, neither with us nor with the kubelet"));
                 }
-                lives(name, ours, theirs, &mut differences);
+                lives(case, ours, theirs, &mut differences);
                 let [mut own, mut their] = [&ours.sandbox, &theirs.sandbox].map(Value::clone);
                 if case.value()["spec"]["dnsPolicy"] != "None" {
                     // Resolvers are the node's.
@@ -117,7 +125,8 @@ fn differences(cases: &[Case], ours: &Observer, theirs: &Observer) -> Vec<String
     differences
 }
 
-fn lives(name: &str, ours: &Life, theirs: &Life, differences: &mut Vec<String>) {
+fn lives(case: &Case, ours: &Life, theirs: &Life, differences: &mut Vec<String>) {
+    let name = &case.name;
     let names: BTreeSet<&String> = ours.containers.keys().chain(theirs.containers.keys()).collect();
     for container in names {
         let whose = format!("{name} {container}");
@@ -134,7 +143,7 @@ fn lives(name: &str, ours: &Life, theirs: &Life, differences: &mut Vec<String>) 
             if last.is_none() {
                 configs(&whose, &own.config, &their.config, differences);
             }
-            instances(&whose, (own, their), last, differences);
+            instances((&whose, case.longest_period()), (own, their), last, differences);
             last = Some((own, their));
         }
     }
@@ -157,13 +166,20 @@ fn lives(name: &str, ours: &Life, theirs: &Life, differences: &mut Vec<String>) 
     }
 }
 
+/// Compares two instances of a container, whose probes have this period at most, and how long they have come after those before them.
 fn instances(
-    whose: &str,
+    (whose, period): (&str, u64),
     (own, their): (&Instance, &Instance),
     last: Option<(&Instance, &Instance)>,
     differences: &mut Vec<String>,
 ) {
     let whose = format!("{whose} {}", own.attempt);
+    let last = last.filter(|(own_last, their_last)| {
+        own_last.attempt + 1 == own.attempt && own_last.has_ended() && their_last.has_ended()
+    });
+    let gaps = last
+        .filter(|_| own.started > 0.0 && their.started > 0.0)
+        .map(|(own_last, their_last)| (own.started - own_last.finished, their.started - their_last.finished));
     if own.has_ended() && their.has_ended() {
         let told = |it: &Instance| (it.exit_code, it.reason.clone());
         if told(own) != told(their) {
@@ -173,7 +189,10 @@ fn instances(
                 told(their)
             ));
         }
-        if (own.lived() - their.lived()).abs() > JITTER {
+        // Whoever has waited for long begins anywhere in the period of its probes.
+        let has_waited = gaps.is_some_and(|(gap, their_gap)| gap.max(their_gap) > LONG);
+        let chance = if has_waited { Duration::from_secs(period).as_secs_f64() } else { 0.0 };
+        if (own.lived() - their.lived()).abs() > JITTER + chance {
             differences.push(format!(
                 "{whose}: lived {:.1}s with us, {:.1}s with the kubelet",
                 own.lived(),
@@ -183,18 +202,13 @@ fn instances(
     }
     // Whether those that a probe has killed serve their back-off depends, from the third restart on, on the chance in the one before
     // (section 5.10): both have looked at the time since an earlier end.
-    let is_chance = own.attempt >= 3 && own.lived().min(their.lived()) > 3.0;
-    if let Some((own_last, their_last)) = last.filter(|(a, b)| a.has_ended() && b.has_ended())
-        && own_last.attempt + 1 == own.attempt
-        && !is_chance
-        && own.started > 0.0
-        && their.started > 0.0
+    let is_chance = own.attempt >= 3
+        && last.is_some_and(|(own_last, their_last)| own_last.lived().min(their_last.lived()) > 3.0);
+    if let Some((gap, their_gap)) = gaps.filter(|_| !is_chance)
+        && (gap - their_gap).abs() > JITTER + SPREAD * gap.min(their_gap)
     {
-        let (gap, their_gap) = (own.started - own_last.finished, their.started - their_last.finished);
-        if (gap - their_gap).abs() > JITTER + SPREAD * gap.min(their_gap) {
-            differences
-                .push(format!("{whose}: started after {gap:.1}s with us, {their_gap:.1}s with the kubelet"));
-        }
+        differences
+            .push(format!("{whose}: started after {gap:.1}s with us, {their_gap:.1}s with the kubelet"));
     }
 }
 

@@ -32,6 +32,17 @@ impl Case {
         let options = serde_saphyr::options! { legacy_octal_numbers: true };
         serde_saphyr::from_str_with_options(&self.manifest, options).unwrap()
     }
+
+    /// The longest period of its probes, in seconds.
+    pub(crate) fn longest_period(&self) -> u64 {
+        let spec = &self.value()["spec"];
+        let lists = ["initContainers", "containers"].into_iter().filter_map(|list| spec[list].as_array());
+        let probes = lists.flatten().flat_map(|container| {
+            ["livenessProbe", "readinessProbe", "startupProbe"].map(|probe| container[probe].clone())
+        });
+        let periods = probes.filter(|probe| !probe.is_null());
+        periods.map(|probe| probe["periodSeconds"].as_u64().unwrap_or(10)).max().unwrap_or(0)
+    }
 }
 
 /// A container that has been there.
