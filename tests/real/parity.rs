@@ -237,7 +237,8 @@ impl Row {
     pub(crate) fn manifest(&self, place: usize, is_sidecar: bool) -> Value {
         let mut probed = json!({"name": "probed", "command": self.command});
         probed.as_object_mut().unwrap().extend(self.probes.as_object().unwrap().clone());
-        let main = json!({"name": "main", "command": ["sleep", "600"]});
+        // It ends when it is told to: what runs beside it ends after it.
+        let main = json!({"name": "main", "command": ["sh", "-c", "trap 'exit 0' TERM; sleep 600 & wait"]});
         let mut spec = json!({"terminationGracePeriodSeconds": 500, "containers": [probed]});
         if is_sidecar {
             probed["restartPolicy"] = "Always".into();
