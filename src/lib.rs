@@ -18,6 +18,8 @@ pub mod metrics;
 
 pub mod socket;
 
+pub mod state;
+
 pub mod tls;
 
 pub mod cri;

@@ -133,7 +133,10 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
 /// The pods of the node, and those that are played.
 fn pods_of(admin: &Admin) -> Vec<shape::StatusPod> {
     let probed = admin.from.prober.as_ref().map(Prober::report).unwrap_or_default();
-    let all = shape::pods(&admin.from.world.borrow().clone(), &probed);
+    let mut all = shape::pods(&admin.from.world.borrow().clone(), &probed);
+    if let Some(kept) = &admin.from.kept {
+        shape::mark_what_is_not_kept(&mut all, &kept.borrow());
+    }
     match admin.from.play.get() {
         Some(play) => shape::with_played(all, &play.standings(), &probed),
         None => all,

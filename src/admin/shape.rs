@@ -12,7 +12,7 @@ pub use crate::record::shape::{
 };
 
 pub use pods::{StatusCondition, StatusContainer, StatusPod, StatusProbe};
-pub(super) use pods::{pods, with_played};
+pub(super) use pods::{mark_what_is_not_kept, pods, with_played};
 
 /// Which calls to tell of, as a query string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

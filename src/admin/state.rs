@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::cri::Own;
 use crate::exec::Stuck;
-use crate::play::Play;
+use crate::play::{KeptPods, Play};
 use crate::prober::{self, Prober};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
@@ -50,6 +50,8 @@ pub struct Sources {
     pub tap: tap::Metrics,
     /// Who makes them, if anybody does.
     pub prober: Option<Prober>,
+    /// What clients have made and is kept alive, where anything is.
+    pub kept: Option<watch::Receiver<Arc<KeptPods>>>,
     /// What is played, once anything is.
     pub play: Arc<OnceLock<Play>>,
     /// What is counted of probes.

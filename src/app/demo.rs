@@ -12,10 +12,10 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::raise_descriptor_limit;
-use super::playing::Folders;
+use super::playing::{Before, Folders};
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
-use crate::config::ShimSettings;
+use crate::config::{Role, ShimSettings};
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
 use crate::play::Documents;
@@ -25,6 +25,7 @@ use crate::procrun::{self, Procrun};
 use crate::record::{EventFilter, Events};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
+use crate::state::{State, StateError};
 
 /// Why the demo was not played to its end.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,9 @@ pub enum DemoError {
     /// The relay is not to be had.
     #[error(transparent)]
     Relay(#[from] RunError),
+    /// What it is to remember is not to be had.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The system refused something.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -93,7 +97,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         journal: None,
         traces: None,
         watches_runtime: true,
-        plays: true,
+        role: Role::Plays,
     };
     let mut shim = Shim::open(settings).await?;
     let places = Where { upstream, listen: listen.clone(), admin, http: shim.facts.http, pods: manifests };
@@ -101,7 +105,8 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let telling = tell(account.clone(), &staged.events);
     let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
-    let playing = staged.play(listen, Folders { logs, keeps_logs: true, pods }, documents);
+    let before = Before { state: State::open(folder.path())?, prunes: false };
+    let playing = staged.play(listen, Folders { logs, keeps_logs: true, pods }, before, documents)?;
 
     end_of(lasts, &mut signals, &account).await;
     let pods = playing.play.standings();

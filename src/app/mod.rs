@@ -1,6 +1,7 @@
 //! The composition root: builds the parts, joins them, and drains them in order.
 
 mod demo;
+mod keeping;
 mod limits;
 mod observatory;
 mod play;

@@ -16,16 +16,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{error, info, warn};
 
+use super::keeping;
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Inspector, Record, Stuck};
-use crate::play::Play;
+use crate::play::{Act, Keeper, Key, Play};
 use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{AskedExec, Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::terminal::harmless;
-use crate::world::{Change, Notice, Sandbox, Source, World};
+use crate::world::{Change, Container, Notice, Sandbox, Source, World};
 
 /// How often what is stuck is looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -65,6 +66,8 @@ pub(super) struct Observatory {
     prober: Option<Prober>,
     /// What is played, if anything is.
     play: Arc<OnceLock<Play>>,
+    /// Who knows what clients have made, where that is kept alive.
+    keeper: Option<Keeper>,
     outlets: Outlets,
     listed: Listed,
 }
@@ -80,10 +83,10 @@ impl Observatory {
     pub(super) fn new(
         inspector: Inspector,
         prober: Option<Prober>,
-        play: Arc<OnceLock<Play>>,
+        (play, keeper): (Arc<OnceLock<Play>>, Option<Keeper>),
         outlets: Outlets,
     ) -> Self {
-        Self { world: Arc::default(), inspector, prober, play, outlets, listed: Listed::default() }
+        Self { world: Arc::default(), inspector, prober, play, keeper, outlets, listed: Listed::default() }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -144,15 +147,25 @@ impl Observatory {
                 self.inspector.asked(&self.world, *asked);
             }
             Sighting::Stopping(stopping) => {
+                if let Some((key, act)) = keeping::about_to(&self.world, &stopping) {
+                    self.acted(&key, act);
+                }
                 if let Some(prober) = &self.prober {
                     prober.stopping(&stopping);
                 }
             }
             Sighting::Streamed(told) => self.fold(Source::Event, told, false),
+            // Whoever waits may have gone.
+            Sighting::Mark(seen) => drop(seen.send(())),
             Sighting::Ended(mut ended) => {
                 let told = std::mem::take(&mut ended.told.facts);
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
+                if self.keeper.is_some()
+                    && let Some((key, act)) = keeping::done(&self.world, &mut ended)
+                {
+                    self.acted(&key, act);
+                }
                 if ended.head.is_of_kubelet() {
                     if let Some(play) = self.play.get() {
                         play.kubelet_seen();
@@ -164,6 +177,13 @@ impl Observatory {
                 }
                 self.inspector.ended(&self.world, ended, now);
             }
+        }
+    }
+
+    /// A client has done something with a pod.
+    fn acted(&mut self, key: &Key, act: Act) {
+        if let Some(keeper) = &mut self.keeper {
+            keeper.saw(key, act);
         }
     }
 
@@ -247,10 +267,28 @@ impl Observatory {
             {
                 self.outlets.events.push(event);
             }
+            if let Change::ContainerExited(container) = change {
+                self.is_lost(container);
+            }
             if let Change::SandboxRuns(sandbox) = change {
                 self.outlets.hurry.up();
                 self.misread(sandbox);
             }
+        }
+    }
+
+    /// Tells of a container that has ended why it is not started again, where others are.
+    fn is_lost(&self, container: &Arc<Container>) {
+        let (Some(keeper), Some(play)) = (&self.keeper, self.play.get()) else { return };
+        let key = self.world.sandbox_of(container).and_then(|sandbox| Key::of(&sandbox.pod));
+        let name = container.name.name.as_deref().unwrap_or_default();
+        let Some(key) = key.filter(|_| !play.is_held()) else { return };
+        let kept = keeper.pods().borrow().clone();
+        let obstacle = kept.obstacle(&key, name).filter(|_| !kept.is_let_go(&key, name));
+        if let Some(reason) = obstacle {
+            let event = Event::of_lost(container, &self.world, &reason);
+            warn!(pod = %key, container = name, "{}", harmless(&event.message));
+            self.outlets.events.push(event);
         }
     }
 
@@ -379,7 +417,7 @@ mod tests {
             faults: Counter::default(),
             hurry: Hurry::default(),
         };
-        let mut observatory = Observatory::new(inspector.unwrap(), None, Arc::default(), outlets);
+        let mut observatory = Observatory::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
         observatory.guarded(|_| panic!("for the test"));
         observatory.guarded(|it| it.was_told(Notice::Gone));
         assert_eq!(observatory.outlets.faults.get(), 1);

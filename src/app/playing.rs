@@ -1,5 +1,6 @@
 //! Pods that are being played, in the same process as the shim through which that is done.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,15 +8,16 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-use super::shim::Staged;
+use super::shim::{Kept, Staged};
 use super::signals::Signals;
 use crate::play::{Documents, Notice, Parts, Play, Witness};
 use crate::probe::{News, Specs};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
+use crate::state::{self, State, StateError};
 use crate::terminal::human;
 
 /// What the runtime gets to end and remove pods, beyond their grace periods.
@@ -37,25 +39,79 @@ pub(super) struct Folders {
     pub(super) pods: PathBuf,
 }
 
+/// What was kept of pods that were played before.
+pub(super) struct Before {
+    pub(super) state: (State, state::Kept),
+    /// Whether those are removed that nobody wants any more.
+    pub(super) prunes: bool,
+}
+
 /// Keeps what happens to pods among the events, and tells others of what is specified.
 #[derive(Debug)]
 struct Told {
     events: Arc<Events>,
-    news: mpsc::Sender<News>,
+    news: Option<mpsc::Sender<News>>,
 }
 
 impl Staged {
     /// Plays what documents say on the shim that listens there; others find it from now on.
-    pub(super) fn play(self, listen: SocketPath, folders: Folders, documents: Documents) -> Playing {
-        let Self { own: asks, executor, prober, events, news, play: known } = self;
+    pub(super) fn play(
+        self,
+        listen: SocketPath,
+        folders: Folders,
+        before: Before,
+        documents: Documents,
+    ) -> Result<Playing, StateError> {
+        let Self { own: asks, executor, watched, prober, events, news, kept: _, play: known } = self;
         let Folders { logs, keeps_logs, pods } = folders;
+        let Before { state, prunes } = before;
+        let paths = documents.paths().clone();
         let witness = Arc::new(Told { events, news });
-        let parts = Parts { acts: listen, asks, executor, prober, logs, keeps_logs, pods, witness };
-        let (play, over) = (Play::new(parts), CancellationToken::new());
+        let parts = Parts {
+            acts: listen,
+            asks,
+            executor,
+            watched,
+            prober,
+            logs,
+            keeps_logs,
+            pods,
+            state,
+            paths,
+            prunes,
+            witness,
+        };
+        let (play, over) = (Play::new(parts)?, CancellationToken::new());
         let _ = known.set(play.clone());
         let (player, until) = (play.clone(), over.clone());
         let running = tokio::spawn(async move { player.run(documents, until).await });
-        Playing { play, over, running }
+        Ok(Playing { play, over, running })
+    }
+
+    /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
+    pub(super) fn keep(self, listen: SocketPath) -> Result<Option<DropGuard>, StateError> {
+        let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
+        let Some(Kept { pods, state }) = kept else { return Ok(None) };
+        let folder = state.0.folder().to_owned();
+        let parts = Parts {
+            acts: listen,
+            asks,
+            executor,
+            watched,
+            prober,
+            logs: folder.join("pod-logs"),
+            keeps_logs: true,
+            pods: folder.join("pods"),
+            state,
+            paths: BTreeSet::new(),
+            prunes: false,
+            witness: Arc::new(Told { events, news }),
+        };
+        let (play, over) = (Play::new(parts)?, CancellationToken::new());
+        let _ = known.set(play.clone());
+        let until = over.clone();
+        tokio::spawn(async move { play.keep(pods, until).await });
+        Ok(Some(over.drop_guard()))
     }
 }
 
@@ -85,22 +141,30 @@ impl Playing {
     }
 }
 
+impl Told {
+    fn tell(&self, news: News) {
+        if let Some(told) = &self.news {
+            // There is always room: a look at files comes every two seconds at most.
+            let _ = told.try_send(news);
+        }
+    }
+}
+
 impl Witness for Told {
     fn notice(&self, notice: Notice) {
         self.events.push(Event::of_play(notice));
     }
 
     fn specified(&self, specs: Specs) {
-        // There is always room: a look at files comes every two seconds at most.
-        let _ = self.news.try_send(News::Specs(specs));
+        self.tell(News::Specs(specs));
     }
 
     fn problem(&self, problem: String) {
-        let _ = self.news.try_send(News::Problem(problem));
+        self.tell(News::Problem(problem));
     }
 
     fn solved(&self, problem: String) {
-        let _ = self.news.try_send(News::Solved(problem));
+        self.tell(News::Solved(problem));
     }
 
     fn held(&self) {

@@ -9,13 +9,21 @@ use super::limits::raise_descriptor_limit;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::ShimSettings;
+use crate::socket::SocketPath;
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
 pub async fn run(settings: ShimSettings) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
+    let listen = settings.listen.clone();
     let mut shim = Shim::open(settings).await?;
+    // Where systemd passes the socket, it has a name all the same.
+    let listen = listen.or_else(|| SocketPath::parse(&shim.facts.listen).ok());
+    let keeping = match shim.staged.take().zip(listen) {
+        Some((staged, listen)) => staged.keep(listen)?,
+        None => None,
+    };
     let facts = &shim.facts;
     info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -39,6 +47,7 @@ pub async fn run(settings: ShimSettings) -> Result<(), RunError> {
         name = signals.next() => info!(signal = name, "told to stop"),
         _ = shim.ended() => return Err(RunError::RelayEnded),
     }
+    drop(keeping);
     shim.drain().await;
     tokio::select! {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),

@@ -18,18 +18,19 @@ use tokio_util::sync::CancellationToken;
 use super::observatory::{Inlets, Observatory, Outlets};
 use super::probing::{self, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
-use crate::config::ShimSettings;
+use crate::config::{Role, ShimSettings};
 use crate::cri::Own;
 use crate::exec::{self, Inspector};
-use crate::play::Play;
-use crate::probe::{Hurry, News};
+use crate::play::{Keeper, KeptPods, Play};
+use crate::probe::{self, Hurry, News, Specs};
 use crate::prober::{self, Executor, Mode, Parts, Prober};
 use crate::record::{self, Calls, Events, Journal};
 use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{
     self, Access, ActivationError, Claim, ClaimError, Listening, SocketPath, activated, claim,
 };
-use crate::tap::{self, Tap};
+use crate::state::{self, State, StateError};
+use crate::tap::{self, OwnCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
 use crate::world::Watcher;
 
@@ -52,6 +53,9 @@ pub enum RunError {
         /// What the system said.
         source: io::Error,
     },
+    /// What was kept is not to be had.
+    #[error("--state: {0}")]
+    State(#[from] StateError),
     /// What systemd passed cannot be used.
     #[error(transparent)]
     Activation(#[from] ActivationError),
@@ -78,19 +82,30 @@ pub(super) struct Shim {
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
     probing: Option<Probing>,
-    /// What it takes to play pods on it, if any are to be.
+    /// What it takes to play pods on it, or to keep them alive, if that is wanted.
     pub(super) staged: Option<Staged>,
 }
 
-/// What it takes to play pods on a shim.
+/// What it takes to play pods on a shim, or to keep them alive.
 pub(super) struct Staged {
     pub(super) own: Own,
     pub(super) executor: Executor,
+    pub(super) watched: OwnCalls,
     pub(super) prober: Option<Prober>,
     pub(super) events: Arc<Events>,
-    pub(super) news: mpsc::Sender<News>,
+    /// Who is told what is specified, where that is what is played.
+    pub(super) news: Option<mpsc::Sender<News>>,
+    /// What clients have made, where that is kept alive, and what was kept before.
+    pub(super) kept: Option<Kept>,
     /// Where all others find what is played.
     pub(super) play: Arc<OnceLock<Play>>,
+}
+
+/// What clients have made, where that is kept alive.
+pub(super) struct Kept {
+    pub(super) pods: watch::Receiver<Arc<KeptPods>>,
+    /// Where it is kept, and what was there.
+    pub(super) state: (State, state::Kept),
 }
 
 /// The places that clients come to, not served yet.
@@ -127,20 +142,6 @@ impl Entrances {
     }
 }
 
-impl Staged {
-    /// With what is told of probes, as it changes.
-    fn new(
-        (own, executor): (&Own, Executor),
-        prober: Option<&Prober>,
-        events: &Arc<Events>,
-        play: &Arc<OnceLock<Play>>,
-    ) -> (Self, mpsc::Receiver<News>) {
-        let (news, told) = mpsc::channel(NEWS);
-        let (own, prober) = (own.clone(), prober.cloned());
-        (Self { own, executor, prober, events: events.clone(), news, play: play.clone() }, told)
-    }
-}
-
 /// The places that clients come to, other than the relay's listener.
 struct Doors {
     claims: Vec<Claim>,
@@ -169,15 +170,17 @@ impl Shim {
             journal,
             traces,
             watches_runtime,
-            plays,
+            role,
         } = settings;
+        let (keeper, kept) = keeper(&role)?.unzip();
         let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
         let Entrances { main, private, public, facts } =
             Entrances::open(listen.as_ref(), &upstream, &admin, http).await?;
         let Listening { listener, claim: listen_claim } = main;
 
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
-        let (tap, decoder) = Tap::new(tap::Settings::default(), tap_metrics.clone());
+        let tap_settings = tap::Settings { hands_on_requests: keeper.is_some(), ..tap::Settings::default() };
+        let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
         let prober_metrics = prober::Metrics::default();
         let calls = Arc::new(Calls::new(record::Limits::default()));
         let first_call =
@@ -194,8 +197,8 @@ impl Shim {
         let play = Arc::new(OnceLock::new());
         let probing = (enforcement.mode != Mode::Off).then(|| {
             let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
-            let metrics = prober_metrics.clone();
-            let parts = Parts { specs: specs.clone(), metrics, enquiries, enforcement, is_settled: plays };
+            let (specs, metrics, is_settled) = (specs.clone(), prober_metrics.clone(), role == Role::Plays);
+            let parts = Parts { specs, metrics, enquiries, enforcement, is_settled };
             Probing::start((&own, &upstream), told, (events.clone(), play.clone()), parts)
         });
         let probing = probing.transpose()?;
@@ -216,19 +219,18 @@ impl Shim {
             journal: journal.clone(),
             traces: traces.clone(),
             faults: faults.clone(),
+            kept: keeper.as_ref().map(Keeper::pods),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
-        let (staged, news, hurry) = if plays {
-            let executor =
-                Executor::new(own.fresh_client(&upstream), Some(tap.own_calls(numbers.clone())), redacts);
-            let (staged, news) = Staged::new((&own, executor), prober.as_ref(), &events, &play);
-            (Some(staged), news, Hurry::default())
-        } else {
-            let (news, hurry) = of_specs.watch(specs);
-            (None, news, hurry)
-        };
+        let (told, (news, hurry)) = news(&role, of_specs, specs);
+        let staged = (role != Role::Watches).then(|| {
+            let watched = tap.own_calls(numbers.clone());
+            let executor = Executor::new(own.fresh_client(&upstream), Some(watched.clone()), redacts);
+            let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
+            Staged { own, executor, watched, prober, events, news: told, kept, play }
+        });
         let notices = if watches_runtime {
             Watcher::start(own, enquired)
         } else {
@@ -236,7 +238,7 @@ impl Shim {
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
-        let observatory = Observatory::new(inspector, prober, play, outlets);
+        let observatory = Observatory::new(inspector, prober, (play, keeper), outlets);
         let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
@@ -281,6 +283,29 @@ impl Shim {
         Ok(summary)
     }
 }
+
+/// Who knows what clients have made, and what it takes to keep it alive, where that is wanted.
+fn keeper(role: &Role) -> Result<Option<(Keeper, Kept)>, StateError> {
+    let Role::Keeps(folder) = role else { return Ok(None) };
+    let (state, kept) = State::open(folder)?;
+    let keeper = Keeper::new(&kept, state.clone())?;
+    let pods = keeper.pods();
+    Ok(Some((keeper, Kept { pods, state: (state, kept) })))
+}
+
+/// How it is told what is written of probes, and by whom: whoever plays pods tells of them himself.
+fn news(role: &Role, of_specs: probe::Sources, specs: Specs) -> (Option<mpsc::Sender<News>>, Told) {
+    match role {
+        Role::Plays => {
+            let (told, news) = mpsc::channel(NEWS);
+            (Some(told), (news, Hurry::default()))
+        }
+        Role::Keeps(_) | Role::Watches => (None, of_specs.watch(specs)),
+    }
+}
+
+/// What is told, and how to have it looked for at once.
+type Told = (mpsc::Receiver<News>, Hurry);
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.

@@ -221,6 +221,10 @@ fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
             (None, Some(reason)) => format!("{} ({reason})", container.state),
             _ => container.state.clone(),
         };
+        let state = match &container.not_restartable {
+            Some(reason) => format!("{state}, not restartable: {reason}"),
+            None => state,
+        };
         let mut row = of_pod();
         row.extend([
             Cell::new(container.name.as_deref().unwrap_or(&container.id)),

@@ -14,8 +14,8 @@ use std::time::Duration;
 use clap::Args;
 use file::File;
 use read::{
-    Reader, demo_length, duration, http_address, log_filter, mode, mode_of_play, most_kills, on_or_off,
-    socket_path,
+    Reader, demo_length, duration, folder, http_address, log_filter, mode, mode_of_play, most_kills,
+    on_or_off, socket_path,
 };
 
 pub use play::{PlayFlags, PlaySettings, Until};
@@ -87,8 +87,9 @@ pub struct Flags {
     pub pods: Vec<PathBuf>,
 
     /// What is done about probes. off: nothing. dry-run: they are made as the kubelet makes them, and it is said what would be killed;
-    /// nothing is. kill: what has failed its liveness or startup probe is stopped; somebody else starts it again [default: off]
-    #[arg(long, value_name = "off|dry-run|kill", allow_hyphen_values = true)]
+    /// nothing is. kill: what has failed its liveness or startup probe is stopped; somebody else starts it again. restart: what clients make
+    /// through the relay is kept alive as a kubelet would: what ends or is killed is made again, under back-off [default: off]
+    #[arg(long, value_name = "off|dry-run|kill|restart", allow_hyphen_values = true)]
     pub enforce: Option<String>,
 
     /// How many containers may be killed within which time, such as 5/1h, or off for any number. More are held, and told of
@@ -170,8 +171,19 @@ pub struct ShimSettings {
     pub traces: Option<traces::Settings>,
     /// Whether the runtime is asked for what is on the node, and for its events.
     pub watches_runtime: bool,
-    /// Whether pods are played on it.
-    pub plays: bool,
+    /// What is done with pods on it.
+    pub role: Role,
+}
+
+/// What is done with pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Nothing that they would not see of a relay; or their probes are made.
+    Watches,
+    /// What clients make is kept alive; what is needed for that lies in this folder.
+    Keeps(PathBuf),
+    /// They are played.
+    Plays,
 }
 
 /// What flags are for.
@@ -254,6 +266,17 @@ impl Settings {
         }
         let selectors = flags.never_kill.iter();
         spared.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
+        let role = match (purpose, mode) {
+            (Purpose::Play, _) => Some(Role::Plays),
+            (Purpose::Run, Some(Mode::Restart)) => {
+                let state = match &flags.state {
+                    Some(state) => reader.read("--state", state, folder),
+                    None => reader.fill_in("--state", around.needed_state_dir()),
+                };
+                state.map(Role::Keeps)
+            }
+            (Purpose::Run, _) => Some(Role::Watches),
+        };
         let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
         let traces = reader.traces(flags.otlp.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
@@ -267,7 +290,7 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, mode, most, slow, log) {
+        match (upstream, admin, http, drain_timeout, watches_runtime, mode, most, slow, log, role) {
             (
                 Some(upstream),
                 Some(admin),
@@ -278,6 +301,7 @@ impl Settings {
                 Some(most),
                 Some(slow),
                 Some(log),
+                Some(role),
             ) if reader.problems.is_empty() => {
                 let shim = ShimSettings {
                     listen: listen.filter(|_| !around.is_activated || purpose == Purpose::Play),
@@ -291,7 +315,7 @@ impl Settings {
                     journal,
                     traces,
                     watches_runtime,
-                    plays: purpose == Purpose::Play,
+                    role,
                 };
                 Ok(Self { shim, log })
             }

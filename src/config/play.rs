@@ -40,6 +40,11 @@ pub struct PlayFlags {
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
     pub pod_logs: Option<String>,
 
+    /// Remove pods that were played before with this --state and that no manifest has any more, which an end by force has left; else they
+    /// are told of
+    #[arg(long)]
+    pub prune: bool,
+
     #[command(flatten)]
     pub(super) common: Flags,
 }
@@ -63,6 +68,10 @@ pub struct PlaySettings {
     pub keeps_logs: bool,
     /// Where the files of pods are.
     pub pods: PathBuf,
+    /// Where it is kept what is to outlive us.
+    pub state: PathBuf,
+    /// Whether pods of before are removed that nobody wants any more.
+    pub prunes: bool,
 }
 
 /// What ends it.
@@ -79,7 +88,7 @@ pub enum Until {
 impl PlaySettings {
     /// Checks the flags, the configuration file and everything that is to be played. Returns every problem, not the first.
     pub fn new(flags: &PlayFlags, around: &Surroundings) -> Result<Self, Problems> {
-        let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, common } = flags;
+        let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, common } = flags;
         let (mut common, mut reader) = (common.clone(), Reader::default());
         if !common.pods.is_empty() {
             reader.complain("--pods", None, "is for run: what is played is named without it".to_owned());
@@ -126,6 +135,8 @@ impl PlaySettings {
             logs: logs.flatten().unwrap_or(default),
             keeps_logs,
             pods: state.join("pods"),
+            state,
+            prunes: *prune,
         })
     }
 }

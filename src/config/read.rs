@@ -187,7 +187,7 @@ pub(super) fn on_or_off(value: &str) -> Result<bool, String> {
 
 /// Reads what is done about probes.
 pub(super) fn mode(value: &str) -> Result<Mode, String> {
-    one_of(value, [Mode::Off, Mode::DryRun, Mode::Kill])
+    one_of(value, [Mode::Off, Mode::DryRun, Mode::Kill, Mode::Restart])
 }
 
 /// The same for pods that are played: whoever kills them starts them again.

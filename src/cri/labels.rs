@@ -26,6 +26,9 @@ pub(crate) const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
 /// The ports of a container.
 pub(crate) const PORTS: &str = "io.kubernetes.container.ports";
 
+/// Which probeshim plays a pod, by the folder of its state: a label of its sandboxes.
+pub(crate) const OURS: &str = "probeshim.io/state";
+
 /// Labels of a sandbox.
 pub(crate) fn of_sandbox(name: &str, namespace: &str, uid: &str) -> HashMap<String, String> {
     let labels = [(POD_NAME, name), (POD_NAMESPACE, namespace), (POD_UID, uid)];

@@ -1,6 +1,7 @@
 //! The Container Runtime Interface: its methods and messages, the gRPC frames and codes of the calls that carry them, and
 //! a client of our own.
 
+mod authored;
 mod client;
 mod facts;
 mod framing;
@@ -11,6 +12,7 @@ mod redact;
 mod status;
 mod subscription;
 
+pub(crate) use authored::{Authored, Sender};
 pub(crate) use client::{PATIENCE, channel, unless_gone, within};
 pub use client::{image_service, runtime_service};
 pub use facts::{ContainerFact, SandboxFact};

@@ -88,6 +88,7 @@ impl Meter {
             },
             told: Told { since: head.since, facts: Vec::new() },
             head,
+            request: None,
         };
         self.tracker.ended(&self.container, Box::new(ended), Place::default(), Instant::now());
     }

@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
+use crate::state::{Kept, State, StateError, Table};
+
 /// What is waited at first, and at most.
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
@@ -13,10 +17,14 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// Who waits for how long, by keys.
 #[derive(Debug, Default)]
-pub(super) struct Backoff(Mutex<HashMap<String, Entry>>);
+pub(super) struct Backoff {
+    entries: Mutex<HashMap<String, Entry>>,
+    /// Where that outlives us.
+    state: Option<(State, Table)>,
+}
 
 /// What is remembered of something that fails.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Entry {
     delay: Duration,
     /// When that was noted.
@@ -39,10 +47,18 @@ pub(super) struct TooEarly {
 }
 
 impl Backoff {
+    /// What was remembered before goes on, and is remembered there from now on.
+    pub(super) fn kept(kept: &Kept, (state, table): (&State, Table)) -> Result<Self, StateError> {
+        let entries = kept.of(table)?.into_iter().collect();
+        Ok(Self { entries: Mutex::new(entries), state: Some((state.clone(), table)) })
+    }
+
     /// Tries something again that failed at a time; the next time it will be waited longer.
     pub(super) fn try_again(&self, key: &str, failed: SystemTime, now: SystemTime) -> Result<(), TooEarly> {
         let known = self.lock().get(key).filter(|entry| !entry.is_forgotten(now)).copied();
-        if let Some(Entry { delay, .. }) = known.filter(|entry| since(failed, now) < entry.delay) {
+        // What seems to fail later than now has failed before the clock was set back: it is not waited for until then.
+        let is_early = |entry: &Entry| failed <= now && since(failed, now) < entry.delay;
+        if let Some(Entry { delay, .. }) = known.filter(is_early) {
             return Err(TooEarly { delay, until: failed + delay });
         }
         self.note(key, now);
@@ -66,14 +82,24 @@ impl Backoff {
     /// The next time it will be waited longer than the last time, unless that was long ago.
     fn note(&self, key: &str, now: SystemTime) -> Duration {
         let mut entries = self.lock();
-        entries.retain(|_, entry| !entry.is_forgotten(now));
+        entries.retain(|key, entry| {
+            let is_forgotten = entry.is_forgotten(now);
+            if let Some((state, table)) = self.state.as_ref().filter(|_| is_forgotten) {
+                state.remove(*table, key);
+            }
+            !is_forgotten
+        });
         let delay = entries.get(key).map_or(FIRST, |entry| (entry.delay * 2).min(LONGEST));
-        entries.insert(key.to_owned(), Entry { delay, noted: now });
+        let entry = Entry { delay, noted: now };
+        entries.insert(key.to_owned(), entry);
+        if let Some((state, table)) = &self.state {
+            state.put(*table, key, &entry);
+        }
         delay
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,6 +149,16 @@ mod tests {
         );
         assert!(backoff.try_again("main", at(672), at(681)).is_err());
         assert_eq!(backoff.try_again("other", at(672), at(672)), Ok(()));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_nobody_up() {
+        let backoff = Backoff::default();
+        assert_eq!(backoff.try_again("main", at(5000), at(5000)), Ok(()));
+        assert!(backoff.try_again("main", at(5001), at(5002)).is_err());
+        assert_eq!(backoff.try_again("main", at(5001), at(1000)), Ok(()));
+        let early = backoff.try_again("main", at(1001), at(1002)).unwrap_err();
+        assert_eq!(early.delay, Duration::from_secs(20), "it is remembered");
     }
 
     /// An image that is not to be had is pulled again so long after the last pull has failed, however long that took.

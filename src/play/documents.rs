@@ -17,6 +17,7 @@ pub struct Documents {
     /// What else is told of probes.
     specs: Specs,
     told: Told,
+    paths: BTreeSet<PathBuf>,
 }
 
 impl Documents {
@@ -30,7 +31,8 @@ impl Documents {
     ) -> Result<Self, Vec<String>> {
         let files = Files::new(paths, Terms { redacts, ignores_unsupported });
         let wanted = Arc::new(joined(&files.said().collect::<Vec<_>>()));
-        let mut documents = Self { files, wanted, specs, told: Told::default() };
+        let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        let mut documents = Self { files, wanted, specs, told: Told::default(), paths };
         let problems: Vec<String> = documents.problems().into_iter().collect();
         if !problems.is_empty() {
             return Err(problems);
@@ -43,6 +45,12 @@ impl Documents {
     /// The pods.
     pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
         self.wanted.pods.clone()
+    }
+
+    /// The files and folders in which they are.
+    #[must_use]
+    pub fn paths(&self) -> &BTreeSet<PathBuf> {
+        &self.paths
     }
 
     /// How many pods there are.
@@ -84,16 +92,16 @@ impl Documents {
 
     /// Looks at them again. Tells whether they say something else. A pod of which something is wrong now stays what it was.
     pub(super) async fn look(self) -> (Self, bool) {
-        let Self { files, wanted, specs, told } = self;
+        let Self { files, wanted, specs, told, paths } = self;
         let (files, has_changed) = looked_at(files).await;
         if !has_changed {
-            return (Self { files, wanted, specs, told }, false);
+            return (Self { files, wanted, specs, told, paths }, false);
         }
         let mut now = joined(&files.said().collect::<Vec<_>>());
         let is_wrong = |pod: &&Arc<Pod>| now.wrong.contains(&pod.full_name());
         let kept: Vec<Arc<Pod>> = wanted.pods.iter().filter(is_wrong).cloned().collect();
         now.pods.extend(kept);
-        (Self { files, wanted: Arc::new(now), specs, told }, true)
+        (Self { files, wanted: Arc::new(now), specs, told, paths }, true)
     }
 
     /// What is newly wrong or left out, and what is so no longer.

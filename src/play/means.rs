@@ -8,20 +8,23 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::Channel;
 
+use super::adoption::Memories;
 use super::backoff::Backoff;
 use super::node::Node;
 use super::notice::{Notice, Witness};
 use super::seen::Seen;
-use crate::cri::labels::POD_UID;
+use super::spec::{Origin, Pod, identity};
+use crate::cri::labels::{OURS, POD_UID};
 use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{
     ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandboxFilter,
-    PodSandboxStatusRequest, StatusRequest, VersionRequest,
+    PodSandboxMetadata, PodSandboxStatusRequest, StatusRequest, VersionRequest,
 };
-use crate::cri::{OwnClient, PATIENCE, unless_gone, within};
+use crate::cri::{OwnClient, PATIENCE, Sender, unless_gone, within};
 use crate::prober::{Executor, KUBELET, Prober};
-use crate::tap;
+use crate::state::State;
+use crate::tap::{self, OwnCalls};
 
 /// What pods are played with.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub(super) struct Means {
     /// For what is done: it is seen as what any client does.
     pub(super) acts: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
+    /// For what is asked in the words of others.
+    pub(super) sender: Sender,
     /// For what is asked.
     pub(super) asks: OwnClient,
     /// For what is executed and stopped.
@@ -39,14 +44,24 @@ pub(super) struct Means {
     /// For containers that end, and for images that are not to be had.
     pub(super) crashes: Backoff,
     pub(super) pulls: Backoff,
+    /// What outlives us.
+    pub(super) state: State,
+    pub(super) memories: Memories,
     pub(super) witness: Arc<dyn Witness>,
+    /// Knows what clients have done.
+    pub(super) watched: OwnCalls,
     pub(super) runtime_name: OnceCell<String>,
     pub(super) records: Records,
     /// When a kubelet was seen last.
     pub(super) kubelet_seen: Mutex<Option<Instant>>,
 }
 
-/// What was seen last of the containers and sandboxes of each pod: their states, by their ids.
+/// The identity of the pod that a sandbox is made for.
+fn identity_of(metadata: &PodSandboxMetadata) -> String {
+    identity(&metadata.namespace, &metadata.name, &metadata.uid)
+}
+
+/// What was seen last of the containers and sandboxes of each pod, by its identity: their states, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Records(Mutex<HashMap<String, Record>>);
 
@@ -55,22 +70,22 @@ pub(super) type Record = HashMap<String, i32>;
 
 impl Records {
     /// Takes what is seen of a pod. Tells whether it is anything new.
-    pub(super) fn take(&self, uid: &str, record: Record) -> bool {
+    pub(super) fn take(&self, pod: &str, record: Record) -> bool {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = records.get(uid) != Some(&record);
+        let is_new = records.get(pod) != Some(&record);
         if is_new {
-            records.insert(uid.to_owned(), record);
+            records.insert(pod.to_owned(), record);
         }
         is_new
     }
 
     /// Whether the runtime has ever told of a pod, be it that there is nothing of it.
-    pub(super) fn knows(&self, uid: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(uid)
+    pub(super) fn knows(&self, pod: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains_key(pod)
     }
 
-    pub(super) fn forget(&self, uid: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    pub(super) fn forget(&self, pod: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(pod);
     }
 }
 
@@ -93,15 +108,24 @@ impl Means {
     }
 
     /// What the runtime says of a pod.
-    pub(super) async fn inspect(&self, uid: &str) -> Result<Seen, Status> {
+    pub(super) async fn inspect(&self, pod: &Pod) -> Result<Seen, Status> {
         let mut asks = self.asks.clone();
-        let label_selector = || HashMap::from([(POD_UID.to_owned(), uid.to_owned())]);
+        // Clients label their pods as they like.
+        let label_selector = || match pod.origin {
+            Origin::Relay(_) => HashMap::new(),
+            Origin::Manifest | Origin::Before => HashMap::from([(POD_UID.to_owned(), pod.uid.clone())]),
+        };
         let filter = PodSandboxFilter { label_selector: label_selector(), ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
-        let listed = within(PATIENCE, asks.list_pod_sandbox(request)).await?.items;
+        let mut listed = within(PATIENCE, asks.list_pod_sandbox(request)).await?.items;
         let filter = ContainerFilter { label_selector: label_selector(), ..ContainerFilter::default() };
         let request = ListContainersRequest { filter: Some(filter) };
-        let containers = within(PATIENCE, asks.list_containers(request)).await?.containers;
+        let mut containers = within(PATIENCE, asks.list_containers(request)).await?.containers;
+        if pod.is_kept() {
+            let identity = pod.identity();
+            listed.retain(|it| it.metadata.as_ref().is_some_and(|it| identity_of(it) == identity));
+            containers.retain(|it| listed.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
+        }
         let mut record: Record = listed.iter().map(|it| (it.id.clone(), it.state)).collect();
         record.extend(containers.iter().map(|it| (it.id.clone(), it.state)));
         let mut sandboxes = Vec::new();
@@ -116,25 +140,37 @@ impl Means {
             let status = unless_gone(within(PATIENCE, asks.container_status(request)).await)?;
             statuses.extend(status.and_then(|answer| answer.status));
         }
-        self.records.take(uid, record);
+        self.records.take(&pod.identity(), record);
         Ok(Seen::new(sandboxes, statuses))
     }
 
-    /// Everything on the node, by the uids of pods.
+    /// Everything on the node, by the identities of pods.
     pub(super) async fn list(&self) -> Result<HashMap<String, Record>, Status> {
         let mut asks = self.asks.clone();
         let sandboxes =
             within(PATIENCE, asks.list_pod_sandbox(ListPodSandboxRequest::default())).await?.items;
         let containers = within(PATIENCE, asks.list_containers(ListContainersRequest::default())).await?;
-        let mut records: HashMap<String, Record> = HashMap::new();
-        let of_sandboxes = sandboxes.into_iter().map(|it| (it.labels, it.id, it.state));
-        let of_containers = containers.containers.into_iter().map(|it| (it.labels, it.id, it.state));
-        for (labels, id, state) in of_sandboxes.chain(of_containers) {
-            if let Some(uid) = labels.get(POD_UID) {
-                records.entry(uid.clone()).or_default().insert(id, state);
+        let (mut records, mut pods) = (HashMap::<String, Record>::new(), HashMap::new());
+        for sandbox in sandboxes {
+            let pod = sandbox.metadata.as_ref().map(identity_of).unwrap_or_default();
+            records.entry(pod.clone()).or_default().insert(sandbox.id.clone(), sandbox.state);
+            pods.insert(sandbox.id, pod);
+        }
+        for container in containers.containers {
+            if let Some(pod) = pods.get(&container.pod_sandbox_id) {
+                records.entry(pod.clone()).or_default().insert(container.id, container.state);
             }
         }
         Ok(records)
+    }
+
+    /// The labels of all sandboxes of pods that were played with this state.
+    pub(super) async fn ours(&self) -> Result<Vec<HashMap<String, String>>, Status> {
+        let label_selector = HashMap::from([(OURS.to_owned(), self.node.state.clone())]);
+        let filter = PodSandboxFilter { label_selector, ..PodSandboxFilter::default() };
+        let request = ListPodSandboxRequest { filter: Some(filter) };
+        let listed = within(PATIENCE, self.asks.clone().list_pod_sandbox(request)).await?.items;
+        Ok(listed.into_iter().map(|sandbox| sandbox.labels).collect())
     }
 
     /// A kubelet has been seen. Tells whether it was not there just before.

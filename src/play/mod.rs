@@ -8,10 +8,12 @@
 //!                    runtime, PLEG┘   └ prober
 //! ```
 
+mod adoption;
 mod backoff;
 mod configs;
 mod documents;
 mod host;
+mod kept;
 mod means;
 mod node;
 mod notice;
@@ -25,11 +27,11 @@ mod standing;
 mod summary;
 mod v1;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use serde_json::Value;
@@ -37,19 +39,24 @@ use tokio::sync::{OnceCell, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info};
 
-use crate::cri::{Own, image_service, runtime_service};
+use crate::cri::{Own, Sender, image_service, runtime_service};
 use crate::probe::GRACE_PERIOD;
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
-use crate::tap;
+use crate::state::{Kept, State, StateError, Table};
+use crate::tap::{self, OwnCalls};
+use adoption::{Memories, Strays, strays};
+use backoff::Backoff;
 use means::{Means, Records};
 use node::Node;
 use pod::{Signals, Worker};
-use spec::Pod;
+use spec::{Origin, Pod, identity};
 
 pub use documents::Documents;
+pub use kept::{Act, Captured, Keeper, KeptPods, Key};
 pub use notice::{Notice, Witness};
 pub use standing::Standing;
 pub use summary::Summary;
@@ -67,6 +74,8 @@ pub struct Parts {
     pub asks: Own,
     /// Has commands executed and containers stopped.
     pub executor: Executor,
+    /// Knows what clients have done.
+    pub watched: OwnCalls,
     /// Who makes probes, if anybody does.
     pub prober: Option<Prober>,
     /// Where the logs of pods are.
@@ -75,6 +84,12 @@ pub struct Parts {
     pub keeps_logs: bool,
     /// Where the files of pods are.
     pub pods: PathBuf,
+    /// What outlives us, and what was there of it.
+    pub state: (State, Kept),
+    /// What is played: files and folders.
+    pub paths: BTreeSet<PathBuf>,
+    /// Whether pods of before that nobody wants any more are removed.
+    pub prunes: bool,
     /// Who is told what happens.
     pub witness: Arc<dyn Witness>,
 }
@@ -84,6 +99,7 @@ pub struct Parts {
 pub struct Play {
     means: Arc<Means>,
     cast: Arc<Cast>,
+    prunes: bool,
 }
 
 /// The pods that are played.
@@ -109,25 +125,41 @@ struct Player {
 
 impl Play {
     /// Something to play with. Nothing is played yet.
-    #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        let Parts { acts, asks, executor, prober, logs, keeps_logs, pods, witness } = parts;
+    pub fn new(parts: Parts) -> Result<Self, StateError> {
+        let Parts {
+            acts,
+            asks,
+            executor,
+            watched,
+            prober,
+            logs,
+            keeps_logs,
+            pods,
+            state: (state, kept),
+            paths,
+            prunes,
+            witness,
+        } = parts;
         let means = Means {
             acts: runtime_service(&acts),
             images: image_service(&acts),
+            sender: Sender::new(&acts),
             asks: asks.client(),
             executor,
             prober,
-            node: Node::here(logs, keeps_logs, pods),
-            crashes: backoff::Backoff::default(),
-            pulls: backoff::Backoff::default(),
+            node: Node::here(logs, keeps_logs, pods, state.folder().display().to_string()),
+            crashes: Backoff::kept(&kept, (&state, Table::Crashes))?,
+            pulls: Backoff::kept(&kept, (&state, Table::Pulls))?,
+            memories: Memories::new(&kept, state.clone(), paths)?,
+            state,
             witness,
+            watched,
             runtime_name: OnceCell::new(),
             records: Records::default(),
             kubelet_seen: Mutex::default(),
         };
         let cast = Cast { players: Mutex::default(), changed: watch::Sender::new(()) };
-        Self { means: Arc::new(means), cast: Arc::new(cast) }
+        Ok(Self { means: Arc::new(means), cast: Arc::new(cast), prunes })
     }
 
     /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
@@ -135,12 +167,29 @@ impl Play {
     pub async fn run(&self, mut documents: Documents, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
-        self.want(documents.pods(), &mut workers);
+        let (mut trouble, mut troubled) = (self.means.state.trouble(), None);
+        let wanted = documents.pods();
+        self.end_all(self.means.memories.to_be_ended(&wanted), &mut workers);
+        let mut finding = JoinSet::new();
+        finding.spawn(strays(self.means.clone(), wanted.clone()));
+        self.want(wanted, &mut workers);
         let mut looks = Instant::now() + LOOK;
         while !end.is_cancelled() {
             tokio::select! {
                 () = end.cancelled() => {}
                 Some(ended) = workers.join_next() => is_clean &= self.ended(ended, &mut workers),
+                Some(Ok(found)) = finding.join_next() => self.found(found, &mut workers),
+                Ok(()) = trouble.changed() => {
+                    let now = trouble.borrow_and_update().as_ref().map(|reason| {
+                        format!("--state: what is to outlive probeshim cannot be written, and is tried again: {reason}")
+                    });
+                    if let Some(problem) = std::mem::replace(&mut troubled, now.clone()) {
+                        self.means.witness.solved(problem);
+                    }
+                    if let Some(problem) = now {
+                        self.means.witness.problem(problem);
+                    }
+                }
                 () = sleep_until(looks) => {
                     let (now, has_changed) = documents.look().await;
                     documents = now;
@@ -174,10 +223,56 @@ impl Play {
         is_clean
     }
 
+    /// Keeps alive what clients have made, as that changes, until it is told to end. Nothing is ended then.
+    pub async fn keep(&self, mut kept: watch::Receiver<Arc<KeptPods>>, end: CancellationToken) {
+        let mut workers = JoinSet::new();
+        let looking = AbortOnDropHandle::new(tokio::spawn(pleg::run(self.means.clone(), self.cast.clone())));
+        loop {
+            let pods = kept.borrow_and_update().pods.clone();
+            self.want(pods, &mut workers);
+            tokio::select! {
+                () = end.cancelled() => break,
+                Ok(()) = kept.changed() => {}
+                Some(ended) = workers.join_next() => drop(self.ended(ended, &mut workers)),
+            }
+        }
+        drop(looking);
+    }
+
+    /// Pods of before have been found that nobody wants any more.
+    fn found(&self, Strays { mut there, gone }: Strays, workers: &mut JoinSet<Ended>) {
+        // They may have come to be wanted since.
+        there.retain(|pod| !self.cast.lock().values().any(|player| player.pods.borrow().uid == pod.uid));
+        if self.prunes {
+            self.end_all(there, workers);
+        } else {
+            for pod in there {
+                let (name, uid) = (pod.full_name(), &pod.uid);
+                self.means.witness.problem(format!(
+                    "pod {name} (uid {uid}) was played before, and no manifest has it any more: it is left as it is; --prune removes it"
+                ));
+            }
+        }
+        // Files may be left of them.
+        self.end_all(gone, workers);
+    }
+
+    /// Ends pods of before.
+    fn end_all(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<Ended>) {
+        for pod in pods {
+            let name = pod.key();
+            if self.cast.lock().contains_key(&name) {
+                continue;
+            }
+            let player = self.begin(pod, workers);
+            player.signals.end.cancel();
+            self.cast.lock().insert(name, player);
+        }
+    }
+
     /// These pods are to be, and no others.
     fn want(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<Ended>) {
-        let mut wanted: BTreeMap<String, Arc<Pod>> =
-            pods.into_iter().map(|pod| (pod.full_name(), pod)).collect();
+        let mut wanted: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
         let mut players = self.cast.lock();
         for (name, player) in &mut *players {
             let pod = wanted.remove(name);
@@ -199,7 +294,8 @@ impl Play {
         }
         for (name, pod) in wanted {
             // Everything of a pod is known by its uid, so that two of one cannot be there together.
-            let other = players.values_mut().find(|player| player.pods.borrow().uid == pod.uid);
+            let is_it = |player: &&mut Player| !pod.is_kept() && player.pods.borrow().uid == pod.uid;
+            let other = players.values_mut().find(is_it);
             if let Some(player) = other {
                 player.next.push(pod);
             } else {
@@ -213,8 +309,12 @@ impl Play {
 
     /// Begins to play a pod.
     fn begin(&self, pod: Arc<Pod>, workers: &mut JoinSet<Ended>) -> Player {
-        let (name, signals) = (pod.full_name(), Arc::new(Signals::default()));
-        let (standings, standing) = watch::channel(Standing::new(pod.clone()));
+        let (name, signals) = (pod.key(), Arc::new(Signals::default()));
+        let started = match pod.origin {
+            Origin::Manifest => self.means.memories.begin(&pod),
+            Origin::Before | Origin::Relay(_) => SystemTime::now(),
+        };
+        let (standings, standing) = watch::channel(Standing::new(pod.clone(), started));
         let (pods, wanted) = watch::channel(pod);
         let worker = Worker::new(self.means.clone(), wanted, signals.clone(), standings);
         let (mut changes, cast) = (standing.clone(), self.cast.clone());
@@ -238,7 +338,7 @@ impl Play {
         }
         let mut players = self.cast.lock();
         for next in players.remove(&name).map(|player| player.next).unwrap_or_default() {
-            let name = next.full_name();
+            let name = next.key();
             let player = self.begin(next, workers);
             players.insert(name, player);
         }
@@ -328,15 +428,16 @@ impl Cast {
     /// Does something with a pod that is played.
     fn with<T>(&self, pod: &tap::Pod, what: impl FnOnce(&Player) -> T) -> Option<T> {
         let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
+        let uid = pod.uid.as_deref()?;
         let players = self.lock();
-        let player = players.get(&format!("{namespace}/{name}"))?;
-        let is_it = pod.uid.as_deref() == Some(player.pods.borrow().uid.as_str());
-        is_it.then(|| what(player))
+        let named = players.get(&format!("{namespace}/{name}"));
+        let named = named.filter(|player| player.pods.borrow().uid == uid);
+        named.or_else(|| players.get(&identity(namespace, name, uid))).map(what)
     }
 
-    /// Who is told, by the uids of pods.
+    /// Who is told, by the identities of pods.
     fn signals(&self) -> Vec<(String, Arc<Signals>)> {
         let players = self.lock();
-        players.values().map(|it| (it.pods.borrow().uid.clone(), it.signals.clone())).collect()
+        players.values().map(|it| (it.pods.borrow().identity(), it.signals.clone())).collect()
     }
 }

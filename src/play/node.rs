@@ -37,11 +37,13 @@ pub(super) struct Node {
     pub(super) keeps_logs: bool,
     /// Where the files of pods are.
     pub(super) pods: PathBuf,
+    /// Where what outlives us is, which tells our pods from others'.
+    pub(super) state: String,
 }
 
 impl Node {
     /// This node, with these folders.
-    pub(super) fn here(logs: PathBuf, keeps_logs: bool, pods: PathBuf) -> Self {
+    pub(super) fn here(logs: PathBuf, keeps_logs: bool, pods: PathBuf, state: String) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
         let dns = dns(&fs::read_to_string(RESOLV_CONF).unwrap_or_default());
@@ -49,7 +51,7 @@ impl Node {
         let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
         let page_sizes = page_sizes(Path::new(HUGE_PAGES));
         let address = node_address();
-        Self { name, address, memory, page_sizes, dns, processors, hosts, logs, keeps_logs, pods }
+        Self { name, address, memory, page_sizes, dns, processors, hosts, logs, keeps_logs, pods, state }
     }
 }
 

@@ -21,8 +21,8 @@ pub(super) async fn run(means: Arc<Means>, cast: Arc<Cast>) {
         match means.list().await {
             Ok(mut records) => {
                 is_told = false;
-                for (uid, signals) in cast.signals() {
-                    if means.records.take(&uid, records.remove(&uid).unwrap_or_default()) {
+                for (pod, signals) in cast.signals() {
+                    if means.records.take(&pod, records.remove(&pod).unwrap_or_default()) {
                         signals.wake.notify_one();
                     }
                 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::cri::labels::{HASH, MESSAGE_PATH, RESTART_COUNT};
 use crate::cri::v1;
+use crate::probe::{ContainerSpec, noted};
 
 /// What the runtime says of a pod.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,8 @@ pub(super) struct Instance {
     pub(super) message_file: Option<PathBuf>,
     pub(super) log: PathBuf,
     pub(super) user: Option<v1::LinuxContainerUser>,
+    /// What is noted of its end, for those who do not know its manifest.
+    pub(super) noted: Arc<ContainerSpec>,
 }
 
 /// How far a container has come.
@@ -140,6 +143,9 @@ impl From<v1::ContainerStatus> for Instance {
             v1::ContainerState::ContainerUnknown => State::Unknown,
         };
         let note = |key: &str| status.annotations.get(key).cloned().unwrap_or_default();
+        let name = status.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
+        let attempt = status.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
+        let noted = noted::container(&name, |key| status.annotations.get(key).map(String::as_str));
         let message_path = note(MESSAGE_PATH);
         let mount = status.mounts.iter().find(|mount| mount.container_path == message_path);
         let image = status.image.as_ref();
@@ -147,9 +153,10 @@ impl From<v1::ContainerStatus> for Instance {
         let named = named.and_then(|names| names.into_iter().find(|name| !name.is_empty()).cloned());
         Self {
             state,
-            name: status.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default(),
+            name,
+            noted: Arc::new(noted),
             hash: note(HASH),
-            restart_count: note(RESTART_COUNT).parse().unwrap_or(0),
+            restart_count: note(RESTART_COUNT).parse().unwrap_or(attempt),
             message_file: mount.map(|mount| PathBuf::from(&mount.host_path)),
             image: named.unwrap_or_default(),
             image_id: status.image_ref,

@@ -6,15 +6,28 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::quantity::Quantity;
+use crate::cri::Authored;
 use crate::cri::v1::{MountPropagation, Protocol, SeLinuxOption, SecurityProfile};
 use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
 
 /// Texts by their names.
 pub(super) type Texts = BTreeMap<String, String>;
 
+/// Where a pod comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Origin {
+    /// Somebody has written it.
+    Manifest,
+    /// It was played before, and nobody wants it any more: all that is known of it is what the runtime tells.
+    Before,
+    /// A client has made it through the relay, with this request; or it is not known with which.
+    Relay(Result<Authored, String>),
+}
+
 /// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pod {
+    pub(super) origin: Origin,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
@@ -61,6 +74,8 @@ pub(super) struct Container {
     pub(super) security: Security,
     /// The handler as it was written, for others who stop the container.
     pub(super) pre_stop: Option<Arc<Value>>,
+    /// The request with which a client has made it through the relay, if one has, and the last attempt of it that we have made.
+    pub(super) authored: Option<(Authored, u32)>,
     pub(super) message_path: String,
     /// Where a container that failed has left no message, the end of its log is it.
     pub(super) falls_back_to_logs: bool,
@@ -322,6 +337,59 @@ impl std::fmt::Debug for Credential {
 }
 
 impl Pod {
+    /// A pod of which nothing is known but its namespace, name and uid.
+    pub(super) fn bare([namespace, name, uid]: [String; 3], origin: Origin) -> Self {
+        Self {
+            origin,
+            namespace,
+            name,
+            uid,
+            labels: Texts::new(),
+            annotations: Texts::new(),
+            spec: Arc::default(),
+            containers: Vec::new(),
+            volumes: Vec::new(),
+            host: HostNamespaces::default(),
+            shares_processes: false,
+            hostname: None,
+            host_aliases: Vec::new(),
+            dns: Dns::default(),
+            security: PodSecurity::default(),
+            active_deadline: None,
+            runtime_handler: String::new(),
+            credentials: Vec::new(),
+            written: Arc::default(),
+        }
+    }
+
+    /// Whether a client has made it through the relay.
+    pub(super) fn is_kept(&self) -> bool {
+        matches!(self.origin, Origin::Relay(_))
+    }
+
+    /// The same, as far as probes, hooks and restarts are concerned, with what is written of it now.
+    pub(super) fn specified(&self, spec: Arc<PodSpec>) -> Self {
+        let containers = self.containers.iter().map(|container| match spec.container(&container.name) {
+            Some(spec) => {
+                Arc::new(Container { role: spec.role, spec: spec.clone(), ..(**container).clone() })
+            }
+            None => container.clone(),
+        });
+        // Those who look around stay as long as they like, and do not come back.
+        let containers = containers.filter(|container| container.role != Role::Ephemeral);
+        Self { containers: containers.collect(), spec, ..self.clone() }
+    }
+
+    /// What tells it apart from others that are played: people who make pods by hand give them any names.
+    pub(super) fn key(&self) -> String {
+        if self.is_kept() { self.identity() } else { self.full_name() }
+    }
+
+    /// `NAMESPACE/NAME/UID`.
+    pub(super) fn identity(&self) -> String {
+        identity(&self.namespace, &self.name, &self.uid)
+    }
+
     /// `NAMESPACE/NAME`.
     pub(super) fn full_name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
@@ -362,6 +430,38 @@ impl Pod {
             limits.len() == 2 && counted(&it.requests) == limits
         };
         if all().all(is_fixed) { Qos::Guaranteed } else { Qos::Burstable }
+    }
+}
+
+/// What tells a pod apart from all others that are there, or have been.
+pub(super) fn identity(namespace: &str, name: &str, uid: &str) -> String {
+    format!("{namespace}/{name}/{uid}")
+}
+
+impl Container {
+    /// A container of which nothing is known but what a client has asked for.
+    pub(super) fn authored(name: String, image: String, authored: Authored, attempt: u32) -> Self {
+        Self {
+            role: Role::Regular,
+            spec: Arc::new(ContainerSpec::named(&name)),
+            name,
+            image,
+            pull_policy: PullPolicy::IfNotPresent,
+            command: Vec::new(),
+            args: Vec::new(),
+            working_dir: String::new(),
+            env: Vec::new(),
+            env_from: Vec::new(),
+            ports: Vec::new(),
+            resources: Resources::default(),
+            mounts: Vec::new(),
+            security: Security::default(),
+            pre_stop: None,
+            authored: Some((authored, attempt)),
+            message_path: String::new(),
+            falls_back_to_logs: false,
+            streams: Streams::default(),
+        }
     }
 }
 

@@ -37,8 +37,7 @@ pub(super) enum Loss {
 }
 
 impl Standing {
-    pub(super) fn new(pod: Arc<Pod>) -> Self {
-        let started = SystemTime::now();
+    pub(super) fn new(pod: Arc<Pod>, started: SystemTime) -> Self {
         let (sandbox, status, first, loss) = (None, None, BTreeMap::new(), None);
         Self { pod, sandbox, status, first, started, is_ending: false, is_unwanted: false, loss }
     }

@@ -113,6 +113,8 @@ fn reason_of(container: &ContainerStatus) -> Option<String> {
 mod tests {
     use std::sync::Arc;
 
+    use std::time::SystemTime;
+
     use super::*;
     use crate::play::read::tests::pod;
     use crate::play::v1::{Condition, ContainerState, PodStatus, Running, Terminated};
@@ -190,7 +192,7 @@ mod tests {
                 let is_ready = is_running(&state) && name != "first";
                 status(name, state, is_ready)
             };
-            let mut standing = Standing::new(Arc::new(pod.clone()));
+            let mut standing = Standing::new(Arc::new(pod.clone()), SystemTime::now());
             standing.status = Some(PodStatus {
                 phase: "Running",
                 conditions,
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn restarts_of_those_that_run_first_count_while_they_do() {
         let pod = pod("{initContainers: [{name: first, image: i}], containers: [{name: a, image: i}]}");
-        let mut standing = Standing::new(Arc::new(pod));
+        let mut standing = Standing::new(Arc::new(pod), SystemTime::now());
         let first =
             ContainerStatus { restart_count: 2, last_state: ended(1), ..status("first", running(), false) };
         let main =

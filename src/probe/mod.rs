@@ -11,6 +11,7 @@ mod expand;
 mod hook;
 mod kubelet;
 mod manifests;
+pub(crate) mod noted;
 mod owner;
 mod pod;
 mod read;

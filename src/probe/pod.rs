@@ -194,6 +194,6 @@ impl ContainerSpec {
 
 impl RestartPolicy {
     /// All of them, by their names.
-    pub(super) const NAMED: [(&'static str, Self); 3] =
+    pub(in crate::probe) const NAMED: [(&'static str, Self); 3] =
         [("Always", Self::Always), ("OnFailure", Self::OnFailure), ("Never", Self::Never)];
 }

@@ -10,17 +10,16 @@ use serde_json::Value;
 use super::expand::expand;
 use super::hook::Hook;
 use super::manifests::Manifests;
+use super::noted;
 use super::owner::{Kind, Owner};
-use super::pod::{ContainerPort, ContainerSpec, Env, PodSpec, Role};
+use super::pod::{ContainerSpec, Env, PodSpec, Role};
 use super::read::files::{self, FileError, Files};
 use super::read::manifest::Manifest;
-use super::read::node::Node;
-use super::read::{annotation, manifest, pod, probe};
+use super::read::{annotation, manifest};
 use super::rule::Rule;
 use super::source::Source;
 use super::spec::{ExecUse, Use};
 use super::value::{Handler, Probe, ProbeType};
-use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP};
 use crate::world::{Container, Sandbox};
 
 /// Where kubectl leaves what was applied.
@@ -141,6 +140,9 @@ impl Specs {
             }
         }
         let is_annotated = annotation::is_there(sandbox);
+        if let Some(policy) = annotation::restart_policy(sandbox, None).filter(|_| is_annotated) {
+            pod.restart_policy = policy;
+        }
         let mut there: Vec<(&str, &Container)> = Vec::new();
         for container in containers {
             let Some(name) = container.name.name.as_deref() else { continue };
@@ -167,6 +169,10 @@ impl Specs {
             };
             if let Some(merged) = all.merged(spec) {
                 *spec = Arc::new(merged);
+            }
+            let policy = annotation::restart_policy(sandbox, Some(&name)).filter(|_| is_annotated);
+            if let Some(policy) = policy.filter(|_| spec.role == Role::Regular) {
+                Arc::make_mut(spec).restart_policy = Some(policy);
             }
         }
         pod
@@ -241,7 +247,9 @@ fn hooks(
 ) -> Vec<(Source, (Use, Hook))> {
     let told = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
     let told = told.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
-    let noted = container.and_then(pre_stop).map(|hook| (Source::KubeletAnnotation, (Use::PreStop, hook)));
+    let noted = container
+        .and_then(|it| noted::pre_stop(notes(it)))
+        .map(|hook| (Source::KubeletAnnotation, (Use::PreStop, hook)));
     let mut hooks: Vec<(Source, (Use, Hook))> = Vec::new();
     for (source, (used, hook)) in told.chain(noted) {
         if hooks.iter().all(|(_, (known, _))| *known != used) {
@@ -273,7 +281,8 @@ impl Written<'_> {
         let image = self.seen.map(|container| container.image.as_str()).or(base.image.as_deref());
         let rules: Vec<&Rule> =
             self.rules.iter().filter(|rule| rule.matches.has(self.sandbox, &base.name, image)).collect();
-        let ports = (base.ports.is_empty()).then(|| self.seen.and_then(ports)).flatten();
+        let ports =
+            (base.ports.is_empty()).then(|| self.seen.and_then(|it| noted::ports(notes(it)))).flatten();
         let probe = |probe_type| {
             let told = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
                 probes.iter().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe.clone())
@@ -287,7 +296,7 @@ impl Written<'_> {
             Some((probe_type, expanded(rule.or_else(annotated).or_else(written)??, &base.env)))
         };
         let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();
-        let noted_grace_period = self.seen.and_then(noted_grace_period);
+        let noted_grace_period = self.seen.and_then(|it| noted::grace_period(notes(it)));
         let is_same = ports.is_none()
             && (&self.hooks, &noted_grace_period) == (&base.hooks, &base.noted_grace_period)
             && probes.len() == base.probes.len()
@@ -320,32 +329,9 @@ fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
     manifest::read(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
 }
 
-/// The hook that the kubelet has noted at the container.
-fn pre_stop(container: &Container) -> Option<Hook> {
-    let text = container.annotations.get(PRE_STOP)?;
-    let mut problems = Vec::new();
-    let hook = match serde_json::from_str::<Value>(text) {
-        Ok(value) => probe::hook(&Node::root("", &value).secret(), false, &mut problems),
-        Err(error) => return Some(Hook::Unreadable(format!("annotation {PRE_STOP} is not JSON: {error}"))),
-    };
-    let reasons: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Some(hook.unwrap_or_else(|| Hook::Unreadable(format!("annotation {PRE_STOP}: {}", reasons.join("; ")))))
-}
-
-/// The grace period that the kubelet has noted at the container.
-fn noted_grace_period(container: &Container) -> Option<Result<u32, String>> {
-    let text = container.annotations.get(GRACE_PERIOD)?;
-    let read = text.parse().ok().filter(|seconds| i32::try_from(*seconds).is_ok());
-    let reason = "it must be a whole number of seconds from 0 to 2147483647";
-    Some(read.ok_or_else(|| format!("annotation {GRACE_PERIOD} is {text:?}; {reason}")))
-}
-
-/// The ports that the kubelet tells of in an annotation.
-fn ports(container: &Container) -> Option<Vec<ContainerPort>> {
-    let value: Value = serde_json::from_str(container.annotations.get(PORTS)?).ok()?;
-    let mut problems = Vec::new();
-    let list = Node::root("", &value).list(&mut problems);
-    Some(list.iter().filter_map(|node| pod::port(node, &mut problems)).collect())
+/// What is noted at a container, by its key.
+fn notes<'a>(container: &'a Container) -> impl Fn(&str) -> Option<&'a str> {
+    |key| container.annotations.get(key)
 }
 
 #[cfg(test)]

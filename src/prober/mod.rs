@@ -29,7 +29,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::probe::{ProbeType, Specs};
+use crate::probe::{PodSpec, ProbeType, Specs};
 use crate::relay::Head;
 use crate::tap::{self, Stopping};
 use crate::world::{Change, Enquiry, Sandbox, World};
@@ -129,6 +129,15 @@ impl Prober {
         }
     }
 
+    /// Somebody starts these containers of a pod again, and kills them for their probes; none from now on where there are none.
+    pub fn kept(&self, names: &tap::Pod, containers: HashSet<String>) {
+        if let Some(pod) = self.shared.lock().pod_named(names) {
+            let mut state = pod.lock();
+            state.played = if containers.is_empty() { Played::No } else { Played::Yes };
+            state.kept = Some(containers).filter(|kept| !kept.is_empty());
+        }
+    }
+
     /// How a pod is, if it is probed. What is not ready is looked at again at once, as with each sync of the kubelet's.
     #[must_use]
     pub fn look(&self, names: &tap::Pod) -> Option<PodReport> {
@@ -140,6 +149,12 @@ impl Prober {
         drop(state);
         self.shared.carry_out(&pod, todo);
         Some(report)
+    }
+
+    /// What is written of a pod that is on the node, by all sources.
+    #[must_use]
+    pub fn spec_of(&self, names: &tap::Pod) -> Option<PodSpec> {
+        self.shared.lock().spec_of(names)
     }
 
     /// How a pod is, if it is probed.

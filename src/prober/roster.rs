@@ -111,6 +111,12 @@ impl Roster {
         self.pods.get(&key_of(names, ""))?.pod.clone()
     }
 
+    /// What is written of the pod with these names, if it is on the node.
+    pub(super) fn spec_of(&self, names: &tap::Pod) -> Option<PodSpec> {
+        let entry = self.pods.get(&key_of(names, ""))?;
+        Some(self.specs.pod(&entry.sandbox, &entry.containers))
+    }
+
     /// The pod of a sandbox, if it is probed; the beginning of its id will do, as it does for runtimes.
     pub(super) fn pod_of_sandbox(&self, id: &str) -> Option<Arc<Pod>> {
         let is_it = |entry: &&Entry| !id.is_empty() && entry.sandbox.id.starts_with(id);

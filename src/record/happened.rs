@@ -137,6 +137,16 @@ impl Event {
         Self::new(Severity::Normal, "SpecMended", format!("No longer so: {problem}"))
     }
 
+    /// A container has ended and is not started again, though others are.
+    #[must_use]
+    pub fn of_lost(container: &Arc<Container>, world: &World, reason: &str) -> Self {
+        let message = format!("The container has ended and is not started again: {reason}");
+        Self {
+            severity: Severity::Warning,
+            ..Self::of_container("NotRestartable", container, world, message)
+        }
+    }
+
     /// The kernel killed a process of a container for want of memory.
     #[must_use]
     pub fn of_oom(container: &Arc<Container>, world: &World) -> Self {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prost::DecodeError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use super::Queued;
@@ -34,6 +34,8 @@ pub enum Sighting {
     Streamed(Told),
     /// A call has ended.
     Ended(Box<Ended>),
+    /// Somebody waits until all that came before has been seen.
+    Mark(oneshot::Sender<()>),
 }
 
 /// An `ExecSync` that is on its way.
@@ -73,6 +75,8 @@ pub struct Ended {
     pub call: Call,
     /// What it told.
     pub told: Told,
+    /// The request as its bytes came, where something was made by it and it is to be handed on; or why it is not known.
+    pub request: Option<Result<Vec<u8>, String>>,
 }
 
 /// When a request was whole, and when it was on its way to upstream.
@@ -118,11 +122,21 @@ pub struct Decoder {
     /// Until when what comes is let gather.
     gather_until: Option<Instant>,
     metrics: Metrics,
+    /// Whether requests that make something are handed on.
+    hands_on: bool,
+}
+
+impl Ended {
+    /// Whether the runtime has done what it was asked for.
+    #[must_use]
+    pub fn went_well(&self) -> bool {
+        self.call.ending == Ending::Answered(Some(Code::OK))
+    }
 }
 
 impl Decoder {
-    pub(super) fn new(queue: mpsc::Receiver<Queued>, metrics: Metrics) -> Self {
-        Self { queue, batch: Vec::with_capacity(BATCH), gather_until: None, metrics }
+    pub(super) fn new(queue: mpsc::Receiver<Queued>, metrics: Metrics, hands_on: bool) -> Self {
+        Self { queue, batch: Vec::with_capacity(BATCH), gather_until: None, metrics, hands_on }
     }
 
     /// Hands everything that waits to `sink`, in its order, once something does; `false` if the tap is gone and its queue is empty.
@@ -193,7 +207,9 @@ impl Decoder {
         }
         let sent = request.whole.zip(request.passed).map(|(whole, sent)| Sent { whole, sent });
         let told = Told { since: head.since, facts: read.facts };
-        Ended { head, sent, call: read.call, told }
+        let is_to_be_had = self.hands_on && went_well && watched::makes_something(&head.method);
+        let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
+        Ended { head, sent, call: read.call, told, request }
     }
 
     /// Reads what was captured into the call, or counts why not.
@@ -224,6 +240,12 @@ fn asked(asked: Asked) -> Option<Sighting> {
     };
     let sent = Sent { whole, sent };
     Some(Sighting::Asked(Box::new(AskedExec { head: head_of_it, id, sent, container, exec })))
+}
+
+/// The bytes of the one message that went up.
+fn whole(request: &Direction) -> Result<Vec<u8>, Undecoded> {
+    let capture = request.capture.as_ref().ok_or(FrameError::NotOne)?;
+    Ok(unary_message(capture.whole()?)?.to_vec())
 }
 
 /// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.

@@ -40,6 +40,8 @@ pub struct Settings {
     pub queued_calls: usize,
     /// Bytes that the captures of all calls may take together; one that finds no room is given up and counted.
     pub captured_bytes: usize,
+    /// Whether requests that make sandboxes and containers are handed on as their bytes came.
+    pub hands_on_requests: bool,
 }
 
 /// What waits to be decoded.
@@ -67,7 +69,7 @@ pub struct Tap {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { queued_calls: 4096, captured_bytes: 8 << 20 }
+        Self { queued_calls: 4096, captured_bytes: 8 << 20, hands_on_requests: false }
     }
 }
 
@@ -79,7 +81,7 @@ impl Tap {
         let budget = CaptureBudget::new(settings.captured_bytes);
         (
             Self { queue, budget, metrics: metrics.clone(), paces: Default::default() },
-            Decoder::new(observed, metrics),
+            Decoder::new(observed, metrics, settings.hands_on_requests),
         )
     }
 

@@ -4,8 +4,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Queued;
@@ -93,6 +93,13 @@ impl OwnCalls {
         begun
     }
 
+    /// Waits until everything has been seen that had passed before. Tells whether that is so: there may be no room to ask.
+    pub async fn caught_up(&self) -> bool {
+        let (seen, all_seen) = oneshot::channel();
+        self.tell(Sighting::Mark(seen));
+        all_seen.await.is_ok()
+    }
+
     fn begun(&self, path: &str, pod: Arc<Pod>, container: Arc<Container>) -> OwnCall {
         let head = Arc::new(Head {
             id: self.numbers.take(),
@@ -137,6 +144,6 @@ impl OwnCall {
         (call.duration, call.ending) = (head.since.elapsed(), Ending::Answered(Some(code)));
         let sent = Some(Sent { whole: head.since, sent: head.since });
         let told = Told { since: head.since, facts: Vec::new() };
-        calls.tell(Sighting::Ended(Box::new(Ended { head, sent, call, told })));
+        calls.tell(Sighting::Ended(Box::new(Ended { head, sent, call, told, request: None })));
     }
 }

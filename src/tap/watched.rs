@@ -61,6 +61,11 @@ pub fn is_question(method: &MethodName) -> bool {
     ["PodSandboxStatus", "ContainerStatus", "ListPodSandbox", "ListContainers"].contains(&method.label())
 }
 
+/// Whether something is made by a call to a method, as its request says.
+pub(super) fn makes_something(method: &MethodName) -> bool {
+    ["RunPodSandbox", "CreateContainer"].contains(&method.label())
+}
+
 /// What is watched of a method, if anything.
 pub(super) fn of(method: &MethodName) -> Option<Watched> {
     let MethodName::Known(method) = method else { return None };

@@ -6,6 +6,7 @@ mod admin;
 mod cri;
 mod demo;
 mod explain;
+mod keeping;
 mod killing;
 mod layout;
 mod playing;
@@ -15,6 +16,7 @@ mod program;
 mod run;
 #[path = "../support/mod.rs"]
 mod support;
+mod surviving;
 mod tap;
 mod transparency;
 mod world;

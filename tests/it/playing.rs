@@ -15,7 +15,7 @@ use crate::procrun::{Runtime, until};
 use crate::program::{Answer, Place, Running};
 
 /// A shell that ends when it is told to.
-const POLITE: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
+pub(crate) const POLITE: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
 
 /// A pod with one container that runs a script, and more of each.
 fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) -> String {
@@ -41,11 +41,16 @@ async fn start(place: &Place, path: &str) -> Running {
 
 /// The same, with more arguments.
 async fn start_with(place: &Place, arguments: &[&str]) -> Running {
-    let log = place.at("log");
-    let process = play(place, arguments).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
-    let running = Running { process, socket: place.at("probeshim.sock"), log };
+    let running = begin(place, arguments);
     running.logged("playing").await;
     running
+}
+
+/// The same, without waiting until it plays.
+pub(crate) fn begin(place: &Place, arguments: &[&str]) -> Running {
+    let log = place.at("log");
+    let process = play(place, arguments).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    Running { process, socket: place.at("probeshim.sock"), log }
 }
 
 /// Plays manifests to the end, and tells what came of it.
@@ -57,29 +62,29 @@ async fn played(place: &Place, manifests: &str, arguments: &[&str]) -> Answer {
 }
 
 /// A folder of manifests that is played.
-struct Watched<'a> {
+pub(crate) struct Watched<'a> {
     place: &'a Place,
     folder: PathBuf,
 }
 
 impl<'a> Watched<'a> {
-    fn new(place: &'a Place) -> Self {
+    pub(crate) fn new(place: &'a Place) -> Self {
         let folder = place.at("pods");
         fs::create_dir(&folder).unwrap();
         Self { place, folder }
     }
 
-    fn path(&self) -> &str {
+    pub(crate) fn path(&self) -> &str {
         self.folder.to_str().unwrap()
     }
 
     /// Writes a manifest, at once and as a whole.
-    fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.place.at("new"), text).unwrap();
         fs::rename(self.place.at("new"), self.folder.join(name)).unwrap();
     }
 
-    fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         fs::remove_file(self.folder.join(name)).unwrap();
     }
 }
@@ -95,13 +100,13 @@ async fn told(place: &Place, reason: &'static str, message: &'static str) {
 }
 
 /// How many sandboxes there are; containers go with them.
-async fn sandboxes(runtime: &mut Runtime) -> usize {
+pub(crate) async fn sandboxes(runtime: &mut Runtime) -> usize {
     let listed = runtime.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
     listed.into_inner().items.len()
 }
 
 /// Nothing is left of what was played, neither in the runtime nor on disk.
-async fn is_clean(place: &Place, mut runtime: Runtime) {
+pub(crate) async fn is_clean(place: &Place, mut runtime: Runtime) {
     assert_eq!(sandboxes(&mut runtime).await, 0);
     assert_eq!(fs::read_dir(place.at("state/pods")).unwrap().count(), 0);
     runtime.end().await;

@@ -23,9 +23,13 @@ const SPREAD: f64 = 0.5;
 /// A back-off that was served, in seconds.
 const LONG: f64 = 5.0;
 
-/// Why configurations differ: a kubelet has places and cgroups of its own, and static pods have the name of their node.
-const PLACES: [&str; 3] =
-    ["/log_directory", "/annotations/kubernetes.io~1config.seen", "/linux/cgroup_parent"];
+/// Why configurations differ: a kubelet has places and cgroups of its own, static pods have the name of their node, and our sandboxes are labelled as ours.
+const PLACES: [&str; 4] = [
+    "/log_directory",
+    "/annotations/kubernetes.io~1config.seen",
+    "/labels/probeshim.io~1state",
+    "/linux/cgroup_parent",
+];
 
 /// What lasts with the kubelet until its next look, and has a row of its own in docs/parity.md.
 const KNOWN: [&str; 3] =

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
-use crate::play::{self, PodStatus, Standing, Summary};
+use crate::play::{self, KeptPods, Key, PodStatus, Standing, Summary};
 use crate::prober::{Condition, ContainerReport, PodReport, ProbeReport, ProbeResult};
 use crate::record::shape::time;
+use crate::tap;
 use crate::world::{self, World};
 
 /// A pod, as it is on the node.
@@ -124,6 +125,9 @@ pub struct StatusContainer {
     /// Of one that is played: a sentence for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Why it is not started again when it ends, where others are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_restartable: Option<String>,
     /// Of one that is probed: whether it has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
@@ -179,19 +183,48 @@ pub(in crate::admin) fn pods(world: &World, probed: &[PodReport]) -> Vec<StatusP
     sandboxes.into_iter().map(pod).collect()
 }
 
+/// Tells of each container that is not started again when it ends, why not.
+pub(in crate::admin) fn mark_what_is_not_kept(pods: &mut [StatusPod], kept: &KeptPods) {
+    for pod in pods {
+        let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
+        let Some(key) = Key::of(&tap::Pod { id: None, namespace, name, uid }) else { continue };
+        for container in &mut pod.containers {
+            container.not_restartable = kept.obstacle(&key, container.name.as_deref().unwrap_or_default());
+        }
+    }
+}
+
 /// The same, where pods are played: those as who plays them sees them, and first.
 pub(in crate::admin) fn with_played(
     others: Vec<StatusPod>,
     played: &[Standing],
     probed: &[PodReport],
 ) -> Vec<StatusPod> {
-    let is_played =
-        |pod: &StatusPod| played.iter().any(|standing| pod.uid.as_deref() == Some(standing.uid()));
-    let others = others.into_iter().filter(|pod| !is_played(pod));
-    played.iter().map(|standing| StatusPod::played(standing, probed)).chain(others).collect()
+    let (mut beside, others): (Vec<_>, Vec<_>) =
+        others.into_iter().partition(|pod| played.iter().any(|standing| pod.is_that_of(standing)));
+    let mut all: Vec<StatusPod> = Vec::new();
+    for standing in played {
+        let mut pod = StatusPod::played(standing, probed);
+        // Who plays it may not have everything that is there.
+        let its = beside.iter_mut().filter(|other| other.is_that_of(standing) && other.id == pod.id);
+        for container in its.flat_map(|other| std::mem::take(&mut other.containers)) {
+            if pod.containers.iter().all(|known| known.name != container.name) {
+                pod.containers.push(container);
+            }
+        }
+        all.push(pod);
+    }
+    all.extend(others);
+    all
 }
 
 impl StatusPod {
+    fn is_that_of(&self, standing: &Standing) -> bool {
+        let (namespace, name) = standing.names();
+        let names = [&self.namespace, &self.name, &self.uid].map(Option::as_deref);
+        names == [namespace, name, standing.uid()].map(Some)
+    }
+
     fn played(standing: &Standing, probed: &[PodReport]) -> Self {
         let (namespace, name) = standing.names();
         let status = standing.status();
@@ -242,6 +275,7 @@ impl StatusContainer {
             exit_code: terminated.as_ref().map(|ended| ended.exit_code),
             reason: text(reason),
             message: text(message),
+            not_restartable: None,
             started: Some(status.started),
             ready: Some(status.ready),
             probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),
@@ -266,6 +300,7 @@ impl StatusContainer {
             exit_code,
             reason: reason.filter(|reason| !reason.is_empty()),
             message: None,
+            not_restartable: None,
             started: report.map(|report| report.is_started),
             ready: report.map(|report| report.is_ready),
             probes: report.into_iter().flat_map(|it| &it.probes).map(StatusProbe::from).collect(),

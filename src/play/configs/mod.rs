@@ -48,6 +48,7 @@ pub(super) fn sandbox(pod: &Pod, node: &Node, attempt: u32, seen: &str) -> PodSa
     };
     let mut labels: HashMap<String, String> = of(&pod.labels);
     labels.extend(labels::of_sandbox(&pod.name, &pod.namespace, &pod.uid));
+    labels.insert(labels::OURS.to_owned(), node.state.clone());
     let mut annotations = of(&pod.annotations);
     annotations.insert(SEEN.to_owned(), seen.to_owned());
     PodSandboxConfig {

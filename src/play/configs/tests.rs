@@ -17,6 +17,7 @@ fn node() -> Node {
         logs: PathBuf::from("/logs"),
         keeps_logs: false,
         pods: PathBuf::from("/pods"),
+        state: "/state".to_owned(),
     }
 }
 

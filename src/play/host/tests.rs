@@ -17,7 +17,7 @@ impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
-        let node = Node { address: "192.0.2.2".to_owned(), ..Node::here(logs, false, pods) };
+        let node = Node { address: "192.0.2.2".to_owned(), ..Node::here(logs, false, pods, String::new()) };
         Self { _folder: folder, node }
     }
 

@@ -12,9 +12,10 @@ use super::failure::StartError;
 use super::start::Place;
 use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
-use crate::cri::{PATIENCE, within};
+use crate::cri::{Authored, PATIENCE, within};
 use crate::play::configs::{self, Facts};
 use crate::play::seen::{Instance, Seen};
+use crate::play::spec::Origin;
 use crate::probe::Role;
 use crate::prober::PodReport;
 use crate::terminal::harmless;
@@ -26,6 +27,11 @@ impl Worker {
         seen: &Seen,
         report: Option<&PodReport>,
     ) -> Result<Synced, SyncError> {
+        if let (Some(_), Origin::Relay(Err(reason))) = (actions.creates_sandbox, &self.pod.origin) {
+            let message = format!("The sandbox has ended, and cannot be made again: {reason}");
+            self.tell(None, ("NotRestartable", true), message);
+            return Ok(Synced::Idle);
+        }
         if !actions.resets.is_empty() {
             return self.reset(&actions, seen, report).await;
         }
@@ -33,9 +39,11 @@ impl Worker {
         if actions.starts_init.is_empty() && actions.starts.is_empty() && actions.creates_sandbox.is_none() {
             return Ok(if is_done { Synced::Done } else { Synced::Idle });
         }
-        let config = self.sandbox_config(actions.creates_sandbox, seen);
+        // What is known of it has to outlive what is made now.
+        self.means.state.settled().await;
+        let (config, authored) = self.sandbox_config(actions.creates_sandbox, seen);
         let (sandbox, addresses) = match actions.creates_sandbox {
-            Some(_) => self.run_sandbox(&config).await?,
+            Some(_) => self.run_sandbox(&config, authored).await?,
             None => (actions.sandbox.clone().unwrap_or_else(|| "".into()), seen.addresses().to_vec()),
         };
         if addresses.is_empty() && !self.pod.host.network {
@@ -120,28 +128,39 @@ impl Worker {
         Synced::Failed(failures.iter().filter_map(|failure| failure.until).min())
     }
 
-    fn sandbox_config(&self, creates: Option<u32>, seen: &Seen) -> PodSandboxConfig {
+    /// What sandbox the pod has, or is to have, and in which words its owner has asked for it, if it has one.
+    fn sandbox_config(&self, creates: Option<u32>, seen: &Seen) -> (PodSandboxConfig, Option<Authored>) {
         let attempt = creates.or(seen.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
+        if let Some((authored, config)) = self.authored_sandbox(attempt) {
+            return (config, Some(authored));
+        }
         let seen_at = jiff::Timestamp::try_from(self.stood().1).map(|it| it.to_string()).unwrap_or_default();
-        configs::sandbox(&self.pod, &self.means.node, attempt, &seen_at)
+        (configs::sandbox(&self.pod, &self.means.node, attempt, &seen_at), None)
     }
 
     /// Makes a sandbox. Returns its id and its addresses.
-    async fn run_sandbox(&self, config: &PodSandboxConfig) -> Result<(Arc<str>, Vec<String>), SyncError> {
+    async fn run_sandbox(
+        &self,
+        config: &PodSandboxConfig,
+        authored: Option<Authored>,
+    ) -> Result<(Arc<str>, Vec<String>), SyncError> {
         let failed = |status: &Status| {
             let message = format!("Failed to create pod sandbox: {}", harmless(status.message()));
             self.tell(None, ("FailedCreatePodSandBox", true), message);
         };
         let logs = config.log_directory.clone();
-        let made = std::fs::create_dir_all(&logs);
+        let made = if logs.is_empty() { Ok(()) } else { std::fs::create_dir_all(&logs) };
         made.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
         let request = RunPodSandboxRequest {
             config: Some(config.clone()),
             runtime_handler: self.pod.runtime_handler.clone(),
         };
-        let run = within(PATIENCE * 2, self.means.acts.clone().run_pod_sandbox(request)).await;
+        let run = match authored {
+            Some(authored) => within(PATIENCE * 2, self.means.sender.run_pod_sandbox(authored)).await,
+            None => within(PATIENCE * 2, self.means.acts.clone().run_pod_sandbox(request)).await,
+        };
         let id: Arc<str> = run.inspect_err(failed)?.pod_sandbox_id.into();
-        let seen = self.means.inspect(&self.pod.uid).await?;
+        let seen = self.means.inspect(&self.pod).await?;
         let sandbox = seen.sandboxes.iter().find(|sandbox| sandbox.id == id);
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
     }
@@ -149,7 +168,13 @@ impl Worker {
     /// Keeps of each container the newest, and the newest that has exited.
     pub(super) async fn prune(&self, seen: &Seen) {
         for instance in seen.old() {
-            if let Err(status) = self.remove_with_log(instance).await {
+            // Logs of clients' containers are theirs.
+            let removed = if self.pod.is_kept() {
+                self.remove(&instance.id).await
+            } else {
+                self.remove_with_log(instance).await
+            };
+            if let Err(status) = removed {
                 debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
             }
         }

@@ -87,14 +87,21 @@ pub(super) fn compute(view: View<'_>) -> Actions {
     };
     if is_new {
         from_the_start(view, attempt, &mut actions);
+        actions.kills_pod &= !pod.is_kept() || actions.creates_sandbox.is_some();
         return actions;
     }
     let is_initialised = init_containers(view, &mut actions);
-    if actions.kills_pod || !is_initialised {
-        return actions;
+    if !actions.kills_pod && is_initialised {
+        regular_containers(view, &mut actions);
     }
-    regular_containers(view, &mut actions);
+    // What else is in a client's sandbox is the client's own, and so is the sandbox.
+    actions.kills_pod &= !pod.is_kept();
     actions
+}
+
+/// Whether a container was made for another manifest. Of a client's nothing is noted.
+fn is_changed(container: &Container, instance: &Instance) -> bool {
+    container.authored.is_none() && hash(container) != instance.hash
 }
 
 /// Whether there has to be another sandbox, and of which attempt the one that counts is.
@@ -181,7 +188,7 @@ fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
                     Some(ProbeResult::Unknown) => None,
                     Some(ProbeResult::Success) | None => {
                         goes_on();
-                        if hash(container) != instance.hash {
+                        if is_changed(container, instance) {
                             Some(("definition changed", Reason::Other))
                         } else if verdict(ProbeType::Liveness) == Some(ProbeResult::Failure) {
                             Some(("failed liveness probe", Reason::Probe(ProbeType::Liveness)))
@@ -249,7 +256,7 @@ fn regular_containers(view: View<'_>, actions: &mut Actions) {
         // Rules do not count: there is no exit code yet.
         let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
         let failed = |kind| verdicts(&running.id, kind) == Some(ProbeResult::Failure);
-        let (what, reason, is_restarted) = if hash(container) != running.hash {
+        let (what, reason, is_restarted) = if is_changed(container, running) {
             ("definition changed".to_owned(), Reason::Other, true)
         } else if let Some(kind) =
             [ProbeType::Liveness, ProbeType::Startup].into_iter().find(|it| failed(*it))

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
 
-use super::RESYNC;
 use super::actions::tests::{running, seen};
 use super::actions::{View, compute};
+use super::pace::RESYNC;
 use super::start::is_time;
 use crate::play::backoff::{Backoff, TooEarly};
 use crate::play::read::tests::pod;

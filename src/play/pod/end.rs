@@ -27,6 +27,7 @@ impl Worker {
             prober.begin_end(&self.names);
         }
         self.standing.send_modify(|standing| standing.is_ending = true);
+        self.means.memories.begin_end(&self.pod.uid);
         let hurry = self.signals.hurry.clone();
         loop {
             let ended = tokio::select! {
@@ -47,9 +48,13 @@ impl Worker {
     }
 
     async fn try_to_end(&self) -> Result<(), SyncError> {
-        let seen = self.means.inspect(&self.pod.uid).await?;
+        let seen = self.means.inspect(&self.pod).await?;
+        if self.stood().0.is_none() {
+            // Hooks may go to its address.
+            self.publish(&seen, None, false).await?;
+        }
         self.attended(&seen, self.kill_all(&seen, LEAST_AT_END)).await?;
-        let seen = self.means.inspect(&self.pod.uid).await?;
+        let seen = self.means.inspect(&self.pod).await?;
         let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
         self.publish(&seen, report.as_ref(), true).await?;
         if let Some(prober) = &self.means.prober {
@@ -76,13 +81,17 @@ impl Worker {
         if let Some(prober) = &self.means.prober {
             prober.forget(&self.names);
         }
-        self.means.records.forget(&self.pod.uid);
-        self.remove_files().await && is_gone
+        self.means.records.forget(&self.pod.identity());
+        let is_gone = self.remove_files().await && is_gone;
+        if is_gone {
+            self.means.memories.forget(&self.pod.uid);
+        }
+        is_gone
     }
 
-    /// Whether the runtime has never answered, so that nothing was made of the pod.
+    /// Whether the runtime has never answered, so that nothing was made of a pod that was not there before.
     fn is_untouched(&self) -> bool {
-        !self.means.records.knows(&self.pod.uid)
+        !self.means.records.knows(&self.pod.identity()) && self.means.memories.is_new(&self.pod.uid)
     }
 
     /// Removes its files, and its logs unless they stay. Tells whether that was so.
@@ -109,7 +118,7 @@ impl Worker {
     /// Until nothing of it is seen any more: what was being made when it was told to end may come later.
     async fn try_to_clean(&self) -> Result<(), Status> {
         loop {
-            let seen = self.means.inspect(&self.pod.uid).await?;
+            let seen = self.means.inspect(&self.pod).await?;
             if seen.containers.is_empty() && seen.sandboxes.is_empty() {
                 return Ok(());
             }

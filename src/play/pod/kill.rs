@@ -15,8 +15,8 @@ use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::configs;
 use crate::play::seen::{Instance, Seen};
-use crate::play::spec::{Container, Pod};
-use crate::probe::{GRACE_PERIOD, Probe, ProbeType, Role};
+use crate::play::spec::{Container, Origin, Pod};
+use crate::probe::{ContainerSpec, GRACE_PERIOD, Probe, ProbeType, Role};
 use crate::prober::{HookError, Hooked, Kill, Names, PodReport, ProbeReport};
 use crate::tap;
 
@@ -77,8 +77,9 @@ impl Worker {
     async fn pre_stop(&self, names: &Arc<tap::Container>, id: &Arc<str>, ending: &Kill) {
         let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
         let name = names.name.as_deref().unwrap_or_default();
-        let Some(container) = self.pod.container(name) else { return };
-        let hooked = self.hooked(container, names, id, &self.address().unwrap_or_default());
+        let container = self.pod.container(name).map(|container| container.spec.clone());
+        let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
+        let hooked = self.hooked(&container, names, id, &self.address().unwrap_or_default());
         if let Err(HookError::Failed(_)) = hooked.run(hook, self.means.executor.clone(), Some(period)).await {
             self.tell(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
         }
@@ -87,7 +88,7 @@ impl Worker {
     /// A container whose hook is to be run.
     pub(super) fn hooked(
         &self,
-        container: &Container,
+        container: &Arc<ContainerSpec>,
         names: &Arc<tap::Container>,
         id: &Arc<str>,
         address: &str,
@@ -95,7 +96,7 @@ impl Worker {
         Hooked {
             names: Names { pod: self.names.clone(), container: names.clone() },
             id: id.clone(),
-            container: container.spec.clone(),
+            container: container.clone(),
             address: address.into(),
         }
     }
@@ -128,6 +129,7 @@ impl Worker {
         let message = format!("Stopping container {}", instance.name);
         let ending = match self.pod.container(&instance.name) {
             Some(container) => self.ending(container, message),
+            None if self.pod.origin == Origin::Before => noted_ending(&instance.noted, message),
             // The manifest knows it no more.
             None => Kill { message, grace_period: 0, pre_stop: None, obstacle: None },
         };
@@ -156,6 +158,12 @@ impl Worker {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
         unless_gone(within(PATIENCE, self.means.acts.clone().remove_container(request)).await).map(drop)
     }
+}
+
+/// The end of a container of which only what is noted at it is known.
+fn noted_ending(noted: &ContainerSpec, message: String) -> Kill {
+    let grace_period = noted.noted_grace_period.clone().and_then(Result::ok).unwrap_or(GRACE_PERIOD);
+    Kill { message, grace_period, pre_stop: noted.pre_stop().cloned(), obstacle: None }
 }
 
 /// Those that have to end before a container of a pod does.

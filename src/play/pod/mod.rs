@@ -6,7 +6,9 @@ mod actions;
 mod end;
 mod failure;
 mod image;
+mod keep;
 mod kill;
+mod pace;
 mod start;
 mod status;
 
@@ -19,36 +21,26 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::host::Folder;
 use super::means::Means;
 use super::seen::{Instance, Seen, State};
-use super::spec::Pod;
+use super::spec::{Origin, Pod};
 use super::standing::{Loss, Standing};
 use super::v1::PodStatus;
 use crate::probe::{PodSpec, ProbeType};
-use crate::prober::{PodReport, ProbeResult};
+use crate::prober::{Mode, PodReport, ProbeResult};
 use crate::tap;
 use crate::terminal::harmless;
 use crate::world::Sandbox;
 
 use actions::{View, compute, is_restarted};
+use pace::{Pace, Rest};
 use status::{Basis, Reasons, status};
-
-/// When a pod is looked at again though nothing has happened, and by how much of it later at most.
-const RESYNC: Duration = Duration::from_secs(60);
-const SPREAD: f64 = 0.5;
-
-/// When it is tried again where something has failed.
-const RETRY: Duration = Duration::from_secs(10);
 
 /// When it is tried again where the runtime has to come to itself, or a pod is to end.
 const RETRY_END: Duration = Duration::from_secs(1);
-
-/// What is waited after a sync that has done something, and how often twice as long if there is another and another.
-const BREATH: Duration = Duration::from_millis(5);
-const MOST_BREATHS: u32 = 8;
 
 /// What is said of a pod that has run for too long.
 const DEADLINE: (&str, &str) =
@@ -76,7 +68,6 @@ pub(super) struct Worker {
     folder: Folder,
     signals: Arc<Signals>,
     standing: watch::Sender<Standing>,
-    begun: Instant,
     memory: Mutex<Memory>,
 }
 
@@ -89,6 +80,8 @@ struct Memory {
     is_resetting: bool,
     /// Containers that are ended for a probe, or were, by their ids.
     killed: BTreeSet<Arc<str>>,
+    /// Containers that this sync has made: their names and ids.
+    made: Vec<(String, Arc<str>)>,
 }
 
 /// What a sync has come to.
@@ -124,22 +117,20 @@ impl Worker {
         let pod = pods.borrow().clone();
         let folder = Folder::of(&pod, &means.node.pods);
         let names = Arc::new(names(&pod));
-        Self {
-            means,
-            pod,
-            pods,
-            names,
-            folder,
-            signals,
-            standing,
-            begun: Instant::now(),
-            memory: Mutex::default(),
-        }
+        Self { means, pod, pods, names, folder, signals, standing, memory: Mutex::default() }
     }
 
     /// Plays the pod until it is told to end, and leaves nothing of it. Tells whether that was so.
     pub(super) async fn run(mut self) -> bool {
         let signals = self.signals.clone();
+        if self.pod.origin == Origin::Before {
+            self.end().await;
+            return self.clean().await;
+        }
+        if self.pod.is_kept() {
+            self.keep().await;
+            return true;
+        }
         if let Some(prober) = &self.means.prober {
             // Its workers begin before there is anything to probe.
             let text = |texts: &super::spec::Texts| texts.iter().collect();
@@ -157,43 +148,37 @@ impl Worker {
 
     /// Syncs again and again, until the pod has come to its end.
     async fn live(&mut self) {
-        // A runtime that says it has done what it has not must not be asked without end.
-        let mut in_a_row = 0;
+        let mut pace = Pace::default();
         loop {
             self.pod = self.pods.borrow_and_update().clone();
-            let wait = match self.sync().await {
-                Ok(Synced::Over) => return,
-                Ok(Synced::Done) => {
-                    sleep(BREATH * (1 << in_a_row)).await;
-                    in_a_row = (in_a_row + 1).min(MOST_BREATHS);
-                    continue;
-                }
-                Ok(Synced::Idle) => RESYNC,
-                Ok(Synced::Failed(until)) => {
-                    let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
-                    left.unwrap_or(RETRY).min(RESYNC)
-                }
-                Err(error) => {
-                    warn!(pod = self.pod.full_name(), "a pod was not synced: {error}");
-                    RETRY
-                }
-            };
-            in_a_row = 0;
-            let due = Instant::now() + wait.mul_f64(1.0 + SPREAD * fastrand::f64());
-            // One that has passed is seen as soon as the runtime answers.
-            let ahead = self.deadline().filter(|deadline| *deadline > Instant::now());
-            let due = ahead.map_or(due, |deadline| due.min(deadline));
-            tokio::select! {
-                () = sleep_until(due) => {}
-                () = self.signals.wake.notified() => {}
-                _ = self.pods.changed() => {}
+            let synced = self.sync().await;
+            if matches!(synced, Ok(Synced::Over)) {
+                return;
             }
+            self.rest(pace.after(synced, &self.pod)).await;
+        }
+    }
+
+    /// Waits until it is to be looked at again.
+    async fn rest(&mut self, rest: Rest) {
+        let due = match rest {
+            Rest::Breath(breath) => return sleep(breath).await,
+            Rest::Until(due) => due,
+        };
+        // One that has passed is seen as soon as the runtime answers.
+        let ahead = self.left().filter(|left| !left.is_zero());
+        let due = ahead.map_or(due, |left| due.min(Instant::now() + left));
+        tokio::select! {
+            () = sleep_until(due) => {}
+            () = self.signals.wake.notified() => {}
+            _ = self.pods.changed() => {}
+            () = self.signals.end.cancelled() => {}
         }
     }
 
     /// Looks what is so, and does what is to be done.
     async fn sync(&self) -> Result<Synced, SyncError> {
-        let seen = self.means.inspect(&self.pod.uid).await?;
+        let seen = self.means.inspect(&self.pod).await?;
         let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
         if self.has_lost(&seen) {
             self.standing.send_modify(|standing| standing.loss = Some(Loss::Killed));
@@ -202,17 +187,19 @@ impl Worker {
         if status.is_terminal() {
             return Ok(Synced::Over);
         }
-        if self.deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+        if self.left().is_some_and(|left| left.is_zero()) {
             let (reason, message) = DEADLINE;
             self.tell(None, (reason, false), message.to_owned());
             self.standing.send_modify(|standing| standing.loss = Some(Loss::Deadline));
             return Ok(Synced::Over);
         }
-        if self.means.is_held() {
+        if self.is_held() {
             return Ok(Synced::Failed(None));
         }
         self.prune(&seen).await;
-        self.prepare(seen.addresses()).await?;
+        if !self.pod.is_kept() {
+            self.prepare(seen.addresses()).await?;
+        }
         let verdicts = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;
         let actions = compute(View {
             pod: &self.pod,
@@ -227,7 +214,16 @@ impl Worker {
                 .any(|kind| verdicts(&instance.id, kind) == Some(ProbeResult::Failure))
         };
         self.lock().killed.extend(seen.alive().filter(has_failed).map(|instance| instance.id.clone()));
+        if self.pod.is_kept() && !self.is_still_kept().await {
+            return Ok(Synced::Done);
+        }
         self.attended(&seen, Box::pin(self.act(actions, &seen, report.as_ref()))).await
+    }
+
+    /// Whether nothing is started or ended.
+    fn is_held(&self) -> bool {
+        let is_let_be = || self.means.prober.as_ref().is_some_and(|prober| prober.mode() != Mode::Restart);
+        self.means.is_held() || self.pod.is_kept() && is_let_be()
     }
 
     /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
@@ -268,10 +264,11 @@ impl Worker {
         })
     }
 
-    /// When it will have run for too long.
-    fn deadline(&self) -> Option<Instant> {
+    /// How long it may still run, where that is limited.
+    fn left(&self) -> Option<Duration> {
         let limit = Duration::from_secs(self.pod.active_deadline?.into());
-        Some(self.begun + limit)
+        let ran = SystemTime::now().duration_since(self.standing.borrow().started);
+        Some(limit.saturating_sub(ran.unwrap_or_default()))
     }
 
     /// Tells how the pod is.

@@ -38,6 +38,8 @@ impl Worker {
         let unnamed = tap::Container { name: Some(container.name.clone()), ..tap::Container::default() };
         let unnamed = Arc::new(unnamed);
         self.back_off(container, place.seen, &unnamed)?;
+        // Or else it would not be waited for as long once we are back from an end of ours.
+        self.means.state.settled().await;
         let wanted = Wanted {
             means: &self.means,
             pod: &self.pod,
@@ -47,8 +49,14 @@ impl Worker {
         };
         let ensured = wanted.ensure().await;
         let (image, known) = ensured.inspect_err(|error| self.failed(&unnamed, error))?;
-        let created = self.create(container, place, &image, known.as_ref()).await;
+        let created = match &container.authored {
+            Some(authored) => self.create_authored(container, authored, place).await,
+            None => self.create(container, place, &image, known.as_ref()).await,
+        };
         let (id, attempt) = created.inspect_err(|error| self.failed(&unnamed, error))?;
+        if container.authored.is_some() {
+            self.lock().made.push((container.name.clone(), id.as_str().into()));
+        }
         let name = Some(container.name.clone());
         let named = Arc::new(tap::Container { id: Some(id.clone()), name, attempt: Some(attempt) });
         self.tell(Some(&named), ("Created", false), "Container created".to_owned());
@@ -139,7 +147,7 @@ impl Worker {
     ) -> Result<(), StartError> {
         let id: Arc<str> = names.id.as_deref().unwrap_or_default().into();
         let address = place.addresses.first().map(String::as_str).unwrap_or_default();
-        let hooked = self.hooked(container, names, &id, address);
+        let hooked = self.hooked(&container.spec, names, &id, address);
         let reason = match hooked.run(hook, self.means.executor.clone(), None).await {
             Ok(()) => return Ok(()),
             Err(HookError::Failed(reason)) => harmless(&reason),

@@ -11,7 +11,7 @@ use super::env::Scope;
 use super::fields::{Fields, check_address, flag, list, required, text};
 use super::objects::{Found, Objects, Reference};
 use super::{security, volume};
-use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Pod};
+use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Origin, Pod};
 use crate::probe::names::{
     DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
     is_qualified_name,
@@ -185,6 +185,7 @@ pub(super) fn read(
     let is_wrong = problems[before..].iter().any(|problem| !problem.is_unsupported);
     let hash = hash(namespace, name, pod.value());
     let mut pod = Pod {
+        origin: Origin::Manifest,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: own_uid.unwrap_or_else(|| hash.clone()),

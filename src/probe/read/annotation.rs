@@ -1,15 +1,20 @@
-//! The annotations by which a pod tells probeshim of its probes: `probeshim.io/<liveness|readiness|startup>.<container>`, a probe as JSON.
+//! The annotations by which a pod tells probeshim of its probes: `probeshim.io/<liveness|readiness|startup>.<container>`, a probe as JSON;
+//! and of what becomes of containers that end: `probeshim.io/restart-policy` and `probeshim.io/restart-policy.<container>`.
 
 use serde_json::Value;
 
 use super::node::Node;
 use super::probe;
+use crate::probe::pod::RestartPolicy;
 use crate::probe::source::Source;
 use crate::probe::value::{Probe, ProbeType};
 use crate::world::Sandbox;
 
 /// What begins the keys of all of them.
 const OURS: &str = "probeshim.io/";
+
+/// What becomes of containers that end: of all of a pod, or of one.
+const POLICY: &str = "restart-policy";
 
 /// How much is told of one annotation that cannot be read: reasons, and characters.
 const TOLD: usize = 3;
@@ -19,6 +24,16 @@ const LONGEST: usize = 500;
 pub(crate) fn read(sandbox: &Sandbox, container: &str, probe_type: ProbeType) -> Option<Probe> {
     let text = sandbox.annotations.get(&format!("{OURS}{}.{container}", probe_type.name()))?;
     read_text(probe_type, text, false).ok()
+}
+
+/// Whether the containers of a pod are started again when they end, or one of them is, where that is said.
+pub(crate) fn restart_policy(sandbox: &Sandbox, container: Option<&str>) -> Option<RestartPolicy> {
+    let own = container.map(|container| format!(".{container}")).unwrap_or_default();
+    policy(sandbox.annotations.get(&format!("{OURS}{POLICY}{own}"))?)
+}
+
+fn policy(text: &str) -> Option<RestartPolicy> {
+    RestartPolicy::NAMED.into_iter().find(|(name, _)| *name == text).map(|(_, policy)| policy)
 }
 
 /// Whether a pod has one for a container.
@@ -38,10 +53,16 @@ pub fn annotation_problems(sandbox: &Sandbox, redact: bool) -> Vec<String> {
     let mut problems = Vec::new();
     for (key, text) in sandbox.annotations.iter() {
         let Some(name) = key.strip_prefix(OURS) else { continue };
+        if name == POLICY || name.strip_prefix(POLICY).is_some_and(|of| of.len() > 1 && of.starts_with('.')) {
+            if policy(text).is_none() {
+                problems.push(format!("annotation {key} is {text:?}; it must be Always, OnFailure or Never"));
+            }
+            continue;
+        }
         let problem = match type_of(name).map(|probe_type| read_text(probe_type, text, redact)) {
             None => {
                 format!(
-                    "annotation {key} means nothing: its key must be {OURS}<liveness|readiness|startup>.<container>"
+                    "annotation {key} means nothing: its key must be {OURS}<liveness|readiness|startup>.<container> or {OURS}{POLICY}[.<container>]"
                 )
             }
             Some(Err(reasons)) => {

@@ -8,7 +8,11 @@ use tokio::time::Instant;
 use wildmatch::WildMatch;
 
 use super::*;
+use crate::cri::labels::{PORTS, PRE_STOP};
 use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::probe::pod::ContainerPort;
+use crate::probe::read::node::Node;
+use crate::probe::read::probe;
 use crate::probe::{Matches, RestartPolicy, annotation_problems};
 use crate::tap::Fact;
 use crate::world;
@@ -175,12 +179,12 @@ fn annotations_that_cannot_be_read_are_told_of() {
     assert_eq!(
         annotation_problems(&sandbox, false),
         [
-            "annotation probeshim.io/livenes.main means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
+            "annotation probeshim.io/livenes.main means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container> or probeshim.io/restart-policy[.<container>]",
             "annotation probeshim.io/liveness.main: exec.command is \"secret\"; it must be a list; \
              periodSeconds is -1; it must be a whole number of seconds from 0 to 2147483647; frequency is 3; it must not be there: known fields are exec, httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, \
              successThreshold, failureThreshold, terminationGracePeriodSeconds",
             "annotation probeshim.io/readiness.main: it is not JSON: EOF while parsing an object at line 1 column 1",
-            "annotation probeshim.io/startup. means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container>",
+            "annotation probeshim.io/startup. means nothing: its key must be probeshim.io/<liveness|readiness|startup>.<container> or probeshim.io/restart-policy[.<container>]",
             "annotation probeshim.io/startup.main: it must have one of exec, httpGet, tcpSocket and grpc, not an object with exce; \
              exce is an object with command; it must not be there: known fields are exec, httpGet, tcpSocket, grpc, initialDelaySeconds, timeoutSeconds, periodSeconds, \
              successThreshold, failureThreshold, terminationGracePeriodSeconds",

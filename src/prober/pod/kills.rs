@@ -131,6 +131,9 @@ impl PodState {
         if let Some(obstacle) = &kill.obstacle {
             return Some((What::KillHeld, format!("not stopped: {obstacle}")));
         }
+        if self.enforcement.mode() == Mode::Restart && !self.is_started_again(self.containers[place].name()) {
+            return Some((What::KillHeld, "not stopped: nobody would start it again".to_owned()));
+        }
         match self.enforcement.sentence(now) {
             Sentence::Kill => None,
             Sentence::Tell => Some((What::WouldKill, "dry-run since just now".to_owned())),
@@ -141,6 +144,11 @@ impl PodState {
                 Some((What::KillHeld, "not stopped: there have been too many kills".to_owned()))
             }
         }
+    }
+
+    /// Whether there is somebody who starts a container again.
+    fn is_started_again(&self, name: &str) -> bool {
+        self.played != Played::No && self.kept.as_ref().is_none_or(|kept| kept.contains(name))
     }
 
     /// A probe counts anew, as if its container had been restarted.

@@ -53,6 +53,8 @@ pub(in crate::prober) struct PodState {
     stopper: Weak<Head>,
     /// Whether somebody plays it.
     pub(in crate::prober) played: Played,
+    /// Which of its containers are started again; `None` for all that somebody plays.
+    pub(in crate::prober) kept: Option<HashSet<String>>,
     /// Nobody looks at it any more.
     is_over: bool,
     pub(in crate::prober) containers: Vec<Container>,
@@ -92,6 +94,7 @@ impl Pod {
             has_ended: false,
             stopper: Weak::new(),
             played: Played::No,
+            kept: None,
             is_over: false,
             containers: Vec::new(),
             jobs: Vec::new(),

@@ -84,7 +84,7 @@ impl Scenario {
         let duration = self.at(at) - head.since;
         let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::begun(&head) };
         let told = Told { since: head.since, facts: Vec::new() };
-        let ended = Ended { sent: None, call, told, head };
+        let ended = Ended { sent: None, call, told, head, request: None };
         let now = self.at(at);
         self.tracker.ended(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }

@@ -25,6 +25,7 @@ pub(in crate::play::pod) fn instance(pod: &Pod, name: &str, state: State) -> Ins
         message_file: None,
         log: std::path::PathBuf::new(),
         user: None,
+        noted: Arc::default(),
     }
 }
 

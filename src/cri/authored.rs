@@ -1,0 +1,176 @@
+//! Requests that somebody else has written, changed in single fields: all others stay as they are, also those that we do not know.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use prost::{DecodeError, Message};
+use prost_reflect::{DescriptorPool, DynamicMessage, MapKey, Value};
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+use tonic_prost::ProstCodec;
+
+use super::client::{LONGEST_ANSWER, channel};
+use super::{DESCRIPTORS, v1};
+use crate::socket::SocketPath;
+
+/// What is known of the messages.
+static POOL: LazyLock<DescriptorPool> =
+    LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).expect("the descriptors are our own"));
+
+/// A request that somebody else has written.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Authored(DynamicMessage);
+
+/// Sends them.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender(Channel);
+
+impl Authored {
+    /// Reads a `RunPodSandboxRequest`.
+    pub(crate) fn sandbox(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::read("runtime.v1.RunPodSandboxRequest", bytes)
+    }
+
+    /// Reads a `CreateContainerRequest`.
+    pub(crate) fn container(bytes: &[u8]) -> Result<Self, DecodeError> {
+        Self::read("runtime.v1.CreateContainerRequest", bytes)
+    }
+
+    fn read(name: &str, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let kind = POOL.get_message_by_name(name).expect("the interface has it");
+        DynamicMessage::decode(kind, bytes).map(Self)
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.encode_to_vec()
+    }
+
+    /// Puts something else into a field, which a path leads to; where the path leads to nothing, nothing is done.
+    pub(crate) fn set(&mut self, path: &[&str], value: Value) {
+        if let [before @ .., field] = path
+            && let Some(message) = self.inner(before)
+        {
+            message.set_field_by_name(field, value);
+        }
+    }
+
+    /// Puts another text at a key of a map, if there is one.
+    pub(crate) fn set_entry(&mut self, path: &[&str], key: &str, text: String) {
+        let [before @ .., field] = path else { return };
+        let map = self.inner(before).and_then(|message| message.get_field_by_name_mut(field));
+        let map = map.and_then(Value::as_map_mut);
+        if let Some(value) = map.and_then(|map| map.get_mut(&MapKey::String(key.to_owned()))) {
+            *value = Value::String(text);
+        }
+    }
+
+    fn inner(&mut self, path: &[&str]) -> Option<&mut DynamicMessage> {
+        path.iter().try_fold(&mut self.0, |message, field| {
+            if !message.has_field_by_name(field) {
+                return None;
+            }
+            message.get_field_by_name_mut(field)?.as_message_mut()
+        })
+    }
+}
+
+impl fmt::Debug for Authored {
+    /// There may be secrets in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a request of {} bytes", self.0.encoded_len())
+    }
+}
+
+impl Sender {
+    /// To whatever is served at a socket.
+    pub(crate) fn new(socket: &SocketPath) -> Self {
+        Self(channel(socket))
+    }
+
+    /// Has a sandbox made.
+    pub(crate) async fn run_pod_sandbox(
+        &self,
+        request: Authored,
+    ) -> Result<Response<v1::RunPodSandboxResponse>, Status> {
+        self.send(request, "/runtime.v1.RuntimeService/RunPodSandbox").await
+    }
+
+    /// Has a container made.
+    pub(crate) async fn create_container(
+        &self,
+        request: Authored,
+    ) -> Result<Response<v1::CreateContainerResponse>, Status> {
+        self.send(request, "/runtime.v1.RuntimeService/CreateContainer").await
+    }
+
+    async fn send<A: Message + Default + 'static>(
+        &self,
+        request: Authored,
+        path: &'static str,
+    ) -> Result<Response<A>, Status> {
+        let mut grpc = Grpc::new(self.0.clone()).max_decoding_message_size(LONGEST_ANSWER);
+        grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
+        let codec = ProstCodec::<DynamicMessage, A>::default();
+        grpc.unary(Request::new(request.0), PathAndQuery::from_static(path), codec).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields of a later version, in the request and within what it holds.
+    fn with_unknown_fields() -> Vec<u8> {
+        let mut config = v1::ContainerConfig {
+            metadata: Some(v1::ContainerMetadata { name: "app".to_owned(), attempt: 0 }),
+            annotations: [("count".to_owned(), "0".to_owned())].into(),
+            log_path: "app/0.log".to_owned(),
+            ..v1::ContainerConfig::default()
+        }
+        .encode_to_vec();
+        config.extend(unknown(b"inner"));
+        let mut request = v1::CreateContainerRequest {
+            pod_sandbox_id: "one".to_owned(),
+            ..v1::CreateContainerRequest::default()
+        }
+        .encode_to_vec();
+        prost::encoding::bytes::encode(2, &config, &mut request);
+        request.extend(unknown(b"outer"));
+        request
+    }
+
+    /// Field 1000, with some bytes in it.
+    fn unknown(content: &[u8]) -> Vec<u8> {
+        let mut field = Vec::new();
+        prost::encoding::bytes::encode(1000, &content.to_vec(), &mut field);
+        field
+    }
+
+    #[test]
+    fn what_is_not_known_stays_as_it_is() {
+        let request = with_unknown_fields();
+        let mut authored = Authored::container(&request).unwrap();
+        authored.set(&["pod_sandbox_id"], Value::String("two".to_owned()));
+        authored.set(&["config", "metadata", "attempt"], Value::U32(7));
+        authored.set(&["config", "log_path"], Value::String("app/7.log".to_owned()));
+        authored.set_entry(&["config", "annotations"], "count", "7".to_owned());
+        authored.set_entry(&["config", "annotations"], "other", "7".to_owned());
+        authored.set(&["sandbox_config", "metadata", "attempt"], Value::U32(7));
+        let sent = authored.0.encode_to_vec();
+        for content in [&b"inner"[..], b"outer"] {
+            let field = unknown(content);
+            assert_eq!(sent.windows(field.len()).filter(|bytes| *bytes == field).count(), 1);
+        }
+        let read = v1::CreateContainerRequest::decode(&*sent).unwrap();
+        let config = read.config.unwrap();
+        assert_eq!((read.pod_sandbox_id.as_str(), config.log_path.as_str()), ("two", "app/7.log"));
+        assert_eq!(config.metadata.unwrap().attempt, 7);
+        assert_eq!(config.annotations, [("count".to_owned(), "7".to_owned())].into());
+        assert_eq!(read.sandbox_config, None, "nobody has asked for one");
+        assert_eq!(sent.len(), request.len() + 2, "there is nothing but that");
+        assert_eq!(format!("{authored:?}"), format!("a request of {} bytes", sent.len()));
+    }
+}

@@ -1,0 +1,143 @@
+//! What is kept, as it lies on disk.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+
+use super::ledger::{Captured, Kept, KeptContainer, Key, Ledger, Stage};
+use crate::state::{self, State, StateError, Table};
+
+/// A sandbox.
+#[derive(Serialize, Deserialize)]
+struct Sandbox {
+    pod: Key,
+    request: Request,
+}
+
+/// A container.
+#[derive(Serialize, Deserialize)]
+struct Container {
+    pod: Key,
+    /// Which place it has in the pod.
+    place: usize,
+    name: String,
+    request: Request,
+    stage: Stage,
+    attempt: u32,
+}
+
+/// The bytes of a request, or why they are not known.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Request {
+    /// In base64.
+    Whole(String),
+    Missing(String),
+}
+
+/// Reads what was kept before.
+pub(super) fn read(kept: &state::Kept) -> Result<Ledger, StateError> {
+    let mut ledger = Ledger::default();
+    let mut containers: Vec<Container> =
+        kept.of(Table::Containers)?.into_iter().map(|(_, container)| container).collect();
+    containers.sort_by_key(|container| container.place);
+    for (_, Sandbox { pod, request }) in kept.of::<Sandbox>(Table::Sandboxes)? {
+        let own = containers.iter().filter(|container| container.pod == pod);
+        let containers = own.map(|it| KeptContainer {
+            name: it.name.clone(),
+            request: it.request.captured(),
+            stage: it.stage,
+            attempt: it.attempt,
+        });
+        let kept = Kept { sandbox: request.captured(), containers: containers.collect() };
+        ledger.put(pod, kept);
+    }
+    Ok(ledger)
+}
+
+/// Writes what has changed of a pod.
+pub(super) fn write(state: &State, key: &Key, before: Option<&Kept>, now: Option<&Kept>) {
+    let name = |container: &KeptContainer| format!("{key}/{}", container.name);
+    let known = |kept: Option<&Kept>| kept.map(|kept| kept.containers.clone()).unwrap_or_default();
+    let (old, new) = (known(before), known(now));
+    for gone in old.iter().filter(|old| new.iter().all(|new| new.name != old.name)) {
+        state.remove(Table::Containers, &name(gone));
+    }
+    match now {
+        None => state.remove(Table::Sandboxes, &key.to_string()),
+        Some(now) if before.is_none_or(|before| before.sandbox != now.sandbox) => {
+            let sandbox = Sandbox { pod: key.clone(), request: Request::of(&now.sandbox) };
+            state.put(Table::Sandboxes, &key.to_string(), &sandbox);
+        }
+        Some(_) => {}
+    }
+    for (place, container) in new.iter().enumerate().filter(|(place, it)| old.get(*place) != Some(it)) {
+        let KeptContainer { name: own, request, stage, attempt } = container.clone();
+        let stored =
+            Container { pod: key.clone(), place, name: own, request: Request::of(&request), stage, attempt };
+        state.put(Table::Containers, &name(container), &stored);
+    }
+}
+
+impl Request {
+    fn of(captured: &Captured) -> Self {
+        match captured {
+            Ok(bytes) => Self::Whole(BASE64_STANDARD.encode(bytes)),
+            Err(reason) => Self::Missing(reason.clone()),
+        }
+    }
+
+    fn captured(&self) -> Captured {
+        match self {
+            Self::Whole(text) => {
+                BASE64_STANDARD.decode(text).map_err(|error| format!("it was not kept whole: {error}"))
+            }
+            Self::Missing(reason) => Err(reason.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::Act;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_kept_is_kept_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |name: &str| {
+            let [namespace, name, uid] = ["n", name, "u"].map(str::to_owned);
+            Key { namespace, name, uid }
+        };
+        let created = |name: &str| Act::Created(name.to_owned(), Ok(vec![0, 255, 3]));
+        let started = |name: &str| Act::Started(name.to_owned());
+        let ran = || Act::Ran(Ok(b"pod".to_vec()));
+        let mut ledger = Ledger::default();
+        let (state, _) = State::open(folder.path()).unwrap();
+        for (pod, act) in [
+            ("a", ran()),
+            ("a", created("z")),
+            ("a", started("z")),
+            ("a", created("b")),
+            ("a", Act::Attempted("z".to_owned(), 3)),
+            ("b", started("main")),
+            ("c", ran()),
+            ("c", created("main")),
+            ("c", Act::Removed),
+            ("d", ran()),
+            ("d", created("main")),
+            ("d", ran()),
+            ("e", ran()),
+            ("e", created("main")),
+            ("e", Act::LetGo("main".to_owned())),
+        ] {
+            let before = ledger.pod(&key(pod)).cloned();
+            ledger.take(&key(pod), act);
+            write(&state, &key(pod), before.as_ref(), ledger.pod(&key(pod)));
+        }
+        state.close().await;
+        let (_state, kept) = State::open(folder.path()).unwrap();
+        assert_eq!(read(&kept).unwrap(), ledger);
+        assert_eq!(ledger.iter().count(), 4);
+    }
+}

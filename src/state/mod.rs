@@ -1,0 +1,139 @@
+//! What outlives probeshim: values by their keys, in one file below `--state`, of which a crash at any byte leaves the old or the new.
+//!
+//! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried again: nothing is lost silently.
+
+mod file;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{oneshot, watch};
+
+use file::File;
+pub use file::StateError;
+use writer::{Message, Writer};
+
+/// What is kept, by its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Table {
+    /// Pods that are played, by their uids.
+    Pods,
+    /// What is waited before a container that ends is started again, by what it is.
+    Crashes,
+    /// The same before an image is pulled again.
+    Pulls,
+    /// What came through the relay to make sandboxes, by the pods' uids, namespaces and names.
+    Sandboxes,
+    /// The same of containers, by those and their own names.
+    Containers,
+}
+
+/// The way to what is kept. Copies share it.
+#[derive(Clone, Debug)]
+pub struct State(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    folder: PathBuf,
+    messages: Sender<Message>,
+    /// Why changes are not on disk, if they are not.
+    trouble: watch::Receiver<Option<String>>,
+}
+
+/// What was kept before.
+#[derive(Debug)]
+pub struct Kept(Vec<(Table, String, Vec<u8>)>);
+
+impl Table {
+    const ALL: [Self; 5] = [Self::Pods, Self::Crashes, Self::Pulls, Self::Sandboxes, Self::Containers];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::Crashes => "crashes",
+            Self::Pulls => "pulls",
+            Self::Sandboxes => "sandboxes",
+            Self::Containers => "containers",
+        }
+    }
+}
+
+impl State {
+    /// Opens what is kept below a folder, which is made where it is missing, for its owner alone. One probeshim at a time has it.
+    pub fn open(folder: &Path) -> Result<(Self, Kept), StateError> {
+        let (file, kept) = File::open(folder)?;
+        let folder = file.folder();
+        let (messages, written) = channel();
+        let (troubles, trouble) = watch::channel(None);
+        let writer = Writer::new(file, troubles);
+        let started = thread::Builder::new().name("state".to_owned()).spawn(move || writer.run(&written));
+        started.map_err(StateError::System)?;
+        Ok((Self(Arc::new(Shared { folder, messages, trouble })), Kept(kept)))
+    }
+
+    /// The folder, without links.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.0.folder
+    }
+
+    /// Keeps a value from now on.
+    pub fn put(&self, table: Table, key: &str, value: &impl Serialize) {
+        // What is kept is of our own making: none of it cannot be written.
+        if let Ok(value) = serde_json::to_vec(value) {
+            self.send(Message::Change(table, key.to_owned(), Some(value)));
+        }
+    }
+
+    /// Keeps it no more.
+    pub fn remove(&self, table: Table, key: &str) {
+        self.send(Message::Change(table, key.to_owned(), None));
+    }
+
+    /// Waits until what was changed before is on disk, or the disk has not taken it.
+    pub async fn settled(&self) {
+        let (settled, wait) = oneshot::channel();
+        self.send(Message::Settle(settled));
+        let _ = wait.await;
+    }
+
+    /// Has everything on disk, as far as the disk takes it, and gives the file up: nothing is kept any more.
+    pub async fn close(&self) {
+        let (closed, wait) = oneshot::channel();
+        self.send(Message::Close(closed));
+        let _ = wait.await;
+    }
+
+    /// Why changes are not on disk, if they are not; it changes as that does.
+    #[must_use]
+    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+        self.0.trouble.clone()
+    }
+
+    fn send(&self, message: Message) {
+        // Once it is closed, nothing is kept.
+        let _ = self.0.messages.send(message);
+    }
+}
+
+impl Kept {
+    /// What there was of a kind, by its keys.
+    pub fn of<T: DeserializeOwned>(&self, table: Table) -> Result<Vec<(String, T)>, StateError> {
+        let own = self.0.iter().filter(|(of, ..)| *of == table);
+        let read = |(_, key, value): &(Table, String, Vec<u8>)| {
+            let value = serde_json::from_slice(value);
+            let value =
+                value.map_err(|error| StateError::Damaged(format!("{} of {key}: {error}", table.name())))?;
+            Ok((key.clone(), value))
+        };
+        own.map(read).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

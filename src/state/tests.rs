@@ -1,0 +1,98 @@
+//! What was kept is there again, or it is said why not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use super::*;
+
+fn opened(folder: &Path) -> (State, Kept) {
+    State::open(folder).unwrap()
+}
+
+fn all(kept: &Kept, table: Table) -> Vec<(String, u32)> {
+    kept.of(table).unwrap()
+}
+
+/// Something is kept, and the way to it is given up.
+async fn keep(folder: &Path, what: impl FnOnce(&State)) {
+    let (state, _) = opened(folder);
+    what(&state);
+    state.close().await;
+}
+
+#[tokio::test]
+async fn what_is_kept_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path().join("a/b");
+    keep(&below, |state| {
+        for number in 0..100 {
+            state.put(Table::Pods, &format!("{number:03}"), &number);
+        }
+        state.put(Table::Crashes, "000", &1000);
+        state.remove(Table::Pods, "050");
+        state.remove(Table::Pods, "none");
+        state.put(Table::Pods, "001", &7);
+    })
+    .await;
+    let (_state, kept) = opened(&below);
+    let pods = all(&kept, Table::Pods);
+    assert_eq!((pods.len(), &pods[1]), (99, &("001".to_owned(), 7)));
+    assert_eq!(all(&kept, Table::Crashes), [("000".to_owned(), 1000)]);
+    assert_eq!(all(&kept, Table::Containers), []);
+    for (path, mode) in [(below.clone(), 0o700), (below.join("state.redb"), 0o600)] {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode);
+    }
+}
+
+#[tokio::test]
+async fn one_at_a_time_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_state, _) = opened(folder.path());
+    let refused = State::open(folder.path()).unwrap_err().to_string();
+    assert!(refused.contains("another probeshim (pid"), "{refused}");
+}
+
+#[tokio::test]
+async fn what_a_newer_one_wrote_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    keep(folder.path(), |state| state.put(Table::Pods, "a", &1)).await;
+    file::tests::set_version(&folder.path().join("state.redb"), 2);
+    // Each time anew.
+    for _ in 0..2 {
+        let refused = State::open(folder.path()).unwrap_err().to_string();
+        let told = "state.redb is of version 2, and this probeshim knows version 1 alone";
+        assert!(refused.contains(told), "{refused}");
+    }
+}
+
+/// Wherever it is cut off, it is refused, or nothing is missing.
+#[tokio::test]
+async fn what_is_cut_off_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    keep(folder.path(), |state| state.put(Table::Pods, "a", &1)).await;
+    let whole = fs::read(&path).unwrap();
+    for length in [0, 1, 100, 4096, whole.len() / 2, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        match State::open(folder.path()) {
+            Ok((state, kept)) => {
+                assert_eq!(all(&kept, Table::Pods), [("a".to_owned(), 1)], "cut at {length}");
+                state.close().await;
+            }
+            Err(StateError::Damaged(reason)) => assert!(reason.contains("state.redb"), "{reason}"),
+            Err(other) => panic!("cut at {length}: {other}"),
+        }
+    }
+    fs::write(&path, "something else").unwrap();
+    assert!(matches!(State::open(folder.path()), Err(StateError::Damaged(_))));
+}
+
+#[tokio::test]
+async fn what_is_not_readable_is_told_of_by_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    keep(folder.path(), |state| state.put(Table::Pods, "a", &"text")).await;
+    let (_state, kept) = opened(folder.path());
+    let refused = kept.of::<u32>(Table::Pods).unwrap_err().to_string();
+    assert!(refused.contains("pods of a"), "{refused}");
+}

@@ -1,0 +1,376 @@
+//! `run --enforce restart` on procrun: what clients make through the relay lives on as if a kubelet kept it, until they let it go.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
+use probeshim::cri::v1::*;
+use probeshim::cri::{MethodName, runtime_service, unary_message};
+use probeshim::relay::{self, Capture, CaptureBudget, Captures, Numbers, Observed, Observer, Relay, Take};
+use probeshim::socket::{Access, Claim, SocketPath, claim};
+use prost::Message as _;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::net::UnixStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+
+use crate::admin::until_shown;
+use crate::playing::POLITE;
+use crate::procrun::Runtime;
+use crate::program::{Place, Running};
+use crate::support::{self, framed, soon};
+
+/// A shell that ends by itself, badly.
+const SHORT: &str = "sleep 0.3; exit 3";
+
+/// A client whose containers are kept alive.
+struct Owner {
+    client: RuntimeServiceClient<Channel>,
+    place: Place,
+}
+
+/// A pod with its sandbox.
+struct Made {
+    config: PodSandboxConfig,
+    id: String,
+}
+
+impl Owner {
+    fn of(place: Place) -> Self {
+        let socket = SocketPath::new(&place.at("shim.sock")).unwrap();
+        Self { client: runtime_service(&socket), place }
+    }
+
+    async fn run(&mut self, name: &str, annotations: &[(&str, &str)]) -> Made {
+        let own = |(key, text): &(&str, &str)| (format!("probeshim.io/{key}"), (*text).to_owned());
+        let config = PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
+                name: name.to_owned(),
+                namespace: "it".to_owned(),
+                // As people copy it.
+                uid: "uid".to_owned(),
+                attempt: 0,
+            }),
+            log_directory: self.place.at("logs").join(name).display().to_string(),
+            annotations: annotations.iter().map(own).collect(),
+            ..PodSandboxConfig::default()
+        };
+        let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
+        let id = self.client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
+        Made { config, id }
+    }
+
+    async fn create(&mut self, pod: &Made, name: &str, script: &str) -> String {
+        let config = ContainerConfig {
+            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            image: Some(ImageSpec { image: "image".to_owned(), ..ImageSpec::default() }),
+            command: ["sh", "-c", script].map(str::to_owned).into(),
+            log_path: format!("{name}.log"),
+            ..ContainerConfig::default()
+        };
+        let request = CreateContainerRequest {
+            pod_sandbox_id: pod.id.clone(),
+            config: Some(config),
+            sandbox_config: Some(pod.config.clone()),
+        };
+        self.client.create_container(request).await.unwrap().into_inner().container_id
+    }
+
+    /// The same, in these bytes.
+    async fn create_raw(&mut self, request: Vec<u8>) -> String {
+        let stream = UnixStream::connect(self.place.at("shim.sock")).await.unwrap();
+        let mut client = support::client::Client::over(stream).await;
+        let answer = client.call("/runtime.v1.RuntimeService/CreateContainer", framed(false, &request));
+        let (_, mut body) = support::client::head(answer).await;
+        let mut bytes = Vec::new();
+        while let Some(more) = soon(body.data()).await {
+            bytes.extend(more.unwrap());
+        }
+        CreateContainerResponse::decode(unary_message(&bytes).unwrap()).unwrap().container_id
+    }
+
+    async fn start(&mut self, id: String) {
+        self.client.start_container(StartContainerRequest { container_id: id }).await.unwrap();
+    }
+
+    /// A pod with one container.
+    async fn pod(&mut self, name: &str, script: &str, annotations: &[(&str, &str)]) -> Made {
+        let pod = self.run(name, annotations).await;
+        let id = self.create(&pod, "main", script).await;
+        self.start(id).await;
+        pod
+    }
+
+    /// The containers of a pod, the last attempt last.
+    async fn containers(&mut self, pod: &str) -> Vec<Container> {
+        let sandboxes = self.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
+        let names: HashMap<String, String> = sandboxes
+            .into_inner()
+            .items
+            .into_iter()
+            .map(|sandbox| (sandbox.id, sandbox.metadata.unwrap().name))
+            .collect();
+        let listed = self.client.list_containers(ListContainersRequest::default()).await.unwrap();
+        let mut containers = listed.into_inner().containers;
+        containers.retain(|it| names.get(&it.pod_sandbox_id).is_some_and(|name| name == pod));
+        containers.sort_by_key(attempt);
+        containers
+    }
+
+    /// Waits until an attempt of a pod's container runs, or one after it.
+    async fn runs(&mut self, pod: &str, least: u32) -> Container {
+        soon(async {
+            loop {
+                let containers = self.containers(pod).await;
+                let running: Vec<_> = containers.into_iter().filter(is_running).collect();
+                assert!(running.len() <= 1, "two run at once: {running:#?}");
+                if let Some(container) = running.into_iter().find(|it| attempt(it) >= least) {
+                    return container;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+    }
+
+    /// A container of another pod has come and gone, and been started again: so that whatever was to happen before has.
+    async fn another_is_restarted(&mut self, name: &str) {
+        self.pod(name, SHORT, &[]).await;
+        self.runs(name, 1).await;
+    }
+}
+
+fn attempt(container: &Container) -> u32 {
+    container.metadata.as_ref().unwrap().attempt
+}
+
+fn is_running(container: &Container) -> bool {
+    container.state() == ContainerState::ContainerRunning
+}
+
+async fn start(place: &Place) -> Running {
+    place.start_watching(&["--enforce", "restart"]).await
+}
+
+async fn end(mut running: Running, mut owner: Owner, runtime: Runtime) {
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    // Whatever there is was made by clients, and is left to them.
+    owner.client = runtime.client.clone();
+    let sandboxes = owner.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
+    for sandbox in sandboxes.into_inner().items {
+        let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
+        owner.client.remove_pod_sandbox(request).await.unwrap();
+    }
+    runtime.end().await;
+}
+
+fn liveness(script: &str) -> String {
+    format!(
+        r#"{{"exec": {{"command": ["sh", "-c", "{script}"]}}, "periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 2}}"#
+    )
+}
+
+#[tokio::test]
+async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let running = start(&place).await;
+    let mut owner = Owner::of(place);
+    owner.pod("killed", POLITE, &[("liveness.main", &liveness("false"))]).await;
+    owner.pod("ends", SHORT, &[]).await;
+    owner.pod("once", SHORT, &[("restart-policy", "Never")]).await;
+    owner.pod("well", "exit 0", &[("restart-policy.main", "OnFailure")]).await;
+    for pod in ["killed", "ends"] {
+        let container = owner.runs(pod, 1).await;
+        let request = ContainerStatusRequest { container_id: container.id, verbose: false };
+        let status = owner.client.container_status(request).await.unwrap().into_inner().status.unwrap();
+        assert!(status.log_path.ends_with("main.1.log"), "{}", status.log_path);
+    }
+    // Under back-off.
+    until_shown(&owner.place, &["status"], |status| {
+        let pods = status["pods"].as_array()?;
+        let ends = pods.iter().find(|pod| pod["name"] == "ends")?;
+        (ends["containers"][0]["reason"] == "CrashLoopBackOff").then_some(())
+    })
+    .await;
+    let killed = owner.runs("killed", 2).await;
+    let request = StopContainerRequest { container_id: killed.id.clone(), timeout: 2 };
+    owner.client.stop_container(request).await.unwrap();
+    // One that waits is not brought back once it is removed.
+    let waits = owner.containers("ends").await.pop().unwrap();
+    owner.client.remove_container(RemoveContainerRequest { container_id: waits.id }).await.unwrap();
+    owner.another_is_restarted("last").await;
+    assert_eq!(owner.containers("killed").await.pop().unwrap().id, killed.id);
+    assert!(!owner.containers("ends").await.iter().any(is_running));
+    for pod in ["once", "well"] {
+        let containers = owner.containers(pod).await;
+        assert_eq!((containers.len(), attempt(&containers[0])), (1, 0), "{containers:#?}");
+    }
+    // A new one of that name is kept again.
+    let mut pod = owner.run("again", &[]).await;
+    for _ in 0..2 {
+        let id = owner.create(&pod, "main", SHORT).await;
+        owner.start(id).await;
+        owner.runs("again", 1).await;
+        let request = StopPodSandboxRequest { pod_sandbox_id: pod.id.clone() };
+        owner.client.stop_pod_sandbox(request).await.unwrap();
+        let request = RemovePodSandboxRequest { pod_sandbox_id: pod.id.clone() };
+        owner.client.remove_pod_sandbox(request).await.unwrap();
+        pod = owner.run("again", &[]).await;
+    }
+    end(running, owner, runtime).await;
+}
+
+/// What was not seen is told of, where it is shown and when it ends; and is not killed, since nobody would start it again.
+#[tokio::test]
+async fn what_was_not_seen_is_told_of() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut before = Owner::of(place);
+    before.client = runtime.client.clone();
+    before.pod("before", POLITE, &[("liveness.main", &liveness("false"))]).await;
+    let running = start(&before.place).await;
+    let mut owner = Owner::of(before.place);
+    let seen = until_shown(&owner.place, &["status"], |status| {
+        status["pods"][0]["containers"][0]["notRestartable"].as_str().map(str::to_owned)
+    });
+    assert_eq!(seen.await, "its RunPodSandbox and CreateContainer were not seen");
+    let is_event = |reason: &'static str| {
+        move |events: &Value| {
+            let found = events.as_array()?.iter().find(|event| event["reason"] == reason)?;
+            Some(found["message"].as_str()?.to_owned())
+        }
+    };
+    let held = until_shown(&owner.place, &["events"], is_event("KillHeld")).await;
+    assert!(held.contains("nobody would start it again"), "{held}");
+    let container = owner.runs("before", 0).await;
+    let request = StopContainerRequest { container_id: container.id, timeout: 2 };
+    before.client.stop_container(request).await.unwrap();
+    let lost = until_shown(&owner.place, &["events"], is_event("NotRestartable")).await;
+    assert_eq!(
+        lost,
+        "The container has ended and is not started again: its RunPodSandbox and CreateContainer were not seen"
+    );
+    end(running, owner, runtime).await;
+}
+
+/// Takes what is asked for.
+#[derive(Debug)]
+struct Witness {
+    budget: CaptureBudget,
+    created: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Observer for Witness {
+    fn captures(&self, method: &MethodName) -> Captures {
+        let request = match method.label() {
+            "CreateContainer" | "RunPodSandbox" => Take::Beginning(Capture::new(1 << 20, &self.budget)),
+            _ => Take::Nothing,
+        };
+        Captures { request, ..Captures::default() }
+    }
+
+    fn ended(&self, call: Observed) {
+        if let Some(capture) = call.request.capture {
+            self.created.lock().unwrap().push(unary_message(capture.whole().unwrap()).unwrap().to_vec());
+        }
+    }
+}
+
+impl Witness {
+    /// A relay in front of a runtime, and who sees what passes.
+    fn between(listen: &Path, upstream: &Path) -> (Arc<Self>, Option<Claim>) {
+        let witness = Arc::new(Self { budget: CaptureBudget::new(8 << 20), created: Mutex::default() });
+        let upstream = SocketPath::new(upstream).unwrap();
+        let listening = claim(&SocketPath::new(listen).unwrap(), Access::LikeUpstream(&upstream)).unwrap();
+        let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
+        let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
+        Relay::start(
+            listening.listener,
+            settings,
+            witness.clone(),
+            relay::Metrics::default(),
+            numbers,
+            drain,
+        )
+        .unwrap();
+        (witness, listening.claim)
+    }
+
+    /// Waits until so many were made.
+    async fn made(&self, count: usize) -> Vec<Vec<u8>> {
+        soon(async {
+            loop {
+                let made = self.created.lock().unwrap().clone();
+                if made.len() >= count {
+                    return made;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+    }
+}
+
+/// Field 1000 of a message, which nobody knows.
+fn unknown(content: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    prost::encoding::bytes::encode(1000, &content.to_vec(), &mut field);
+    field
+}
+
+/// Probeshim is killed while they wait: what they were made with is there again, as are their counts and what they wait.
+#[tokio::test]
+async fn fields_that_nobody_knows_and_counts_survive_a_kill() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("procrun.sock"));
+    let (witness, _claim) = Witness::between(&place.at("runtime.sock"), &place.at("procrun.sock"));
+    let mut running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let pod = owner.run("a", &[]).await;
+    let mut config = ContainerConfig {
+        metadata: Some(ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
+        image: Some(ImageSpec { image: "image".to_owned(), ..ImageSpec::default() }),
+        command: ["sh", "-c", SHORT].map(str::to_owned).into(),
+        ..ContainerConfig::default()
+    }
+    .encode_to_vec();
+    config.extend(unknown(b"of the container"));
+    let mut request = CreateContainerRequest {
+        pod_sandbox_id: pod.id.clone(),
+        config: None,
+        sandbox_config: Some(pod.config.clone()),
+    }
+    .encode_to_vec();
+    prost::encoding::bytes::encode(2, &config, &mut request);
+    request.extend(unknown(b"of the request"));
+    let id = owner.create_raw(request).await;
+    owner.start(id).await;
+    let seen = witness.made(3).await;
+    // By then it waits.
+    until_shown(&owner.place, &["status"], |status| {
+        (status["pods"][0]["containers"][0]["reason"] == "CrashLoopBackOff").then_some(())
+    })
+    .await;
+    running.signal(Signal::KILL);
+    running.ended().await;
+    let running = start(&owner.place).await;
+    owner = Owner::of(owner.place);
+    until_shown(&owner.place, &["status"], |status| {
+        let container = &status["pods"][0]["containers"][0];
+        (container["reason"] == "CrashLoopBackOff").then(|| assert_eq!(container["restarts"], 1))
+    })
+    .await;
+    let again = witness.made(seen.len() + 1).await.pop().unwrap();
+    for content in [&b"of the container"[..], b"of the request"] {
+        let field = unknown(content);
+        assert_eq!(again.windows(field.len()).filter(|bytes| *bytes == field).count(), 1);
+    }
+    let read = CreateContainerRequest::decode(&*again).unwrap();
+    assert_eq!(read.config.unwrap().metadata.unwrap().attempt, 2);
+    end(running, owner, runtime).await;
+}

@@ -1,0 +1,179 @@
+//! probeshim is killed, at each call that it makes, and started again: what it plays comes to the same end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+use probeshim::cri::MethodName;
+use probeshim::cri::v1::{ContainerState, ListContainersRequest};
+use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
+use probeshim::socket::{Access, SocketPath, claim};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio_util::sync::CancellationToken;
+
+use crate::playing::{POLITE, Watched, begin, is_clean, sandboxes};
+use crate::procrun::Runtime;
+use crate::program::Place;
+use crate::support::soon;
+
+/// What changes something in a runtime, or in a container.
+const ACTS: [&str; 8] = [
+    "RunPodSandbox",
+    "StopPodSandbox",
+    "RemovePodSandbox",
+    "CreateContainer",
+    "StartContainer",
+    "StopContainer",
+    "RemoveContainer",
+    "ExecSync",
+];
+
+/// How many walks are made at once.
+const AT_ONCE: usize = 6;
+
+/// Counts what is asked of a runtime, and kills who asks at one of its calls.
+#[derive(Debug, Default)]
+struct Killer {
+    victim: AtomicI32,
+    asked: AtomicUsize,
+    answered: AtomicUsize,
+    /// Which call is not to come to anything.
+    at: Option<Moment>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Moment {
+    /// Before the runtime is asked for the time of this number.
+    Asked(usize),
+    /// When it has answered.
+    Answered(usize),
+}
+
+impl Killer {
+    fn now(&self, moment: Moment) {
+        if self.at == Some(moment)
+            && let Some(victim) = Pid::from_raw(self.victim.load(Ordering::SeqCst))
+        {
+            kill_process(victim, Signal::KILL).unwrap();
+        }
+    }
+}
+
+impl Observer for Killer {
+    fn captures(&self, method: &MethodName) -> Captures {
+        if ACTS.contains(&method.label()) {
+            self.now(Moment::Asked(self.asked.fetch_add(1, Ordering::SeqCst) + 1));
+        }
+        Captures::default()
+    }
+
+    fn ended(&self, call: Observed) {
+        if ACTS.contains(&call.head.method.label()) {
+            self.now(Moment::Answered(self.answered.fetch_add(1, Ordering::SeqCst) + 1));
+        }
+    }
+}
+
+/// A pod is played, its container is restarted for a probe that fails at first, and the pod ends because its manifest is taken away. Who plays
+/// it is killed at a moment, and started again. Returns how many calls were made.
+async fn walk(at: Option<Moment>) -> usize {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("procrun.sock"));
+    let killer = Arc::new(Killer { at, ..Killer::default() });
+    let (listen, upstream) = (place.at("runtime.sock"), place.at("procrun.sock"));
+    let upstream = SocketPath::new(&upstream).unwrap();
+    let listening = claim(&SocketPath::new(&listen).unwrap(), Access::LikeUpstream(&upstream)).unwrap();
+    let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
+    let drain = CancellationToken::new();
+    let numbers = Numbers::from(1);
+    let relay = Relay::start(
+        listening.listener,
+        settings,
+        killer.clone(),
+        relay::Metrics::default(),
+        numbers,
+        drain.clone(),
+    );
+    let starts = place.at("starts");
+    let starts = starts.display();
+    let folder = Watched::new(&place);
+    folder.write(
+        "a.yaml",
+        &format!(
+            "{{kind: Pod, metadata: {{name: a, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2, \
+             initContainers: [{{name: init, image: i, command: ['true']}}], \
+             containers: [{{name: main, image: i, command: [sh, -c, \"echo >> {starts}; {POLITE}\"], \
+             lifecycle: {{preStop: {{exec: {{command: ['true']}}}}}}, \
+             livenessProbe: {{exec: {{command: [sh, -c, \"[ $(wc -l < {starts}) -ne 1 ]\"]}}, periodSeconds: 1, failureThreshold: 1}}}}]}}}}"
+        ),
+    );
+    let mut running = begin(&place, &[folder.path()]);
+    killer.victim.store(Pid::from_child(&running.process).as_raw_nonzero().get(), Ordering::SeqCst);
+    let mut attempts = BTreeMap::<String, BTreeSet<(u32, String)>>::new();
+    let mut is_wanted = true;
+    loop {
+        if running.process.try_wait().unwrap().is_some() {
+            running = begin(&place, &[folder.path()]);
+        }
+        let answer = runtime.client.list_containers(ListContainersRequest::default()).await.unwrap();
+        let containers = answer.into_inner().containers;
+        for name in ["init", "main"] {
+            let own = containers.iter().filter(|it| it.metadata.as_ref().unwrap().name == name);
+            let is_running =
+                |it: &&_| ContainerState::ContainerRunning == probeshim::cri::v1::Container::state(it);
+            assert!(
+                own.clone().filter(is_running).count() <= 1,
+                "{at:?}: {name} runs twice: {containers:#?}"
+            );
+            let own = own.map(|it| (it.metadata.as_ref().unwrap().attempt, it.id.clone()));
+            attempts.entry(name.to_owned()).or_default().extend(own);
+        }
+        let is_restarted = containers.iter().any(|it| {
+            it.state() == ContainerState::ContainerRunning
+                && it.metadata.as_ref().is_some_and(|it| it.name == "main" && it.attempt > 0)
+        });
+        if is_wanted && is_restarted && fs::read_to_string(place.at("starts")).unwrap().lines().count() > 1 {
+            folder.remove("a.yaml");
+            is_wanted = false;
+        }
+        if !is_wanted && sandboxes(&mut runtime).await == 0 && no_files(&place) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for (name, attempts) in attempts {
+        let numbers: BTreeSet<u32> = attempts.iter().map(|(attempt, _)| *attempt).collect();
+        assert_eq!(numbers.len(), attempts.len(), "{at:?}: two of {name} have one attempt: {attempts:?}");
+    }
+    // It may have been killed at its last call.
+    if running.process.try_wait().unwrap().is_none() {
+        running.signal(Signal::TERM);
+        running.ended().await;
+    }
+    is_clean(&place, runtime).await;
+    drain.cancel();
+    soon(relay.unwrap().ended()).await.unwrap();
+    killer.asked.load(Ordering::SeqCst)
+}
+
+fn no_files(place: &Place) -> bool {
+    fs::read_dir(place.at("state/pods")).is_ok_and(|mut left| left.next().is_none())
+}
+
+/// Walks, some of them at once.
+async fn all(walks: impl Iterator<Item = impl Future<Output = usize>>) {
+    iter(walks).buffer_unordered(AT_ONCE).for_each(|_| async {}).await;
+}
+
+#[tokio::test]
+async fn whenever_it_is_killed_a_pod_comes_to_its_end() {
+    let calls = walk(None).await;
+    assert!(calls > 10, "{calls}");
+    let moments = (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)]);
+    all(moments.map(|moment| soon(walk(Some(moment))))).await;
+}
