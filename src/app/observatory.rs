@@ -6,6 +6,7 @@
 //! inspector ──answers────┘                  └──► metrics
 //! ```
 
+use std::collections::HashSet;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -70,6 +71,8 @@ pub(super) struct Observatory {
     keeper: Option<Keeper>,
     outlets: Outlets,
     listed: Listed,
+    /// What clients were about to stop or remove before the node had been listed: sandboxes and containers.
+    early: Vec<(Option<String>, Option<String>)>,
 }
 
 /// Of what a list has come: what is in the first one was there before, and is no news.
@@ -86,7 +89,8 @@ impl Observatory {
         (play, keeper): (Arc<OnceLock<Play>>, Option<Keeper>),
         outlets: Outlets,
     ) -> Self {
-        Self { world: Arc::default(), inspector, prober, play, keeper, outlets, listed: Listed::default() }
+        let (world, listed, early) = (Arc::default(), Listed::default(), Vec::new());
+        Self { world, inspector, prober, play, keeper, outlets, listed, early }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -147,10 +151,12 @@ impl Observatory {
                 self.inspector.asked(&self.world, *asked);
             }
             Sighting::Stopping(stopping) => {
-                if let Some((key, act)) = keeping::about_to(&self.world, &stopping) {
-                    self.acted(&key, act);
+                if self.keeper.is_some()
+                    && let Some((sandbox, container)) = keeping::about_to(&stopping)
+                {
+                    self.lets_go(sandbox, container);
                 }
-                if let Some(prober) = &self.prober {
+                if let Some(prober) = self.prober.as_ref().filter(|_| !stopping.is_removal) {
                     prober.stopping(&stopping);
                 }
             }
@@ -180,10 +186,31 @@ impl Observatory {
         }
     }
 
-    /// A client has done something with a pod.
-    fn acted(&mut self, key: &Key, act: Act) {
-        if let Some(keeper) = &mut self.keeper {
+    /// Something was done with a pod.
+    fn acted(&self, key: &Key, act: Act) {
+        if let Some(keeper) = &self.keeper {
             keeper.saw(key, act);
+        }
+    }
+
+    /// A client is about to stop or remove a sandbox or container. Before the node has been listed it is not known yet which.
+    fn lets_go(&mut self, sandbox: Option<String>, container: Option<String>) {
+        match keeping::let_go(&self.world, sandbox.as_deref(), container.as_deref()) {
+            Some((key, act)) => self.acted(&key, act),
+            None if !self.listed.is_whole() => self.early.push((sandbox, container)),
+            None => {}
+        }
+    }
+
+    /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
+    fn met(&mut self) {
+        for (sandbox, container) in std::mem::take(&mut self.early) {
+            self.lets_go(sandbox, container);
+        }
+        let Some(keeper) = &self.keeper else { return };
+        let there: HashSet<Key> = self.world.sandboxes().filter_map(|it| Key::of(&it.pod)).collect();
+        for key in keeper.now().keys().iter().filter(|key| !there.contains(key)) {
+            keeper.saw(key, Act::Gone);
         }
     }
 
@@ -247,9 +274,13 @@ impl Observatory {
         if !changes.is_empty() {
             self.changed(&changes, is_act, before);
         }
-        if let Some(prober) = self.prober.as_ref().filter(|_| self.listed.sandboxes && self.listed.containers)
-        {
-            prober.listed();
+        if self.listed.is_whole() {
+            if !before.is_whole() {
+                self.met();
+            }
+            if let Some(prober) = &self.prober {
+                prober.listed();
+            }
         }
     }
 
@@ -267,8 +298,14 @@ impl Observatory {
             {
                 self.outlets.events.push(event);
             }
-            if let Change::ContainerExited(container) = change {
-                self.is_lost(container);
+            match change {
+                Change::ContainerExited(container) if is_act || before.has(change) => self.is_lost(container),
+                Change::SandboxGone(sandbox) if keeping::is_newest_sandbox(&self.world, sandbox) => {
+                    if let Some(key) = Key::of(&sandbox.pod) {
+                        self.acted(&key, Act::Gone);
+                    }
+                }
+                _ => {}
             }
             if let Change::SandboxRuns(sandbox) = change {
                 self.outlets.hurry.up();
@@ -283,7 +320,10 @@ impl Observatory {
         let key = self.world.sandbox_of(container).and_then(|sandbox| Key::of(&sandbox.pod));
         let name = container.name.name.as_deref().unwrap_or_default();
         let Some(key) = key.filter(|_| !play.is_held()) else { return };
-        let kept = keeper.pods().borrow().clone();
+        let kept = keeper.now();
+        if !keeping::is_newest(&self.world, container) {
+            return;
+        }
         let obstacle = kept.obstacle(&key, name).filter(|_| !kept.is_let_go(&key, name));
         if let Some(reason) = obstacle {
             let event = Event::of_lost(container, &self.world, &reason);
@@ -352,6 +392,10 @@ impl Observatory {
 }
 
 impl Listed {
+    fn is_whole(self) -> bool {
+        self.sandboxes && self.containers
+    }
+
     /// Whether a list had come of what has changed.
     fn has(self, change: &Change) -> bool {
         match change {

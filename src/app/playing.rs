@@ -9,16 +9,16 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::shim::{Kept, Staged};
 use super::signals::Signals;
 use crate::play::{Documents, Notice, Parts, Play, Witness};
 use crate::probe::{News, Specs};
-use crate::record::{Event, Events};
+use crate::record::{Event, Events, Severity};
 use crate::socket::SocketPath;
 use crate::state::{self, State, StateError};
-use crate::terminal::human;
+use crate::terminal::{harmless, human};
 
 /// What the runtime gets to end and remove pods, beyond their grace periods.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -165,6 +165,15 @@ impl Witness for Told {
 
     fn solved(&self, problem: String) {
         self.tell(News::Solved(problem));
+    }
+
+    fn troubled(&self, reason: Option<String>) {
+        let event = Event::of_state(reason);
+        match event.severity {
+            Severity::Warning => warn!("{}", harmless(&event.message)),
+            Severity::Normal => info!("{}", event.message),
+        }
+        self.events.push(event);
     }
 
     fn held(&self) {

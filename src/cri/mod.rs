@@ -19,6 +19,7 @@ pub use facts::{ContainerFact, SandboxFact};
 pub use framing::{FrameError, unary_message};
 pub use method::{Method, MethodName};
 pub use own::{Counted, Own, OwnClient};
+pub use redact::Secret;
 pub use status::Code;
 pub use subscription::Subscription;
 

@@ -1,8 +1,19 @@
 //! `Debug` for the messages that carry secrets: what may be shown is shown, the rest is counted.
 
 use std::fmt;
+use std::sync::Arc;
 
 use super::v1::{AuthConfig, KeyValue};
+
+/// A request as its bytes came, in which there may be secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub Arc<[u8]>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<{} bytes>", self.0.len())
+    }
+}
 
 impl fmt::Debug for AuthConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,7 +45,8 @@ mod tests {
             registry_token: "s3cret".into(),
         };
         let env = KeyValue { key: "TOKEN".into(), value: b"s3cret".to_vec() };
-        let shown = format!("{auth:?} {env:?}");
+        let request = Secret(b"s3cret".as_slice().into());
+        let shown = format!("{auth:?} {env:?} {request:?}");
         assert!(!shown.contains("s3cret"), "{shown}");
         assert!(shown.contains("registry.test") && shown.contains("TOKEN") && shown.contains("<6 bytes>"));
     }

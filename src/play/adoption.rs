@@ -97,7 +97,9 @@ impl Memories {
     fn unwanted(&self, wanted: &[Arc<Pod>], is_such: impl Fn(&Memory) -> bool) -> Vec<Arc<Pod>> {
         let known = self.lock();
         let is_wanted = |uid: &String| wanted.iter().any(|pod| pod.uid == *uid);
-        let unwanted = known.iter().filter(|(uid, memory)| !is_wanted(uid) && is_such(memory));
+        // One that is wanted again while it is being ended comes after its end.
+        let unwanted =
+            known.iter().filter(|(uid, memory)| (!is_wanted(uid) || memory.is_ending) && is_such(memory));
         unwanted.map(|(uid, memory)| orphan(&memory.namespace, &memory.name, uid)).collect()
     }
 
@@ -134,7 +136,7 @@ pub(super) async fn strays(means: Arc<Means>, wanted: Vec<Arc<Pod>>) -> Strays {
         }
     }
     strays.gone = means.memories.unwanted(&wanted, |_| true);
-    strays.gone.retain(|pod| !seen.contains(&pod.uid));
+    strays.gone.retain(|pod| !seen.contains(&pod.uid) && !wanted.iter().any(|it| it.uid == pod.uid));
     strays
 }
 

@@ -68,7 +68,8 @@ impl Backoff {
     /// Whether it is time for something that was noted to have failed before.
     pub(super) fn is_time(&self, key: &str, now: SystemTime) -> Result<(), TooEarly> {
         let known = self.lock().get(key).copied();
-        match known.filter(|entry| since(entry.noted, now) < entry.delay) {
+        let is_early = |entry: &Entry| entry.noted <= now && since(entry.noted, now) < entry.delay;
+        match known.filter(is_early) {
             Some(Entry { delay, noted }) => Err(TooEarly { delay, until: noted + delay }),
             None => Ok(()),
         }
@@ -159,6 +160,9 @@ mod tests {
         assert_eq!(backoff.try_again("main", at(5001), at(1000)), Ok(()));
         let early = backoff.try_again("main", at(1001), at(1002)).unwrap_err();
         assert_eq!(early.delay, Duration::from_secs(20), "it is remembered");
+        backoff.fail("image", at(5000));
+        assert!(backoff.is_time("image", at(5001)).is_err());
+        assert_eq!(backoff.is_time("image", at(1000)), Ok(()));
     }
 
     /// An image that is not to be had is pulled again so long after the last pull has failed, however long that took.

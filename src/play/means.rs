@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -10,6 +11,7 @@ use tonic::transport::Channel;
 
 use super::adoption::Memories;
 use super::backoff::Backoff;
+use super::condemned::Condemned;
 use super::node::Node;
 use super::notice::{Notice, Witness};
 use super::seen::Seen;
@@ -23,7 +25,7 @@ use crate::cri::v1::{
 };
 use crate::cri::{OwnClient, PATIENCE, Sender, unless_gone, within};
 use crate::prober::{Executor, KUBELET, Prober};
-use crate::state::State;
+use crate::state::{Kept, State, StateError, Table};
 use crate::tap::{self, OwnCalls};
 
 /// What pods are played with.
@@ -47,6 +49,7 @@ pub(super) struct Means {
     /// What outlives us.
     pub(super) state: State,
     pub(super) memories: Memories,
+    pub(super) condemned: Condemned,
     pub(super) witness: Arc<dyn Witness>,
     /// Knows what clients have done.
     pub(super) watched: OwnCalls,
@@ -54,6 +57,21 @@ pub(super) struct Means {
     pub(super) records: Records,
     /// When a kubelet was seen last.
     pub(super) kubelet_seen: Mutex<Option<Instant>>,
+    /// When it was written down last that one was there.
+    pub(super) kubelet_noted: Mutex<Option<Instant>>,
+}
+
+/// The key of when a kubelet was seen last.
+const KUBELET_SEEN: &str = "seen";
+
+/// A kubelet that was there so long before us is taken to be there still, for as long as one that has just gone.
+const RECENT: Duration = Duration::from_secs(600);
+
+/// Since when a kubelet is taken to be there, by what was written down.
+pub(super) fn kubelet_before(kept: &Kept) -> Result<Option<Instant>, StateError> {
+    let seen: Vec<(String, SystemTime)> = kept.of(Table::Kubelet)?;
+    let is_recent = |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |age| age < RECENT);
+    Ok(seen.iter().any(is_recent).then(Instant::now))
 }
 
 /// The identity of the pod that a sandbox is made for.
@@ -177,6 +195,11 @@ impl Means {
     pub(super) fn see_kubelet(&self, now: Instant) -> bool {
         let is_new = !self.is_held();
         *self.kubelet_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+        let mut noted = self.kubelet_noted.lock().unwrap_or_else(PoisonError::into_inner);
+        if noted.is_none_or(|noted| now - noted > KUBELET / 2) {
+            *noted = Some(now);
+            self.state.put(Table::Kubelet, KUBELET_SEEN, &SystemTime::now());
+        }
         is_new
     }
 

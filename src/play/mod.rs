@@ -10,6 +10,7 @@
 
 mod adoption;
 mod backoff;
+mod condemned;
 mod configs;
 mod documents;
 mod host;
@@ -50,7 +51,8 @@ use crate::state::{Kept, State, StateError, Table};
 use crate::tap::{self, OwnCalls};
 use adoption::{Memories, Strays, strays};
 use backoff::Backoff;
-use means::{Means, Records};
+use condemned::Condemned;
+use means::{Means, Records, kubelet_before};
 use node::Node;
 use pod::{Signals, Worker};
 use spec::{Origin, Pod, identity};
@@ -150,13 +152,15 @@ impl Play {
             node: Node::here(logs, keeps_logs, pods, state.folder().display().to_string()),
             crashes: Backoff::kept(&kept, (&state, Table::Crashes))?,
             pulls: Backoff::kept(&kept, (&state, Table::Pulls))?,
+            condemned: Condemned::new(&kept, state.clone())?,
             memories: Memories::new(&kept, state.clone(), paths)?,
             state,
             witness,
             watched,
             runtime_name: OnceCell::new(),
             records: Records::default(),
-            kubelet_seen: Mutex::default(),
+            kubelet_seen: Mutex::new(kubelet_before(&kept)?),
+            kubelet_noted: Mutex::default(),
         };
         let cast = Cast { players: Mutex::default(), changed: watch::Sender::new(()) };
         Ok(Self { means: Arc::new(means), cast: Arc::new(cast), prunes })
@@ -167,7 +171,7 @@ impl Play {
     pub async fn run(&self, mut documents: Documents, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
-        let (mut trouble, mut troubled) = (self.means.state.trouble(), None);
+        let mut trouble = self.means.state.trouble();
         let wanted = documents.pods();
         self.end_all(self.means.memories.to_be_ended(&wanted), &mut workers);
         let mut finding = JoinSet::new();
@@ -179,17 +183,7 @@ impl Play {
                 () = end.cancelled() => {}
                 Some(ended) = workers.join_next() => is_clean &= self.ended(ended, &mut workers),
                 Some(Ok(found)) = finding.join_next() => self.found(found, &mut workers),
-                Ok(()) = trouble.changed() => {
-                    let now = trouble.borrow_and_update().as_ref().map(|reason| {
-                        format!("--state: what is to outlive probeshim cannot be written, and is tried again: {reason}")
-                    });
-                    if let Some(problem) = std::mem::replace(&mut troubled, now.clone()) {
-                        self.means.witness.solved(problem);
-                    }
-                    if let Some(problem) = now {
-                        self.means.witness.problem(problem);
-                    }
-                }
+                Ok(()) = trouble.changed() => self.troubled(trouble.borrow_and_update().as_deref()),
                 () = sleep_until(looks) => {
                     let (now, has_changed) = documents.look().await;
                     documents = now;
@@ -227,16 +221,27 @@ impl Play {
     pub async fn keep(&self, mut kept: watch::Receiver<Arc<KeptPods>>, end: CancellationToken) {
         let mut workers = JoinSet::new();
         let looking = AbortOnDropHandle::new(tokio::spawn(pleg::run(self.means.clone(), self.cast.clone())));
+        let mut trouble = self.means.state.trouble();
         loop {
-            let pods = kept.borrow_and_update().pods.clone();
+            let pods = kept.borrow_and_update().all();
             self.want(pods, &mut workers);
             tokio::select! {
                 () = end.cancelled() => break,
                 Ok(()) = kept.changed() => {}
+                Ok(()) = trouble.changed() => self.troubled(trouble.borrow_and_update().as_deref()),
                 Some(ended) = workers.join_next() => drop(self.ended(ended, &mut workers)),
             }
         }
         drop(looking);
+    }
+
+    /// What is to outlive us cannot be written, or can again.
+    fn troubled(&self, reason: Option<&str>) {
+        let what = "--state: what is to outlive probeshim cannot be written, and is tried again";
+        match reason {
+            Some(reason) => self.means.witness.troubled(Some(format!("{what}: {reason}"))),
+            None => self.means.witness.troubled(None),
+        }
     }
 
     /// Pods of before have been found that nobody wants any more.
@@ -281,7 +286,9 @@ impl Play {
                 Some(pod) if pod.uid == known.uid && !player.signals.end.is_cancelled() => {
                     player.next.clear();
                     if pod != known {
-                        info!(pod = name, "the manifest of a pod has changed");
+                        if !pod.is_kept() {
+                            info!(pod = name, "the manifest of a pod has changed");
+                        }
                         player.pods.send_replace(pod);
                     }
                 }
@@ -294,7 +301,11 @@ impl Play {
         }
         for (name, pod) in wanted {
             // Everything of a pod is known by its uid, so that two of one cannot be there together.
-            let is_it = |player: &&mut Player| !pod.is_kept() && player.pods.borrow().uid == pod.uid;
+            let is_it = |player: &&mut Player| {
+                let known = player.pods.borrow();
+                let is_named = known.origin == Origin::Before && known.full_name() == pod.full_name();
+                !pod.is_kept() && (known.uid == pod.uid || is_named)
+            };
             let other = players.values_mut().find(is_it);
             if let Some(player) = other {
                 player.next.push(pod);

@@ -35,6 +35,9 @@ pub trait Witness: fmt::Debug + Send + Sync {
     /// What was wrong is so no longer.
     fn solved(&self, problem: String);
 
+    /// What is to outlive us cannot be written, for this reason; or can again.
+    fn troubled(&self, reason: Option<String>);
+
     /// A kubelet uses the runtime: nothing is started or ended any more until it has been gone for a minute.
     fn held(&self);
 }

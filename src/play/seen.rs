@@ -44,6 +44,7 @@ pub(super) struct Instance {
     /// What it was taken for when it was made.
     pub(super) hash: String,
     pub(super) restart_count: u32,
+    pub(super) attempt: u32,
     pub(super) image: String,
     pub(super) image_id: String,
     /// Where it leaves its own message.
@@ -67,8 +68,9 @@ impl Seen {
     pub(super) fn new(sandboxes: Vec<v1::PodSandboxStatus>, containers: Vec<v1::ContainerStatus>) -> Self {
         let mut sandboxes: Vec<Sandbox> = sandboxes.into_iter().map(Sandbox::from).collect();
         let mut containers: Vec<Instance> = containers.into_iter().map(Instance::from).collect();
-        sandboxes.sort_by_key(|sandbox| std::cmp::Reverse(sandbox.created_at));
-        containers.sort_by_key(|container| std::cmp::Reverse(container.created_at));
+        // A clock may have been set back meanwhile.
+        sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created_at)));
+        containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created_at)));
         Self { sandboxes, containers }
     }
 
@@ -157,6 +159,7 @@ impl From<v1::ContainerStatus> for Instance {
             noted: Arc::new(noted),
             hash: note(HASH),
             restart_count: note(RESTART_COUNT).parse().unwrap_or(attempt),
+            attempt,
             message_file: mount.map(|mount| PathBuf::from(&mount.host_path)),
             image: named.unwrap_or_default(),
             image_id: status.image_ref,

@@ -382,7 +382,7 @@ impl Pod {
 
     /// What tells it apart from others that are played: people who make pods by hand give them any names.
     pub(super) fn key(&self) -> String {
-        if self.is_kept() { self.identity() } else { self.full_name() }
+        if self.origin == Origin::Manifest { self.full_name() } else { self.identity() }
     }
 
     /// `NAMESPACE/NAME/UID`.

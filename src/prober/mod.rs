@@ -151,10 +151,16 @@ impl Prober {
         Some(report)
     }
 
-    /// What is written of a pod that is on the node, by all sources.
+    /// Whether the whole node has been listed.
     #[must_use]
-    pub fn spec_of(&self, names: &tap::Pod) -> Option<PodSpec> {
-        self.shared.lock().spec_of(names)
+    pub fn is_listed(&self) -> bool {
+        self.shared.lock().is_listed
+    }
+
+    /// What is written of a pod by all sources, of those of its containers as well that are on the node.
+    #[must_use]
+    pub fn spec_of(&self, sandbox: &Sandbox) -> PodSpec {
+        self.shared.lock().spec_of(sandbox)
     }
 
     /// How a pod is, if it is probed.
@@ -260,7 +266,7 @@ impl Prober {
 
     /// Somebody has a sandbox or container stopped.
     pub fn stopping(&self, stopping: &Stopping) {
-        let Stopping { head, sandbox, container } = stopping;
+        let Stopping { head, sandbox, container, is_removal: _ } = stopping;
         if let Some(sandbox) = sandbox {
             let pod = self.shared.lock().pod_of_sandbox(sandbox);
             if let Some(pod) = pod {

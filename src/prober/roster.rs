@@ -111,10 +111,12 @@ impl Roster {
         self.pods.get(&key_of(names, ""))?.pod.clone()
     }
 
-    /// What is written of the pod with these names, if it is on the node.
-    pub(super) fn spec_of(&self, names: &tap::Pod) -> Option<PodSpec> {
-        let entry = self.pods.get(&key_of(names, ""))?;
-        Some(self.specs.pod(&entry.sandbox, &entry.containers))
+    /// What is written of the pod of a sandbox, be it on the node or not.
+    pub(super) fn spec_of(&self, sandbox: &Sandbox) -> PodSpec {
+        match self.pods.get(&key_of(&sandbox.pod, "")) {
+            Some(entry) => self.specs.pod(&entry.sandbox, &entry.containers),
+            None => self.specs.pod(sandbox, []),
+        }
     }
 
     /// The pod of a sandbox, if it is probed; the beginning of its id will do, as it does for runtimes.
@@ -171,7 +173,8 @@ impl Entry {
         for container in &self.containers {
             if let Some(state) = state(container, now) {
                 let (names, id) = (container.name.clone(), container.id.clone());
-                let age = Age { created_at: container.created_at, seen: container.seen };
+                let attempt = container.name.attempt.unwrap_or(0);
+                let age = Age { attempt, created_at: container.created_at, seen: container.seen };
                 let is_spared = enforcement.spares(&self.sandbox, container);
                 let hash = container.annotations.get(HASH).map(str::to_owned);
                 pod.see(Known { names, id, age, state, is_spared, hash }, todo);

@@ -131,6 +131,19 @@ impl Event {
         Self::new(Severity::Warning, "SpecMisread", problem)
     }
 
+    /// What is to outlive us cannot be written, for a reason; or can again.
+    #[must_use]
+    pub fn of_state(problem: Option<String>) -> Self {
+        if let Some(problem) = problem {
+            return Self::new(Severity::Warning, "StateNotWritten", problem);
+        }
+        Self::new(
+            Severity::Normal,
+            "StateWritten",
+            "What is to outlive probeshim is written again".to_owned(),
+        )
+    }
+
     /// It can be read again.
     #[must_use]
     pub fn of_mended_specs(problem: &str) -> Self {

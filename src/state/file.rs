@@ -1,9 +1,9 @@
 //! The file itself.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
@@ -113,15 +113,13 @@ impl File {
     pub(super) fn write(&mut self, changes: &Changes) -> Result<(), redb::Error> {
         let written = self.try_to_write(changes);
         if written.is_err() {
-            // After a failure it is of no use any more.
-            self.database = None;
+            self.give_up();
         }
         written
     }
 
-    /// It is opened again where something is written.
-    #[cfg(test)]
-    pub(super) fn close(&mut self) {
+    /// After a failure what is open is of no use any more: it is opened again where something is written.
+    pub(super) fn give_up(&mut self) {
         self.database = None;
     }
 
@@ -165,6 +163,8 @@ fn make(path: &Path) -> Result<(), redb::Error> {
 
 fn open(path: &Path) -> Result<Database, DatabaseError> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
+    // It may have been put back from elsewhere.
+    file.set_permissions(Permissions::from_mode(0o600))?;
     Database::builder().create_with_backend(FileBackend::new(file)?)
 }
 

@@ -5,28 +5,39 @@
 mod file;
 mod writer;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{oneshot, watch};
+use tokio::time::timeout;
+use tracing::warn;
 
 use file::File;
 pub use file::StateError;
 use writer::{Message, Writer};
+
+/// How long it is waited for the disk.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is kept, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
     /// Pods that are played, by their uids.
     Pods,
+    /// Containers that are ended for a probe, by their ids.
+    Condemned,
     /// What is waited before a container that ends is started again, by what it is.
     Crashes,
     /// The same before an image is pulled again.
     Pulls,
+    /// When a kubelet was seen last.
+    Kubelet,
     /// What came through the relay to make sandboxes, by the pods' uids, namespaces and names.
     Sandboxes,
     /// The same of containers, by those and their own names.
@@ -46,15 +57,24 @@ struct Shared {
 }
 
 /// What was kept before.
-#[derive(Debug)]
 pub struct Kept(Vec<(Table, String, Vec<u8>)>);
 
 impl Table {
-    const ALL: [Self; 5] = [Self::Pods, Self::Crashes, Self::Pulls, Self::Sandboxes, Self::Containers];
+    const ALL: [Self; 7] = [
+        Self::Pods,
+        Self::Condemned,
+        Self::Kubelet,
+        Self::Crashes,
+        Self::Pulls,
+        Self::Sandboxes,
+        Self::Containers,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Pods => "pods",
+            Self::Condemned => "condemned",
+            Self::Kubelet => "kubelet",
             Self::Crashes => "crashes",
             Self::Pulls => "pulls",
             Self::Sandboxes => "sandboxes",
@@ -95,11 +115,13 @@ impl State {
         self.send(Message::Change(table, key.to_owned(), None));
     }
 
-    /// Waits until what was changed before is on disk, or the disk has not taken it.
+    /// Waits until what was changed before is on disk, or the disk has not taken it; for ten seconds at most, since a disk may hang.
     pub async fn settled(&self) {
         let (settled, wait) = oneshot::channel();
         self.send(Message::Settle(settled));
-        let _ = wait.await;
+        if timeout(PATIENCE, wait).await.is_err() {
+            warn!("what is to outlive probeshim is not written yet: the disk takes its time");
+        }
     }
 
     /// Has everything on disk, as far as the disk takes it, and gives the file up: nothing is kept any more.
@@ -118,6 +140,13 @@ impl State {
     fn send(&self, message: Message) {
         // Once it is closed, nothing is kept.
         let _ = self.0.messages.send(message);
+    }
+}
+
+impl fmt::Debug for Kept {
+    /// There may be secrets in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} values", self.0.len())
     }
 }
 

@@ -1,9 +1,11 @@
 //! The thread that writes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
+use tracing::warn;
 
 use super::Table;
 use super::file::{Changes, File};
@@ -12,7 +14,6 @@ use super::file::{Changes, File};
 const RETRY: Duration = Duration::from_secs(5);
 
 /// What the thread is told.
-#[derive(Debug)]
 pub(super) enum Message {
     /// A value is another, or no more.
     Change(Table, String, Option<Vec<u8>>),
@@ -54,10 +55,13 @@ impl Writer {
                 let _ = waiting.send(());
             }
             if is_over {
-                return;
+                break;
             }
         }
-        let Self { file, closes, .. } = self;
+        let Self { file, closes, unsaved, .. } = self;
+        if !unsaved.is_empty() {
+            warn!(changes = unsaved.len(), "what was to outlive probeshim was not written");
+        }
         drop(file);
         if let Some(closed) = closes {
             let _ = closed.send(());
@@ -76,12 +80,17 @@ impl Writer {
         if self.unsaved.is_empty() {
             return;
         }
-        let trouble = match self.file.write(&self.unsaved) {
-            Ok(()) => {
+        let written = catch_unwind(AssertUnwindSafe(|| self.file.write(&self.unsaved)));
+        let trouble = match written {
+            Ok(Ok(())) => {
                 self.unsaved.clear();
                 None
             }
-            Err(error) => Some(error.to_string()),
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => {
+                self.file.give_up();
+                Some("a fault of what writes it".to_owned())
+            }
         };
         self.troubles.send_if_modified(|known| {
             let is_new = *known != trouble;
@@ -102,7 +111,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let [folder, away] = ["state", "away"].map(|name| place.path().join(name));
         let (mut file, _) = File::open(&folder).unwrap();
-        file.close();
+        file.give_up();
         let (troubles, mut trouble) = watch::channel(None);
         let mut writer = Writer::new(file, troubles);
         let change = |key: &str| Message::Change(Table::Pods, key.to_owned(), Some(b"1".to_vec()));

@@ -14,7 +14,7 @@ use super::fact::Fact;
 use super::messages::Reading;
 use super::metrics::Metrics;
 use super::watched::{self, ReadMessage, Response};
-use crate::cri::{Code, FrameError, unary_message};
+use crate::cri::{Code, FrameError, Secret, unary_message};
 use crate::relay::{Asked, Capture, Direction, Ending, Head, NotWhole, Observed};
 
 /// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.
@@ -28,7 +28,7 @@ const BATCH: usize = 256;
 pub enum Sighting {
     /// An `ExecSync` is on its way to upstream.
     Asked(Box<AskedExec>),
-    /// Somebody has a sandbox or container stopped, for as long as the call goes on.
+    /// Somebody has a sandbox or container stopped or removed, for as long as the call goes on.
     Stopping(Stopping),
     /// A message of a stream has passed.
     Streamed(Told),
@@ -53,7 +53,7 @@ pub struct AskedExec {
     pub exec: Box<Exec>,
 }
 
-/// A call on its way that stops something.
+/// A call on its way that stops or removes something.
 #[derive(Debug)]
 pub struct Stopping {
     /// The call; gone once nobody holds it any more.
@@ -62,6 +62,8 @@ pub struct Stopping {
     pub sandbox: Option<String>,
     /// The container, if it is one that is stopped.
     pub container: Option<String>,
+    /// Whether it is removed, which stops it where it runs.
+    pub is_removal: bool,
 }
 
 /// A call that has ended.
@@ -76,7 +78,7 @@ pub struct Ended {
     /// What it told.
     pub told: Told,
     /// The request as its bytes came, where something was made by it and it is to be handed on; or why it is not known.
-    pub request: Option<Result<Vec<u8>, String>>,
+    pub request: Option<Result<Secret, String>>,
 }
 
 /// When a request was whole, and when it was on its way to upstream.
@@ -236,16 +238,17 @@ fn asked(asked: Asked) -> Option<Sighting> {
     let Some(exec) = exec else {
         let (sandbox, container) =
             (pod.and_then(|pod| pod.id.clone()), container.and_then(|it| it.id.clone()));
-        return Some(Sighting::Stopping(Stopping { head: head_of_it, sandbox, container }));
+        let is_removal = watched::removes(&head.method);
+        return Some(Sighting::Stopping(Stopping { head: head_of_it, sandbox, container, is_removal }));
     };
     let sent = Sent { whole, sent };
     Some(Sighting::Asked(Box::new(AskedExec { head: head_of_it, id, sent, container, exec })))
 }
 
 /// The bytes of the one message that went up.
-fn whole(request: &Direction) -> Result<Vec<u8>, Undecoded> {
+fn whole(request: &Direction) -> Result<Secret, Undecoded> {
     let capture = request.capture.as_ref().ok_or(FrameError::NotOne)?;
-    Ok(unary_message(capture.whole()?)?.to_vec())
+    Ok(Secret(unary_message(capture.whole()?)?.into()))
 }
 
 /// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.

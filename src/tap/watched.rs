@@ -66,6 +66,11 @@ pub(super) fn makes_something(method: &MethodName) -> bool {
     ["RunPodSandbox", "CreateContainer"].contains(&method.label())
 }
 
+/// Whether a call to a method removes something.
+pub(super) fn removes(method: &MethodName) -> bool {
+    ["RemovePodSandbox", "RemoveContainer"].contains(&method.label())
+}
+
 /// What is watched of a method, if anything.
 pub(super) fn of(method: &MethodName) -> Option<Watched> {
     let MethodName::Known(method) = method else { return None };
@@ -76,7 +81,7 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
             ..unary(life::run_pod_sandbox_request, life::run_pod_sandbox_response)
         },
         "StopPodSandbox" => announced(life::stop_pod_sandbox_request),
-        "RemovePodSandbox" => request(life::remove_pod_sandbox_request),
+        "RemovePodSandbox" => announced(life::remove_pod_sandbox_request),
         "PodSandboxStatus" => unary(life::pod_sandbox_status_request, life::pod_sandbox_status_response),
         "CreateContainer" => Watched {
             request_limit: CONFIG_LIMIT,
@@ -84,7 +89,7 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
         },
         "StartContainer" => request(life::start_container_request),
         "StopContainer" => announced(life::stop_container_request),
-        "RemoveContainer" => request(life::remove_container_request),
+        "RemoveContainer" => announced(life::remove_container_request),
         "ContainerStatus" => unary(life::container_status_request, life::container_status_response),
         "ListPodSandbox" => {
             Watched { list: Some(List::Sandboxes), ..unary(lists::request, lists::sandboxes) }

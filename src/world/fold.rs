@@ -111,6 +111,12 @@ impl Fold<'_> {
     }
 
     fn container(&mut self, fact: &ContainerFact) {
+        // People name sandboxes by the beginning of their ids.
+        let whole = fact.sandbox.as_ref().and_then(|sandbox| self.world.sandbox(sandbox));
+        let whole = whole.filter(|sandbox| fact.sandbox.as_deref() != Some(&*sandbox.id));
+        let whole =
+            whole.map(|sandbox| ContainerFact { sandbox: Some(sandbox.id.to_string()), ..fact.clone() });
+        let fact = whole.as_ref().unwrap_or(fact);
         let id = fact.id.as_str();
         if id.is_empty() || self.world.gone_containers.since(id).is_some_and(|gone| gone >= self.since) {
             return;

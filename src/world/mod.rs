@@ -48,10 +48,14 @@ struct Gone<T> {
 }
 
 impl World {
-    /// A sandbox by its id, also one that has been removed a while ago.
+    /// A sandbox by its id, also one that has been removed a while ago; or by the beginning of its id, which runtimes take for it, if there
+    /// is one such sandbox.
     #[must_use]
     pub fn sandbox(&self, id: &str) -> Option<&Arc<Sandbox>> {
-        self.sandboxes.get(id).or_else(|| self.gone_sandboxes.get(id))
+        self.sandboxes.get(id).or_else(|| self.gone_sandboxes.get(id)).or_else(|| {
+            let mut found = self.sandboxes.values().filter(|sandbox| sandbox.id.starts_with(id));
+            found.next().filter(|_| !id.is_empty() && found.next().is_none())
+        })
     }
 
     /// The sandbox of a container, if both are there.

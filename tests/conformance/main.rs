@@ -11,3 +11,4 @@ mod life;
 mod real;
 #[path = "../support/mod.rs"]
 mod support;
+mod survival;

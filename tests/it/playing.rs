@@ -18,7 +18,7 @@ use crate::program::{Answer, Place, Running};
 pub(crate) const POLITE: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
 
 /// A pod with one container that runs a script, and more of each.
-fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) -> String {
+pub(crate) fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) -> String {
     format!(
         "{{kind: Pod, metadata: {{name: {name}, namespace: test}}, spec: {{terminationGracePeriodSeconds: 2{of_pod}, \
          containers: [{{name: main, image: i, command: [sh, -c, \"{script}\"]{of_container}}}]}}}}\n---\n"
@@ -35,7 +35,7 @@ fn play(place: &Place, arguments: &[&str]) -> Command {
 }
 
 /// Plays what is there, until it is told to end.
-async fn start(place: &Place, path: &str) -> Running {
+pub(crate) async fn start(place: &Place, path: &str) -> Running {
     start_with(place, &[path]).await
 }
 
@@ -54,7 +54,7 @@ pub(crate) fn begin(place: &Place, arguments: &[&str]) -> Running {
 }
 
 /// Plays manifests to the end, and tells what came of it.
-async fn played(place: &Place, manifests: &str, arguments: &[&str]) -> Answer {
+pub(crate) async fn played(place: &Place, manifests: &str, arguments: &[&str]) -> Answer {
     fs::write(place.at("pods.yaml"), manifests).unwrap();
     let manifests = place.at("pods.yaml");
     let arguments = [&[manifests.to_str().unwrap()], arguments].concat();
@@ -90,7 +90,7 @@ impl<'a> Watched<'a> {
 }
 
 /// Waits until an event tells of something.
-async fn told(place: &Place, reason: &'static str, message: &'static str) {
+pub(crate) async fn told(place: &Place, reason: &'static str, message: &'static str) {
     until_shown(place, &["events"], |events| {
         let is_it =
             |event: &Value| event["reason"] == reason && event["message"].as_str().unwrap().contains(message);

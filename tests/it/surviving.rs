@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::future::Future;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,12 +15,14 @@ use probeshim::cri::MethodName;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest};
 use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
 use probeshim::socket::{Access, SocketPath, claim};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 
-use crate::playing::{POLITE, Watched, begin, is_clean, sandboxes};
+use crate::playing::{POLITE, Watched, begin, is_clean, played, pod, sandboxes, start, told};
 use crate::procrun::Runtime;
-use crate::program::Place;
+use crate::program::{Answer, Place, is_root};
+use crate::support::skip::need;
 use crate::support::soon;
 
 /// What changes something in a runtime, or in a container.
@@ -176,4 +180,83 @@ async fn whenever_it_is_killed_a_pod_comes_to_its_end() {
     assert!(calls > 10, "{calls}");
     let moments = (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)]);
     all(moments.map(|moment| soon(walk(Some(moment))))).await;
+}
+
+#[tokio::test]
+async fn a_state_that_cannot_be_used_is_refused_and_nothing_is_made() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    fs::create_dir(place.at("state")).unwrap();
+    fs::write(place.at("state/state.redb"), "something else").unwrap();
+    let answer = played(&place, &pod("a", POLITE, "", ""), &["--until", "ready"]).await;
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let told = format!("--state: what was kept is damaged ({}", place.at("state/state.redb").display());
+    assert!(answer.stderr.contains(&told) && answer.stderr.contains("move it away"), "{answer:?}");
+    assert_eq!(fs::read(place.at("state/state.redb")).unwrap(), b"something else");
+    assert_eq!(sandboxes(&mut runtime).await, 0);
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn one_state_is_for_one_probeshim() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let folder = Watched::new(&place);
+    let mut running = start(&place, folder.path()).await;
+    let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
+    let mut other = place.watching_command_of(program, "other.sock");
+    other.args(["--enforce", "restart", "--http", "off"]);
+    let answer = Answer::to(other).await;
+    let told = format!("--state: another probeshim (pid {})", running.process.id());
+    assert!(answer.code == Some(1) && answer.stderr.contains(&told), "{answer:?}");
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
+}
+
+/// A folder with little room, until dropped.
+struct Small(PathBuf);
+
+impl Small {
+    fn at(folder: PathBuf) -> Self {
+        fs::create_dir(&folder).unwrap();
+        let options = std::ffi::CString::new("size=4m").unwrap();
+        mount("tmpfs", &folder, "tmpfs", MountFlags::empty(), options.as_c_str()).unwrap();
+        Self(folder)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+/// Pods go on, it is told of, and what could not be written is once there is room.
+#[tokio::test]
+async fn a_disk_that_is_full_loses_nothing() {
+    need!(is_root());
+    let place = Place::new();
+    let _small = Small::at(place.at("state"));
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let folder = Watched::new(&place);
+    folder.write("a.yaml", &pod("a", POLITE, "", ""));
+    let mut running = start(&place, folder.path()).await;
+    told(&place, "Started", "").await;
+    let filler = place.at("state/filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    drop(file);
+    folder.write("b.yaml", &pod("b", "sleep 0.2; exit 3", "", ""));
+    told(&place, "StateNotWritten", "--state: what is to outlive probeshim cannot be written").await;
+    told(&place, "BackOff", "main").await;
+    fs::remove_file(&filler).unwrap();
+    told(&place, "StateWritten", "").await;
+    running.signal(Signal::KILL);
+    running.ended().await;
+    running = start(&place, folder.path()).await;
+    told(&place, "BackOff", "main").await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    is_clean(&place, runtime).await;
 }

@@ -16,6 +16,7 @@ use real::differential::compared;
 use real::machine::tool;
 use real::play::{crowd, tell};
 use real::story::cases;
+use real::survival;
 use support::skip::need;
 
 /// Whose turn it is: each of these takes most of a machine, and none may fail for want of it.
@@ -55,6 +56,19 @@ fn pods_live_as_with_a_kubelet() {
     let cases: Vec<_> = cases(&probes).into_iter().filter(|case| few.contains(&case.name.as_str())).collect();
     let differences = need!(compared(&cases, Duration::from_secs(35)));
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
+}
+
+/// What crictl makes lives on through the relay, and through kills of probeshim, until crictl lets it go.
+#[test]
+fn what_crictl_makes_lives_on_until_it_is_let_go() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    need!(survival::of_crictl());
+}
+
+#[test]
+fn pods_live_through_kills_of_who_plays_them() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    need!(survival::walks(1));
 }
 
 #[test]

@@ -29,3 +29,4 @@ pub(crate) mod restarts;
 pub(crate) mod server;
 pub(crate) mod shim;
 pub(crate) mod story;
+pub(crate) mod survival;

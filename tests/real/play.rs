@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(150);
 #[derive(Debug)]
 pub(crate) struct Player {
     server: Option<Server>,
+    folder: PathBuf,
+    upstream: PathBuf,
+    more: Vec<String>,
     admin: PathBuf,
     log: PathBuf,
     http: std::net::SocketAddr,
@@ -33,20 +36,40 @@ pub(crate) struct Player {
 impl Player {
     /// Plays the manifests of a folder, which has to be there, on the runtime behind `upstream`; with everything of its own in `folder`.
     pub(crate) fn start(folder: &Path, upstream: &Path, more: &[&str]) -> Self {
-        let (config, admin) = (folder.join("config.yaml"), folder.join("admin.sock"));
         // Whatever the machine has of its own.
-        std::fs::write(&config, "").unwrap();
+        std::fs::write(folder.join("config.yaml"), "").unwrap();
+        let (folder, upstream) = (folder.to_owned(), upstream.to_owned());
         let (log, http, manifests) = (folder.join("play.log"), free_address(), folder.join("played"));
         std::fs::create_dir_all(&manifests).unwrap();
+        let (admin, more) = (folder.join("admin.sock"), more.iter().map(ToString::to_string).collect());
+        let mut player = Self { server: None, folder, upstream, more, admin, log, http, manifests };
+        player.launch();
+        player.wait();
+        player
+    }
+
+    fn launch(&mut self) {
+        let at = |name: &str| self.folder.join(name);
         let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
-        command.arg("play").arg(&manifests).arg("--upstream").arg(upstream).arg("--config").arg(&config);
-        command.arg("--listen").arg(folder.join("probeshim.sock")).arg("--admin").arg(&admin);
-        command.arg("--pod-logs").arg(folder.join("pod-logs"));
-        command.arg("--state").arg(folder.join("state")).args(["--http", &http.to_string()]);
-        command.args(["--log", "info,probeshim::play=debug"]).args(more);
-        let mut server = Server::start("probeshim play", &mut command, &log);
+        command.arg("play").arg(&self.manifests).arg("--upstream").arg(&self.upstream);
+        command.arg("--config").arg(at("config.yaml")).arg("--listen").arg(at("probeshim.sock"));
+        command.arg("--admin").arg(&self.admin).arg("--pod-logs").arg(at("pod-logs"));
+        command.arg("--state").arg(at("state")).args(["--http", &self.http.to_string()]);
+        command.args(["--log", "info,probeshim::play=debug"]).args(&self.more);
+        self.server = Some(Server::start("probeshim play", &mut command, &self.log));
+    }
+
+    fn wait(&mut self) {
+        let http = self.http;
+        let server = self.server.as_mut().unwrap();
         server.wait_until(|_| get(http, "/healthz").is_ok_and(|answer| answer == "ok\n"));
-        Self { server: Some(server), admin, log, http, manifests }
+    }
+
+    /// Kills it, as a crash would, and starts it again.
+    pub(crate) fn crash_and_restart(&mut self) {
+        self.server.take().unwrap().crash();
+        self.launch();
+        self.wait();
     }
 
     /// Gives it a pod to play.

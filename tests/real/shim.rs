@@ -192,6 +192,12 @@ impl Probeshim {
         self.launch();
     }
 
+    /// Kills it, as a crash would, and starts it again.
+    pub(crate) fn crash_and_restart(&mut self) {
+        self.server.take().unwrap().crash();
+        self.launch();
+    }
+
     fn terminate(&mut self) {
         let status = self.server.take().unwrap().terminate();
         assert!(status.success(), "{status}: {}", self.log());

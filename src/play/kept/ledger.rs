@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cri::Secret;
 use crate::play::spec::identity;
 use crate::tap;
 
@@ -12,10 +13,10 @@ use crate::tap;
 const LET_GO: &str = "its owner has stopped or removed it";
 
 /// The request with which a client had something made, as its bytes came; or why they are not known.
-pub type Captured = Result<Vec<u8>, String>;
+pub type Captured = Result<Secret, String>;
 
 /// What tells pods apart: the names with the uid, since people who make pods by hand copy uids.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Key {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -39,6 +40,8 @@ pub enum Act {
     LetGoAll,
     /// It had the sandbox removed.
     Removed,
+    /// The sandbox is not there any more, whoever has removed it.
+    Gone,
 }
 
 /// What is kept, by pods.
@@ -102,6 +105,13 @@ impl Ledger {
                 self.0.remove(key);
                 return;
             }
+            Act::Gone => {
+                // What is kept alive is made again, with its sandbox; of the rest nobody knows any more.
+                if !self.0.get(key).is_some_and(|pod| pod.containers.iter().any(KeptContainer::is_kept)) {
+                    self.0.remove(key);
+                }
+                return;
+            }
             Act::LetGo(_) | Act::LetGoAll | Act::Attempted(..) => match self.0.get_mut(key) {
                 Some(pod) => pod,
                 None => return,
@@ -144,7 +154,7 @@ impl Ledger {
                     pod.containers[place].attempt = attempt;
                 }
             }
-            Act::Ran(_) | Act::Removed => {}
+            Act::Ran(_) | Act::Removed | Act::Gone => {}
         }
     }
 
@@ -164,6 +174,11 @@ impl Ledger {
 }
 
 impl KeptContainer {
+    /// Whether it is kept alive.
+    pub(super) fn is_kept(&self) -> bool {
+        self.stage == Stage::Started && self.request.is_ok()
+    }
+
     /// It is its owner's again; what it was made with is nobody's business any more.
     fn let_go(&mut self) {
         (self.request, self.stage, self.attempt) = (Err(LET_GO.to_owned()), Stage::LetGo, 0);
@@ -182,6 +197,7 @@ impl Kept {
         match known {
             None => Some("its CreateContainer was not seen"),
             Some(KeptContainer { request: Err(reason), .. }) => Some(reason),
+            Some(KeptContainer { stage: Stage::Created, .. }) => Some("its StartContainer was not seen"),
             Some(_) => None,
         }
     }
@@ -197,11 +213,11 @@ mod tests {
     }
 
     fn ran() -> Act {
-        Act::Ran(Ok(b"pod".to_vec()))
+        Act::Ran(Ok(Secret(b"pod".as_slice().into())))
     }
 
     fn created(name: &str) -> Act {
-        Act::Created(name.to_owned(), Ok(name.as_bytes().to_vec()))
+        Act::Created(name.to_owned(), Ok(Secret(name.as_bytes().into())))
     }
 
     /// The names of containers that are kept alive, after all of this was done.
@@ -211,8 +227,7 @@ mod tests {
             ledger.take(&key(), act);
         }
         let containers = ledger.pod(&key()).map(|kept| kept.containers.clone()).unwrap_or_default();
-        let is_kept = |it: &&KeptContainer| it.stage == Stage::Started && it.request.is_ok();
-        containers.iter().filter(is_kept).map(|it| it.name.clone()).collect()
+        containers.iter().filter(|it| it.is_kept()).map(|it| it.name.clone()).collect()
     }
 
     #[test]
@@ -234,6 +249,8 @@ mod tests {
             (vec![ran(), created("a"), started("a"), created("a")], &[]),
             (vec![ran(), created("a"), started("a"), Act::LetGoAll], &[]),
             (vec![ran(), created("a"), started("a"), Act::Removed], &[]),
+            (vec![ran(), created("a"), started("a"), Act::Gone], &["a"]),
+            (vec![ran(), created("a"), Act::Gone, started("a")], &[]),
             (vec![ran(), created("a"), started("a"), ran()], &[]),
             (vec![let_go("a"), Act::Attempted("a".to_owned(), 1)], &[]),
         ] {
@@ -253,8 +270,16 @@ mod tests {
         let obstacles = ["a", "b", "c", "d"].map(|name| kept.obstacle(name));
         assert_eq!(
             obstacles,
-            [None, Some("it is too long"), Some(LET_GO), Some("its CreateContainer was not seen")]
+            [
+                Some("its StartContainer was not seen"),
+                Some("it is too long"),
+                Some(LET_GO),
+                Some("its CreateContainer was not seen")
+            ]
         );
+        ledger.take(&key(), Act::Started("a".to_owned()));
+        let kept = ledger.pod(&key()).unwrap();
+        assert_eq!(kept.obstacle("a"), None);
         assert!(kept.is_let_go("c") && !kept.is_let_go("a"));
         ledger.take(&key(), Act::LetGoAll);
         assert!(ledger.pod(&key()).unwrap().is_let_go("a"));

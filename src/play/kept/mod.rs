@@ -8,9 +8,11 @@
 mod ledger;
 mod stored;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use prost::Message as _;
+use serde_json::json;
 use tokio::sync::watch;
 
 use super::spec::{Container, Origin, Pod, Texts};
@@ -19,53 +21,75 @@ use crate::cri::v1::{CreateContainerRequest, NamespaceMode, RunPodSandboxRequest
 use crate::state::{self, State, StateError};
 
 pub use ledger::{Act, Captured, Key};
-use ledger::{Kept, KeptContainer, Ledger, Stage};
+use ledger::{Kept, KeptContainer, Ledger};
 
 /// Knows what clients have made, and what of it is kept alive. It outlives us.
 #[derive(Debug)]
 pub struct Keeper {
-    ledger: Ledger,
     state: State,
-    pods: watch::Sender<Arc<KeptPods>>,
+    now: watch::Sender<Arc<KeptPods>>,
 }
 
 /// What is kept alive, and what is not.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct KeptPods {
     ledger: Ledger,
-    pub(super) pods: Vec<Arc<Pod>>,
+    pods: BTreeMap<Key, Arc<Pod>>,
 }
 
 impl Keeper {
     /// Goes on with what was kept before.
     pub fn new(kept: &state::Kept, state: State) -> Result<Self, StateError> {
-        let ledger = stored::read(kept)?;
-        let pods = watch::Sender::new(Arc::new(KeptPods::of(&ledger)));
-        Ok(Self { ledger, state, pods })
+        let mut now = KeptPods { ledger: stored::read(kept)?, pods: BTreeMap::new() };
+        for key in now.keys() {
+            now.make(&key);
+        }
+        Ok(Self { state, now: watch::Sender::new(Arc::new(now)) })
     }
 
     /// What is kept alive, as it changes.
     #[must_use]
     pub fn pods(&self) -> watch::Receiver<Arc<KeptPods>> {
-        self.pods.subscribe()
+        self.now.subscribe()
     }
 
-    /// A client has done something with a pod.
-    pub fn saw(&mut self, key: &Key, act: Act) {
-        let before = self.ledger.pod(key).cloned();
-        self.ledger.take(key, act);
-        let now = self.ledger.pod(key);
-        if before.as_ref() != now {
-            stored::write(&self.state, key, before.as_ref(), now);
-            self.pods.send_replace(Arc::new(KeptPods::of(&self.ledger)));
+    /// What is kept alive now.
+    #[must_use]
+    pub fn now(&self) -> Arc<KeptPods> {
+        self.now.borrow().clone()
+    }
+
+    /// Something was done with a pod.
+    pub fn saw(&self, key: &Key, act: Act) {
+        let mut now = KeptPods::clone(&self.now.borrow());
+        let before = now.ledger.pod(key).cloned();
+        now.ledger.take(key, act);
+        if before.as_ref() != now.ledger.pod(key) {
+            stored::write(&self.state, key, before.as_ref(), now.ledger.pod(key));
+            now.make(key);
+            self.now.send_replace(Arc::new(now));
         }
     }
 }
 
 impl KeptPods {
-    fn of(ledger: &Ledger) -> Self {
-        let pods = ledger.iter().filter_map(|(key, kept)| pod(key, kept)).map(Arc::new);
-        Self { ledger: ledger.clone(), pods: pods.collect() }
+    /// All pods of which anything is known.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.ledger.iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Those that are kept alive.
+    pub(super) fn all(&self) -> Vec<Arc<Pod>> {
+        self.pods.values().cloned().collect()
+    }
+
+    /// Makes a pod anew of what is known of it.
+    fn make(&mut self, key: &Key) {
+        match self.ledger.pod(key).and_then(|kept| pod(key, kept)) {
+            Some(pod) => drop(self.pods.insert(key.clone(), Arc::new(pod))),
+            None => drop(self.pods.remove(key)),
+        }
     }
 
     /// Whether the owner of a container has stopped or removed it.
@@ -90,9 +114,9 @@ fn pod(key: &Key, kept: &Kept) -> Option<Pod> {
         kept.containers.iter().filter_map(container).map(Arc::new).collect();
     let Key { namespace, name, uid } = key.clone();
     let origin = kept.sandbox.clone().and_then(|request| {
-        Authored::sandbox(&request).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
+        Authored::sandbox(&request.0).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
     });
-    let asked = kept.sandbox.as_deref().ok().and_then(|request| RunPodSandboxRequest::decode(request).ok());
+    let asked = kept.sandbox.as_ref().ok().and_then(|it| RunPodSandboxRequest::decode(&*it.0).ok());
     let RunPodSandboxRequest { config, runtime_handler } = asked.unwrap_or_default();
     let config = config.unwrap_or_default();
     let namespaces =
@@ -101,13 +125,15 @@ fn pod(key: &Key, kept: &Kept) -> Option<Pod> {
     pod.host.network = namespaces.is_some_and(|options| options.network() == NamespaceMode::Node);
     pod.labels = config.labels.into_iter().collect::<Texts>();
     pod.annotations = config.annotations.into_iter().collect::<Texts>();
+    let written = containers.iter().map(|it| json!({"name": it.name, "image": it.image}));
+    pod.written = Arc::new(json!({"spec": {"containers": written.collect::<Vec<_>>()}}));
     (pod.runtime_handler, pod.containers) = (runtime_handler, containers);
     (!pod.containers.is_empty()).then_some(pod)
 }
 
 fn container(kept: &KeptContainer) -> Option<Container> {
-    let request = kept.request.as_deref().ok().filter(|_| kept.stage == Stage::Started)?;
-    let image = CreateContainerRequest::decode(request).ok()?.config?.image.unwrap_or_default();
-    let authored = Authored::container(request).ok()?;
+    let request = kept.request.as_ref().ok().filter(|_| kept.is_kept())?;
+    let image = CreateContainerRequest::decode(&*request.0).ok()?.config?.image.unwrap_or_default();
+    let authored = Authored::container(&request.0).ok()?;
     Some(Container::authored(kept.name.clone(), image.image, authored, kept.attempt))
 }

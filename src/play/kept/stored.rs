@@ -5,6 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Captured, Kept, KeptContainer, Key, Ledger, Stage};
+use crate::cri::Secret;
 use crate::state::{self, State, StateError, Table};
 
 /// A sandbox.
@@ -82,7 +83,7 @@ pub(super) fn write(state: &State, key: &Key, before: Option<&Kept>, now: Option
 impl Request {
     fn of(captured: &Captured) -> Self {
         match captured {
-            Ok(bytes) => Self::Whole(BASE64_STANDARD.encode(bytes)),
+            Ok(Secret(bytes)) => Self::Whole(BASE64_STANDARD.encode(bytes)),
             Err(reason) => Self::Missing(reason.clone()),
         }
     }
@@ -90,7 +91,8 @@ impl Request {
     fn captured(&self) -> Captured {
         match self {
             Self::Whole(text) => {
-                BASE64_STANDARD.decode(text).map_err(|error| format!("it was not kept whole: {error}"))
+                let bytes = BASE64_STANDARD.decode(text);
+                bytes.map(|it| Secret(it.into())).map_err(|error| format!("it was not kept whole: {error}"))
             }
             Self::Missing(reason) => Err(reason.clone()),
         }
@@ -109,9 +111,9 @@ mod tests {
             let [namespace, name, uid] = ["n", name, "u"].map(str::to_owned);
             Key { namespace, name, uid }
         };
-        let created = |name: &str| Act::Created(name.to_owned(), Ok(vec![0, 255, 3]));
+        let created = |name: &str| Act::Created(name.to_owned(), Ok(Secret([0, 255, 3].as_slice().into())));
         let started = |name: &str| Act::Started(name.to_owned());
-        let ran = || Act::Ran(Ok(b"pod".to_vec()));
+        let ran = || Act::Ran(Ok(Secret(b"pod".as_slice().into())));
         let mut ledger = Ledger::default();
         let (state, _) = State::open(folder.path()).unwrap();
         for (pod, act) in [

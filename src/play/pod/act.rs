@@ -46,7 +46,12 @@ impl Worker {
             Some(_) => self.run_sandbox(&config, authored).await?,
             None => (actions.sandbox.clone().unwrap_or_else(|| "".into()), seen.addresses().to_vec()),
         };
-        if addresses.is_empty() && !self.pod.host.network {
+        if actions.creates_sandbox.is_some() && self.pod.is_kept() {
+            self.has_made_sandbox(&sandbox);
+            if !self.is_still_kept().await {
+                return Ok(Synced::Done);
+            }
+        } else if addresses.is_empty() && !self.pod.host.network && !self.pod.is_kept() {
             // Another one is made, as by the kubelet, once it has been looked at again.
             return Ok(Synced::Failed(Some(SystemTime::now() + RETRY_END)));
         }

@@ -60,6 +60,8 @@ pub(super) struct View<'a> {
     pub(super) verdicts: &'a Verdicts<'a>,
     /// What is probed, by all sources; `None` where nothing is.
     pub(super) probed: Option<&'a PodSpec>,
+    /// Whether a container is ended for a probe, or has been, by its id.
+    pub(super) condemned: &'a dyn Fn(&str) -> bool,
 }
 
 impl View<'_> {
@@ -109,10 +111,9 @@ fn next_sandbox(pod: &Pod, seen: &Seen) -> (bool, u32) {
     let Some(newest) = seen.sandbox() else { return (true, 0) };
     let ready = seen.sandboxes.iter().filter(|sandbox| sandbox.is_ready).count();
     let Sandbox { attempt, is_ready, is_host_network, addresses, .. } = newest;
-    let is_good = ready == 1
-        && *is_ready
-        && *is_host_network == pod.host.network
-        && (pod.host.network || !addresses.is_empty());
+    let is_as_written = *is_host_network == pod.host.network && (pod.host.network || !addresses.is_empty());
+    // A client's is as the client wants it, and so are others of that name.
+    let is_good = *is_ready && (pod.is_kept() || ready == 1 && is_as_written);
     if is_good { (false, *attempt) } else { (true, attempt + 1) }
 }
 
@@ -236,14 +237,16 @@ fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
 }
 
 fn regular_containers(view: View<'_>, actions: &mut Actions) {
-    let View { pod, seen, verdicts, .. } = view;
+    let View { pod, seen, verdicts, condemned, .. } = view;
     let mut kept = 0;
     for container in pod.regular_containers() {
         let name = &container.name;
         let running = match seen.newest(name) {
             Some(instance) if instance.state == State::Running => instance,
             other => {
-                if other.is_none_or(|instance| is_started_again(pod, container, instance)) {
+                let is_condemned = |instance: &Instance| condemned(&instance.id);
+                let is_back = |it: &Instance| is_started_again(pod, container, it, is_condemned(it));
+                if other.is_none_or(is_back) {
                     actions.starts.push(name.clone());
                     if let Some(instance) = other.filter(|instance| instance.state == State::Unknown) {
                         let message = "Container is in \"unknown\" state, try killing it before restart";
@@ -298,13 +301,20 @@ fn resets(view: View<'_>) -> Vec<Doomed> {
     first.into_iter().chain(last).map(|instance| doomed(instance, message(instance), Reason::Reset)).collect()
 }
 
-/// Whether a container that does not run is started.
-fn is_started_again(pod: &Pod, container: &Container, instance: &Instance) -> bool {
+/// Whether a container that does not run is started. What was ended for a probe is, whatever its exit code, unless nothing ever is: so it is
+/// where it is started in the sync that ends it, and so it has to be where that sync was cut short.
+fn is_started_again(pod: &Pod, container: &Container, instance: &Instance, is_condemned: bool) -> bool {
     match instance.state {
         State::Running => false,
         State::Created | State::Unknown => true,
-        State::Exited => is_restarted(pod, container, instance),
+        State::Exited => is_back(pod, container, instance, is_condemned),
     }
+}
+
+/// Whether one that has ended is started again, where it may have been ended for a probe.
+pub(super) fn is_back(pod: &Pod, container: &Container, instance: &Instance, is_condemned: bool) -> bool {
+    let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
+    is_restarted(pod, container, instance) || is_condemned && policy != RestartPolicy::Never
 }
 
 /// Whether one that has ended is started again.

@@ -42,8 +42,13 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
         loop {
             let before = runtime.clone();
             let verdicts = |_: &str, kind| (Ends::By(kind) == ends).then_some(ProbeResult::Failure);
-            let actions =
-                compute(View { pod: &pod, seen: &before, verdicts: &verdicts, probed: Some(&pod.spec) });
+            let actions = compute(View {
+                pod: &pod,
+                seen: &before,
+                verdicts: &verdicts,
+                probed: Some(&pod.spec),
+                condemned: &|_| false,
+            });
             assert!(!actions.kills_pod && actions.starts == ["main"], "{actions:?}");
             for _ in &actions.kills {
                 exit(&mut runtime, now());
@@ -58,6 +63,7 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
         *wait = died.elapsed().as_secs();
         let mut next = running(&pod, "main");
         next.id = format!("main-{}", number + 1).into();
+        next.attempt = u32::try_from(number).unwrap() + 1;
         runtime.containers.insert(0, next);
         let old: Vec<Arc<str>> = runtime.old().map(|instance| instance.id.clone()).collect();
         runtime.containers.retain(|instance| !old.contains(&instance.id));

@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prost::Message as _;
 use prost_reflect::Value;
+use tokio::time::sleep;
 use tonic::Status;
 use tracing::warn;
 
@@ -13,12 +15,25 @@ use super::failure::StartError;
 use super::pace::Pace;
 use super::start::Place;
 use crate::cri::labels::RESTART_COUNT;
-use crate::cri::v1::{CreateContainerRequest, PodSandboxConfig, RunPodSandboxRequest};
+use crate::cri::v1::{
+    CreateContainerRequest, PodSandboxConfig, RemovePodSandboxRequest, RunPodSandboxRequest,
+};
 use crate::cri::{Authored, PATIENCE, within};
 use crate::play::spec::{Container, Origin};
 use crate::prober::Kill;
 use crate::tap;
 use crate::terminal::harmless;
+
+/// How often it is looked whether the node has been listed.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What was made for a client.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    sandbox: Option<Arc<str>>,
+    /// The requests of containers, with their names and ids.
+    containers: Vec<(String, Arc<str>, Authored)>,
+}
 
 impl Worker {
     /// Syncs again and again, until its owner has the pod again. Nothing of it is ended then.
@@ -26,17 +41,21 @@ impl Worker {
         let mut pace = Pace::default();
         while !self.signals.end.is_cancelled() {
             self.pod = self.pods.borrow_and_update().clone();
-            if let Some(prober) = &self.means.prober {
+            if let Some(prober) = self.means.prober.clone() {
+                if !prober.is_listed() {
+                    // It is not known yet what is written of what is there.
+                    sleep(LOOK).await;
+                    continue;
+                }
                 // The pod may have become known to it only now.
                 prober.kept(&self.names, self.pod.containers.iter().map(|it| it.name.clone()).collect());
-                if let Some(spec) = prober.spec_of(&self.names) {
-                    self.pod = Arc::new(self.pod.specified(Arc::new(spec)));
-                }
+                self.pod = Arc::new(self.pod.specified(Arc::new(prober.spec_of(&self.awaited()))));
             }
             let synced = self.sync().await;
             self.leave_to_owner().await;
             self.rest(pace.after(synced, &self.pod)).await;
         }
+        self.means.records.forget(&self.pod.identity());
         if let Some(prober) = &self.means.prober {
             prober.kept(&self.names, HashSet::new());
         }
@@ -48,29 +67,62 @@ impl Worker {
         is_known && !self.pods.has_changed().unwrap_or(true) && !self.signals.end.is_cancelled()
     }
 
+    /// Whether a container is still to be, as it was asked for.
+    pub(super) async fn is_still_wanted(&self, container: &Container) -> bool {
+        let Some((authored, _)) = &container.authored else { return true };
+        self.means.watched.caught_up().await && self.wants(&container.name, authored)
+    }
+
+    fn wants(&self, name: &str, authored: &Authored) -> bool {
+        let wanted = self.pods.borrow().container(name).and_then(|it| it.authored.clone());
+        !self.signals.end.is_cancelled() && wanted.is_some_and(|(wanted, _)| wanted == *authored)
+    }
+
+    /// A sandbox or container was made for the client.
+    pub(super) fn has_made_sandbox(&self, id: &Arc<str>) {
+        self.lock().made.sandbox = Some(id.clone());
+    }
+
+    pub(super) fn has_made(&self, container: &Container, id: &str) {
+        if let Some((authored, _)) = &container.authored {
+            let made = (container.name.clone(), id.into(), authored.clone());
+            self.lock().made.containers.push(made);
+        }
+    }
+
     /// What was made while its owner has let it go is removed: nobody knows of it.
     async fn leave_to_owner(&self) {
-        let made = std::mem::take(&mut self.lock().made);
-        let wanted = self.pods.borrow().clone();
-        let is_over = self.signals.end.is_cancelled();
-        for (name, id) in made {
-            if !is_over && wanted.container(&name).is_some() {
+        if !self.means.watched.caught_up().await {
+            // It is looked again with the next sync.
+            return;
+        }
+        let Made { sandbox, containers } = std::mem::take(&mut self.lock().made);
+        for (name, id, authored) in containers {
+            if self.wants(&name, &authored) {
                 continue;
             }
-            let names =
-                Arc::new(tap::Container { id: Some(id.to_string()), name: Some(name), attempt: None });
-            let message = "Its owner has let it go meanwhile".to_owned();
-            let ending = Kill { message, grace_period: 0, pre_stop: None, obstacle: None };
-            let stopped = self.kill(&names, &id, ending, None, &[]).await;
-            let removed = match stopped {
-                Ok(()) => self.remove(&id).await,
-                Err(status) => Err(status),
-            };
-            if let Err(status) = removed {
+            if let Err(status) = self.take_back(&name, &id).await {
                 let pod = self.pod.full_name();
                 warn!(pod, container = %id, "a container is left that nobody wants: {}", harmless(status.message()));
+                self.lock().made.containers.push((name, id, authored));
             }
         }
+        let sandbox = sandbox.filter(|_| self.signals.end.is_cancelled());
+        if let Some(id) = sandbox {
+            let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+            if let Err(status) = within(PATIENCE, self.means.acts.clone().remove_pod_sandbox(request)).await {
+                let pod = self.pod.full_name();
+                warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", harmless(status.message()));
+            }
+        }
+    }
+
+    async fn take_back(&self, name: &str, id: &Arc<str>) -> Result<(), Status> {
+        let names = tap::Container { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
+        let message = "Its owner has let it go meanwhile".to_owned();
+        let ending = Kill { message, grace_period: 0, pre_stop: None, obstacle: None };
+        self.kill(&Arc::new(names), id, ending, None, &[]).await?;
+        self.remove(id).await
     }
 
     /// What is asked for to make another sandbox, as its owner has asked for it.
@@ -93,13 +145,17 @@ impl Worker {
         let asked = CreateContainerRequest::decode(&*authored.bytes()).unwrap_or_default();
         let config = asked.config.unwrap_or_default();
         let first = config.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
-        let seen = place.seen.newest(&container.name).map_or(first, |newest| newest.restart_count);
+        let seen = place.seen.newest(&container.name).map_or(first, |newest| newest.attempt);
         let attempt = seen.max(first).max(*last) + 1;
+        let count = config.annotations.get(RESTART_COUNT).and_then(|count| count.parse::<u32>().ok());
         let mut request = authored.clone();
         request.set(&["pod_sandbox_id"], Value::String(place.sandbox.to_owned()));
         request.set(&["config", "metadata", "attempt"], Value::U32(attempt));
         request.set(&["config", "log_path"], Value::String(next_log(&config.log_path, first, attempt)));
-        request.set_entry(&["config", "annotations"], RESTART_COUNT, attempt.to_string());
+        if let Some(count) = count {
+            let count = count + (attempt - first);
+            request.set_entry(&["config", "annotations"], RESTART_COUNT, count.to_string());
+        }
         let of_sandbox = place.seen.sandbox().map_or(0, |sandbox| sandbox.attempt);
         let of_sandbox = place.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
         request.set(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));

@@ -48,6 +48,8 @@ impl Worker {
             let probe = report.and_then(|it| it.container(id)?.probe(*kind));
             mark = probe.map(|probe| mark_of(probe, &ending));
         }
+        // Whoever comes after us has to know why it ended.
+        self.means.state.settled().await;
         let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
         if let (Reason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
             prober.killed(&self.names, name, *kind, killed.is_ok());
@@ -156,7 +158,9 @@ impl Worker {
     /// Removes a container.
     pub(super) async fn remove(&self, id: &str) -> Result<(), Status> {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
-        unless_gone(within(PATIENCE, self.means.acts.clone().remove_container(request)).await).map(drop)
+        unless_gone(within(PATIENCE, self.means.acts.clone().remove_container(request)).await)?;
+        self.means.condemned.forget(id);
+        Ok(())
     }
 }
 

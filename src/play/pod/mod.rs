@@ -12,7 +12,6 @@ mod pace;
 mod start;
 mod status;
 
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -35,7 +34,8 @@ use crate::tap;
 use crate::terminal::harmless;
 use crate::world::Sandbox;
 
-use actions::{View, compute, is_restarted};
+use actions::{View, compute, is_back};
+use keep::Made;
 use pace::{Pace, Rest};
 use status::{Basis, Reasons, status};
 
@@ -78,10 +78,8 @@ struct Memory {
     reasons: Reasons,
     /// Whether all containers are being removed to start again.
     is_resetting: bool,
-    /// Containers that are ended for a probe, or were, by their ids.
-    killed: BTreeSet<Arc<str>>,
-    /// Containers that this sync has made: their names and ids.
-    made: Vec<(String, Arc<str>)>,
+    /// What was made for a client since it was looked at last whether it still wants that.
+    made: Made,
 }
 
 /// What a sync has come to.
@@ -133,9 +131,7 @@ impl Worker {
         }
         if let Some(prober) = &self.means.prober {
             // Its workers begin before there is anything to probe.
-            let text = |texts: &super::spec::Texts| texts.iter().collect();
-            let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
-            prober.expect(Sandbox::awaited((*self.names).clone(), labels, annotations, Instant::now()));
+            prober.expect(self.awaited());
         }
         tokio::select! {
             () = self.live() => {}
@@ -144,6 +140,13 @@ impl Worker {
         self.end().await;
         signals.end.cancelled().await;
         self.clean().await
+    }
+
+    /// The sandbox that it is to have.
+    fn awaited(&self) -> Sandbox {
+        let text = |texts: &super::spec::Texts| texts.iter().collect();
+        let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
+        Sandbox::awaited((*self.names).clone(), labels, annotations, Instant::now())
     }
 
     /// Syncs again and again, until the pod has come to its end.
@@ -206,6 +209,7 @@ impl Worker {
             seen: &seen,
             verdicts: &verdicts,
             probed: self.probed(report.as_ref()),
+            condemned: &|id| self.means.condemned.has(id),
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
         let has_failed = |instance: &&Instance| {
@@ -213,7 +217,9 @@ impl Worker {
                 .into_iter()
                 .any(|kind| verdicts(&instance.id, kind) == Some(ProbeResult::Failure))
         };
-        self.lock().killed.extend(seen.alive().filter(has_failed).map(|instance| instance.id.clone()));
+        for instance in seen.alive().filter(has_failed) {
+            self.means.condemned.add(&instance.id);
+        }
         if self.pod.is_kept() && !self.is_still_kept().await {
             return Ok(Synced::Done);
         }
@@ -251,16 +257,14 @@ impl Worker {
 
     /// Whether a container that was ended for a probe is not started again.
     fn has_lost(&self, seen: &Seen) -> bool {
-        let mut memory = self.lock();
-        memory.killed.retain(|id| seen.containers.iter().any(|instance| instance.id == *id));
         let mut ended = seen.containers.iter().filter(|instance| {
             instance.state == State::Exited
-                && memory.killed.contains(&instance.id)
+                && self.means.condemned.has(&instance.id)
                 && seen.newest(&instance.name).is_some_and(|newest| newest.id == instance.id)
         });
         ended.any(|instance| {
             let container = self.pod.container(&instance.name);
-            container.is_some_and(|container| !is_restarted(&self.pod, container, instance))
+            container.is_some_and(|container| !is_back(&self.pod, container, instance, true))
         })
     }
 

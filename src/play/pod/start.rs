@@ -49,17 +49,21 @@ impl Worker {
         };
         let ensured = wanted.ensure().await;
         let (image, known) = ensured.inspect_err(|error| self.failed(&unnamed, error))?;
+        if !self.is_still_wanted(container).await {
+            return Ok(());
+        }
         let created = match &container.authored {
             Some(authored) => self.create_authored(container, authored, place).await,
             None => self.create(container, place, &image, known.as_ref()).await,
         };
         let (id, attempt) = created.inspect_err(|error| self.failed(&unnamed, error))?;
-        if container.authored.is_some() {
-            self.lock().made.push((container.name.clone(), id.as_str().into()));
-        }
+        self.has_made(container, &id);
         let name = Some(container.name.clone());
         let named = Arc::new(tap::Container { id: Some(id.clone()), name, attempt: Some(attempt) });
         self.tell(Some(&named), ("Created", false), "Container created".to_owned());
+        if !self.is_still_wanted(container).await {
+            return Ok(());
+        }
         let request = StartContainerRequest { container_id: id.clone() };
         let started = within(PATIENCE, self.means.acts.clone().start_container(request)).await;
         let started = started.map_err(|status| StartError::new("RunContainerError", words(&status)));

@@ -76,6 +76,8 @@ pub(in crate::prober) struct Known {
 /// What tells which of two containers is the newer one.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::prober) struct Age {
+    /// How often a container of its name had been created before.
+    pub(in crate::prober) attempt: u32,
     /// In nanoseconds since 1970; 0 where it is not known yet.
     pub(in crate::prober) created_at: i64,
     /// When it was seen first.
@@ -122,7 +124,10 @@ impl Container {
 
 impl Age {
     pub(super) fn is_newer_than(self, other: Self) -> bool {
-        if self.created_at != 0 && other.created_at != 0 {
+        // A clock may have been set back meanwhile.
+        if self.attempt != other.attempt {
+            self.attempt > other.attempt
+        } else if self.created_at != 0 && other.created_at != 0 {
             self.created_at > other.created_at
         } else {
             self.seen > other.seen

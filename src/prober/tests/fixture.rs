@@ -257,7 +257,12 @@ impl Node {
 
     fn call_that_stops(&self, method: &str, sandbox: Option<String>, container: Option<String>) -> Arc<Head> {
         let head = kubelet_call(method);
-        self.prober.stopping(&Stopping { head: Arc::downgrade(&head), sandbox, container });
+        self.prober.stopping(&Stopping {
+            head: Arc::downgrade(&head),
+            sandbox,
+            container,
+            is_removal: false,
+        });
         head
     }
 

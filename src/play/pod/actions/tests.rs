@@ -20,6 +20,7 @@ pub(in crate::play::pod) fn instance(pod: &Pod, name: &str, state: State) -> Ins
         message: String::new(),
         hash: container.map(|container| hash(container)).unwrap_or_default(),
         restart_count: 0,
+        attempt: 0,
         image: String::new(),
         image_id: String::new(),
         message_file: None,
@@ -58,7 +59,7 @@ fn act(pod: &Pod, seen: &Seen, said: &[(&str, ProbeType, ProbeResult)]) -> Actio
         let known = said.iter().find(|(name, of, _)| id == format!("{name}-0") && *of == kind);
         known.map(|(_, _, result)| *result)
     };
-    compute(View { pod, seen, verdicts: &verdicts, probed: Some(&pod.spec) })
+    compute(View { pod, seen, verdicts: &verdicts, probed: Some(&pod.spec), condemned: &|_| false })
 }
 
 /// In few words: who is killed, and who is started.

@@ -1,0 +1,41 @@
+//! Containers that are ended for a probe, by their ids: whoever comes after us has to know what ended them.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::state::{Kept, State, StateError, Table};
+
+/// Those that are being ended, or have been, and are still there. It outlives us.
+#[derive(Debug)]
+pub(super) struct Condemned {
+    ids: Mutex<BTreeSet<String>>,
+    state: State,
+}
+
+impl Condemned {
+    pub(super) fn new(kept: &Kept, state: State) -> Result<Self, StateError> {
+        let ids = kept.of::<()>(Table::Condemned)?.into_iter().map(|(id, ())| id).collect();
+        Ok(Self { ids: Mutex::new(ids), state })
+    }
+
+    pub(super) fn add(&self, id: &str) {
+        if self.lock().insert(id.to_owned()) {
+            self.state.put(Table::Condemned, id, &());
+        }
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.lock().contains(id)
+    }
+
+    /// It has been removed.
+    pub(super) fn forget(&self, id: &str) {
+        if self.lock().remove(id) {
+            self.state.remove(Table::Condemned, id);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,246 @@
+//! What lives on through the end of who keeps it: probeshim is killed, or containerd, while pods are played, or kept for crictl.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::containerd::{Containerd, Version};
+use super::crictl::Crictl;
+use super::image::BUSYBOX;
+use super::life::Runtime as _;
+use super::play::Player;
+use super::probing::Probing;
+use super::server::wait_for;
+
+/// A shell that ends when it is told to.
+const POLITE: &str = "trap 'exit 0' TERM; while true; do sleep 0.1; done";
+
+/// Who looks from outside that nothing is there twice.
+struct Witness {
+    crictl: Crictl,
+    /// All attempts of each container of each pod, and their ids.
+    seen: BTreeMap<(String, String), BTreeSet<(u64, String)>>,
+}
+
+impl Witness {
+    fn of(containerd: &Containerd) -> Result<Self, String> {
+        let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
+        Ok(Self { crictl, seen: BTreeMap::new() })
+    }
+
+    /// Looks once. Returns the attempts that run, by pods and containers.
+    fn look(&mut self) -> BTreeMap<(String, String), u64> {
+        let mut running = BTreeMap::new();
+        let listed: Value = serde_json::from_str(&self.crictl.ok(&["ps", "-a", "-o", "json"])).unwrap();
+        for container in listed["containers"].as_array().into_iter().flatten() {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let pod = text(&container["labels"]["io.kubernetes.pod.uid"]);
+            let key = (pod, text(&container["metadata"]["name"]));
+            let attempt = container["metadata"]["attempt"].as_u64().unwrap_or(0);
+            if container["state"] == "CONTAINER_RUNNING" {
+                let other = running.insert(key.clone(), attempt);
+                assert_eq!(other, None, "{key:?} runs twice: {listed:#}");
+            }
+            self.seen.entry(key).or_default().insert((attempt, text(&container["id"])));
+        }
+        for (key, attempts) in &self.seen {
+            let numbers: BTreeSet<u64> = attempts.iter().map(|(attempt, _)| *attempt).collect();
+            assert_eq!(numbers.len(), attempts.len(), "{key:?}: two have one attempt: {attempts:?}");
+        }
+        running
+    }
+
+    /// Looks on for so long.
+    fn watch(&mut self, lasts: Duration) {
+        let begun = Instant::now();
+        wait_for("enough time has been watched", || {
+            self.look();
+            (begun.elapsed() >= lasts).then_some(())
+        });
+    }
+}
+
+/// Pods that do everything in a few seconds: an init container, one beside the others, one that a probe kills once, hooks, one that crashes.
+fn pods() -> Vec<(&'static str, Value)> {
+    let container = |name: &str, script: &str| {
+        json!({
+            "name": name, "image": BUSYBOX, "imagePullPolicy": "Never", "command": ["sh", "-c", script],
+            "volumeMounts": [{"name": "keep", "mountPath": "/keep"}],
+        })
+    };
+    let with = |mut container: Value, more: Value| {
+        container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        container
+    };
+    let pod = |name: &'static str, init: Vec<Value>, containers: Vec<Value>| {
+        let spec = json!({
+            "terminationGracePeriodSeconds": 3, "initContainers": init, "containers": containers,
+            "volumes": [{"name": "keep", "emptyDir": {}}],
+        });
+        (name, json!({"kind": "Pod", "metadata": {"name": name, "uid": name}, "spec": spec}))
+    };
+    let once = "echo x >> /keep/starts; ".to_owned() + POLITE;
+    let probe = json!({
+        "livenessProbe": {
+            "exec": {"command": ["sh", "-c", "[ $(wc -l < /keep/starts) -ne 1 ]"]}, "periodSeconds": 1, "failureThreshold": 2,
+            "timeoutSeconds": 20,
+        },
+        "lifecycle": {"preStop": {"exec": {"command": ["sleep", "1"]}}},
+    });
+    let beside = with(container("side", POLITE), json!({"restartPolicy": "Always"}));
+    vec![
+        pod("killed", Vec::new(), vec![with(container("main", &once), probe)]),
+        pod("beside", vec![container("first", "sleep 1"), beside], vec![container("main", POLITE)]),
+        pod("crashes", Vec::new(), vec![container("main", "sleep 1; exit 3")]),
+    ]
+}
+
+/// Whether all of them are what they are to be in the end.
+fn is_settled(running: &BTreeMap<(String, String), u64>, player: &Player) -> bool {
+    let attempt = |pod: &str, name: &str| running.get(&(pod.to_owned(), name.to_owned())).copied();
+    let restarts = |pod: &str| {
+        let pod = player.pod(pod).unwrap_or_default();
+        pod["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or(0)
+    };
+    attempt("killed", "main").is_some_and(|attempt| attempt > 0)
+        && attempt("beside", "side").is_some()
+        && attempt("beside", "main").is_some()
+        && restarts("crashes") >= 2
+}
+
+/// So many random walks: who plays is killed at times of chance, also while pods end.
+pub(crate) fn walks(count: usize) -> Result<(), String> {
+    let containerd = Containerd::start(Version::V2_2)?;
+    for walk in 0..count {
+        let seed = fastrand::u64(..);
+        // Shown with a walk that goes wrong.
+        eprintln!("walk {walk}: seed {seed}");
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let mut witness = Witness::of(&containerd)?;
+        let mut player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+        for (name, manifest) in pods() {
+            player.run(name, &manifest.to_string());
+        }
+        for _ in 0..3 {
+            witness.watch(Duration::from_millis(chance.u64(0..4000)));
+            player.crash_and_restart();
+        }
+        wait_for("all is as it is to be", || is_settled(&witness.look(), &player).then_some(()));
+        for (name, _) in pods() {
+            player.forget(name);
+        }
+        witness.watch(Duration::from_millis(chance.u64(0..5000)));
+        player.crash_and_restart();
+        wait_for("all pods are gone", || {
+            witness.look();
+            (witness.crictl.ok(&["pods", "-q"]).is_empty() && player.pods().is_empty()).then_some(())
+        });
+        let wrong = player.ends_cleanly(&containerd)?;
+        assert_eq!(wrong, [""; 0], "walk {walk}, seed {seed}");
+    }
+    Ok(())
+}
+
+/// containerd is killed while pods are played, and one of them is in back-off.
+pub(crate) fn containerd_is_killed() -> Result<(), String> {
+    let mut containerd = Containerd::start(Version::V2_2)?;
+    let mut witness = Witness::of(&containerd)?;
+    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    for (name, manifest) in pods() {
+        player.run(name, &manifest.to_string());
+    }
+    for _ in 0..3 {
+        wait_for("one is in back-off", || {
+            witness.look();
+            let pod = player.pod("crashes")?;
+            let state = &pod["status"]["containerStatuses"][0]["state"];
+            (state["waiting"]["reason"] == "CrashLoopBackOff").then_some(())
+        });
+        let before = witness.look();
+        containerd.crash_and_restart();
+        let after = witness.look();
+        assert_eq!(before.get(&key("beside")), after.get(&key("beside")), "what runs goes on");
+    }
+    wait_for("all is as it is to be", || is_settled(&witness.look(), &player).then_some(()));
+    let wrong = player.ends_cleanly(&containerd)?;
+    assert_eq!(wrong, [""; 0]);
+    Ok(())
+}
+
+fn key(pod: &str) -> (String, String) {
+    (pod.to_owned(), "main".to_owned())
+}
+
+/// crictl makes pods through the relay: they live on, through kills of probeshim as well, until crictl stops or removes them.
+pub(crate) fn of_crictl() -> Result<(), String> {
+    let pod = |name: &str, script: &str, more: Value| {
+        let mut main = json!({"name": "main", "command": ["sh", "-c", script]});
+        main.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({
+            "kind": "Pod", "metadata": {"name": name, "namespace": "parity"},
+            "spec": {"terminationGracePeriodSeconds": 2, "containers": [main]},
+        })
+    };
+    let failing = json!({
+        "livenessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 20},
+    });
+    let stories = [
+        pod("fails", POLITE, failing),
+        pod("ends", "sleep 1; exit 3", json!({})),
+        pod("other", "sleep 1; exit 3", json!({})),
+        pod("last", "sleep 1; exit 3", json!({})),
+    ];
+    let mut probing = Probing::start(&stories, "restart")?;
+    let attempts = |probing: &Probing, pod: &str| -> Vec<(u64, String, String)> {
+        let listed: Value = serde_json::from_str(&probing.crictl.ok(&["ps", "-a", "-o", "json"])).unwrap();
+        let pods: Value = serde_json::from_str(&probing.crictl.ok(&["pods", "-o", "json"])).unwrap();
+        let is_of_it = |container: &&Value| {
+            let sandboxes = pods["items"].as_array().unwrap();
+            sandboxes.iter().any(|it| it["id"] == container["podSandboxId"] && it["metadata"]["name"] == pod)
+        };
+        let containers = listed["containers"].as_array().cloned().unwrap_or_default();
+        let mut all: Vec<_> = containers
+            .iter()
+            .filter(is_of_it)
+            .map(|it| {
+                let text = |field: &str| it[field].as_str().unwrap().to_owned();
+                (it["metadata"]["attempt"].as_u64().unwrap_or(0), text("state"), text("id"))
+            })
+            .collect();
+        all.sort();
+        assert!(all.iter().filter(|it| it.1 == "CONTAINER_RUNNING").count() <= 1, "{all:?}");
+        all
+    };
+    let last = |probing: &Probing, pod: &str| attempts(probing, pod).pop().unwrap();
+    let reaches = |probing: &Probing, pod: &str, attempt: u64| {
+        wait_for(&format!("attempt {attempt} of {pod}"), || (last(probing, pod).0 >= attempt).then_some(()));
+    };
+    for story in &stories[..3] {
+        probing.run(story);
+    }
+    for attempt in 1..=3 {
+        for pod in ["fails", "ends"] {
+            reaches(&probing, pod, attempt);
+        }
+        // In back-off, or just running.
+        probing.shim.crash_and_restart();
+    }
+    let stopped = wait_for("one that runs", || {
+        Some(last(&probing, "fails")).filter(|(_, state, _)| state == "CONTAINER_RUNNING")
+    });
+    probing.crictl.ok(&["stop", &stopped.2]);
+    let removed = wait_for("one that has ended", || {
+        Some(last(&probing, "ends")).filter(|(_, state, _)| state == "CONTAINER_EXITED")
+    });
+    probing.crictl.ok(&["rm", &removed.2]);
+    probing.run(&stories[3]);
+    reaches(&probing, "last", 2);
+    assert_eq!(last(&probing, "fails").2, stopped.2, "it was stopped for good");
+    assert!(
+        attempts(&probing, "ends").iter().all(|it| it.1 == "CONTAINER_EXITED"),
+        "it was removed for good"
+    );
+    Ok(())
+}
