@@ -24,22 +24,22 @@ use crate::program::{Place, Running};
 use crate::support::{self, framed, soon};
 
 /// A shell that ends by itself, badly.
-const SHORT: &str = "sleep 0.3; exit 3";
+pub(crate) const SHORT: &str = "sleep 0.3; exit 3";
 
 /// A client whose containers are kept alive.
-struct Owner {
-    client: RuntimeServiceClient<Channel>,
-    place: Place,
+pub(crate) struct Owner {
+    pub(crate) client: RuntimeServiceClient<Channel>,
+    pub(crate) place: Place,
 }
 
 /// A pod with its sandbox.
-struct Made {
+pub(crate) struct Made {
     config: PodSandboxConfig,
     id: String,
 }
 
 impl Owner {
-    fn of(place: Place) -> Self {
+    pub(crate) fn of(place: Place) -> Self {
         let socket = SocketPath::new(&place.at("shim.sock")).unwrap();
         Self { client: runtime_service(&socket), place }
     }
@@ -97,7 +97,7 @@ impl Owner {
     }
 
     /// A pod with one container.
-    async fn pod(&mut self, name: &str, script: &str, annotations: &[(&str, &str)]) -> Made {
+    pub(crate) async fn pod(&mut self, name: &str, script: &str, annotations: &[(&str, &str)]) -> Made {
         let pod = self.run(name, annotations).await;
         let id = self.create(&pod, "main", script).await;
         self.start(id).await;
@@ -105,7 +105,7 @@ impl Owner {
     }
 
     /// The containers of a pod, the last attempt last.
-    async fn containers(&mut self, pod: &str) -> Vec<Container> {
+    pub(crate) async fn containers(&mut self, pod: &str) -> Vec<Container> {
         let sandboxes = self.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
         let names: HashMap<String, String> = sandboxes
             .into_inner()
@@ -121,7 +121,7 @@ impl Owner {
     }
 
     /// Waits until an attempt of a pod's container runs, or one after it.
-    async fn runs(&mut self, pod: &str, least: u32) -> Container {
+    pub(crate) async fn runs(&mut self, pod: &str, least: u32) -> Container {
         soon(async {
             loop {
                 let containers = self.containers(pod).await;
@@ -137,25 +137,25 @@ impl Owner {
     }
 
     /// A container of another pod has come and gone, and been started again: so that whatever was to happen before has.
-    async fn another_is_restarted(&mut self, name: &str) {
+    pub(crate) async fn another_is_restarted(&mut self, name: &str) {
         self.pod(name, SHORT, &[]).await;
         self.runs(name, 1).await;
     }
 }
 
-fn attempt(container: &Container) -> u32 {
+pub(crate) fn attempt(container: &Container) -> u32 {
     container.metadata.as_ref().unwrap().attempt
 }
 
-fn is_running(container: &Container) -> bool {
+pub(crate) fn is_running(container: &Container) -> bool {
     container.state() == ContainerState::ContainerRunning
 }
 
-async fn start(place: &Place) -> Running {
+pub(crate) async fn start(place: &Place) -> Running {
     place.start_watching(&["--enforce", "restart"]).await
 }
 
-async fn end(mut running: Running, mut owner: Owner, runtime: Runtime) {
+pub(crate) async fn end(mut running: Running, mut owner: Owner, runtime: Runtime) {
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     // Whatever there is was made by clients, and is left to them.
@@ -168,7 +168,7 @@ async fn end(mut running: Running, mut owner: Owner, runtime: Runtime) {
     runtime.end().await;
 }
 
-fn liveness(script: &str) -> String {
+pub(crate) fn liveness(script: &str) -> String {
     format!(
         r#"{{"exec": {{"command": ["sh", "-c", "{script}"]}}, "periodSeconds": 1, "failureThreshold": 1, "terminationGracePeriodSeconds": 2}}"#
     )
@@ -222,6 +222,72 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
         owner.client.remove_pod_sandbox(request).await.unwrap();
         pod = owner.run("again", &[]).await;
     }
+    end(running, owner, runtime).await;
+}
+
+/// A sandbox that has died is made again, with its containers.
+#[tokio::test]
+async fn a_sandbox_that_has_died_is_made_again() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let pod = owner.pod("a", POLITE, &[]).await;
+    // Not through the relay: nobody has let it go.
+    let request = StopPodSandboxRequest { pod_sandbox_id: pod.id.clone() };
+    runtime.client.stop_pod_sandbox(request).await.unwrap();
+    let again = owner.runs("a", 1).await;
+    assert_ne!(again.pod_sandbox_id, pod.id);
+    let sandboxes = owner.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
+    let sandboxes = sandboxes.into_inner().items;
+    let other = sandboxes.iter().find(|sandbox| sandbox.id == again.pod_sandbox_id).unwrap();
+    assert_eq!(other.metadata.as_ref().unwrap().attempt, 1);
+    end(running, owner, runtime).await;
+}
+
+/// What has ended for good stays so, whoever comes after a kill.
+#[tokio::test]
+async fn policies_hold_through_a_kill() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut running = start(&place).await;
+    let mut owner = Owner::of(place);
+    owner.pod("once", SHORT, &[("restart-policy", "Never")]).await;
+    owner.pod("well", "exit 0", &[("restart-policy.main", "OnFailure")]).await;
+    owner.another_is_restarted("first").await;
+    running.signal(Signal::KILL);
+    running.ended().await;
+    running = start(&owner.place).await;
+    owner = Owner::of(owner.place);
+    owner.another_is_restarted("second").await;
+    for pod in ["once", "well"] {
+        let containers = owner.containers(pod).await;
+        assert_eq!((containers.len(), attempt(&containers[0])), (1, 0), "{containers:#?}");
+    }
+    end(running, owner, runtime).await;
+}
+
+/// People name things by the beginning of their ids, and remove what runs.
+#[tokio::test]
+async fn short_ids_and_removals_count() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let stopped = owner.pod("stopped", POLITE, &[]).await;
+    let removed = owner.pod("removed", POLITE, &[]).await;
+    let mut short = owner.run("short", &[]).await;
+    short.id.truncate(13);
+    let id = owner.create(&short, "main", SHORT).await;
+    owner.start(id).await;
+    owner.runs("short", 1).await;
+    let request = StopPodSandboxRequest { pod_sandbox_id: stopped.id[..13].to_owned() };
+    owner.client.stop_pod_sandbox(request).await.unwrap();
+    let request = RemovePodSandboxRequest { pod_sandbox_id: removed.id };
+    owner.client.remove_pod_sandbox(request).await.unwrap();
+    owner.another_is_restarted("last").await;
+    assert!(!owner.containers("stopped").await.iter().any(is_running));
+    assert!(owner.containers("removed").await.is_empty());
     end(running, owner, runtime).await;
 }
 

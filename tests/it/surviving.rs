@@ -12,16 +12,17 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use probeshim::cri::MethodName;
-use probeshim::cri::v1::{ContainerState, ListContainersRequest};
+use probeshim::cri::v1::{ContainerState, ListContainersRequest, StopContainerRequest};
 use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
-use probeshim::socket::{Access, SocketPath, claim};
+use probeshim::socket::{Access, Claim, SocketPath, claim};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 
+use crate::keeping::{self, Owner};
 use crate::playing::{POLITE, Watched, begin, is_clean, played, pod, sandboxes, start, told};
 use crate::procrun::Runtime;
-use crate::program::{Answer, Place, is_root};
+use crate::program::{Answer, Place, Running, is_root};
 use crate::support::skip::need;
 use crate::support::soon;
 
@@ -59,6 +60,23 @@ enum Moment {
 }
 
 impl Killer {
+    /// A relay in front of procrun.
+    fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<Claim>, CancellationToken) {
+        let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
+        let listen = SocketPath::new(&place.at("runtime.sock")).unwrap();
+        let listening = claim(&listen, Access::LikeUpstream(&upstream)).unwrap();
+        let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
+        let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
+        let metrics = relay::Metrics::default();
+        let relay = Relay::start(listening.listener, settings, self, metrics, numbers, drain.clone());
+        (relay.unwrap(), listening.claim, drain)
+    }
+
+    /// From now on calls count.
+    fn is_after(&self, running: &Running) {
+        self.victim.store(Pid::from_child(&running.process).as_raw_nonzero().get(), Ordering::SeqCst);
+    }
+
     fn now(&self, moment: Moment) {
         if self.at == Some(moment)
             && let Some(victim) = Pid::from_raw(self.victim.load(Ordering::SeqCst))
@@ -70,14 +88,14 @@ impl Killer {
 
 impl Observer for Killer {
     fn captures(&self, method: &MethodName) -> Captures {
-        if ACTS.contains(&method.label()) {
+        if ACTS.contains(&method.label()) && self.victim.load(Ordering::SeqCst) != 0 {
             self.now(Moment::Asked(self.asked.fetch_add(1, Ordering::SeqCst) + 1));
         }
         Captures::default()
     }
 
     fn ended(&self, call: Observed) {
-        if ACTS.contains(&call.head.method.label()) {
+        if ACTS.contains(&call.head.method.label()) && self.victim.load(Ordering::SeqCst) != 0 {
             self.now(Moment::Answered(self.answered.fetch_add(1, Ordering::SeqCst) + 1));
         }
     }
@@ -89,20 +107,7 @@ async fn walk(at: Option<Moment>) -> usize {
     let place = Place::new();
     let mut runtime = Runtime::start_at(&place.at("procrun.sock"));
     let killer = Arc::new(Killer { at, ..Killer::default() });
-    let (listen, upstream) = (place.at("runtime.sock"), place.at("procrun.sock"));
-    let upstream = SocketPath::new(&upstream).unwrap();
-    let listening = claim(&SocketPath::new(&listen).unwrap(), Access::LikeUpstream(&upstream)).unwrap();
-    let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
-    let drain = CancellationToken::new();
-    let numbers = Numbers::from(1);
-    let relay = Relay::start(
-        listening.listener,
-        settings,
-        killer.clone(),
-        relay::Metrics::default(),
-        numbers,
-        drain.clone(),
-    );
+    let (relay, _claim, drain) = killer.clone().between(&place);
     let starts = place.at("starts");
     let starts = starts.display();
     let folder = Watched::new(&place);
@@ -117,7 +122,7 @@ async fn walk(at: Option<Moment>) -> usize {
         ),
     );
     let mut running = begin(&place, &[folder.path()]);
-    killer.victim.store(Pid::from_child(&running.process).as_raw_nonzero().get(), Ordering::SeqCst);
+    killer.is_after(&running);
     let mut attempts = BTreeMap::<String, BTreeSet<(u32, String)>>::new();
     let mut is_wanted = true;
     loop {
@@ -161,7 +166,7 @@ async fn walk(at: Option<Moment>) -> usize {
     }
     is_clean(&place, runtime).await;
     drain.cancel();
-    soon(relay.unwrap().ended()).await.unwrap();
+    soon(relay.ended()).await.unwrap();
     killer.asked.load(Ordering::SeqCst)
 }
 
@@ -180,6 +185,65 @@ async fn whenever_it_is_killed_a_pod_comes_to_its_end() {
     assert!(calls > 10, "{calls}");
     let moments = (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)]);
     all(moments.map(|moment| soon(walk(Some(moment))))).await;
+}
+
+/// A client has made a pod, whose container is restarted for a probe that fails at first. Who keeps it alive is killed at a moment, and started
+/// again; then the client stops it. Returns how many calls were made until it had been restarted.
+async fn walk_of_client(at: Option<Moment>) -> usize {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("procrun.sock"));
+    let killer = Arc::new(Killer { at, ..Killer::default() });
+    let (relay, _claim, drain) = killer.clone().between(&place);
+    let mut running = keeping::start(&place).await;
+    let mut owner = Owner::of(place);
+    let starts = owner.place.at("starts");
+    let script = format!("echo >> {}; {POLITE}", starts.display());
+    let probe = keeping::liveness(&format!("[ $(wc -l < {}) -ne 1 ]", starts.display()));
+    owner.pod("a", &script, &[("liveness.main", &probe)]).await;
+    killer.is_after(&running);
+    let restarted = loop {
+        if running.process.try_wait().unwrap().is_some() {
+            running = keeping::start(&owner.place).await;
+            owner = Owner::of(owner.place);
+        }
+        // The runtime itself is asked: the relay may just be gone.
+        let mut direct = Owner { client: runtime.client.clone(), place: owner.place };
+        let containers = direct.containers("a").await;
+        owner = Owner { client: owner.client, place: direct.place };
+        let running: Vec<_> = containers.iter().filter(|it| keeping::is_running(it)).collect();
+        assert!(running.len() <= 1, "{at:?}: it runs twice: {containers:#?}");
+        let numbers: BTreeSet<u32> = containers.iter().map(keeping::attempt).collect();
+        assert_eq!(numbers.len(), containers.len(), "{at:?}: two have one attempt: {containers:#?}");
+        let again = running.iter().find(|it| keeping::attempt(it) > 0).map(|it| it.id.clone());
+        let count = fs::read_to_string(&starts).unwrap_or_default().lines().count();
+        if let Some(id) = again.filter(|_| count > 1) {
+            break id;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let calls = killer.asked.load(Ordering::SeqCst);
+    killer.victim.store(0, Ordering::SeqCst);
+    let request = StopContainerRequest { container_id: restarted, timeout: 2 };
+    while let Err(status) = owner.client.stop_container(request.clone()).await {
+        // It has just been killed, or nothing explains that.
+        assert_eq!(running.ended().await, None, "{at:?}: {status}");
+        running = keeping::start(&owner.place).await;
+        owner = Owner::of(owner.place);
+    }
+    owner.another_is_restarted("last").await;
+    assert!(!owner.containers("a").await.iter().any(keeping::is_running), "{at:?}: it was stopped");
+    keeping::end(running, owner, runtime).await;
+    drain.cancel();
+    soon(relay.ended()).await.unwrap();
+    calls
+}
+
+#[tokio::test]
+async fn whenever_it_is_killed_what_a_client_has_made_lives_on() {
+    let calls = walk_of_client(None).await;
+    assert!(calls >= 4, "{calls}");
+    let moments = (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)]);
+    all(moments.map(|moment| soon(walk_of_client(Some(moment))))).await;
 }
 
 #[tokio::test]
