@@ -1,22 +1,107 @@
 //! What is seen of clients → what they have done with pods that are kept alive.
 
-use crate::play::{Act, Key};
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use tracing::warn;
+
+use crate::play::{Act, Keeper, Key, Play};
+use crate::record::{Event, Events};
 use crate::relay::Head;
 use crate::tap::{Ended, Stopping};
+use crate::terminal::harmless;
 use crate::world::{Container, Sandbox, World};
 
 /// Why what is made is not kept alive, where nothing is.
 const NOT_KEPT: &str = "it was made while probeshim did not restart anything";
 
+/// Tells who keeps pods alive what clients do with them.
+#[derive(Debug)]
+pub(super) struct Keeping {
+    keeper: Keeper,
+    /// What is kept alive, where that is done.
+    play: Arc<OnceLock<Play>>,
+    events: Arc<Events>,
+    /// What clients were about to stop or remove before the node had been listed.
+    early: Vec<Target>,
+}
+
+/// What a client stops or removes, by its id or the beginning of that.
+#[derive(Debug)]
+enum Target {
+    Sandbox(String),
+    Container(String),
+}
+
+impl Keeping {
+    pub(super) fn new(keeper: Keeper, play: Arc<OnceLock<Play>>, events: Arc<Events>) -> Self {
+        Self { keeper, play, events, early: Vec::new() }
+    }
+
+    /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
+    pub(super) fn stopping(&mut self, world: &World, stopping: &Stopping, is_listed: bool) {
+        let Stopping { head, sandbox, container, .. } = stopping;
+        if head.upgrade().is_none_or(|head| is_ours(&head)) {
+            return;
+        }
+        let sandbox = sandbox.clone().map(Target::Sandbox);
+        let Some(target) = sandbox.or_else(|| container.clone().map(Target::Container)) else { return };
+        match let_go(world, &target) {
+            Some((key, act)) => self.keeper.saw(&key, act),
+            None if !is_listed => self.early.push(target),
+            None => {}
+        }
+    }
+
+    /// A call has ended.
+    pub(super) fn ended(&self, world: &World, ended: &mut Ended) {
+        if let Some((key, act)) = done(world, ended) {
+            self.keeper.saw(&key, act);
+        }
+    }
+
+    /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
+    pub(super) fn listed(&mut self, world: &World) {
+        for (key, act) in self.early.drain(..).filter_map(|target| let_go(world, &target)) {
+            self.keeper.saw(&key, act);
+        }
+        let there: HashSet<Key> = world.sandboxes().filter_map(|it| Key::of(&it.pod)).collect();
+        for key in self.keeper.now().keys().iter().filter(|key| !there.contains(key)) {
+            self.keeper.saw(key, Act::Gone);
+        }
+    }
+
+    /// A sandbox is not there any more.
+    pub(super) fn gone(&self, world: &World, sandbox: &Sandbox) {
+        if let Some(key) = Key::of(&sandbox.pod).filter(|_| is_newest_sandbox(world, sandbox)) {
+            self.keeper.saw(&key, Act::Gone);
+        }
+    }
+
+    /// A container has ended: tells why it is not started again, where others are.
+    pub(super) fn exited(&self, world: &World, container: &Arc<Container>) {
+        if self.play.get().is_none_or(Play::is_held) || !is_newest(world, container) {
+            return;
+        }
+        let Some((key, name)) = names(world, container) else { return };
+        let kept = self.keeper.now();
+        if let Some(reason) = kept.obstacle(&key, &name).filter(|_| !kept.is_let_go(&key, &name)) {
+            let event = Event::of_lost(container, world, &reason);
+            warn!(pod = %key, container = name, "{}", harmless(&event.message));
+            self.events.push(event);
+        }
+    }
+}
+
 /// What a call has done that has ended.
-pub(super) fn done(world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
+fn done(world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
     if !ended.went_well() {
         return None;
     }
     let (method, call) = (ended.call.method.label(), &ended.call);
-    let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_deref());
-    let container = call.container.as_ref().and_then(|container| container.id.as_deref());
-    let of_sandbox = || Key::of(&world.sandbox(sandbox?)?.pod);
+    let sandbox = call.pod.as_ref().and_then(|pod| pod.id.clone());
+    let container = call.container.as_ref().and_then(|container| container.id.clone());
+    let of_sandbox = || Key::of(&world.sandbox(sandbox.as_deref()?)?.pod);
     if is_ours(&ended.head) {
         let made = call.container.as_ref().filter(|_| method == "CreateContainer")?;
         return Some((of_sandbox()?, Act::Attempted(made.name.clone()?, made.attempt?)));
@@ -33,36 +118,39 @@ pub(super) fn done(world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
             Some((of_sandbox()?, Act::Created(name, request)))
         }
         "StartContainer" => {
-            let container = world.container(container?)?;
-            let key = Key::of(&world.sandbox_of(container)?.pod)?;
-            Some((key, Act::Started(container.name.name.clone()?)))
+            let (key, name) = names(world, world.container(&container?)?)?;
+            Some((key, Act::Started(name)))
         }
         // What was announced as well is known by then; what was not is known now.
-        "StopContainer" | "RemoveContainer" => let_go(world, None, container),
-        "StopPodSandbox" => let_go(world, sandbox, None),
+        "StopContainer" | "RemoveContainer" => let_go(world, &Target::Container(container?)),
+        "StopPodSandbox" => let_go(world, &Target::Sandbox(sandbox?)),
         "RemovePodSandbox" => {
-            let sandbox = world.sandbox(sandbox?).filter(|sandbox| is_newest_sandbox(world, sandbox))?;
+            let sandbox = world.sandbox(&sandbox?).filter(|sandbox| is_newest_sandbox(world, sandbox))?;
             Some((Key::of(&sandbox.pod)?, Act::Removed))
         }
         _ => None,
     }
 }
 
-/// Which sandbox or container a client is about to stop or remove.
-pub(super) fn about_to(stopping: &Stopping) -> Option<(Option<String>, Option<String>)> {
-    let is_theirs = stopping.head.upgrade().is_some_and(|head| !is_ours(&head));
-    is_theirs.then(|| (stopping.sandbox.clone(), stopping.container.clone()))
+/// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
+fn let_go(world: &World, target: &Target) -> Option<(Key, Act)> {
+    match target {
+        Target::Sandbox(id) => {
+            let sandbox = world.sandbox(id).filter(|sandbox| is_newest_sandbox(world, sandbox))?;
+            Some((Key::of(&sandbox.pod)?, Act::LetGoAll))
+        }
+        Target::Container(id) => {
+            let container = world.container(id).filter(|container| is_newest(world, container))?;
+            let (key, name) = names(world, container)?;
+            Some((key, Act::LetGo(name)))
+        }
+    }
 }
 
-/// A client has stopped or removed a sandbox or container, or is about to: it is its own again, unless there is a later one.
-pub(super) fn let_go(world: &World, sandbox: Option<&str>, container: Option<&str>) -> Option<(Key, Act)> {
-    if let Some(id) = sandbox {
-        let sandbox = world.sandbox(id).filter(|sandbox| is_newest_sandbox(world, sandbox))?;
-        return Some((Key::of(&sandbox.pod)?, Act::LetGoAll));
-    }
-    let container = world.container(container?).filter(|container| is_newest(world, container))?;
+/// The pod of a container, and its own name.
+fn names(world: &World, container: &Container) -> Option<(Key, String)> {
     let key = Key::of(&world.sandbox_of(container)?.pod)?;
-    Some((key, Act::LetGo(container.name.name.clone()?)))
+    Some((key, container.name.name.clone()?))
 }
 
 /// Whether a call is one that we have made.
@@ -72,23 +160,17 @@ fn is_ours(head: &Head) -> bool {
 }
 
 /// Whether there is no later attempt of a container: what has ended before is tidied up by many.
-pub(super) fn is_newest(world: &World, container: &Container) -> bool {
-    let pod = world.sandbox_of(container).map(|sandbox| &sandbox.pod);
+fn is_newest(world: &World, container: &Container) -> bool {
+    let own = names(world, container);
     let is_later = |other: &Container| {
-        other.name.name == container.name.name
-            && other.name.attempt > container.name.attempt
-            && world.sandbox_of(other).map(|sandbox| names(sandbox))
-                == pod.map(|pod| (&pod.namespace, &pod.name, &pod.uid))
+        other.name.attempt > container.name.attempt
+            && other.name.name == container.name.name
+            && names(world, other) == own
     };
     !world.containers().any(|other| is_later(other))
 }
 
-pub(super) fn is_newest_sandbox(world: &World, sandbox: &Sandbox) -> bool {
-    let is_later = |other: &Sandbox| names(other) == names(sandbox) && other.attempt > sandbox.attempt;
-    !world.sandboxes().any(|other| is_later(other))
-}
-
-fn names(sandbox: &Sandbox) -> (&Option<String>, &Option<String>, &Option<String>) {
-    let pod = &sandbox.pod;
-    (&pod.namespace, &pod.name, &pod.uid)
+fn is_newest_sandbox(world: &World, sandbox: &Sandbox) -> bool {
+    let own = Key::of(&sandbox.pod);
+    !world.sandboxes().any(|other| other.attempt > sandbox.attempt && Key::of(&other.pod) == own)
 }

@@ -6,7 +6,6 @@
 //! inspector ──answers────┘                  └──► metrics
 //! ```
 
-use std::collections::HashSet;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -17,17 +16,17 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{error, info, warn};
 
-use super::keeping;
+use super::keeping::Keeping;
 use crate::containerd::{Stamped, TaskEvent};
 use crate::exec::{Inspector, Record, Stuck};
-use crate::play::{Act, Keeper, Key, Play};
+use crate::play::Play;
 use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{AskedExec, Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
 use crate::terminal::harmless;
-use crate::world::{Change, Container, Notice, Sandbox, Source, World};
+use crate::world::{Change, Notice, Sandbox, Source, World};
 
 /// How often what is stuck is looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -67,12 +66,10 @@ pub(super) struct Observatory {
     prober: Option<Prober>,
     /// What is played, if anything is.
     play: Arc<OnceLock<Play>>,
-    /// Who knows what clients have made, where that is kept alive.
-    keeper: Option<Keeper>,
+    /// Who tells what clients do with what is kept alive, if anything is.
+    keeping: Option<Keeping>,
     outlets: Outlets,
     listed: Listed,
-    /// What clients were about to stop or remove before the node had been listed: sandboxes and containers.
-    early: Vec<(Option<String>, Option<String>)>,
 }
 
 /// Of what a list has come: what is in the first one was there before, and is no news.
@@ -86,11 +83,11 @@ impl Observatory {
     pub(super) fn new(
         inspector: Inspector,
         prober: Option<Prober>,
-        (play, keeper): (Arc<OnceLock<Play>>, Option<Keeper>),
+        (play, keeping): (Arc<OnceLock<Play>>, Option<Keeping>),
         outlets: Outlets,
     ) -> Self {
-        let (world, listed, early) = (Arc::default(), Listed::default(), Vec::new());
-        Self { world, inspector, prober, play, keeper, outlets, listed, early }
+        let (world, listed) = (Arc::default(), Listed::default());
+        Self { world, inspector, prober, play, keeping, outlets, listed }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -151,10 +148,8 @@ impl Observatory {
                 self.inspector.asked(&self.world, *asked);
             }
             Sighting::Stopping(stopping) => {
-                if self.keeper.is_some()
-                    && let Some((sandbox, container)) = keeping::about_to(&stopping)
-                {
-                    self.lets_go(sandbox, container);
+                if let Some(keeping) = &mut self.keeping {
+                    keeping.stopping(&self.world, &stopping, self.listed.is_whole());
                 }
                 if let Some(prober) = self.prober.as_ref().filter(|_| !stopping.is_removal) {
                     prober.stopping(&stopping);
@@ -167,10 +162,8 @@ impl Observatory {
                 let told = std::mem::take(&mut ended.told.facts);
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
-                if self.keeper.is_some()
-                    && let Some((key, act)) = keeping::done(&self.world, &mut ended)
-                {
-                    self.acted(&key, act);
+                if let Some(keeping) = &self.keeping {
+                    keeping.ended(&self.world, &mut ended);
                 }
                 if ended.head.is_of_kubelet() {
                     if let Some(play) = self.play.get() {
@@ -183,34 +176,6 @@ impl Observatory {
                 }
                 self.inspector.ended(&self.world, ended, now);
             }
-        }
-    }
-
-    /// Something was done with a pod.
-    fn acted(&self, key: &Key, act: Act) {
-        if let Some(keeper) = &self.keeper {
-            keeper.saw(key, act);
-        }
-    }
-
-    /// A client is about to stop or remove a sandbox or container. Before the node has been listed it is not known yet which.
-    fn lets_go(&mut self, sandbox: Option<String>, container: Option<String>) {
-        match keeping::let_go(&self.world, sandbox.as_deref(), container.as_deref()) {
-            Some((key, act)) => self.acted(&key, act),
-            None if !self.listed.is_whole() => self.early.push((sandbox, container)),
-            None => {}
-        }
-    }
-
-    /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
-    fn met(&mut self) {
-        for (sandbox, container) in std::mem::take(&mut self.early) {
-            self.lets_go(sandbox, container);
-        }
-        let Some(keeper) = &self.keeper else { return };
-        let there: HashSet<Key> = self.world.sandboxes().filter_map(|it| Key::of(&it.pod)).collect();
-        for key in keeper.now().keys().iter().filter(|key| !there.contains(key)) {
-            keeper.saw(key, Act::Gone);
         }
     }
 
@@ -275,8 +240,8 @@ impl Observatory {
             self.changed(&changes, is_act, before);
         }
         if self.listed.is_whole() {
-            if !before.is_whole() {
-                self.met();
+            if let Some(keeping) = self.keeping.as_mut().filter(|_| !before.is_whole()) {
+                keeping.listed(&self.world);
             }
             if let Some(prober) = &self.prober {
                 prober.listed();
@@ -298,37 +263,17 @@ impl Observatory {
             {
                 self.outlets.events.push(event);
             }
-            match change {
-                Change::ContainerExited(container) if is_act || before.has(change) => self.is_lost(container),
-                Change::SandboxGone(sandbox) if keeping::is_newest_sandbox(&self.world, sandbox) => {
-                    if let Some(key) = Key::of(&sandbox.pod) {
-                        self.acted(&key, Act::Gone);
-                    }
+            match (change, &self.keeping) {
+                (Change::ContainerExited(container), Some(keeping)) if is_act || before.has(change) => {
+                    keeping.exited(&self.world, container);
                 }
+                (Change::SandboxGone(sandbox), Some(keeping)) => keeping.gone(&self.world, sandbox),
                 _ => {}
             }
             if let Change::SandboxRuns(sandbox) = change {
                 self.outlets.hurry.up();
                 self.misread(sandbox);
             }
-        }
-    }
-
-    /// Tells of a container that has ended why it is not started again, where others are.
-    fn is_lost(&self, container: &Arc<Container>) {
-        let (Some(keeper), Some(play)) = (&self.keeper, self.play.get()) else { return };
-        let key = self.world.sandbox_of(container).and_then(|sandbox| Key::of(&sandbox.pod));
-        let name = container.name.name.as_deref().unwrap_or_default();
-        let Some(key) = key.filter(|_| !play.is_held()) else { return };
-        let kept = keeper.now();
-        if !keeping::is_newest(&self.world, container) {
-            return;
-        }
-        let obstacle = kept.obstacle(&key, name).filter(|_| !kept.is_let_go(&key, name));
-        if let Some(reason) = obstacle {
-            let event = Event::of_lost(container, &self.world, &reason);
-            warn!(pod = %key, container = name, "{}", harmless(&event.message));
-            self.outlets.events.push(event);
         }
     }
 

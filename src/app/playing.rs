@@ -62,12 +62,38 @@ impl Staged {
         before: Before,
         documents: Documents,
     ) -> Result<Playing, StateError> {
+        let play = self.stand_in(listen, folders, before, documents.paths().clone())?;
+        let over = CancellationToken::new();
+        let (player, until) = (play.clone(), over.clone());
+        let running = tokio::spawn(async move { player.run(documents, until).await });
+        Ok(Playing { play, over, running })
+    }
+
+    /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
+    pub(super) fn keep(mut self, listen: SocketPath) -> Result<Option<DropGuard>, StateError> {
+        let Some(Kept { pods: kept, state }) = self.kept.take() else { return Ok(None) };
+        let folder = state.0.folder();
+        let (logs, pods) = (folder.join("pod-logs"), folder.join("pods"));
+        let folders = Folders { logs, keeps_logs: true, pods };
+        let play = self.stand_in(listen, folders, Before { state, prunes: false }, BTreeSet::new())?;
+        let over = CancellationToken::new();
+        let until = over.clone();
+        tokio::spawn(async move { play.keep(kept, until).await });
+        Ok(Some(over.drop_guard()))
+    }
+
+    /// What a kubelet would do is done through the shim that listens there, for what these files say and for what was kept.
+    fn stand_in(
+        self,
+        listen: SocketPath,
+        folders: Folders,
+        before: Before,
+        paths: BTreeSet<PathBuf>,
+    ) -> Result<Play, StateError> {
         let Self { own: asks, executor, watched, prober, events, news, kept: _, play: known } = self;
         let Folders { logs, keeps_logs, pods } = folders;
         let Before { state, prunes } = before;
-        let paths = documents.paths().clone();
-        let witness = Arc::new(Told { events, news });
-        let parts = Parts {
+        let play = Play::new(Parts {
             acts: listen,
             asks,
             executor,
@@ -79,39 +105,10 @@ impl Staged {
             state,
             paths,
             prunes,
-            witness,
-        };
-        let (play, over) = (Play::new(parts)?, CancellationToken::new());
-        let _ = known.set(play.clone());
-        let (player, until) = (play.clone(), over.clone());
-        let running = tokio::spawn(async move { player.run(documents, until).await });
-        Ok(Playing { play, over, running })
-    }
-
-    /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
-    pub(super) fn keep(self, listen: SocketPath) -> Result<Option<DropGuard>, StateError> {
-        let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
-        let Some(Kept { pods, state }) = kept else { return Ok(None) };
-        let folder = state.0.folder().to_owned();
-        let parts = Parts {
-            acts: listen,
-            asks,
-            executor,
-            watched,
-            prober,
-            logs: folder.join("pod-logs"),
-            keeps_logs: true,
-            pods: folder.join("pods"),
-            state,
-            paths: BTreeSet::new(),
-            prunes: false,
             witness: Arc::new(Told { events, news }),
-        };
-        let (play, over) = (Play::new(parts)?, CancellationToken::new());
+        })?;
         let _ = known.set(play.clone());
-        let until = over.clone();
-        tokio::spawn(async move { play.keep(pods, until).await });
-        Ok(Some(over.drop_guard()))
+        Ok(play)
     }
 }
 

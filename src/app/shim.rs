@@ -15,6 +15,7 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::keeping::Keeping;
 use super::observatory::{Inlets, Observatory, Outlets};
 use super::probing::{self, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
@@ -238,7 +239,8 @@ impl Shim {
             mpsc::channel(1).1
         };
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
-        let observatory = Observatory::new(inspector, prober, (play, keeper), outlets);
+        let keeping = keeper.map(|keeper| Keeping::new(keeper, play.clone(), outlets.events.clone()));
+        let observatory = Observatory::new(inspector, prober, (play, keeping), outlets);
         let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
