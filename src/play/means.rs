@@ -2,16 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
 
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
 use tonic::Status;
 use tonic::transport::Channel;
 
 use super::adoption::Memories;
 use super::backoff::Backoff;
 use super::condemned::Condemned;
+use super::kubelet::Kubelet;
 use super::node::Node;
 use super::notice::{Notice, Witness};
 use super::seen::Seen;
@@ -24,8 +23,8 @@ use crate::cri::v1::{
     PodSandboxMetadata, PodSandboxStatusRequest, StatusRequest, VersionRequest,
 };
 use crate::cri::{OwnClient, PATIENCE, Sender, unless_gone, within};
-use crate::prober::{Executor, KUBELET, Prober};
-use crate::state::{Kept, State, StateError, Table};
+use crate::prober::{Executor, Prober};
+use crate::state::State;
 use crate::tap::{self, OwnCalls};
 
 /// What pods are played with.
@@ -55,23 +54,7 @@ pub(super) struct Means {
     pub(super) watched: OwnCalls,
     pub(super) runtime_name: OnceCell<String>,
     pub(super) records: Records,
-    /// When a kubelet was seen last.
-    pub(super) kubelet_seen: Mutex<Option<Instant>>,
-    /// When it was written down last that one was there.
-    pub(super) kubelet_noted: Mutex<Option<Instant>>,
-}
-
-/// The key of when a kubelet was seen last.
-const KUBELET_SEEN: &str = "seen";
-
-/// A kubelet that was there so long before us is taken to be there still, for as long as one that has just gone.
-const RECENT: Duration = Duration::from_secs(600);
-
-/// Since when a kubelet is taken to be there, by what was written down.
-pub(super) fn kubelet_before(kept: &Kept) -> Result<Option<Instant>, StateError> {
-    let seen: Vec<(String, SystemTime)> = kept.of(Table::Kubelet)?;
-    let is_recent = |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |age| age < RECENT);
-    Ok(seen.iter().any(is_recent).then(Instant::now))
+    pub(super) kubelet: Kubelet,
 }
 
 /// The identity of the pod that a sandbox is made for.
@@ -189,24 +172,6 @@ impl Means {
         let request = ListPodSandboxRequest { filter: Some(filter) };
         let listed = within(PATIENCE, self.asks.clone().list_pod_sandbox(request)).await?.items;
         Ok(listed.into_iter().map(|sandbox| sandbox.labels).collect())
-    }
-
-    /// A kubelet has been seen. Tells whether it was not there just before.
-    pub(super) fn see_kubelet(&self, now: Instant) -> bool {
-        let is_new = !self.is_held();
-        *self.kubelet_seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
-        let mut noted = self.kubelet_noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.is_none_or(|noted| now - noted > KUBELET / 2) {
-            *noted = Some(now);
-            self.state.put(Table::Kubelet, KUBELET_SEEN, &SystemTime::now());
-        }
-        is_new
-    }
-
-    /// Whether a kubelet is there: two masters would be at odds.
-    pub(super) fn is_held(&self) -> bool {
-        let seen = self.kubelet_seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.is_some_and(|seen| seen.elapsed() < KUBELET)
     }
 
     /// Tells of something that has happened.

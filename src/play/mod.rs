@@ -10,11 +10,13 @@
 
 mod adoption;
 mod backoff;
+mod cast;
 mod condemned;
 mod configs;
 mod documents;
 mod host;
 mod kept;
+mod kubelet;
 mod means;
 mod node;
 mod notice;
@@ -31,7 +33,7 @@ mod v1;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
@@ -51,11 +53,13 @@ use crate::state::{Kept, State, StateError, Table};
 use crate::tap::{self, OwnCalls};
 use adoption::{Memories, Strays, strays};
 use backoff::Backoff;
+use cast::{Cast, Player};
 use condemned::Condemned;
-use means::{Means, Records, kubelet_before};
+use kubelet::Kubelet;
+use means::{Means, Records};
 use node::Node;
 use pod::{Signals, Worker};
-use spec::{Origin, Pod, identity};
+use spec::{Origin, Pod};
 
 pub use documents::Documents;
 pub use kept::{Act, Captured, Keeper, KeptPods, Key};
@@ -104,26 +108,8 @@ pub struct Play {
     prunes: bool,
 }
 
-/// The pods that are played.
-#[derive(Debug)]
-struct Cast {
-    players: Mutex<BTreeMap<String, Player>>,
-    /// Changes with each of them.
-    changed: watch::Sender<()>,
-}
-
 /// Which pod's worker has ended, and whether nothing of it is left.
 type Ended = (String, bool);
-
-/// A pod that is played.
-#[derive(Debug)]
-struct Player {
-    pods: watch::Sender<Arc<Pod>>,
-    signals: Arc<Signals>,
-    standing: watch::Receiver<Standing>,
-    /// What comes after it, once it is gone: another pod of its name, or of its uid.
-    next: Vec<Arc<Pod>>,
-}
 
 impl Play {
     /// Something to play with. Nothing is played yet.
@@ -154,16 +140,17 @@ impl Play {
             pulls: Backoff::kept(&kept, (&state, Table::Pulls))?,
             condemned: Condemned::new(&kept, state.clone())?,
             memories: Memories::new(&kept, state.clone(), paths)?,
+            kubelet: Kubelet::new(&kept, state.clone())?,
             state,
             witness,
             watched,
             runtime_name: OnceCell::new(),
             records: Records::default(),
-            kubelet_seen: Mutex::new(kubelet_before(&kept)?),
-            kubelet_noted: Mutex::default(),
         };
-        let cast = Cast { players: Mutex::default(), changed: watch::Sender::new(()) };
-        Ok(Self { means: Arc::new(means), cast: Arc::new(cast), prunes })
+        if means.kubelet.is_there() {
+            means.witness.held();
+        }
+        Ok(Self { means: Arc::new(means), cast: Arc::new(Cast::new()), prunes })
     }
 
     /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
@@ -412,7 +399,7 @@ impl Play {
 
     /// A kubelet has been seen to use the runtime.
     pub fn kubelet_seen(&self) {
-        if self.means.see_kubelet(Instant::now()) {
+        if self.means.kubelet.see() {
             self.means.witness.held();
         }
     }
@@ -420,35 +407,6 @@ impl Play {
     /// Whether nothing is started or ended, because a kubelet is there.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.means.is_held()
-    }
-}
-
-impl Cast {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Player>> {
-        self.players.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The pods that are there, but these.
-    fn all_but(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-        let players = self.lock();
-        let there = players.values().map(|player| player.pods.borrow().clone());
-        there.filter(|known| !pods.iter().any(|pod| pod.uid == known.uid)).collect()
-    }
-
-    /// Does something with a pod that is played.
-    fn with<T>(&self, pod: &tap::Pod, what: impl FnOnce(&Player) -> T) -> Option<T> {
-        let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
-        let uid = pod.uid.as_deref()?;
-        let players = self.lock();
-        let named = players.get(&format!("{namespace}/{name}"));
-        let named = named.filter(|player| player.pods.borrow().uid == uid);
-        named.or_else(|| players.get(&identity(namespace, name, uid))).map(what)
-    }
-
-    /// Who is told, by the identities of pods.
-    fn signals(&self) -> Vec<(String, Arc<Signals>)> {
-        let players = self.lock();
-        players.values().map(|it| (it.pods.borrow().identity(), it.signals.clone())).collect()
+        self.means.kubelet.is_there()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::Cast;
+use super::cast::Cast;
 use super::means::Means;
 use crate::terminal::harmless;
 

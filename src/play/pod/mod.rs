@@ -229,7 +229,7 @@ impl Worker {
     /// Whether nothing is started or ended.
     fn is_held(&self) -> bool {
         let is_let_be = || self.means.prober.as_ref().is_some_and(|prober| prober.mode() != Mode::Restart);
-        self.means.is_held() || self.pod.is_kept() && is_let_be()
+        self.means.kubelet.is_there() || self.pod.is_kept() && is_let_be()
     }
 
     /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status

@@ -1,0 +1,61 @@
+//! Whether a kubelet uses the runtime: where one does, we hold back.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use crate::prober::KUBELET;
+use crate::state::{Kept, State, StateError, Table};
+
+/// The key of when one was seen last.
+const SEEN: &str = "seen";
+
+/// One that was there so long before us is taken to be there still, for as long as one that has just gone.
+const RECENT: Duration = Duration::from_secs(600);
+
+/// What is known of a kubelet. It outlives us.
+#[derive(Debug)]
+pub(super) struct Kubelet {
+    sightings: Mutex<Sightings>,
+    state: State,
+}
+
+#[derive(Debug)]
+struct Sightings {
+    last: Option<Instant>,
+    /// When the last one was that has been written down.
+    noted: Option<Instant>,
+}
+
+impl Kubelet {
+    pub(super) fn new(kept: &Kept, state: State) -> Result<Self, StateError> {
+        let before: Vec<(String, SystemTime)> = kept.of(Table::Kubelet)?;
+        // Where the clock was set back meanwhile, it cannot be told how long ago that was.
+        let is_recent =
+            |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |elapsed| elapsed < RECENT);
+        let last = before.iter().any(is_recent).then(Instant::now);
+        Ok(Self { sightings: Mutex::new(Sightings { last, noted: None }), state })
+    }
+
+    /// One has been seen. Tells whether none was there just before.
+    pub(super) fn see(&self) -> bool {
+        let (was_there, now) = (self.is_there(), Instant::now());
+        let mut sightings = self.lock();
+        sightings.last = Some(now);
+        if sightings.noted.is_none_or(|noted| now - noted > KUBELET / 2) {
+            sightings.noted = Some(now);
+            self.state.put(Table::Kubelet, SEEN, &SystemTime::now());
+        }
+        !was_there
+    }
+
+    /// Whether one is there: two masters would be at odds.
+    pub(super) fn is_there(&self) -> bool {
+        self.lock().last.is_some_and(|last| last.elapsed() < KUBELET)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sightings> {
+        self.sightings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
