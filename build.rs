@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     write_paths(&descriptors, &out.join("paths.rs"))?;
 
     let mut config = Config::new();
-    config.skip_debug(SECRET);
+    config.skip_debug(SECRET).enable_type_names();
     tonic_prost_build::configure().build_transport(false).compile_fds_with_config(descriptors, config)?;
 
     let events = protox::compile(["containerd/events.proto"], ["proto"])?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::LazyLock;
 
-use prost::{DecodeError, Message};
+use prost::{DecodeError, Message, Name};
 use prost_reflect::{DescriptorPool, DynamicMessage, MapKey, Value};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -21,31 +21,31 @@ static POOL: LazyLock<DescriptorPool> =
 
 /// A request that somebody else has written.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Authored(DynamicMessage);
+pub(crate) struct Authored<T> {
+    asked: T,
+    message: DynamicMessage,
+}
+
+/// One that makes a sandbox.
+pub(crate) type AuthoredSandbox = Authored<v1::RunPodSandboxRequest>;
+
+/// One that makes a container.
+pub(crate) type AuthoredContainer = Authored<v1::CreateContainerRequest>;
 
 /// Sends them.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender(Channel);
 
-impl Authored {
-    /// Reads a `RunPodSandboxRequest`.
-    pub(crate) fn sandbox(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Self::read("runtime.v1.RunPodSandboxRequest", bytes)
+impl<T: Message + Name + Default> Authored<T> {
+    /// Reads it.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let kind = POOL.get_message_by_name(&T::full_name()).expect("the interface has it");
+        Ok(Self { asked: T::decode(bytes)?, message: DynamicMessage::decode(kind, bytes)? })
     }
 
-    /// Reads a `CreateContainerRequest`.
-    pub(crate) fn container(bytes: &[u8]) -> Result<Self, DecodeError> {
-        Self::read("runtime.v1.CreateContainerRequest", bytes)
-    }
-
-    fn read(name: &str, bytes: &[u8]) -> Result<Self, DecodeError> {
-        let kind = POOL.get_message_by_name(name).expect("the interface has it");
-        DynamicMessage::decode(kind, bytes).map(Self)
-    }
-
-    /// Its bytes.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.0.encode_to_vec()
+    /// What it asked for when it was read, in the fields that we know.
+    pub(crate) fn asked(&self) -> &T {
+        &self.asked
     }
 
     /// Puts something else into a field, which a path leads to; where the path leads to nothing, nothing is done.
@@ -68,7 +68,7 @@ impl Authored {
     }
 
     fn inner(&mut self, path: &[&str]) -> Option<&mut DynamicMessage> {
-        path.iter().try_fold(&mut self.0, |message, field| {
+        path.iter().try_fold(&mut self.message, |message, field| {
             if !message.has_field_by_name(field) {
                 return None;
             }
@@ -77,10 +77,10 @@ impl Authored {
     }
 }
 
-impl fmt::Debug for Authored {
+impl<T> fmt::Debug for Authored<T> {
     /// There may be secrets in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a request of {} bytes", self.0.encoded_len())
+        write!(f, "a request of {} bytes", self.message.encoded_len())
     }
 }
 
@@ -93,28 +93,28 @@ impl Sender {
     /// Has a sandbox made.
     pub(crate) async fn run_pod_sandbox(
         &self,
-        request: Authored,
+        request: AuthoredSandbox,
     ) -> Result<Response<v1::RunPodSandboxResponse>, Status> {
-        self.send(request, "/runtime.v1.RuntimeService/RunPodSandbox").await
+        self.send(request.message, "/runtime.v1.RuntimeService/RunPodSandbox").await
     }
 
     /// Has a container made.
     pub(crate) async fn create_container(
         &self,
-        request: Authored,
+        request: AuthoredContainer,
     ) -> Result<Response<v1::CreateContainerResponse>, Status> {
-        self.send(request, "/runtime.v1.RuntimeService/CreateContainer").await
+        self.send(request.message, "/runtime.v1.RuntimeService/CreateContainer").await
     }
 
     async fn send<A: Message + Default + 'static>(
         &self,
-        request: Authored,
+        request: DynamicMessage,
         path: &'static str,
     ) -> Result<Response<A>, Status> {
         let mut grpc = Grpc::new(self.0.clone()).max_decoding_message_size(LONGEST_ANSWER);
         grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let codec = ProstCodec::<DynamicMessage, A>::default();
-        grpc.unary(Request::new(request.0), PathAndQuery::from_static(path), codec).await
+        grpc.unary(Request::new(request), PathAndQuery::from_static(path), codec).await
     }
 }
 
@@ -152,14 +152,14 @@ mod tests {
     #[test]
     fn what_is_not_known_stays_as_it_is() {
         let request = with_unknown_fields();
-        let mut authored = Authored::container(&request).unwrap();
+        let mut authored = AuthoredContainer::read(&request).unwrap();
         authored.set(&["pod_sandbox_id"], Value::String("two".to_owned()));
         authored.set(&["config", "metadata", "attempt"], Value::U32(7));
         authored.set(&["config", "log_path"], Value::String("app/7.log".to_owned()));
         authored.set_entry(&["config", "annotations"], "count", "7".to_owned());
         authored.set_entry(&["config", "annotations"], "other", "7".to_owned());
         authored.set(&["sandbox_config", "metadata", "attempt"], Value::U32(7));
-        let sent = authored.0.encode_to_vec();
+        let sent = authored.message.encode_to_vec();
         for content in [&b"inner"[..], b"outer"] {
             let field = unknown(content);
             assert_eq!(sent.windows(field.len()).filter(|bytes| *bytes == field).count(), 1);

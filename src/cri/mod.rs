@@ -12,7 +12,7 @@ mod redact;
 mod status;
 mod subscription;
 
-pub(crate) use authored::{Authored, Sender};
+pub(crate) use authored::{AuthoredContainer, AuthoredSandbox, Sender};
 pub(crate) use client::{PATIENCE, channel, unless_gone, within};
 pub use client::{image_service, runtime_service};
 pub use facts::{ContainerFact, SandboxFact};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::quantity::Quantity;
-use crate::cri::Authored;
 use crate::cri::v1::{MountPropagation, Protocol, SeLinuxOption, SecurityProfile};
+use crate::cri::{AuthoredContainer, AuthoredSandbox};
 use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
 
 /// Texts by their names.
@@ -21,7 +21,7 @@ pub(super) enum Origin {
     /// It was played before, and nobody wants it any more: all that is known of it is what the runtime tells.
     Before,
     /// A client has made it through the relay, with this request; or it is not known with which.
-    Relay(Result<Authored, String>),
+    Relay(Result<Arc<AuthoredSandbox>, String>),
 }
 
 /// A pod.
@@ -75,7 +75,7 @@ pub(super) struct Container {
     /// The handler as it was written, for others who stop the container.
     pub(super) pre_stop: Option<Arc<Value>>,
     /// The request with which a client has made it through the relay, if one has, and the last attempt of it that we have made.
-    pub(super) authored: Option<(Authored, u32)>,
+    pub(super) authored: Option<(AuthoredContainer, u32)>,
     pub(super) message_path: String,
     /// Where a container that failed has left no message, the end of its log is it.
     pub(super) falls_back_to_logs: bool,
@@ -440,7 +440,7 @@ pub(super) fn identity(namespace: &str, name: &str, uid: &str) -> String {
 
 impl Container {
     /// A container of which nothing is known but what a client has asked for.
-    pub(super) fn authored(name: String, image: String, authored: Authored, attempt: u32) -> Self {
+    pub(super) fn authored(name: String, image: String, authored: AuthoredContainer, attempt: u32) -> Self {
         Self {
             role: Role::Regular,
             spec: Arc::new(ContainerSpec::named(&name)),

@@ -11,13 +11,12 @@ mod stored;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use prost::Message as _;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::spec::{Container, Origin, Pod, Texts};
-use crate::cri::Authored;
-use crate::cri::v1::{CreateContainerRequest, NamespaceMode, RunPodSandboxRequest};
+use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
+use crate::cri::{AuthoredContainer, AuthoredSandbox};
 use crate::state::{self, State, StateError};
 
 pub use ledger::{Act, Captured, Key};
@@ -114,9 +113,10 @@ fn pod(key: &Key, kept: &Kept) -> Option<Pod> {
         kept.containers.iter().filter_map(container).map(Arc::new).collect();
     let Key { namespace, name, uid } = key.clone();
     let origin = kept.sandbox.clone().and_then(|request| {
-        Authored::sandbox(&request.0).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
+        let read = AuthoredSandbox::read(&request.0);
+        read.map(Arc::new).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
     });
-    let asked = kept.sandbox.as_ref().ok().and_then(|it| RunPodSandboxRequest::decode(&*it.0).ok());
+    let asked = origin.as_ref().map(|authored| authored.asked().clone());
     let RunPodSandboxRequest { config, runtime_handler } = asked.unwrap_or_default();
     let config = config.unwrap_or_default();
     let namespaces =
@@ -133,7 +133,7 @@ fn pod(key: &Key, kept: &Kept) -> Option<Pod> {
 
 fn container(kept: &KeptContainer) -> Option<Container> {
     let request = kept.request.as_ref().ok().filter(|_| kept.is_kept())?;
-    let image = CreateContainerRequest::decode(&*request.0).ok()?.config?.image.unwrap_or_default();
-    let authored = Authored::container(&request.0).ok()?;
+    let authored = AuthoredContainer::read(&request.0).ok()?;
+    let image = authored.asked().config.as_ref()?.image.clone().unwrap_or_default();
     Some(Container::authored(kept.name.clone(), image.image, authored, kept.attempt))
 }

@@ -12,7 +12,7 @@ use super::failure::StartError;
 use super::start::Place;
 use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
-use crate::cri::{Authored, PATIENCE, within};
+use crate::cri::{AuthoredSandbox, PATIENCE, within};
 use crate::play::configs::{self, Facts};
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Origin;
@@ -134,7 +134,11 @@ impl Worker {
     }
 
     /// What sandbox the pod has, or is to have, and in which words its owner has asked for it, if it has one.
-    fn sandbox_config(&self, creates: Option<u32>, seen: &Seen) -> (PodSandboxConfig, Option<Authored>) {
+    fn sandbox_config(
+        &self,
+        creates: Option<u32>,
+        seen: &Seen,
+    ) -> (PodSandboxConfig, Option<AuthoredSandbox>) {
         let attempt = creates.or(seen.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
         if let Some((authored, config)) = self.authored_sandbox(attempt) {
             return (config, Some(authored));
@@ -147,7 +151,7 @@ impl Worker {
     async fn run_sandbox(
         &self,
         config: &PodSandboxConfig,
-        authored: Option<Authored>,
+        authored: Option<AuthoredSandbox>,
     ) -> Result<(Arc<str>, Vec<String>), SyncError> {
         let failed = |status: &Status| {
             let message = format!("Failed to create pod sandbox: {}", harmless(status.message()));

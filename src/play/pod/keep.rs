@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prost::Message as _;
 use prost_reflect::Value;
 use tokio::time::sleep;
 use tonic::Status;
@@ -15,10 +14,8 @@ use super::failure::StartError;
 use super::pace::Pace;
 use super::start::Place;
 use crate::cri::labels::RESTART_COUNT;
-use crate::cri::v1::{
-    CreateContainerRequest, PodSandboxConfig, RemovePodSandboxRequest, RunPodSandboxRequest,
-};
-use crate::cri::{Authored, PATIENCE, within};
+use crate::cri::v1::{PodSandboxConfig, RemovePodSandboxRequest};
+use crate::cri::{AuthoredContainer, AuthoredSandbox, PATIENCE, within};
 use crate::play::spec::{Container, Origin};
 use crate::prober::Kill;
 use crate::tap;
@@ -32,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(super) struct Made {
     sandbox: Option<Arc<str>>,
     /// The requests of containers, with their names and ids.
-    containers: Vec<(String, Arc<str>, Authored)>,
+    containers: Vec<(String, Arc<str>, AuthoredContainer)>,
 }
 
 impl Worker {
@@ -73,7 +70,7 @@ impl Worker {
         self.means.watched.caught_up().await && self.wants(&container.name, authored)
     }
 
-    fn wants(&self, name: &str, authored: &Authored) -> bool {
+    fn wants(&self, name: &str, authored: &AuthoredContainer) -> bool {
         let wanted = self.pods.borrow().container(name).and_then(|it| it.authored.clone());
         !self.signals.end.is_cancelled() && wanted.is_some_and(|(wanted, _)| wanted == *authored)
     }
@@ -126,10 +123,10 @@ impl Worker {
     }
 
     /// What is asked for to make another sandbox, as its owner has asked for it.
-    pub(super) fn authored_sandbox(&self, attempt: u32) -> Option<(Authored, PodSandboxConfig)> {
+    pub(super) fn authored_sandbox(&self, attempt: u32) -> Option<(AuthoredSandbox, PodSandboxConfig)> {
         let Origin::Relay(Ok(authored)) = &self.pod.origin else { return None };
-        let config = RunPodSandboxRequest::decode(&*authored.bytes()).ok()?.config.unwrap_or_default();
-        let mut request = authored.clone();
+        let config = authored.asked().config.clone().unwrap_or_default();
+        let mut request = AuthoredSandbox::clone(authored);
         request.set(&["config", "metadata", "attempt"], Value::U32(attempt));
         Some((request, config))
     }
@@ -138,12 +135,11 @@ impl Worker {
     pub(super) async fn create_authored(
         &self,
         container: &Container,
-        (authored, last): &(Authored, u32),
+        (authored, last): &(AuthoredContainer, u32),
         place: Place<'_>,
     ) -> Result<(String, u32), StartError> {
         let failed = |status: &Status| StartError::new("CreateContainerError", harmless(status.message()));
-        let asked = CreateContainerRequest::decode(&*authored.bytes()).unwrap_or_default();
-        let config = asked.config.unwrap_or_default();
+        let config = authored.asked().config.clone().unwrap_or_default();
         let first = config.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
         let seen = place.seen.newest(&container.name).map_or(first, |newest| newest.attempt);
         let attempt = seen.max(first).max(*last) + 1;
