@@ -1,14 +1,22 @@
 //! A pod as it is played: every value is checked, every default is filled in.
 
+mod security;
+mod volume;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::quantity::Quantity;
-use crate::cri::v1::{MountPropagation, Protocol, SeLinuxOption, SecurityProfile};
+use crate::cri::v1::Protocol;
 use crate::cri::{AuthoredContainer, AuthoredSandbox};
 use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
+
+pub(super) use security::{CommonSecurity, PodSecurity, Security};
+pub(super) use volume::{
+    Content, File, FilesKind, HostPathKind, Mount, RecursiveReadOnly, Volume, VolumeSource,
+};
 
 /// Texts by their names.
 pub(super) type Texts = BTreeMap<String, String>;
@@ -189,88 +197,6 @@ pub(super) enum Qos {
     BestEffort,
 }
 
-/// A volume in a container.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Mount {
-    pub(super) volume: String,
-    pub(super) path: String,
-    pub(super) sub_path: String,
-    /// Whether variables in that are expanded.
-    pub(super) expands: bool,
-    pub(super) is_read_only: bool,
-    pub(super) recursive: RecursiveReadOnly,
-    pub(super) propagation: MountPropagation,
-}
-
-/// Whether a mount is read-only with all that is mounted below it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum RecursiveReadOnly {
-    /// It alone is.
-    #[default]
-    Disabled,
-    /// It is, where the runtime can.
-    IfPossible,
-    /// It is, or the container is not made.
-    Enabled,
-}
-
-/// A volume.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Volume {
-    pub(super) name: String,
-    pub(super) source: VolumeSource,
-}
-
-/// Where a volume comes from.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum VolumeSource {
-    /// An empty folder; in memory, with a size if one is given.
-    EmptyDir { is_memory: bool, size: Option<u64> },
-    /// A path of the host.
-    HostPath { path: String, kind: HostPathKind },
-    /// Files.
-    Files { kind: FilesKind, files: Vec<File>, mode: u32 },
-}
-
-/// What kind of volume files are in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FilesKind {
-    ConfigMap,
-    Secret,
-    DownwardApi,
-    Projected,
-}
-
-/// A file of a volume.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct File {
-    pub(super) path: String,
-    /// Where it is another than the volume's.
-    pub(super) mode: Option<u32>,
-    pub(super) content: Content,
-}
-
-/// What stands in a file.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Content {
-    Given(Vec<u8>),
-    Field(Field),
-    Resource(ResourceField),
-}
-
-/// What has to be at a path of the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HostPathKind {
-    Any,
-    DirectoryOrCreate,
-    Directory,
-    FileOrCreate,
-    File,
-    Socket,
-    CharDevice,
-    BlockDevice,
-}
-
 /// Names of an address.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct HostAlias {
@@ -286,39 +212,6 @@ pub(super) struct Dns {
     pub(super) servers: Vec<String>,
     pub(super) searches: Vec<String>,
     pub(super) options: Vec<String>,
-}
-
-/// What all containers of a pod may do.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct PodSecurity {
-    pub(super) fs_group: Option<i64>,
-    pub(super) supplemental_groups: Vec<i64>,
-    pub(super) is_strict_about_groups: bool,
-    pub(super) sysctls: Texts,
-    pub(super) common: CommonSecurity,
-}
-
-/// What a container may do.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Security {
-    pub(super) common: CommonSecurity,
-    pub(super) add: Vec<String>,
-    pub(super) drop: Vec<String>,
-    pub(super) is_privileged: bool,
-    pub(super) may_gain_privileges: Option<bool>,
-    pub(super) has_read_only_root: bool,
-    pub(super) sees_all_of_proc: bool,
-}
-
-/// What may be said for a pod, and otherwise for a container.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct CommonSecurity {
-    pub(super) user: Option<i64>,
-    pub(super) group: Option<i64>,
-    pub(super) is_not_root: Option<bool>,
-    pub(super) selinux: Option<SeLinuxOption>,
-    pub(super) seccomp: Option<SecurityProfile>,
-    pub(super) apparmor: Option<SecurityProfile>,
 }
 
 /// Credentials for a registry.

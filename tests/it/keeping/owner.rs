@@ -1,0 +1,141 @@
+//! A client that makes pods through the relay.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
+use probeshim::cri::v1::*;
+use probeshim::cri::{runtime_service, unary_message};
+use probeshim::socket::SocketPath;
+use prost::Message as _;
+use tokio::net::UnixStream;
+use tonic::transport::Channel;
+
+use super::SHORT;
+use crate::program::Place;
+use crate::support::{self, framed, soon};
+
+/// A client whose containers are kept alive.
+pub(crate) struct Owner {
+    pub(crate) client: RuntimeServiceClient<Channel>,
+    pub(crate) place: Place,
+}
+
+/// A pod with its sandbox.
+pub(crate) struct Made {
+    pub(crate) config: PodSandboxConfig,
+    pub(crate) id: String,
+}
+
+impl Owner {
+    pub(crate) fn of(place: Place) -> Self {
+        let socket = SocketPath::new(&place.at("shim.sock")).unwrap();
+        Self { client: runtime_service(&socket), place }
+    }
+
+    pub(crate) async fn run(&mut self, name: &str, annotations: &[(&str, &str)]) -> Made {
+        let own = |(key, text): &(&str, &str)| (format!("probeshim.io/{key}"), (*text).to_owned());
+        let config = PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
+                name: name.to_owned(),
+                namespace: "it".to_owned(),
+                // As people copy it.
+                uid: "uid".to_owned(),
+                attempt: 0,
+            }),
+            log_directory: self.place.at("logs").join(name).display().to_string(),
+            annotations: annotations.iter().map(own).collect(),
+            ..PodSandboxConfig::default()
+        };
+        let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };
+        let id = self.client.run_pod_sandbox(request).await.unwrap().into_inner().pod_sandbox_id;
+        Made { config, id }
+    }
+
+    pub(crate) async fn create(&mut self, pod: &Made, name: &str, script: &str) -> String {
+        let config = ContainerConfig {
+            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            image: Some(ImageSpec { image: "image".to_owned(), ..ImageSpec::default() }),
+            command: ["sh", "-c", script].map(str::to_owned).into(),
+            log_path: format!("{name}.log"),
+            ..ContainerConfig::default()
+        };
+        let request = CreateContainerRequest {
+            pod_sandbox_id: pod.id.clone(),
+            config: Some(config),
+            sandbox_config: Some(pod.config.clone()),
+        };
+        self.client.create_container(request).await.unwrap().into_inner().container_id
+    }
+
+    /// The same, in these bytes.
+    pub(crate) async fn create_raw(&mut self, request: Vec<u8>) -> String {
+        let stream = UnixStream::connect(self.place.at("shim.sock")).await.unwrap();
+        let mut client = support::client::Client::over(stream).await;
+        let answer = client.call("/runtime.v1.RuntimeService/CreateContainer", framed(false, &request));
+        let (_, mut body) = support::client::head(answer).await;
+        let mut bytes = Vec::new();
+        while let Some(more) = soon(body.data()).await {
+            bytes.extend(more.unwrap());
+        }
+        CreateContainerResponse::decode(unary_message(&bytes).unwrap()).unwrap().container_id
+    }
+
+    pub(crate) async fn start(&mut self, id: String) {
+        self.client.start_container(StartContainerRequest { container_id: id }).await.unwrap();
+    }
+
+    /// A pod with one container.
+    pub(crate) async fn pod(&mut self, name: &str, script: &str, annotations: &[(&str, &str)]) -> Made {
+        let pod = self.run(name, annotations).await;
+        let id = self.create(&pod, "main", script).await;
+        self.start(id).await;
+        pod
+    }
+
+    /// The containers of a pod, the last attempt last.
+    pub(crate) async fn containers(&mut self, pod: &str) -> Vec<Container> {
+        let sandboxes = self.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
+        let names: HashMap<String, String> = sandboxes
+            .into_inner()
+            .items
+            .into_iter()
+            .map(|sandbox| (sandbox.id, sandbox.metadata.unwrap().name))
+            .collect();
+        let listed = self.client.list_containers(ListContainersRequest::default()).await.unwrap();
+        let mut containers = listed.into_inner().containers;
+        containers.retain(|it| names.get(&it.pod_sandbox_id).is_some_and(|name| name == pod));
+        containers.sort_by_key(attempt);
+        containers
+    }
+
+    /// Waits until an attempt of a pod's container runs, or one after it.
+    pub(crate) async fn runs(&mut self, pod: &str, least: u32) -> Container {
+        soon(async {
+            loop {
+                let containers = self.containers(pod).await;
+                let running: Vec<_> = containers.into_iter().filter(is_running).collect();
+                assert!(running.len() <= 1, "two run at once: {running:#?}");
+                if let Some(container) = running.into_iter().find(|it| attempt(it) >= least) {
+                    return container;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+    }
+
+    /// A container of another pod has come and gone, and been started again: so that whatever was to happen before has.
+    pub(crate) async fn another_is_restarted(&mut self, name: &str) {
+        self.pod(name, SHORT, &[]).await;
+        self.runs(name, 1).await;
+    }
+}
+
+pub(crate) fn attempt(container: &Container) -> u32 {
+    container.metadata.as_ref().unwrap().attempt
+}
+
+pub(crate) fn is_running(container: &Container) -> bool {
+    container.state() == ContainerState::ContainerRunning
+}
