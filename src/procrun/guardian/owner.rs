@@ -60,14 +60,7 @@ impl Guardians {
         ours.set_nonblocking(true)?;
         let ours = UnixStream::from_std(ours)?;
         let mut command = tokio::process::Command::new(&self.program);
-        command
-            .arg0("probeshim")
-            .arg(SUBCOMMAND)
-            .arg("--")
-            .arg(name)
-            .arg(folder)
-            .current_dir("/")
-            .env_clear();
+        command.arg0("probeshim").arg(SUBCOMMAND).arg("--").arg(name).arg(folder).current_dir("/");
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
