@@ -35,6 +35,13 @@ impl Entry {
     fn is_forgotten(&self, now: SystemTime) -> bool {
         since(self.noted, now) > FORGOTTEN
     }
+
+    /// Whether it is time again after a failure. One that is still to come was noted before the clock was set back: it is not waited for until
+    /// then.
+    fn wait(&self, failed: SystemTime, now: SystemTime) -> Result<(), TooEarly> {
+        let until = failed + self.delay;
+        if failed <= now && now < until { Err(TooEarly { delay: self.delay, until }) } else { Ok(()) }
+    }
 }
 
 /// It is not time yet.
@@ -56,23 +63,20 @@ impl Backoff {
     /// Tries something again that failed at a time; the next time it will be waited longer.
     pub(super) fn try_again(&self, key: &str, failed: SystemTime, now: SystemTime) -> Result<(), TooEarly> {
         let known = self.lock().get(key).filter(|entry| !entry.is_forgotten(now)).copied();
-        // What seems to fail later than now has failed before the clock was set back: it is not waited for until then.
-        let is_early = |entry: &Entry| failed <= now && since(failed, now) < entry.delay;
-        if let Some(Entry { delay, .. }) = known.filter(is_early) {
-            return Err(TooEarly { delay, until: failed + delay });
+        // What seems to fail later than now has failed before the clock was set back, or by a clock that goes before ours.
+        let is_told_wrong = failed > now;
+        let wait =
+            known.map_or(Ok(()), |entry| entry.wait(if is_told_wrong { entry.noted } else { failed }, now));
+        if wait.is_ok() {
+            self.note(key, now);
         }
-        self.note(key, now);
-        Ok(())
+        wait
     }
 
     /// Whether it is time for something that was noted to have failed before.
     pub(super) fn is_time(&self, key: &str, now: SystemTime) -> Result<(), TooEarly> {
         let known = self.lock().get(key).copied();
-        let is_early = |entry: &Entry| entry.noted <= now && since(entry.noted, now) < entry.delay;
-        match known.filter(is_early) {
-            Some(Entry { delay, noted }) => Err(TooEarly { delay, until: noted + delay }),
-            None => Ok(()),
-        }
+        known.map_or(Ok(()), |entry| entry.wait(entry.noted, now))
     }
 
     /// Something has failed now. Returns what is waited before it is tried again.
@@ -163,6 +167,17 @@ mod tests {
         backoff.fail("image", at(5000));
         assert!(backoff.is_time("image", at(5001)).is_err());
         assert_eq!(backoff.is_time("image", at(1000)), Ok(()));
+    }
+
+    /// Where the runtime's clock goes before ours, it is waited from the last start on.
+    #[test]
+    fn a_clock_that_goes_before_ours_does_not_do_away_with_it() {
+        let backoff = Backoff::default();
+        assert_eq!(backoff.try_again("main", at(5000), at(0)), Ok(()));
+        let early = backoff.try_again("main", at(5001), at(9)).unwrap_err();
+        assert_eq!(early, TooEarly { delay: Duration::from_secs(10), until: at(10) });
+        assert_eq!(backoff.try_again("main", at(5001), at(10)), Ok(()));
+        assert!(backoff.try_again("main", at(5012), at(29)).is_err());
     }
 
     /// An image that is not to be had is pulled again so long after the last pull has failed, however long that took.
