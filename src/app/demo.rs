@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::limits::raise_descriptor_limit;
-use super::playing::{Before, Folders};
+use super::playing::Folders;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::{Role, ShimSettings};
@@ -25,7 +25,7 @@ use crate::procrun::{self, Procrun};
 use crate::record::{EventFilter, Events};
 use crate::relay;
 use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
-use crate::state::{State, StateError};
+use crate::state::StateError;
 
 /// Why the demo was not played to its end.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +98,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         traces: None,
         watches_runtime: true,
         role: Role::Plays,
+        state: Some(folder.path().to_owned()),
     };
     let mut shim = Shim::open(settings).await?;
     let places = Where { upstream, listen: listen.clone(), admin, http: shim.facts.http, pods: manifests };
@@ -105,8 +106,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let telling = tell(account.clone(), &staged.events);
     let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
-    let before = Before { state: State::open(folder.path())?, prunes: false };
-    let playing = staged.play(listen, Folders { logs, keeps_logs: true, pods }, before, documents)?;
+    let playing = staged.play(listen, Folders { logs, keeps_logs: true, pods }, false, documents)?;
 
     end_of(lasts, &mut signals, &account).await;
     let pods = playing.play.standings();

@@ -1,13 +1,18 @@
 //! What is seen of clients → what they have done with pods that are kept alive.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use tracing::warn;
+use tokio::sync::watch;
+use tracing::{info, warn};
 
-use crate::play::{Act, Keeper, Key, Play};
+use crate::config::Role;
+use crate::play::{Act, Keeper, KeptPods, Key, Play};
 use crate::record::{Event, Events};
 use crate::relay::Head;
+use crate::socket::LockError;
+use crate::state::{self, State, StateError};
 use crate::tap::{Ended, Stopping};
 use crate::terminal::harmless;
 use crate::world::{Container, Sandbox, World};
@@ -15,15 +20,24 @@ use crate::world::{Container, Sandbox, World};
 /// Why what is made is not kept alive, where nothing is.
 const NOT_KEPT: &str = "it was made while probeshim did not restart anything";
 
+/// What is told where somebody else has what was kept, or nobody can have it.
+const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
+
 /// Tells who keeps pods alive what clients do with them.
 #[derive(Debug)]
 pub(super) struct Keeping {
     keeper: Keeper,
-    /// What is kept alive, where that is done.
-    play: Arc<OnceLock<Play>>,
-    events: Arc<Events>,
+    /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
+    restarts: Option<(Arc<OnceLock<Play>>, Arc<Events>)>,
     /// What clients were about to stop or remove before the node had been listed.
     early: Vec<Target>,
+}
+
+/// What clients have made, and what is to outlive us.
+pub(super) struct Kept {
+    pub(super) pods: watch::Receiver<Arc<KeptPods>>,
+    /// Where it is kept, and what was there.
+    pub(super) state: (State, state::Kept),
 }
 
 /// What a client stops or removes, by its id or the beginning of that.
@@ -33,9 +47,37 @@ enum Target {
     Container(String),
 }
 
+/// Takes what is to outlive us, and who knows what clients have made of it. Where pods are only watched, that is taken which was kept alive
+/// before, if anything was and nobody else has it: whoever keeps it alive next has to know what its owners have stopped.
+pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(Keeper, Kept)>, StateError> {
+    let Some(folder) = folder else { return Ok(None) };
+    match role {
+        Role::Keeps | Role::Plays => opened(folder).map(Some),
+        Role::Watches if !State::is_there(folder) => Ok(None),
+        Role::Watches => match opened(folder) {
+            Ok((keeper, kept)) => Ok((!keeper.now().keys().is_empty()).then_some((keeper, kept))),
+            Err(error @ StateError::Locked(LockError::Held { .. })) => {
+                info!(%error, "{NOT_NOTED}");
+                Ok(None)
+            }
+            Err(error) => {
+                warn!(%error, "{NOT_NOTED}");
+                Ok(None)
+            }
+        },
+    }
+}
+
+fn opened(folder: &Path) -> Result<(Keeper, Kept), StateError> {
+    let (state, kept) = State::open(folder)?;
+    let keeper = Keeper::new(&kept, state.clone())?;
+    let pods = keeper.pods();
+    Ok((keeper, Kept { pods, state: (state, kept) }))
+}
+
 impl Keeping {
-    pub(super) fn new(keeper: Keeper, play: Arc<OnceLock<Play>>, events: Arc<Events>) -> Self {
-        Self { keeper, play, events, early: Vec::new() }
+    pub(super) fn new(keeper: Keeper, restarts: Option<(Arc<OnceLock<Play>>, Arc<Events>)>) -> Self {
+        Self { keeper, restarts, early: Vec::new() }
     }
 
     /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
@@ -80,7 +122,8 @@ impl Keeping {
 
     /// A container has ended: tells why it is not started again, where others are.
     pub(super) fn exited(&self, world: &World, container: &Arc<Container>) {
-        if self.play.get().is_none_or(Play::is_held) || !is_newest(world, container) {
+        let Some((play, events)) = &self.restarts else { return };
+        if play.get().is_none_or(Play::is_held) || !is_newest(world, container) {
             return;
         }
         let Some((key, name)) = names(world, container) else { return };
@@ -88,7 +131,7 @@ impl Keeping {
         if let Some(reason) = kept.obstacle(&key, &name).filter(|_| !kept.is_let_go(&key, &name)) {
             let event = Event::of_lost(container, world, &reason);
             warn!(pod = %key, container = name, "{}", harmless(&event.message));
-            self.events.push(event);
+            events.push(event);
         }
     }
 }

@@ -7,12 +7,12 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
 use super::limits::raise_descriptor_limit;
-use super::playing::{Before, Folders};
+use super::playing::Folders;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::{PlaySettings, Until};
 use crate::play::{Play, PodStatus, Standing};
-use crate::state::{State, StateError};
+use crate::state::StateError;
 use crate::terminal::{harmless, human};
 
 /// Why what was played has not come to what was wanted.
@@ -56,14 +56,11 @@ enum End {
 
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
 pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
-    let PlaySettings { shim, log: _, documents, until, timeout, logs, keeps_logs, pods, state, prunes } =
-        settings;
+    let PlaySettings { shim, log: _, documents, until, timeout, logs, keeps_logs, pods, prunes } = settings;
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     let [logs, pods] = [logs, pods].map(|folder| made(&folder));
     let folders = Folders { logs: logs?, keeps_logs, pods: pods? };
-    let before = Before { state: State::open(&state)?, prunes };
-    let state = before.state.0.clone();
     for warning in documents.warnings() {
         warn!("left out: {}", harmless(&warning));
     }
@@ -74,7 +71,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let mut shim = Shim::open(shim).await?;
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let count = documents.count();
-    let mut playing = staged.play(listen, folders, before, documents)?;
+    let mut playing = staged.play(listen, folders, prunes, documents)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %shim.facts.listen,
@@ -97,7 +94,6 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         _ = &mut playing.running => return Err(PlayError::Ended),
     };
     let is_clean = playing.end(&mut signals).await;
-    state.close().await;
     shim.drain().await;
     shim.ended().await?;
     match end {

@@ -11,13 +11,13 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use super::shim::{Kept, Staged};
+use super::shim::Staged;
 use super::signals::Signals;
 use crate::play::{Documents, Notice, Parts, Play, Witness};
 use crate::probe::{News, Specs};
 use crate::record::{Event, Events, Severity};
 use crate::socket::SocketPath;
-use crate::state::{self, State, StateError};
+use crate::state::StateError;
 use crate::terminal::{harmless, human};
 
 /// What the runtime gets to end and remove pods, beyond their grace periods.
@@ -39,13 +39,6 @@ pub(super) struct Folders {
     pub(super) pods: PathBuf,
 }
 
-/// What was kept of pods that were played before.
-pub(super) struct Before {
-    pub(super) state: (State, state::Kept),
-    /// Whether those are removed that nobody wants any more.
-    pub(super) prunes: bool,
-}
-
 /// Keeps what happens to pods among the events, and tells others of what is specified.
 #[derive(Debug)]
 struct Told {
@@ -59,10 +52,10 @@ impl Staged {
         self,
         listen: SocketPath,
         folders: Folders,
-        before: Before,
+        prunes: bool,
         documents: Documents,
     ) -> Result<Playing, StateError> {
-        let play = self.stand_in(listen, folders, before, documents.paths().clone())?;
+        let play = self.stand_in(listen, folders, documents.paths().clone(), prunes)?;
         let over = CancellationToken::new();
         let (player, until) = (play.clone(), over.clone());
         let running = tokio::spawn(async move { player.run(documents, until).await });
@@ -70,16 +63,15 @@ impl Staged {
     }
 
     /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
-    pub(super) fn keep(mut self, listen: SocketPath) -> Result<Option<DropGuard>, StateError> {
-        let Some(Kept { pods: kept, state }) = self.kept.take() else { return Ok(None) };
-        let folder = state.0.folder();
+    pub(super) fn keep(self, listen: SocketPath) -> Result<DropGuard, StateError> {
+        let (folder, kept) = (self.kept.state.0.folder(), self.kept.pods.clone());
         let (logs, pods) = (folder.join("pod-logs"), folder.join("pods"));
         let folders = Folders { logs, keeps_logs: true, pods };
-        let play = self.stand_in(listen, folders, Before { state, prunes: false }, BTreeSet::new())?;
+        let play = self.stand_in(listen, folders, BTreeSet::new(), false)?;
         let over = CancellationToken::new();
         let until = over.clone();
         tokio::spawn(async move { play.keep(kept, until).await });
-        Ok(Some(over.drop_guard()))
+        Ok(over.drop_guard())
     }
 
     /// What a kubelet would do is done through the shim that listens there, for what these files say and for what was kept.
@@ -87,12 +79,11 @@ impl Staged {
         self,
         listen: SocketPath,
         folders: Folders,
-        before: Before,
         paths: BTreeSet<PathBuf>,
+        prunes: bool,
     ) -> Result<Play, StateError> {
-        let Self { own: asks, executor, watched, prober, events, news, kept: _, play: known } = self;
+        let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
         let Folders { logs, keeps_logs, pods } = folders;
-        let Before { state, prunes } = before;
         let play = Play::new(Parts {
             acts: listen,
             asks,
@@ -102,7 +93,7 @@ impl Staged {
             logs,
             keeps_logs,
             pods,
-            state,
+            state: kept.state,
             paths,
             prunes,
             witness: Arc::new(Told { events, news }),

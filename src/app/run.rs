@@ -20,9 +20,8 @@ pub async fn run(settings: ShimSettings) -> Result<(), RunError> {
     let mut shim = Shim::open(settings).await?;
     // Where systemd passes the socket, it has a name all the same.
     let listen = listen.or_else(|| SocketPath::parse(&shim.facts.listen).ok());
-    let state = shim.staged.as_ref().and_then(|staged| Some(staged.kept.as_ref()?.state.0.clone()));
     let keeping = match shim.staged.take().zip(listen) {
-        Some((staged, listen)) => staged.keep(listen)?,
+        Some((staged, listen)) => Some(staged.keep(listen)?),
         None => None,
     };
     let facts = &shim.facts;
@@ -54,9 +53,6 @@ pub async fn run(settings: ShimSettings) -> Result<(), RunError> {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),
         summary = shim.ended() => {
             let summary = summary?;
-            if let Some(state) = state {
-                state.close().await;
-            }
             info!(connections = summary.connections, cut = summary.cut, "probeshim stopped");
         }
     }

@@ -15,14 +15,14 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::keeping::Keeping;
+use super::keeping::{self, Keeping, Kept};
 use super::observatory::{Inlets, Observatory, Outlets};
 use super::probing::{self, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::{Role, ShimSettings};
 use crate::cri::Own;
 use crate::exec::{self, Inspector};
-use crate::play::{Keeper, KeptPods, Play};
+use crate::play::Play;
 use crate::probe::{self, Hurry, News, Specs};
 use crate::prober::{self, Executor, Mode, Parts, Prober};
 use crate::record::{self, Calls, Events, Journal};
@@ -30,10 +30,10 @@ use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{
     self, Access, ActivationError, Claim, ClaimError, Listening, SocketPath, activated, claim,
 };
-use crate::state::{self, State, StateError};
+use crate::state::{State, StateError};
 use crate::tap::{self, OwnCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
-use crate::world::Watcher;
+use crate::world::{Enquiry, Notice, Watcher};
 
 /// Why probeshim did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +83,7 @@ pub(super) struct Shim {
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
     probing: Option<Probing>,
+    state: Option<State>,
     /// What it takes to play pods on it, or to keep them alive, if that is wanted.
     pub(super) staged: Option<Staged>,
 }
@@ -96,17 +97,10 @@ pub(super) struct Staged {
     pub(super) events: Arc<Events>,
     /// Who is told what is specified, where that is what is played.
     pub(super) news: Option<mpsc::Sender<News>>,
-    /// What clients have made, where that is kept alive, and what was kept before.
-    pub(super) kept: Option<Kept>,
+    /// What is to outlive us.
+    pub(super) kept: Kept,
     /// Where all others find what is played.
     pub(super) play: Arc<OnceLock<Play>>,
-}
-
-/// What clients have made, where that is kept alive.
-pub(super) struct Kept {
-    pub(super) pods: watch::Receiver<Arc<KeptPods>>,
-    /// Where it is kept, and what was there.
-    pub(super) state: (State, state::Kept),
 }
 
 /// The places that clients come to, not served yet.
@@ -172,15 +166,18 @@ impl Shim {
             traces,
             watches_runtime,
             role,
+            state,
         } = settings;
-        let (keeper, kept) = keeper(&role)?.unzip();
+        let (keeper, kept) = keeping::open(role, state.as_deref())?.unzip();
+        let state = kept.as_ref().map(|kept| kept.state.0.clone());
         let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
         let Entrances { main, private, public, facts } =
             Entrances::open(listen.as_ref(), &upstream, &admin, http).await?;
         let Listening { listener, claim: listen_claim } = main;
 
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
-        let tap_settings = tap::Settings { hands_on_requests: keeper.is_some(), ..tap::Settings::default() };
+        let tap_settings =
+            tap::Settings { hands_on_requests: role == Role::Keeps, ..tap::Settings::default() };
         let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
         let prober_metrics = prober::Metrics::default();
         let calls = Arc::new(Calls::new(record::Limits::default()));
@@ -220,26 +217,22 @@ impl Shim {
             journal: journal.clone(),
             traces: traces.clone(),
             faults: faults.clone(),
-            kept: keeper.as_ref().map(Keeper::pods),
+            kept: kept.as_ref().filter(|_| role == Role::Keeps).map(|kept| kept.pods.clone()),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
-        let (told, (news, hurry)) = news(&role, of_specs, specs);
-        let staged = (role != Role::Watches).then(|| {
+        let (told, (news, hurry)) = news(role, of_specs, specs);
+        let staged = kept.filter(|_| role != Role::Watches).map(|kept| {
             let watched = tap.own_calls(numbers.clone());
             let executor = Executor::new(own.fresh_client(&upstream), Some(watched.clone()), redacts);
             let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
             Staged { own, executor, watched, prober, events, news: told, kept, play }
         });
-        let notices = if watches_runtime {
-            Watcher::start(own, enquired)
-        } else {
-            inspector.unwatched();
-            mpsc::channel(1).1
-        };
+        let notices = notices(watches_runtime.then_some(own), enquired, &mut inspector);
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
-        let keeping = keeper.map(|keeper| Keeping::new(keeper, play.clone(), outlets.events.clone()));
+        let restarts = (role == Role::Keeps).then(|| (play.clone(), outlets.events.clone()));
+        let keeping = keeper.map(|keeper| Keeping::new(keeper, restarts));
         let observatory = Observatory::new(inspector, prober, (play, keeping), outlets);
         let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
         let drain = CancellationToken::new();
@@ -255,6 +248,7 @@ impl Shim {
             recording,
             tracing,
             probing,
+            state,
             staged,
         })
     }
@@ -282,27 +276,34 @@ impl Shim {
             // The disk may be slow, and another may hold the folder.
             let _ = timeout(LAST_OBSERVATIONS, finished(&recording)).await;
         }
+        if let Some(state) = self.state.take() {
+            state.close().await;
+        }
         Ok(summary)
     }
 }
 
-/// Who knows what clients have made, and what it takes to keep it alive, where that is wanted.
-fn keeper(role: &Role) -> Result<Option<(Keeper, Kept)>, StateError> {
-    let Role::Keeps(folder) = role else { return Ok(None) };
-    let (state, kept) = State::open(folder)?;
-    let keeper = Keeper::new(&kept, state.clone())?;
-    let pods = keeper.pods();
-    Ok(Some((keeper, Kept { pods, state: (state, kept) })))
+/// What the runtime tells, if it is watched.
+fn notices(
+    watched: Option<Own>,
+    enquired: mpsc::Receiver<Enquiry>,
+    inspector: &mut Inspector,
+) -> mpsc::Receiver<Notice> {
+    if let Some(own) = watched {
+        return Watcher::start(own, enquired);
+    }
+    inspector.unwatched();
+    mpsc::channel(1).1
 }
 
 /// How it is told what is written of probes, and by whom: whoever plays pods tells of them himself.
-fn news(role: &Role, of_specs: probe::Sources, specs: Specs) -> (Option<mpsc::Sender<News>>, Told) {
+fn news(role: Role, of_specs: probe::Sources, specs: Specs) -> (Option<mpsc::Sender<News>>, Told) {
     match role {
         Role::Plays => {
             let (told, news) = mpsc::channel(NEWS);
             (Some(told), (news, Hurry::default()))
         }
-        Role::Keeps(_) | Role::Watches => (None, of_specs.watch(specs)),
+        Role::Keeps | Role::Watches => (None, of_specs.watch(specs)),
     }
 }
 

@@ -173,15 +173,17 @@ pub struct ShimSettings {
     pub watches_runtime: bool,
     /// What is done with pods on it.
     pub role: Role,
+    /// The folder of what is to outlive us; `None` only where pods are watched, and there is no place for it.
+    pub state: Option<PathBuf>,
 }
 
 /// What is done with pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Nothing that they would not see of a relay; or their probes are made.
     Watches,
-    /// What clients make is kept alive; what is needed for that lies in this folder.
-    Keeps(PathBuf),
+    /// What clients make is kept alive.
+    Keeps,
     /// They are played.
     Plays,
 }
@@ -267,17 +269,16 @@ impl Settings {
         let selectors = flags.never_kill.iter();
         spared.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
         let role = match (purpose, mode) {
-            (Purpose::Play, _) => Some(Role::Plays),
-            (Purpose::Run, Some(Mode::Restart)) => {
-                let state = match &flags.state {
-                    Some(state) => reader.read("--state", state, folder),
-                    None => reader.fill_in("--state", around.needed_state_dir()),
-                };
-                state.map(Role::Keeps)
-            }
-            (Purpose::Run, _) => Some(Role::Watches),
+            (Purpose::Play, _) => Role::Plays,
+            (Purpose::Run, Some(Mode::Restart)) => Role::Keeps,
+            (Purpose::Run, _) => Role::Watches,
         };
-        let journal = reader.journal(flags.state.as_deref(), flags.record.as_deref(), around);
+        let state = match &flags.state {
+            Some(state) => reader.read("--state", state, folder),
+            None if role == Role::Watches => around.state_dir(),
+            None => reader.fill_in("--state", around.needed_state_dir()),
+        };
+        let journal = reader.journal(state.as_deref(), flags.record.as_deref(), around);
         let traces = reader.traces(flags.otlp.as_deref(), around);
         let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
         let files = reader.files(&flags.pods, flags.redact_commands);
@@ -290,7 +291,7 @@ impl Settings {
                 reader.complain("--admin", Some(&admin.to_string()), reason);
             }
         }
-        match (upstream, admin, http, drain_timeout, watches_runtime, mode, most, slow, log, role) {
+        match (upstream, admin, http, drain_timeout, watches_runtime, mode, most, slow, log) {
             (
                 Some(upstream),
                 Some(admin),
@@ -301,7 +302,6 @@ impl Settings {
                 Some(most),
                 Some(slow),
                 Some(log),
-                Some(role),
             ) if reader.problems.is_empty() => {
                 let shim = ShimSettings {
                     listen: listen.filter(|_| !around.is_activated || purpose == Purpose::Play),
@@ -316,6 +316,7 @@ impl Settings {
                     traces,
                     watches_runtime,
                     role,
+                    state,
                 };
                 Ok(Self { shim, log })
             }

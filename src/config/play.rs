@@ -68,8 +68,6 @@ pub struct PlaySettings {
     pub keeps_logs: bool,
     /// Where the files of pods are.
     pub pods: PathBuf,
-    /// Where it is kept what is to outlive us.
-    pub state: PathBuf,
     /// Whether pods of before are removed that nobody wants any more.
     pub prunes: bool,
 }
@@ -99,10 +97,6 @@ impl PlaySettings {
         (common.enforce, common.max_kills, common.pods) = (enforce, most, Vec::new());
         let until = until.as_deref().map(|until| reader.read("--until", until, self::until));
         let timeout = timeout.as_deref().map(|timeout| reader.read("--timeout", timeout, limit));
-        let state = match &common.state {
-            Some(state) => reader.read("--state", state, folder),
-            None => reader.fill_in("--state", around.needed_state_dir()),
-        };
         let logs = pod_logs.as_ref().map(|logs| reader.read("--pod-logs", logs, folder));
         let documents = Documents::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
@@ -121,7 +115,9 @@ impl PlaySettings {
         let settings = Settings::of(&common, file, reader, around, Purpose::Play);
         let Settings { mut shim, log } = settings?;
         // Where one of them is not there, that was complained of.
-        let (Some(documents), Some(state)) = (documents, state) else { return Err(Problems(Vec::new())) };
+        let (Some(documents), Some(state)) = (documents, shim.state.clone()) else {
+            return Err(Problems(Vec::new()));
+        };
         shim.specs = documents.specs();
         shim.sources = Sources { redacts: shim.sources.redacts, ..Sources::default() };
         let keeps_logs = logs.is_some();
@@ -135,7 +131,6 @@ impl PlaySettings {
             logs: logs.flatten().unwrap_or(default),
             keeps_logs,
             pods: state.join("pods"),
-            state,
             prunes: *prune,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -47,19 +47,18 @@ impl Reader {
     /// What is recorded on disk, if anything is; what is wrong with it is a problem as well.
     pub(super) fn journal(
         &mut self,
-        state: Option<&str>,
+        state: Option<&Path>,
         record: Option<&str>,
         around: &Surroundings,
     ) -> Option<journal::Settings> {
         let limit = self.read_or("--record", record, RECORD, size)??;
-        let folder = state.map(PathBuf::from).or_else(|| around.state_dir());
-        if folder.is_none() && record.is_none() {
+        if state.is_none() && record.is_none() {
             // Nobody asked for it, and there is no place for it.
             return None;
         }
-        let folder = self.fill_in("--state", folder.map_or_else(|| around.needed_state_dir(), Ok))?;
-        let folder = folder.join("calls");
-        Some(journal::Settings { folder, limit })
+        let state = state.map(Path::to_owned);
+        let state = self.fill_in("--state", state.map_or_else(|| around.needed_state_dir(), Ok))?;
+        Some(journal::Settings { folder: state.join("calls"), limit })
     }
 
     /// Where traces go, if anywhere; what is wrong with it is a problem as well.

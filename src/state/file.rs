@@ -76,7 +76,7 @@ impl File {
         };
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder))?;
         let folder = folder.canonicalize().map_err(failed(folder))?;
-        let path = folder.join("state.redb");
+        let path = path(&folder);
         let lock = Lock::take(&path)?;
         if !fs::exists(&path).map_err(failed(&path))? {
             make(&path)
@@ -138,6 +138,11 @@ impl File {
         }
         Ok(writing.commit()?)
     }
+}
+
+/// The file below a folder.
+pub(super) fn path(folder: &Path) -> PathBuf {
+    folder.join("state.redb")
 }
 
 /// Makes the file under another name first, so that it is whole once it is there.

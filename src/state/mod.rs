@@ -96,6 +96,12 @@ impl State {
         Ok((Self(Arc::new(Shared { folder, messages, trouble })), Kept(kept)))
     }
 
+    /// Whether anything was ever kept below a folder.
+    #[must_use]
+    pub fn is_there(folder: &Path) -> bool {
+        file::path(folder).exists()
+    }
+
     /// The folder, without links.
     #[must_use]
     pub fn folder(&self) -> &Path {

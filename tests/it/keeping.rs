@@ -29,16 +29,11 @@ pub(crate) async fn start(place: &Place) -> Running {
     place.start_watching(&["--enforce", "restart"]).await
 }
 
-pub(crate) async fn end(mut running: Running, mut owner: Owner, runtime: Runtime) {
+pub(crate) async fn end(mut running: Running, owner: Owner, runtime: Runtime) {
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     // Whatever there is was made by clients, and is left to them.
-    owner.client = runtime.client.clone();
-    let sandboxes = owner.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
-    for sandbox in sandboxes.into_inner().items {
-        let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
-        owner.client.remove_pod_sandbox(request).await.unwrap();
-    }
+    owner.direct().remove_all().await;
     runtime.end().await;
 }
 
@@ -112,8 +107,7 @@ async fn a_sandbox_that_has_died_is_made_again() {
     runtime.client.stop_pod_sandbox(request).await.unwrap();
     let again = owner.runs("a", 1).await;
     assert_ne!(again.pod_sandbox_id, pod.id);
-    let sandboxes = owner.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
-    let sandboxes = sandboxes.into_inner().items;
+    let sandboxes = owner.sandboxes().await;
     let other = sandboxes.iter().find(|sandbox| sandbox.id == again.pod_sandbox_id).unwrap();
     assert_eq!(other.metadata.as_ref().unwrap().attempt, 1);
     end(running, owner, runtime).await;
@@ -159,6 +153,47 @@ async fn short_ids_and_removals_count() {
     owner.client.stop_pod_sandbox(request).await.unwrap();
     let request = RemovePodSandboxRequest { pod_sandbox_id: removed.id };
     owner.client.remove_pod_sandbox(request).await.unwrap();
+    owner.another_is_restarted("last").await;
+    assert!(!owner.containers("stopped").await.iter().any(is_running));
+    assert!(owner.containers("removed").await.is_empty());
+    end(running, owner, runtime).await;
+}
+
+/// What its owner stops while nothing is restarted is its own all the same; what it makes then is told of.
+#[tokio::test]
+async fn what_is_stopped_while_nothing_is_restarted_is_not_brought_back() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut running = start(&place).await;
+    let mut owner = Owner::of(place);
+    owner.pod("stopped", POLITE, &[]).await;
+    let removed = owner.pod("removed", POLITE, &[]).await;
+    owner.pod("left", POLITE, &[]).await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+
+    running = owner.place.start_watching(&[]).await;
+    owner = Owner::of(owner.place);
+    let id = owner.runs("stopped", 0).await.id;
+    owner.client.stop_container(StopContainerRequest { container_id: id, timeout: 2 }).await.unwrap();
+    let request = RemovePodSandboxRequest { pod_sandbox_id: removed.id };
+    owner.client.remove_pod_sandbox(request).await.unwrap();
+    owner.pod("meanwhile", POLITE, &[]).await;
+    // At the runtime's own socket: nobody has let it go.
+    let mut direct = runtime.client.clone();
+    let id = owner.runs("left", 0).await.id;
+    direct.stop_container(StopContainerRequest { container_id: id, timeout: 2 }).await.unwrap();
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+
+    running = start(&owner.place).await;
+    owner = Owner::of(owner.place);
+    owner.runs("left", 1).await;
+    let reason = until_shown(&owner.place, &["status"], |status| {
+        let pod = status["pods"].as_array()?.iter().find(|pod| pod["name"] == "meanwhile")?;
+        pod["containers"][0]["notRestartable"].as_str().map(str::to_owned)
+    });
+    assert_eq!(reason.await, "it was made while probeshim did not restart anything");
     owner.another_is_restarted("last").await;
     assert!(!owner.containers("stopped").await.iter().any(is_running));
     assert!(owner.containers("removed").await.is_empty());

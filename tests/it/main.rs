@@ -14,6 +14,7 @@ mod probing;
 mod procrun;
 mod program;
 mod run;
+mod stepping;
 #[path = "../support/mod.rs"]
 mod support;
 mod surviving;

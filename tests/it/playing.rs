@@ -25,7 +25,8 @@ pub(crate) fn pod(name: &str, script: &str, of_pod: &str, of_container: &str) ->
     )
 }
 
-fn play(place: &Place, arguments: &[&str]) -> Command {
+/// `probeshim play`.
+pub(crate) fn play(place: &Place, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
     command.arg("play").args(arguments).arg("--config").arg(place.at("config.yaml"));
     command.arg("--listen").arg(place.at("probeshim.sock")).arg("--admin").arg(place.at("admin.sock"));

@@ -15,7 +15,7 @@ use probeshim::cri::MethodName;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest, StopContainerRequest};
 use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
 use probeshim::socket::{Access, Claim, SocketPath, claim};
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
 
@@ -288,6 +288,12 @@ impl Small {
         mount("tmpfs", &folder, "tmpfs", MountFlags::empty(), options.as_c_str()).unwrap();
         Self(folder)
     }
+
+    /// Nothing can be written there from now on, or can again.
+    fn is_read_only(&self, is_so: bool) {
+        let flags = if is_so { MountFlags::RDONLY } else { MountFlags::empty() };
+        mount_remount(&self.0, flags, "").unwrap();
+    }
 }
 
 impl Drop for Small {
@@ -323,4 +329,36 @@ async fn a_disk_that_is_full_loses_nothing() {
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;
+}
+
+/// What is to be kept is refused where it cannot be; what is only watched is not.
+#[tokio::test]
+async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
+    need!(is_root());
+    let place = Place::new();
+    let small = Small::at(place.at("state"));
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut running = keeping::start(&place).await;
+    let mut owner = Owner::of(place);
+    owner.pod("a", POLITE, &[]).await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    small.is_read_only(true);
+    let program = Path::new(env!("CARGO_BIN_EXE_probeshim"));
+    let mut refused = owner.place.watching_command_of(program, "other.sock");
+    refused.args(["--enforce", "restart", "--http", "off"]);
+    let answer = Answer::to(refused).await;
+    let is_told = ["--state: ", "Read-only file system"].iter().all(|told| answer.stderr.contains(told));
+    assert!(answer.code == Some(1) && is_told, "{answer:?}");
+    let mut watching = owner.place.start_watching(&["--record", "off"]).await;
+    watching.logged("what clients stop is not noted for --enforce restart").await;
+    watching.signal(Signal::TERM);
+    assert_eq!(watching.ended().await, Some(0));
+    small.is_read_only(false);
+    owner.client = runtime.client.clone();
+    let container_id = owner.runs("a", 0).await.id;
+    owner.client.stop_container(StopContainerRequest { container_id, timeout: 2 }).await.unwrap();
+    running = keeping::start(&owner.place).await;
+    owner.runs("a", 1).await;
+    keeping::end(running, owner, runtime).await;
 }

@@ -93,12 +93,30 @@ impl Owner {
         pod
     }
 
+    /// The same in front of the runtime itself.
+    pub(crate) fn direct(self) -> Self {
+        let socket = SocketPath::new(&self.place.at("runtime.sock")).unwrap();
+        Self { client: runtime_service(&socket), ..self }
+    }
+
+    pub(crate) async fn sandboxes(&mut self) -> Vec<PodSandbox> {
+        let listed = self.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
+        listed.into_inner().items
+    }
+
+    /// Removes all there is.
+    pub(crate) async fn remove_all(&mut self) {
+        for sandbox in self.sandboxes().await {
+            let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id };
+            self.client.remove_pod_sandbox(request).await.unwrap();
+        }
+    }
+
     /// The containers of a pod, the last attempt last.
     pub(crate) async fn containers(&mut self, pod: &str) -> Vec<Container> {
-        let sandboxes = self.client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap();
-        let names: HashMap<String, String> = sandboxes
-            .into_inner()
-            .items
+        let names: HashMap<String, String> = self
+            .sandboxes()
+            .await
             .into_iter()
             .map(|sandbox| (sandbox.id, sandbox.metadata.unwrap().name))
             .collect();
