@@ -131,9 +131,10 @@ impl Means {
         record.extend(containers.iter().map(|it| (it.id.clone(), it.state)));
         let mut sandboxes = Vec::new();
         for sandbox in listed {
-            let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.id, verbose: false };
+            let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
             let status = unless_gone(within(PATIENCE, asks.pod_sandbox_status(request)).await)?;
-            sandboxes.extend(status.and_then(|answer| answer.status));
+            let is_empty = containers.iter().all(|container| container.pod_sandbox_id != sandbox.id);
+            sandboxes.extend(status.and_then(|answer| answer.status).map(|status| (status, is_empty)));
         }
         let mut statuses = Vec::new();
         for container in containers {

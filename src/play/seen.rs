@@ -20,6 +20,8 @@ pub(super) struct Sandbox {
     pub(super) id: Arc<str>,
     pub(super) attempt: u32,
     pub(super) is_ready: bool,
+    /// Whether no container is in it.
+    pub(super) is_empty: bool,
     pub(super) is_host_network: bool,
     pub(super) created_at: i64,
     /// Its addresses, the first one first.
@@ -65,8 +67,15 @@ pub(super) enum State {
 }
 
 impl Seen {
-    pub(super) fn new(sandboxes: Vec<v1::PodSandboxStatus>, containers: Vec<v1::ContainerStatus>) -> Self {
-        let mut sandboxes: Vec<Sandbox> = sandboxes.into_iter().map(Sandbox::from).collect();
+    /// Of sandboxes, each with whether no container is in it, and of containers.
+    pub(super) fn new(
+        sandboxes: Vec<(v1::PodSandboxStatus, bool)>,
+        containers: Vec<v1::ContainerStatus>,
+    ) -> Self {
+        let mut sandboxes: Vec<Sandbox> = sandboxes
+            .into_iter()
+            .map(|(status, is_empty)| Sandbox { is_empty, ..Sandbox::from(status) })
+            .collect();
         let mut containers: Vec<Instance> = containers.into_iter().map(Instance::from).collect();
         // A clock may have been set back meanwhile.
         sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created_at)));
@@ -77,6 +86,11 @@ impl Seen {
     /// The newest sandbox.
     pub(super) fn sandbox(&self) -> Option<&Sandbox> {
         self.sandboxes.first()
+    }
+
+    /// Those that have ended, with everything that was in them, and that are not the newest.
+    pub(super) fn old_sandboxes(&self) -> impl Iterator<Item = &Sandbox> {
+        self.sandboxes.iter().skip(1).filter(|sandbox| !sandbox.is_ready && sandbox.is_empty)
     }
 
     /// The newest container of a name.
@@ -128,6 +142,7 @@ impl From<v1::PodSandboxStatus> for Sandbox {
         Self {
             attempt: status.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
             is_ready: status.state == i32::from(v1::PodSandboxState::SandboxReady),
+            is_empty: false,
             is_host_network,
             created_at: status.created_at,
             addresses: addresses.collect(),

@@ -174,7 +174,8 @@ impl Worker {
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
     }
 
-    /// Keeps of each container the newest, and the newest that has exited.
+    /// Keeps of each container the newest, and the newest that has exited; and of the sandboxes those that such a container is in, and the
+    /// newest.
     pub(super) async fn prune(&self, seen: &Seen) {
         for instance in seen.old() {
             // Logs of clients' containers are theirs.
@@ -185,6 +186,11 @@ impl Worker {
             };
             if let Err(status) = removed {
                 debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
+            }
+        }
+        for sandbox in seen.old_sandboxes() {
+            if let Err(status) = self.remove_sandbox(&sandbox.id).await {
+                debug!(sandbox = %sandbox.id, "a dead sandbox was not removed: {}", status.message());
             }
         }
     }

@@ -131,9 +131,13 @@ impl Worker {
             self.remove(&instance.id).await?;
         }
         for sandbox in &seen.sandboxes {
-            let request = RemovePodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
-            unless_gone(within(PATIENCE, self.means.acts.clone().remove_pod_sandbox(request)).await)?;
+            self.remove_sandbox(&sandbox.id).await?;
         }
         Ok(())
+    }
+
+    pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
+        let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        unless_gone(within(PATIENCE, self.means.acts.clone().remove_pod_sandbox(request)).await).map(drop)
     }
 }

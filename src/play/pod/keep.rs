@@ -14,7 +14,7 @@ use super::failure::StartError;
 use super::pace::Pace;
 use super::start::Place;
 use crate::cri::labels::RESTART_COUNT;
-use crate::cri::v1::{PodSandboxConfig, RemovePodSandboxRequest};
+use crate::cri::v1::PodSandboxConfig;
 use crate::cri::{AuthoredContainer, AuthoredSandbox, PATIENCE, within};
 use crate::play::spec::{Container, Origin};
 use crate::prober::Kill;
@@ -105,12 +105,11 @@ impl Worker {
             }
         }
         let sandbox = sandbox.filter(|_| self.signals.end.is_cancelled());
-        if let Some(id) = sandbox {
-            let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
-            if let Err(status) = within(PATIENCE, self.means.acts.clone().remove_pod_sandbox(request)).await {
-                let pod = self.pod.full_name();
-                warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", harmless(status.message()));
-            }
+        if let Some(id) = sandbox
+            && let Err(status) = self.remove_sandbox(&id).await
+        {
+            let pod = self.pod.full_name();
+            warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", harmless(status.message()));
         }
     }
 

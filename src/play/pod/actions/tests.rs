@@ -43,6 +43,7 @@ fn sandbox(attempt: u32) -> Sandbox {
         id: format!("sandbox-{attempt}").into(),
         attempt,
         is_ready: true,
+        is_empty: false,
         is_host_network: false,
         created_at: attempt.into(),
         addresses: vec!["10.0.0.2".to_owned()],
