@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::Role;
-use crate::play::{Act, Keeper, KeptPods, Key, Play};
+use crate::play::{Act, Captured, Keeper, KeptPods, Key, Play};
 use crate::record::{Event, Events};
 use crate::relay::Head;
 use crate::socket::LockError;
@@ -19,6 +19,9 @@ use crate::world::{Container, Sandbox, World};
 
 /// Why what is made is not kept alive, where nothing is.
 const NOT_KEPT: &str = "it was made while probeshim did not restart anything";
+
+/// How much may be there of which no names are known; of the rest it is only known that it was not seen.
+const MOST_UNNAMED: usize = 256;
 
 /// What is told where somebody else has what was kept, or nobody can have it.
 const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
@@ -31,6 +34,8 @@ pub(super) struct Keeping {
     restarts: Option<(Arc<OnceLock<Play>>, Arc<Events>)>,
     /// What clients were about to stop or remove before the node had been listed.
     early: Vec<Target>,
+    /// What clients have made with requests in which no name could be read, and why.
+    unnamed: Vec<(Target, String)>,
 }
 
 /// What clients have made, and what is to outlive us.
@@ -77,7 +82,7 @@ fn opened(folder: &Path) -> Result<(Keeper, Kept), StateError> {
 
 impl Keeping {
     pub(super) fn new(keeper: Keeper, restarts: Option<(Arc<OnceLock<Play>>, Arc<Events>)>) -> Self {
-        Self { keeper, restarts, early: Vec::new() }
+        Self { keeper, restarts, early: Vec::new(), unnamed: Vec::new() }
     }
 
     /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
@@ -96,10 +101,31 @@ impl Keeping {
     }
 
     /// A call has ended.
-    pub(super) fn ended(&self, world: &World, ended: &mut Ended) {
+    pub(super) fn ended(&mut self, world: &World, ended: &mut Ended) {
         if let Some((key, act)) = done(world, ended) {
             self.keeper.saw(&key, act);
+        } else if let Some(unnamed) = unnamed(ended) {
+            // Some may have gone before their names were known.
+            self.unnamed.drain(..self.unnamed.len().saturating_sub(MOST_UNNAMED));
+            self.unnamed.push(unnamed);
+            self.changed(world);
         }
+    }
+
+    /// Something has become of the node: names may be known that were not.
+    pub(super) fn changed(&mut self, world: &World) {
+        self.unnamed.retain(|(target, reason)| {
+            let made = match target {
+                Target::Sandbox(id) => world
+                    .sandbox(id)
+                    .and_then(|sandbox| Some((Key::of(&sandbox.pod)?, Act::Ran(Err(reason.clone()))))),
+                Target::Container(id) => world.container(id).and_then(|container| {
+                    let (key, name) = names(world, container)?;
+                    Some((key, Act::Created(name, Err(reason.clone()))))
+                }),
+            };
+            made.map(|(key, act)| self.keeper.saw(&key, act)).is_none()
+        });
     }
 
     /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
@@ -149,16 +175,14 @@ fn done(world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
         let made = call.container.as_ref().filter(|_| method == "CreateContainer")?;
         return Some((of_sandbox()?, Act::Attempted(made.name.clone()?, made.attempt?)));
     }
-    let mut request = ended.request.take().unwrap_or_else(|| Err(NOT_KEPT.to_owned()));
-    if ended.head.is_of_kubelet() {
-        // It keeps them itself, and what is in them is not for our disk.
-        request = Err("a kubelet has made it".to_owned());
-    }
     match method {
-        "RunPodSandbox" => Some((Key::of(call.pod.as_ref()?)?, Act::Ran(request))),
+        "RunPodSandbox" => {
+            let key = Key::of(call.pod.as_ref()?)?;
+            Some((key, Act::Ran(captured(ended))))
+        }
         "CreateContainer" => {
-            let name = call.container.as_ref()?.name.clone()?;
-            Some((of_sandbox()?, Act::Created(name, request)))
+            let (key, name) = (of_sandbox()?, call.container.as_ref()?.name.clone()?);
+            Some((key, Act::Created(name, captured(ended))))
         }
         "StartContainer" => {
             let (key, name) = names(world, world.container(&container?)?)?;
@@ -173,6 +197,33 @@ fn done(world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
         }
         _ => None,
     }
+}
+
+/// The request of a call that has made something, or why it is not kept.
+fn captured(ended: &mut Ended) -> Captured {
+    if ended.head.is_of_kubelet() {
+        // It keeps them itself, and what is in them is not for our disk.
+        return Err("a kubelet has made it".to_owned());
+    }
+    match ended.request.take() {
+        Some(Err(why)) => Err(format!("its {} was not seen whole: {why}", ended.call.method.label())),
+        Some(Ok(request)) => Ok(request),
+        None => Err(NOT_KEPT.to_owned()),
+    }
+}
+
+/// What a call has made that went well, but of which no names are known.
+fn unnamed(ended: &mut Ended) -> Option<(Target, String)> {
+    if !ended.went_well() || is_ours(&ended.head) {
+        return None;
+    }
+    let call = &ended.call;
+    let target = match call.method.label() {
+        "RunPodSandbox" => Target::Sandbox(call.pod.as_ref()?.id.clone()?),
+        "CreateContainer" => Target::Container(call.container.as_ref()?.id.clone()?),
+        _ => return None,
+    };
+    captured(ended).err().map(|reason| (target, reason))
 }
 
 /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.

@@ -162,7 +162,7 @@ impl Observatory {
                 let told = std::mem::take(&mut ended.told.facts);
                 let is_act = !is_question(&ended.call.method);
                 self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
-                if let Some(keeping) = &self.keeping {
+                if let Some(keeping) = &mut self.keeping {
                     keeping.ended(&self.world, &mut ended);
                 }
                 if ended.head.is_of_kubelet() {
@@ -252,6 +252,9 @@ impl Observatory {
     /// Something has become of the node.
     fn changed(&mut self, changes: &[Change], is_act: bool, before: Listed) {
         self.outlets.worlds.send_replace(self.world.clone());
+        if let Some(keeping) = &mut self.keeping {
+            keeping.changed(&self.world);
+        }
         self.inspector.changed(&self.world, changes, Instant::now());
         if let Some(prober) = &self.prober {
             prober.changed(&self.world, changes);

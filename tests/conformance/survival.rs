@@ -1,6 +1,6 @@
 //! What is played lives through the end of those who keep it.
 
-use crate::real::survival::{containerd_is_killed, walks};
+use crate::real::survival::{beside_a_kubelet, containerd_ends, walks};
 use crate::support::skip::need;
 
 #[test]
@@ -9,6 +9,11 @@ fn ten_random_walks() {
 }
 
 #[test]
-fn containerd_is_killed_while_containers_are_in_back_off() {
-    need!(containerd_is_killed());
+fn containerd_is_killed_and_restarted_while_containers_are_in_back_off() {
+    need!(containerd_ends());
+}
+
+#[test]
+fn beside_a_kubelet_nothing_is_restarted() {
+    need!(beside_a_kubelet());
 }

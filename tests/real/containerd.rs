@@ -79,7 +79,12 @@ impl Containerd {
         self.launch();
     }
 
-    /// ctr in the namespace of Kubernetes.
+    /// Has it end in order, and starts it again; containers live on.
+    pub(crate) fn restart(&mut self) {
+        self.server.take().unwrap().terminate();
+        self.launch();
+    }
+
     /// Lets it stand still, as on a machine that has no time for it, for so long.
     pub(crate) fn stand_still(&self, lasts: Duration) {
         let pid = self.server.as_ref().unwrap().pid().to_string();
@@ -91,6 +96,7 @@ impl Containerd {
         signal("-CONT");
     }
 
+    /// ctr in the namespace of Kubernetes.
     pub(crate) fn ctr_command(&self, arguments: &[&str]) -> Command {
         let mut command = self.command("ctr");
         command.args(["-n", "k8s.io"]).args(arguments).env("CONTAINERD_ADDRESS", self.socket());

@@ -93,6 +93,7 @@ impl Probing {
                 "metadata": {"name": name, "attempt": attempt},
                 "image": {"image": BUSYBOX},
                 "command": container["command"],
+                "annotations": container["annotations"],
                 "log_path": format!("{name}.log"),
                 "mounts": [{"host_path": self.probes, "container_path": "/probes", "readonly": true}],
                 "linux": {},

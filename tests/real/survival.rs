@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::containerd::{Containerd, Version};
 use super::crictl::Crictl;
 use super::image::BUSYBOX;
+use super::kubelet::{Kubelet, NODE, manifest};
 use super::life::Runtime as _;
 use super::play::Player;
 use super::probing::Probing;
@@ -143,15 +144,15 @@ pub(crate) fn walks(count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// containerd is killed while pods are played, and one of them is in back-off.
-pub(crate) fn containerd_is_killed() -> Result<(), String> {
+/// containerd is killed, and restarted, while pods are played, and one of them is in back-off.
+pub(crate) fn containerd_ends() -> Result<(), String> {
     let mut containerd = Containerd::start(Version::V2_2)?;
     let mut witness = Witness::of(&containerd)?;
     let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
     for (name, manifest) in pods() {
         player.run(name, &manifest.to_string());
     }
-    for _ in 0..3 {
+    for is_killed in [true, false, true] {
         wait_for("one is in back-off", || {
             witness.look();
             let pod = player.pod("crashes")?;
@@ -159,7 +160,11 @@ pub(crate) fn containerd_is_killed() -> Result<(), String> {
             (state["waiting"]["reason"] == "CrashLoopBackOff").then_some(())
         });
         let before = witness.look();
-        containerd.crash_and_restart();
+        if is_killed {
+            containerd.crash_and_restart();
+        } else {
+            containerd.restart();
+        }
         let after = witness.look();
         assert_eq!(before.get(&key("beside")), after.get(&key("beside")), "what runs goes on");
     }
@@ -173,59 +178,77 @@ fn key(pod: &str) -> (String, String) {
     (pod.to_owned(), "main".to_owned())
 }
 
-/// crictl makes pods through the relay: they live on, through kills of probeshim as well, until crictl stops or removes them.
-pub(crate) fn of_crictl() -> Result<(), String> {
-    let pod = |name: &str, script: &str, more: Value| {
-        let mut main = json!({"name": "main", "command": ["sh", "-c", script]});
-        main.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json!({
-            "kind": "Pod", "metadata": {"name": name, "namespace": "parity"},
-            "spec": {"terminationGracePeriodSeconds": 2, "containers": [main]},
-        })
+/// A pod as `Probing` has crictl make it.
+fn pod(name: &str, script: &str, more: &Value) -> Value {
+    let mut main = json!({"name": "main", "command": ["sh", "-c", script]});
+    main.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    json!({
+        "kind": "Pod", "metadata": {"name": name, "namespace": "parity"},
+        "spec": {"terminationGracePeriodSeconds": 2, "containers": [main]},
+    })
+}
+
+/// A container of a pod: its attempt, its state and its id.
+type Attempt = (u64, String, String);
+
+/// The containers of a pod, by their attempts; of which one runs at most, and no two have one attempt.
+fn attempts(probing: &Probing, pod: &str) -> Vec<Attempt> {
+    let listed: Value = serde_json::from_str(&probing.crictl.ok(&["ps", "-a", "-o", "json"])).unwrap();
+    let pods: Value = serde_json::from_str(&probing.crictl.ok(&["pods", "-o", "json"])).unwrap();
+    let is_of_it = |container: &&Value| {
+        let sandboxes = pods["items"].as_array().unwrap();
+        sandboxes.iter().any(|it| it["id"] == container["podSandboxId"] && it["metadata"]["name"] == pod)
     };
+    let containers = listed["containers"].as_array().cloned().unwrap_or_default();
+    let attempt = |it: &Value| {
+        let text = |field: &str| it[field].as_str().unwrap().to_owned();
+        (it["metadata"]["attempt"].as_u64().unwrap_or(0), text("state"), text("id"))
+    };
+    let mut all: Vec<Attempt> = containers.iter().filter(is_of_it).map(attempt).collect();
+    all.sort();
+    assert!(all.iter().filter(|it| it.1 == "CONTAINER_RUNNING").count() <= 1, "{all:?}");
+    assert!(all.windows(2).all(|two| two[0].0 != two[1].0), "{all:?}");
+    all
+}
+
+fn last(probing: &Probing, pod: &str) -> Attempt {
+    attempts(probing, pod).pop().unwrap()
+}
+
+fn reaches(probing: &Probing, pod: &str, attempt: u64) {
+    wait_for(&format!("attempt {attempt} of {pod}"), || (last(probing, pod).0 >= attempt).then_some(()));
+}
+
+/// crictl makes pods through the relay: they live on, through ends of probeshim and containerd as well, until crictl stops or removes them.
+pub(crate) fn of_crictl() -> Result<(), String> {
     let failing = json!({
         "livenessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 2, "timeoutSeconds": 20},
     });
     let stories = [
-        pod("fails", POLITE, failing),
-        pod("ends", "sleep 1; exit 3", json!({})),
-        pod("other", "sleep 1; exit 3", json!({})),
-        pod("last", "sleep 1; exit 3", json!({})),
+        pod("fails", POLITE, &failing),
+        pod("ends", "sleep 1; exit 3", &json!({})),
+        pod("large", "sleep 1; exit 3", &json!({"annotations": {"large": "x".repeat(5 << 20)}})),
+        pod("last", "sleep 1; exit 3", &json!({})),
     ];
     let mut probing = Probing::start(&stories, "restart")?;
-    let attempts = |probing: &Probing, pod: &str| -> Vec<(u64, String, String)> {
-        let listed: Value = serde_json::from_str(&probing.crictl.ok(&["ps", "-a", "-o", "json"])).unwrap();
-        let pods: Value = serde_json::from_str(&probing.crictl.ok(&["pods", "-o", "json"])).unwrap();
-        let is_of_it = |container: &&Value| {
-            let sandboxes = pods["items"].as_array().unwrap();
-            sandboxes.iter().any(|it| it["id"] == container["podSandboxId"] && it["metadata"]["name"] == pod)
-        };
-        let containers = listed["containers"].as_array().cloned().unwrap_or_default();
-        let mut all: Vec<_> = containers
-            .iter()
-            .filter(is_of_it)
-            .map(|it| {
-                let text = |field: &str| it[field].as_str().unwrap().to_owned();
-                (it["metadata"]["attempt"].as_u64().unwrap_or(0), text("state"), text("id"))
-            })
-            .collect();
-        all.sort();
-        assert!(all.iter().filter(|it| it.1 == "CONTAINER_RUNNING").count() <= 1, "{all:?}");
-        all
-    };
-    let last = |probing: &Probing, pod: &str| attempts(probing, pod).pop().unwrap();
-    let reaches = |probing: &Probing, pod: &str, attempt: u64| {
-        wait_for(&format!("attempt {attempt} of {pod}"), || (last(probing, pod).0 >= attempt).then_some(()));
-    };
     for story in &stories[..3] {
         probing.run(story);
     }
+    let too_long = "its CreateContainer was not seen whole: it is too long";
+    probing.wait_for_event("large", "NotRestartable", too_long, 1);
+    let told = probing.status("large")["containers"][0]["notRestartable"].as_str().unwrap().to_owned();
+    assert_eq!(told, too_long);
     for attempt in 1..=3 {
         for pod in ["fails", "ends"] {
             reaches(&probing, pod, attempt);
         }
         // In back-off, or just running.
         probing.shim.crash_and_restart();
+        match attempt {
+            1 => probing.containerd.crash_and_restart(),
+            2 => probing.containerd.restart(),
+            _ => {}
+        }
     }
     let stopped = wait_for("one that runs", || {
         Some(last(&probing, "fails")).filter(|(_, state, _)| state == "CONTAINER_RUNNING")
@@ -238,9 +261,40 @@ pub(crate) fn of_crictl() -> Result<(), String> {
     probing.run(&stories[3]);
     reaches(&probing, "last", 2);
     assert_eq!(last(&probing, "fails").2, stopped.2, "it was stopped for good");
+    assert_eq!(last(&probing, "large").0, 0, "nobody knows how it was made");
     assert!(
         attempts(&probing, "ends").iter().all(|it| it.1 == "CONTAINER_EXITED"),
         "it was removed for good"
     );
+    Ok(())
+}
+
+/// Beside a kubelet nothing is restarted, and what it has made is never; once it has been gone for a minute, what crictl has made is.
+pub(crate) fn beside_a_kubelet() -> Result<(), String> {
+    let ends = pod("ends", "sleep 1; exit 3", &json!({}));
+    let probing = Probing::start(std::slice::from_ref(&ends), "restart")?;
+    probing.run(&ends);
+    reaches(&probing, "ends", 1);
+    let kubelet = Kubelet::start(probing.containerd.folder(), probing.shim.socket())?;
+    wait_for("it is known that a kubelet is there", || {
+        probing.shim.list(&["events"]).iter().any(|event| event["reason"] == "PlayHeld").then_some(())
+    });
+    kubelet.run(&manifest("theirs", "sleep 1; exit 3", &Value::Null));
+    // What had just been started ends, and back-off has long passed when the kubelet has restarted its own for the second time.
+    let held = wait_for("one that has ended", || {
+        Some(last(&probing, "ends")).filter(|(_, state, _)| state == "CONTAINER_EXITED")
+    });
+    kubelet.container_when("theirs", "restarted", |status| status["restartCount"].as_u64() >= Some(3));
+    assert_eq!(last(&probing, "ends"), held);
+    let theirs = format!("theirs-{NODE}");
+    wait_for("it is in back-off", || {
+        Some(last(&probing, &theirs)).filter(|(_, state, _)| state == "CONTAINER_EXITED")
+    });
+    drop(kubelet);
+    let left = last(&probing, &theirs);
+    reaches(&probing, "ends", held.0 + 1);
+    assert_eq!(last(&probing, &theirs).0, left.0, "it is the kubelet's");
+    let told = &probing.status(&theirs)["containers"][0]["notRestartable"];
+    assert_eq!(told, "a kubelet has made it");
     Ok(())
 }

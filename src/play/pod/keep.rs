@@ -22,7 +22,7 @@ use crate::tap;
 use crate::terminal::harmless;
 
 /// How often it is looked whether the node has been listed.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What was made for a client.
 #[derive(Debug, Default)]
