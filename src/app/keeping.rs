@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::config::Role;
-use crate::play::{Act, Captured, Keeper, KeptPods, Key, Play};
+use crate::cri::v1::ContainerState;
+use crate::play::{Act, Captured, Keeper, Key, Play};
 use crate::record::{Event, Events};
 use crate::relay::Head;
 use crate::socket::LockError;
@@ -40,7 +40,7 @@ pub(super) struct Keeping {
 
 /// What clients have made, and what is to outlive us.
 pub(super) struct Kept {
-    pub(super) pods: watch::Receiver<Arc<KeptPods>>,
+    pub(super) keeper: Keeper,
     /// Where it is kept, and what was there.
     pub(super) state: (State, state::Kept),
 }
@@ -76,8 +76,7 @@ pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(Keeper, 
 fn opened(folder: &Path) -> Result<(Keeper, Kept), StateError> {
     let (state, kept) = State::open(folder)?;
     let keeper = Keeper::new(&kept, state.clone())?;
-    let pods = keeper.pods();
-    Ok((keeper, Kept { pods, state: (state, kept) }))
+    Ok((keeper.clone(), Kept { keeper, state: (state, kept) }))
 }
 
 impl Keeping {
@@ -87,13 +86,13 @@ impl Keeping {
 
     /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
     pub(super) fn stopping(&mut self, world: &World, stopping: &Stopping, is_listed: bool) {
-        let Stopping { head, sandbox, container, .. } = stopping;
-        if head.upgrade().is_none_or(|head| is_ours(&head)) {
+        let Stopping { pid, sandbox, container, .. } = stopping;
+        if is_own_process(*pid) {
             return;
         }
         let sandbox = sandbox.clone().map(Target::Sandbox);
         let Some(target) = sandbox.or_else(|| container.clone().map(Target::Container)) else { return };
-        match let_go(world, &target) {
+        match self.let_go(world, &target) {
             Some((key, act)) => self.keeper.saw(&key, act),
             None if !is_listed => self.early.push(target),
             None => {}
@@ -102,7 +101,7 @@ impl Keeping {
 
     /// A call has ended.
     pub(super) fn ended(&mut self, world: &World, ended: &mut Ended) {
-        if let Some((key, act)) = done(world, ended) {
+        if let Some((key, act)) = self.done(world, ended) {
             self.keeper.saw(&key, act);
         } else if let Some(unnamed) = unnamed(ended) {
             // Some may have gone before their names were known.
@@ -115,13 +114,14 @@ impl Keeping {
     /// Something has become of the node: names may be known that were not.
     pub(super) fn changed(&mut self, world: &World) {
         self.unnamed.retain(|(target, reason)| {
+            let request = Err(reason.clone());
             let made = match target {
                 Target::Sandbox(id) => world
                     .sandbox(id)
-                    .and_then(|sandbox| Some((Key::of(&sandbox.pod)?, Act::Ran(Err(reason.clone()))))),
+                    .and_then(|sandbox| Some((Key::of(&sandbox.pod)?, Act::Ran(Some(id.clone()), request)))),
                 Target::Container(id) => world.container(id).and_then(|container| {
                     let (key, name) = names(world, container)?;
-                    Some((key, Act::Created(name, Err(reason.clone()))))
+                    Some((key, Act::Created { name, id: Some(id.clone()), request }))
                 }),
             };
             made.map(|(key, act)| self.keeper.saw(&key, act)).is_none()
@@ -130,8 +130,13 @@ impl Keeping {
 
     /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
     pub(super) fn listed(&mut self, world: &World) {
-        for (key, act) in self.early.drain(..).filter_map(|target| let_go(world, &target)) {
-            self.keeper.saw(&key, act);
+        for target in std::mem::take(&mut self.early) {
+            if let Some((key, act)) = self.let_go(world, &target) {
+                self.keeper.saw(&key, act);
+            }
+        }
+        for container in world.containers() {
+            self.has_started(world, container);
         }
         let there: HashSet<Key> = world.sandboxes().filter_map(|it| Key::of(&it.pod)).collect();
         for key in self.keeper.now().keys().iter().filter(|key| !there.contains(key)) {
@@ -139,9 +144,24 @@ impl Keeping {
         }
     }
 
+    /// A container runs, or has run. Where its owner has made it, the owner has started it, though that may not have been seen.
+    pub(super) fn has_started(&self, world: &World, container: &Container) {
+        let has_run = match container.state {
+            ContainerState::ContainerRunning => true,
+            ContainerState::ContainerExited => container.started_at != 0,
+            ContainerState::ContainerCreated | ContainerState::ContainerUnknown => false,
+        };
+        if let Some((key, name)) = names(world, container).filter(|_| has_run) {
+            let kept = self.keeper.now();
+            if kept.is_unstarted(&key, &name) && kept.newest(&key, &name) == Some(&container.id) {
+                self.keeper.saw(&key, Act::Started(name));
+            }
+        }
+    }
+
     /// A sandbox is not there any more.
     pub(super) fn gone(&self, world: &World, sandbox: &Sandbox) {
-        if let Some(key) = Key::of(&sandbox.pod).filter(|_| is_newest_sandbox(world, sandbox)) {
+        if let Some(key) = Key::of(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox)) {
             self.keeper.saw(&key, Act::Gone);
         }
     }
@@ -149,7 +169,7 @@ impl Keeping {
     /// A container has ended: tells why it is not started again, where others are.
     pub(super) fn exited(&self, world: &World, container: &Arc<Container>) {
         let Some((play, events)) = &self.restarts else { return };
-        if play.get().is_none_or(Play::is_held) || !is_newest(world, container) {
+        if play.get().is_none_or(Play::is_held) || !self.is_newest(world, container) {
             return;
         }
         let Some((key, name)) = names(world, container) else { return };
@@ -160,43 +180,103 @@ impl Keeping {
             events.push(event);
         }
     }
+
+    /// What a call has done that has ended.
+    fn done(&self, world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
+        if !ended.went_well() {
+            return None;
+        }
+        let (method, call) = (ended.call.method.label(), &ended.call);
+        let sandbox = call.pod.as_ref().and_then(|pod| pod.id.clone());
+        let made = call.container.as_deref().cloned().unwrap_or_default();
+        // A sandbox may be older than we are, and its pod known of the call alone.
+        let of_sandbox = || {
+            let known = world.sandbox(sandbox.as_deref()?).and_then(|sandbox| Key::of(&sandbox.pod));
+            known.or_else(|| Key::of(call.pod.as_ref()?))
+        };
+        if is_ours(&ended.head) {
+            let act = match method {
+                "RunPodSandbox" => Act::Remade(sandbox.clone()?),
+                "CreateContainer" => Act::Attempted { name: made.name?, id: made.id, attempt: made.attempt? },
+                _ => return None,
+            };
+            return Some((of_sandbox()?, act));
+        }
+        match method {
+            "RunPodSandbox" => {
+                let key = Key::of(call.pod.as_ref()?)?;
+                Some((key, Act::Ran(sandbox, captured(ended))))
+            }
+            "CreateContainer" => {
+                let (key, name) = (of_sandbox()?, made.name?);
+                Some((key, Act::Created { name, id: made.id, request: captured(ended) }))
+            }
+            "StartContainer" => {
+                let (key, name) = names(world, world.container(&made.id?)?)?;
+                Some((key, Act::Started(name)))
+            }
+            // What was announced as well is known by then; what was not is known now.
+            "StopContainer" | "RemoveContainer" => self.let_go(world, &Target::Container(made.id?)),
+            "StopPodSandbox" => self.let_go(world, &Target::Sandbox(sandbox?)),
+            "RemovePodSandbox" => {
+                let sandbox = world.sandbox(&sandbox?).filter(|it| self.is_newest_sandbox(world, it))?;
+                Some((Key::of(&sandbox.pod)?, Act::Removed))
+            }
+            _ => None,
+        }
+    }
+
+    /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
+    fn let_go(&self, world: &World, target: &Target) -> Option<(Key, Act)> {
+        match target {
+            Target::Sandbox(id) => {
+                let sandbox = world.sandbox(id).filter(|sandbox| self.is_newest_sandbox(world, sandbox))?;
+                Some((Key::of(&sandbox.pod)?, Act::LetGoAll))
+            }
+            Target::Container(id) => {
+                let container = world.container(id).filter(|container| self.is_newest(world, container))?;
+                let (key, name) = names(world, container)?;
+                Some((key, Act::LetGo(name)))
+            }
+        }
+    }
+
+    /// Whether there is no later one of a container: what has ended before is tidied up by many. Attempts do not tell, since clients begin with 0
+    /// again when they replace something; but what was made last is known.
+    fn is_newest(&self, world: &World, container: &Container) -> bool {
+        let Some((key, name)) = names(world, container) else { return true };
+        let kept = self.keeper.now();
+        let own = (container.name.attempt, container.created_at);
+        match kept.newest(&key, &name).and_then(|newest| world.container(newest)) {
+            Some(newest) => {
+                newest.id == container.id || is_later(own, (newest.name.attempt, newest.created_at))
+            }
+            None => !world.containers().any(|other| {
+                other.name.attempt > container.name.attempt
+                    && other.name.name == container.name.name
+                    && names(world, other).is_some_and(|(of, _)| of == key)
+            }),
+        }
+    }
+
+    fn is_newest_sandbox(&self, world: &World, sandbox: &Sandbox) -> bool {
+        let Some(key) = Key::of(&sandbox.pod) else { return true };
+        let kept = self.keeper.now();
+        match kept.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
+            Some(newest) => {
+                let own = (sandbox.attempt, sandbox.created_at);
+                newest.id == sandbox.id || is_later(own, (newest.attempt, newest.created_at))
+            }
+            None => !world
+                .sandboxes()
+                .any(|other| other.attempt > sandbox.attempt && Key::of(&other.pod).as_ref() == Some(&key)),
+        }
+    }
 }
 
-/// What a call has done that has ended.
-fn done(world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
-    if !ended.went_well() {
-        return None;
-    }
-    let (method, call) = (ended.call.method.label(), &ended.call);
-    let sandbox = call.pod.as_ref().and_then(|pod| pod.id.clone());
-    let container = call.container.as_ref().and_then(|container| container.id.clone());
-    let of_sandbox = || Key::of(&world.sandbox(sandbox.as_deref()?)?.pod);
-    if is_ours(&ended.head) {
-        let made = call.container.as_ref().filter(|_| method == "CreateContainer")?;
-        return Some((of_sandbox()?, Act::Attempted(made.name.clone()?, made.attempt?)));
-    }
-    match method {
-        "RunPodSandbox" => {
-            let key = Key::of(call.pod.as_ref()?)?;
-            Some((key, Act::Ran(captured(ended))))
-        }
-        "CreateContainer" => {
-            let (key, name) = (of_sandbox()?, call.container.as_ref()?.name.clone()?);
-            Some((key, Act::Created(name, captured(ended))))
-        }
-        "StartContainer" => {
-            let (key, name) = names(world, world.container(&container?)?)?;
-            Some((key, Act::Started(name)))
-        }
-        // What was announced as well is known by then; what was not is known now.
-        "StopContainer" | "RemoveContainer" => let_go(world, &Target::Container(container?)),
-        "StopPodSandbox" => let_go(world, &Target::Sandbox(sandbox?)),
-        "RemovePodSandbox" => {
-            let sandbox = world.sandbox(&sandbox?).filter(|sandbox| is_newest_sandbox(world, sandbox))?;
-            Some((Key::of(&sandbox.pod)?, Act::Removed))
-        }
-        _ => None,
-    }
+/// Whether something was made after what is known to have been made last, by attempts and times of creation.
+fn is_later<A: PartialOrd>((attempt, created): (A, i64), (before, then): (A, i64)) -> bool {
+    attempt > before && then != 0 && created >= then
 }
 
 /// The request of a call that has made something, or why it is not kept.
@@ -226,21 +306,6 @@ fn unnamed(ended: &mut Ended) -> Option<(Target, String)> {
     captured(ended).err().map(|reason| (target, reason))
 }
 
-/// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
-fn let_go(world: &World, target: &Target) -> Option<(Key, Act)> {
-    match target {
-        Target::Sandbox(id) => {
-            let sandbox = world.sandbox(id).filter(|sandbox| is_newest_sandbox(world, sandbox))?;
-            Some((Key::of(&sandbox.pod)?, Act::LetGoAll))
-        }
-        Target::Container(id) => {
-            let container = world.container(id).filter(|container| is_newest(world, container))?;
-            let (key, name) = names(world, container)?;
-            Some((key, Act::LetGo(name)))
-        }
-    }
-}
-
 /// The pod of a container, and its own name.
 fn names(world: &World, container: &Container) -> Option<(Key, String)> {
     let key = Key::of(&world.sandbox_of(container)?.pod)?;
@@ -249,22 +314,9 @@ fn names(world: &World, container: &Container) -> Option<(Key, String)> {
 
 /// Whether a call is one that we have made.
 fn is_ours(head: &Head) -> bool {
-    let pid = head.peer.as_ref().and_then(|peer| peer.pid);
+    is_own_process(head.peer.as_ref().and_then(|peer| peer.pid))
+}
+
+fn is_own_process(pid: Option<i32>) -> bool {
     pid.is_some_and(|pid| u32::try_from(pid) == Ok(std::process::id()))
-}
-
-/// Whether there is no later attempt of a container: what has ended before is tidied up by many.
-fn is_newest(world: &World, container: &Container) -> bool {
-    let own = names(world, container);
-    let is_later = |other: &Container| {
-        other.name.attempt > container.name.attempt
-            && other.name.name == container.name.name
-            && names(world, other) == own
-    };
-    !world.containers().any(|other| is_later(other))
-}
-
-fn is_newest_sandbox(world: &World, sandbox: &Sandbox) -> bool {
-    let own = Key::of(&sandbox.pod);
-    !world.sandboxes().any(|other| other.attempt > sandbox.attempt && Key::of(&other.pod) == own)
 }

@@ -270,6 +270,12 @@ impl Observatory {
                 (Change::ContainerExited(container), Some(keeping)) if is_act || before.has(change) => {
                     keeping.exited(&self.world, container);
                 }
+                (
+                    Change::ContainerStarted(container) | Change::ContainerUpdated(container),
+                    Some(keeping),
+                ) => {
+                    keeping.has_started(&self.world, container);
+                }
                 (Change::SandboxGone(sandbox), Some(keeping)) => keeping.gone(&self.world, sandbox),
                 _ => {}
             }

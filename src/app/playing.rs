@@ -64,7 +64,7 @@ impl Staged {
 
     /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
     pub(super) fn keep(self, listen: SocketPath) -> Result<DropGuard, StateError> {
-        let (folder, kept) = (self.kept.state.0.folder(), self.kept.pods.clone());
+        let (folder, kept) = (self.kept.state.0.folder(), self.kept.keeper.pods());
         let (logs, pods) = (folder.join("pod-logs"), folder.join("pods"));
         let folders = Folders { logs, keeps_logs: true, pods };
         let play = self.stand_in(listen, folders, BTreeSet::new(), false)?;
@@ -93,6 +93,7 @@ impl Staged {
             logs,
             keeps_logs,
             pods,
+            keeper: kept.keeper,
             state: kept.state,
             paths,
             prunes,

@@ -217,7 +217,7 @@ impl Shim {
             journal: journal.clone(),
             traces: traces.clone(),
             faults: faults.clone(),
-            kept: kept.as_ref().filter(|_| role == Role::Keeps).map(|kept| kept.pods.clone()),
+            kept: kept.as_ref().filter(|_| role == Role::Keeps).map(|kept| kept.keeper.pods()),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;

@@ -35,6 +35,17 @@ impl Condemned {
         }
     }
 
+    /// Those that are not on the node any more need not be remembered.
+    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+        self.lock().retain(|id| {
+            let is_there = is_there(id);
+            if !is_there {
+                self.state.remove(Table::Condemned, id);
+            }
+            is_there
+        });
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,6 +10,7 @@ use tonic::transport::Channel;
 use super::adoption::Memories;
 use super::backoff::Backoff;
 use super::condemned::Condemned;
+use super::kept::Keeper;
 use super::kubelet::Kubelet;
 use super::node::Node;
 use super::notice::{Notice, Witness};
@@ -55,6 +56,8 @@ pub(super) struct Means {
     pub(super) runtime_name: OnceCell<String>,
     pub(super) records: Records,
     pub(super) kubelet: Kubelet,
+    /// Knows what clients have made.
+    pub(super) keeper: Keeper,
 }
 
 /// The identity of the pod that a sandbox is made for.
@@ -113,7 +116,7 @@ impl Means {
         let mut asks = self.asks.clone();
         // Clients label their pods as they like.
         let label_selector = || match pod.origin {
-            Origin::Relay(_) => HashMap::new(),
+            Origin::Relay { .. } => HashMap::new(),
             Origin::Manifest | Origin::Before => HashMap::from([(POD_UID.to_owned(), pod.uid.clone())]),
         };
         let filter = PodSandboxFilter { label_selector: label_selector(), ..PodSandboxFilter::default() };
@@ -143,7 +146,11 @@ impl Means {
             statuses.extend(status.and_then(|answer| answer.status));
         }
         self.records.take(&pod.identity(), record);
-        Ok(Seen::new(sandboxes, statuses))
+        let newest = |id: &str| {
+            let containers = pod.containers.iter().filter_map(|it| it.own.as_ref()?.newest.as_ref());
+            containers.chain(pod.newest_sandbox()).any(|newest| **newest == *id)
+        };
+        Ok(Seen::new(sandboxes, statuses, newest))
     }
 
     /// Everything on the node, by the identities of pods.

@@ -90,6 +90,8 @@ pub struct Parts {
     pub keeps_logs: bool,
     /// Where the files of pods are.
     pub pods: PathBuf,
+    /// Knows what clients have made.
+    pub keeper: Keeper,
     /// What outlives us, and what was there of it.
     pub state: (State, Kept),
     /// What is played: files and folders.
@@ -123,6 +125,7 @@ impl Play {
             logs,
             keeps_logs,
             pods,
+            keeper,
             state: (state, kept),
             paths,
             prunes,
@@ -141,6 +144,7 @@ impl Play {
             condemned: Condemned::new(&kept, state.clone())?,
             memories: Memories::new(&kept, state.clone(), paths)?,
             kubelet: Kubelet::new(&kept, state.clone())?,
+            keeper,
             state,
             witness,
             watched,
@@ -310,7 +314,7 @@ impl Play {
         let (name, signals) = (pod.key(), Arc::new(Signals::default()));
         let started = match pod.origin {
             Origin::Manifest => self.means.memories.begin(&pod),
-            Origin::Before | Origin::Relay(_) => SystemTime::now(),
+            Origin::Before | Origin::Relay { .. } => SystemTime::now(),
         };
         let (standings, standing) = watch::channel(Standing::new(pod.clone(), started));
         let (pods, wanted) = watch::channel(pod);

@@ -21,6 +21,7 @@ pub(super) async fn run(means: Arc<Means>, cast: Arc<Cast>) {
         match means.list().await {
             Ok(mut records) => {
                 is_told = false;
+                means.condemned.keep(|id| records.values().any(|record| record.contains_key(id)));
                 for (pod, signals) in cast.signals() {
                     if means.records.take(&pod, records.remove(&pod).unwrap_or_default()) {
                         signals.wake.notify_one();

@@ -1,5 +1,7 @@
 //! What the runtime says of a pod: its sandboxes and containers, the newest first.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -67,19 +69,33 @@ pub(super) enum State {
 }
 
 impl Seen {
-    /// Of sandboxes, each with whether no container is in it, and of containers.
+    /// Of sandboxes, each with whether no container is in it, and of containers; and of which of them it is known that they are newer than all
+    /// that were there when they were made, whatever their attempts: clients begin with 0 again when they replace something.
     pub(super) fn new(
         sandboxes: Vec<(v1::PodSandboxStatus, bool)>,
         containers: Vec<v1::ContainerStatus>,
+        is_newer: impl Fn(&str) -> bool,
     ) -> Self {
         let mut sandboxes: Vec<Sandbox> = sandboxes
             .into_iter()
             .map(|(status, is_empty)| Sandbox { is_empty, ..Sandbox::from(status) })
             .collect();
         let mut containers: Vec<Instance> = containers.into_iter().map(Instance::from).collect();
-        // A clock may have been set back meanwhile.
-        sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created_at)));
-        containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created_at)));
+        // Attempts first: a clock may have been set back meanwhile.
+        let newer = sandboxes.iter().find(|it| is_newer(&it.id)).map(|it| (it.attempt, it.created_at));
+        sandboxes.sort_by_key(|it| {
+            let made = (it.attempt, it.created_at);
+            Reverse((is_after(made, newer) || is_newer(&it.id), made))
+        });
+        let newer: HashMap<String, (u32, i64)> = containers
+            .iter()
+            .filter(|it| is_newer(&it.id))
+            .map(|it| (it.name.clone(), (it.attempt, it.created_at)))
+            .collect();
+        containers.sort_by_key(|it| {
+            let made = (it.attempt, it.created_at);
+            Reverse((is_after(made, newer.get(&it.name).copied()) || is_newer(&it.id), made))
+        });
         Self { sandboxes, containers }
     }
 
@@ -130,6 +146,11 @@ impl Seen {
     pub(super) fn addresses(&self) -> &[String] {
         self.sandbox().map(|sandbox| sandbox.addresses.as_slice()).unwrap_or_default()
     }
+}
+
+/// Whether something was made after another, by attempts and times of both.
+fn is_after((attempt, created_at): (u32, i64), other: Option<(u32, i64)>) -> bool {
+    other.is_some_and(|(before, then)| attempt > before && created_at >= then)
 }
 
 impl From<v1::PodSandboxStatus> for Sandbox {

@@ -266,7 +266,7 @@ impl Prober {
 
     /// Somebody has a sandbox or container stopped.
     pub fn stopping(&self, stopping: &Stopping) {
-        let Stopping { head, sandbox, container, is_removal: _ } = stopping;
+        let Stopping { head, pid: _, sandbox, container, is_removal: _ } = stopping;
         if let Some(sandbox) = sandbox {
             let pod = self.shared.lock().pod_of_sandbox(sandbox);
             if let Some(pod) = pod {

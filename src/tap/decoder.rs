@@ -58,6 +58,8 @@ pub struct AskedExec {
 pub struct Stopping {
     /// The call; gone once nobody holds it any more.
     pub head: Weak<Head>,
+    /// The process that makes it, where that is known.
+    pub pid: Option<i32>,
     /// The sandbox, if it is one that is stopped.
     pub sandbox: Option<String>,
     /// The container, if it is one that is stopped.
@@ -238,8 +240,9 @@ fn asked(asked: Asked) -> Option<Sighting> {
     let Some(exec) = exec else {
         let (sandbox, container) =
             (pod.and_then(|pod| pod.id.clone()), container.and_then(|it| it.id.clone()));
-        let is_removal = watched::removes(&head.method);
-        return Some(Sighting::Stopping(Stopping { head: head_of_it, sandbox, container, is_removal }));
+        let (pid, is_removal) =
+            (head.peer.as_ref().and_then(|peer| peer.pid), watched::removes(&head.method));
+        return Some(Sighting::Stopping(Stopping { head: head_of_it, pid, sandbox, container, is_removal }));
     };
     let sent = Sent { whole, sent };
     Some(Sighting::Asked(Box::new(AskedExec { head: head_of_it, id, sent, container, exec })))

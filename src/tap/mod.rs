@@ -62,10 +62,15 @@ enum Queued {
 pub struct Tap {
     queue: mpsc::Sender<Queued>,
     budget: CaptureBudget,
+    /// For requests that stop or remove something: they are short, and each of them counts.
+    budget_of_stops: CaptureBudget,
     metrics: Metrics,
     /// Of each kind of list.
     paces: [Pace; 2],
 }
+
+/// What requests that stop or remove something may take of memory at once.
+const STOPS: usize = 1 << 20;
 
 impl Default for Settings {
     fn default() -> Self {
@@ -79,8 +84,9 @@ impl Tap {
     pub fn new(settings: Settings, metrics: Metrics) -> (Self, Decoder) {
         let (queue, observed) = mpsc::channel(settings.queued_calls);
         let budget = CaptureBudget::new(settings.captured_bytes);
+        let budget_of_stops = CaptureBudget::new(STOPS);
         (
-            Self { queue, budget, metrics: metrics.clone(), paces: Default::default() },
+            Self { queue, budget, budget_of_stops, metrics: metrics.clone(), paces: Default::default() },
             Decoder::new(observed, metrics, settings.hands_on_requests),
         )
     }
@@ -123,7 +129,10 @@ impl Observer for Tap {
                 Take::Messages { longest: watched::RESPONSE_LIMIT, budget: self.budget.clone() }
             }
         };
-        let request = watched.request.map_or(Take::Nothing, |_| capture(watched.request_limit));
+        let budget = if watched.stops() { &self.budget_of_stops } else { &self.budget };
+        let request = watched
+            .request
+            .map_or(Take::Nothing, |_| Take::Beginning(Capture::new(watched.request_limit, budget)));
         Captures { request, response, is_announced: watched.is_announced }
     }
 

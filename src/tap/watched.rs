@@ -116,6 +116,13 @@ fn request(read: ReadMessage) -> Watched {
     }
 }
 
+impl Watched {
+    /// Whether such a call stops or removes something.
+    pub(super) fn stops(&self) -> bool {
+        self.is_announced && self.response.is_none()
+    }
+}
+
 /// The same of one that is told of as soon as it is asked.
 fn announced(read: ReadMessage) -> Watched {
     Watched { is_announced: true, ..request(read) }

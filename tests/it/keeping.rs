@@ -70,12 +70,16 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
     let killed = owner.runs("killed", 2).await;
     let request = StopContainerRequest { container_id: killed.id.clone(), timeout: 2 };
     owner.client.stop_container(request).await.unwrap();
+    owner.is_let_go("killed").await;
     // One that waits is not brought back once it is removed.
     let waits = owner.containers("ends").await.pop().unwrap();
     owner.client.remove_container(RemoveContainerRequest { container_id: waits.id }).await.unwrap();
-    owner.another_is_restarted("last").await;
+    let left = owner.containers("ends").await;
+    // That takes longer than either of them would have been waited for.
+    owner.pod("last", SHORT, &[]).await;
+    owner.runs("last", 3).await;
     assert_eq!(owner.containers("killed").await.pop().unwrap().id, killed.id);
-    assert!(!owner.containers("ends").await.iter().any(is_running));
+    assert_eq!(owner.containers("ends").await, left);
     for pod in ["once", "well"] {
         let containers = owner.containers(pod).await;
         assert_eq!((containers.len(), attempt(&containers[0])), (1, 0), "{containers:#?}");
@@ -91,6 +95,148 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
         let request = RemovePodSandboxRequest { pod_sandbox_id: pod.id.clone() };
         owner.client.remove_pod_sandbox(request).await.unwrap();
         pod = owner.run("again", &[]).await;
+    }
+    end(running, owner, runtime).await;
+}
+
+/// Who replaces a container begins with attempt 0 again, while a dead one of a higher attempt may still be there.
+#[tokio::test]
+async fn a_container_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let starts = owner.place.at("starts");
+    let starts = starts.display();
+    let pod = owner
+        .pod("a", &format!("echo >> {starts}; [ $(wc -l < {starts}) -lt 3 ] && exit 3; {POLITE}"), &[])
+        .await;
+    let last = owner.runs("a", 2).await;
+    // Attempt 0 has gone by then, whose name is free.
+    owner.has_attempts("a", &[1, 2]).await;
+    owner.client.remove_container(RemoveContainerRequest { container_id: last.id }).await.unwrap();
+    let id = owner.create(&pod, "main", POLITE).await;
+    owner.start(id.clone()).await;
+    for round in 0..2 {
+        owner.another_is_restarted(&format!("other-{round}")).await;
+        assert_eq!(owner.runs("a", 0).await.id, id);
+        running.signal(Signal::KILL);
+        running.ended().await;
+        running = start(&owner.place).await;
+        owner = Owner::of(owner.place);
+    }
+    let request = StopContainerRequest { container_id: id, timeout: 2 };
+    owner.client.stop_container(request).await.unwrap();
+    owner.is_let_go("a").await;
+    let id = owner.create_attempt(&pod, "main", SHORT, 7).await;
+    owner.start(id).await;
+    owner.runs("a", 8).await;
+    end(running, owner, runtime).await;
+}
+
+/// The same of a sandbox.
+#[tokio::test]
+async fn a_sandbox_that_its_owner_makes_anew_is_the_newest_whatever_its_attempt() {
+    let place = Place::new();
+    let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let mut last = owner.pod("a", POLITE, &[]).await.id;
+    for attempt in 1..=2 {
+        runtime.client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: last }).await.unwrap();
+        last = owner.runs("a", attempt).await.pod_sandbox_id;
+    }
+    owner.has_attempts("a", &[1, 2]).await;
+    soon(async {
+        while owner.sandboxes().await.len() > 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+    owner.client.remove_pod_sandbox(RemovePodSandboxRequest { pod_sandbox_id: last }).await.unwrap();
+    let pod = owner.pod("a", POLITE, &[]).await;
+    for round in 0..2 {
+        owner.another_is_restarted(&format!("other-{round}")).await;
+        let own = owner.runs("a", 0).await;
+        assert_eq!((attempt(&own), &own.pod_sandbox_id), (0, &pod.id));
+        running.signal(Signal::KILL);
+        running.ended().await;
+        running = start(&owner.place).await;
+        owner = Owner::of(owner.place);
+    }
+    owner.client.stop_pod_sandbox(StopPodSandboxRequest { pod_sandbox_id: pod.id }).await.unwrap();
+    owner.another_is_restarted("last").await;
+    assert!(!owner.containers("a").await.iter().any(is_running));
+    end(running, owner, runtime).await;
+}
+
+/// One that is not to be started again is killed all the same; and what has ended for good is not made again because nothing tells of it any more.
+#[tokio::test]
+async fn what_has_ended_for_good_stays_so() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let never = ("restart-policy", "Never");
+    owner.pod("killed", POLITE, &[never, ("liveness.main", &liveness("false"))]).await;
+    owner.pod("well", "exit 0", &[("restart-policy", "OnFailure")]).await;
+    owner.pod("once", "exit 3", &[never]).await;
+    let mut direct = runtime.client.clone();
+    for pod in ["killed", "well", "once"] {
+        let ended = soon(async {
+            loop {
+                let containers = owner.containers(pod).await;
+                if let Some(ended) = containers.into_iter().find(|it| !is_running(it)) {
+                    return ended;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+        assert_eq!(attempt(&ended), 0);
+        owner.another_is_restarted(&format!("after-{pod}")).await;
+        if pod == "once" {
+            // With its sandbox.
+            let request = RemovePodSandboxRequest { pod_sandbox_id: ended.pod_sandbox_id };
+            direct.remove_pod_sandbox(request).await.unwrap();
+        } else {
+            direct.remove_container(RemoveContainerRequest { container_id: ended.id }).await.unwrap();
+        }
+    }
+    for round in 0..2 {
+        owner.another_is_restarted(&format!("round-{round}")).await;
+        for pod in ["killed", "well", "once"] {
+            assert_eq!(owner.containers(pod).await, []);
+        }
+        running.signal(Signal::KILL);
+        running.ended().await;
+        running = start(&owner.place).await;
+        owner = Owner::of(owner.place);
+    }
+    end(running, owner, runtime).await;
+}
+
+/// That its owner has started something need not be seen: that it runs tells as much.
+#[tokio::test]
+async fn what_was_made_through_the_relay_and_runs_has_been_started() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    let mut running = start(&place).await;
+    let mut owner = Owner::of(place);
+    let mut direct = runtime.client.clone();
+    for pod in ["now", "before"] {
+        let made = owner.run(pod, &[]).await;
+        let id = owner.create(&made, "main", SHORT).await;
+        if pod == "before" {
+            running.signal(Signal::TERM);
+            assert_eq!(running.ended().await, Some(0));
+        }
+        direct.start_container(StartContainerRequest { container_id: id }).await.unwrap();
+        if pod == "before" {
+            running = start(&owner.place).await;
+            owner = Owner::of(owner.place);
+        }
+        owner.runs(pod, 1).await;
     }
     end(running, owner, runtime).await;
 }

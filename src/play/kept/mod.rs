@@ -14,16 +14,16 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::spec::{Container, Origin, Pod, Texts};
+use super::spec::{Container, Origin, Own, Pod, Texts};
 use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
 use crate::cri::{AuthoredContainer, AuthoredSandbox};
 use crate::state::{self, State, StateError};
 
 pub use ledger::{Act, Captured, Key};
-use ledger::{Kept, KeptContainer, Ledger};
+use ledger::{Kept, KeptContainer, Ledger, Stage};
 
-/// Knows what clients have made, and what of it is kept alive. It outlives us.
-#[derive(Debug)]
+/// Knows what clients have made, and what of it is kept alive. It outlives us. Copies share it.
+#[derive(Clone, Debug)]
 pub struct Keeper {
     state: State,
     now: watch::Sender<Arc<KeptPods>>,
@@ -60,14 +60,17 @@ impl Keeper {
 
     /// Something was done with a pod.
     pub fn saw(&self, key: &Key, act: Act) {
-        let mut now = KeptPods::clone(&self.now.borrow());
-        let before = now.ledger.pod(key).cloned();
-        now.ledger.take(key, act);
-        if before.as_ref() != now.ledger.pod(key) {
-            stored::write(&self.state, key, before.as_ref(), now.ledger.pod(key));
-            now.make(key);
-            self.now.send_replace(Arc::new(now));
-        }
+        self.now.send_if_modified(|now| {
+            let now = Arc::make_mut(now);
+            let before = now.ledger.pod(key).cloned();
+            now.ledger.take(key, act);
+            let is_changed = before.as_ref() != now.ledger.pod(key);
+            if is_changed {
+                stored::write(&self.state, key, before.as_ref(), now.ledger.pod(key));
+                now.make(key);
+            }
+            is_changed
+        });
     }
 }
 
@@ -89,6 +92,25 @@ impl KeptPods {
             Some(pod) => drop(self.pods.insert(key.clone(), Arc::new(pod))),
             None => drop(self.pods.remove(key)),
         }
+    }
+
+    /// The id of the newest sandbox of a pod, as far as it is known.
+    #[must_use]
+    pub fn newest_sandbox(&self, pod: &Key) -> Option<&str> {
+        self.ledger.pod(pod)?.sandbox_id.as_deref()
+    }
+
+    /// The id of the newest container of a name, as far as it is known.
+    #[must_use]
+    pub fn newest(&self, pod: &Key, container: &str) -> Option<&str> {
+        self.ledger.pod(pod)?.newest(container)?.id.as_deref()
+    }
+
+    /// Whether a container has been made by its owner, and has not been seen to be started.
+    #[must_use]
+    pub fn is_unstarted(&self, pod: &Key, container: &str) -> bool {
+        let known = self.ledger.pod(pod).and_then(|kept| kept.newest(container));
+        known.is_some_and(|known| known.stage == Stage::Created)
     }
 
     /// Whether the owner of a container has stopped or removed it.
@@ -117,11 +139,12 @@ fn pod(key: &Key, kept: &Kept) -> Option<Pod> {
         read.map(Arc::new).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
     });
     let asked = origin.as_ref().map(|authored| authored.asked().clone());
+    let newest = kept.sandbox_id.as_deref().map(Arc::from);
     let RunPodSandboxRequest { config, runtime_handler } = asked.unwrap_or_default();
     let config = config.unwrap_or_default();
     let namespaces =
         config.linux.and_then(|linux| linux.security_context).and_then(|it| it.namespace_options);
-    let mut pod = Pod::bare([namespace, name, uid], Origin::Relay(origin));
+    let mut pod = Pod::bare([namespace, name, uid], Origin::Relay { request: origin, newest });
     pod.host.network = namespaces.is_some_and(|options| options.network() == NamespaceMode::Node);
     pod.labels = config.labels.into_iter().collect::<Texts>();
     pod.annotations = config.annotations.into_iter().collect::<Texts>();
@@ -135,5 +158,7 @@ fn container(kept: &KeptContainer) -> Option<Container> {
     let request = kept.request.as_ref().ok().filter(|_| kept.is_kept())?;
     let authored = AuthoredContainer::read(&request.0).ok()?;
     let image = authored.asked().config.as_ref()?.image.clone().unwrap_or_default();
-    Some(Container::authored(kept.name.clone(), image.image, authored, kept.attempt))
+    let (id, attempt) = (kept.id.as_deref().map(Arc::from), kept.attempt);
+    let own = Own { request: authored, newest: id, attempt, has_finished: kept.stage == Stage::Finished };
+    Some(Container::of_client(kept.name.clone(), image.image, own))
 }

@@ -12,6 +12,7 @@ use crate::state::{self, State, StateError, Table};
 #[derive(Serialize, Deserialize)]
 struct Sandbox {
     pod: Key,
+    id: Option<String>,
     request: Request,
 }
 
@@ -24,6 +25,7 @@ struct Container {
     name: String,
     request: Request,
     stage: Stage,
+    id: Option<String>,
     attempt: u32,
 }
 
@@ -42,15 +44,17 @@ pub(super) fn read(kept: &state::Kept) -> Result<Ledger, StateError> {
     let mut containers: Vec<Container> =
         kept.of(Table::Containers)?.into_iter().map(|(_, container)| container).collect();
     containers.sort_by_key(|container| container.place);
-    for (_, Sandbox { pod, request }) in kept.of::<Sandbox>(Table::Sandboxes)? {
+    for (_, Sandbox { pod, id, request }) in kept.of::<Sandbox>(Table::Sandboxes)? {
         let own = containers.iter().filter(|container| container.pod == pod);
         let containers = own.map(|it| KeptContainer {
             name: it.name.clone(),
             request: it.request.captured(),
             stage: it.stage,
+            id: it.id.clone(),
             attempt: it.attempt,
         });
-        let kept = Kept { sandbox: request.captured(), containers: containers.collect() };
+        let containers = containers.collect();
+        let kept = Kept { sandbox: request.captured(), sandbox_id: id, containers };
         ledger.put(pod, kept);
     }
     Ok(ledger)
@@ -66,16 +70,19 @@ pub(super) fn write(state: &State, key: &Key, before: Option<&Kept>, now: Option
     }
     match now {
         None => state.remove(Table::Sandboxes, &key.to_string()),
-        Some(now) if before.is_none_or(|before| before.sandbox != now.sandbox) => {
-            let sandbox = Sandbox { pod: key.clone(), request: Request::of(&now.sandbox) };
+        Some(now)
+            if before.is_none_or(|it| (&it.sandbox, &it.sandbox_id) != (&now.sandbox, &now.sandbox_id)) =>
+        {
+            let (id, request) = (now.sandbox_id.clone(), Request::of(&now.sandbox));
+            let sandbox = Sandbox { pod: key.clone(), id, request };
             state.put(Table::Sandboxes, &key.to_string(), &sandbox);
         }
         Some(_) => {}
     }
     for (place, container) in new.iter().enumerate().filter(|(place, it)| old.get(*place) != Some(it)) {
-        let KeptContainer { name: own, request, stage, attempt } = container.clone();
-        let stored =
-            Container { pod: key.clone(), place, name: own, request: Request::of(&request), stage, attempt };
+        let KeptContainer { name: own, request, stage, id, attempt } = container.clone();
+        let request = Request::of(&request);
+        let stored = Container { pod: key.clone(), place, name: own, request, stage, id, attempt };
         state.put(Table::Containers, &name(container), &stored);
     }
 }
@@ -111,9 +118,12 @@ mod tests {
             let [namespace, name, uid] = ["n", name, "u"].map(str::to_owned);
             Key { namespace, name, uid }
         };
-        let created = |name: &str| Act::Created(name.to_owned(), Ok(Secret([0, 255, 3].as_slice().into())));
+        let created = |name: &str| {
+            let (id, request) = (Some(format!("id of {name}")), Ok(Secret([0, 255, 3].as_slice().into())));
+            Act::Created { name: name.to_owned(), id, request }
+        };
         let started = |name: &str| Act::Started(name.to_owned());
-        let ran = || Act::Ran(Ok(Secret(b"pod".as_slice().into())));
+        let ran = || Act::Ran(Some("id".to_owned()), Ok(Secret(b"pod".as_slice().into())));
         let mut ledger = Ledger::default();
         let (state, _) = State::open(folder.path()).unwrap();
         for (pod, act) in [
@@ -121,7 +131,9 @@ mod tests {
             ("a", created("z")),
             ("a", started("z")),
             ("a", created("b")),
-            ("a", Act::Attempted("z".to_owned(), 3)),
+            ("a", Act::Attempted { name: "z".to_owned(), id: Some("other".to_owned()), attempt: 3 }),
+            ("a", Act::Finished("z".to_owned(), "other".to_owned())),
+            ("a", Act::Remade("other".to_owned())),
             ("b", started("main")),
             ("c", ran()),
             ("c", created("main")),

@@ -27,7 +27,9 @@ impl Worker {
         seen: &Seen,
         report: Option<&PodReport>,
     ) -> Result<Synced, SyncError> {
-        if let (Some(_), Origin::Relay(Err(reason))) = (actions.creates_sandbox, &self.pod.origin) {
+        if let Some(_) = actions.creates_sandbox
+            && let Origin::Relay { request: Err(reason), .. } = &self.pod.origin
+        {
             let message = format!("The sandbox has ended, and cannot be made again: {reason}");
             self.tell(None, ("NotRestartable", true), message);
             return Ok(Synced::Idle);

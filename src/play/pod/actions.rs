@@ -103,7 +103,7 @@ pub(super) fn compute(view: View<'_>) -> Actions {
 
 /// Whether a container was made for another manifest. Of a client's nothing is noted.
 fn is_changed(container: &Container, instance: &Instance) -> bool {
-    container.authored.is_none() && hash(container) != instance.hash
+    container.own.is_none() && hash(container) != instance.hash
 }
 
 /// Whether there has to be another sandbox, and of which attempt the one that counts is.
@@ -114,7 +114,8 @@ fn next_sandbox(pod: &Pod, seen: &Seen) -> (bool, u32) {
     let is_as_written = *is_host_network == pod.host.network && (pod.host.network || !addresses.is_empty());
     // A client's is as the client wants it, and so are others of that name.
     let is_good = *is_ready && (pod.is_kept() || ready == 1 && is_as_written);
-    if is_good { (false, *attempt) } else { (true, attempt + 1) }
+    let highest = seen.sandboxes.iter().map(|sandbox| sandbox.attempt).max().unwrap_or(*attempt);
+    if is_good { (false, *attempt) } else { (true, highest.saturating_add(1)) }
 }
 
 /// Everything is made anew, unless there is nothing left to do.
@@ -134,10 +135,11 @@ fn from_the_start(view: View<'_>, attempt: u32, actions: &mut Actions) {
     let starts: Vec<String> = pod
         .regular_containers()
         .filter(|container| !is_done(container))
+        .filter(|container| seen.newest(&container.name).is_some() || !pod.is_over(container))
         .map(|container| container.name.clone())
         .collect();
     let is_initialised = pod.regular_containers().any(|container| seen.newest(&container.name).is_some());
-    if starts.is_empty() && is_initialised {
+    if starts.is_empty() && (is_initialised || pod.is_kept()) {
         actions.creates_sandbox = None;
         return;
     }
@@ -246,7 +248,7 @@ fn regular_containers(view: View<'_>, actions: &mut Actions) {
             other => {
                 let is_condemned = |instance: &Instance| condemned(&instance.id);
                 let is_back = |it: &Instance| is_started_again(pod, container, it, is_condemned(it));
-                if other.is_none_or(is_back) {
+                if other.map_or(!pod.is_over(container), is_back) {
                     actions.starts.push(name.clone());
                     if let Some(instance) = other.filter(|instance| instance.state == State::Unknown) {
                         let message = "Container is in \"unknown\" state, try killing it before restart";
@@ -276,7 +278,7 @@ fn regular_containers(view: View<'_>, actions: &mut Actions) {
         }
         actions.kills.push(doomed(running, message, reason));
     }
-    if kept == 0 && actions.starts.is_empty() {
+    if kept == 0 && actions.starts.is_empty() && !pod.is_kept() {
         // All of it is ended as a whole, and what runs beside, which would keep it alive, is not started again.
         (actions.kills_pod, actions.kills, actions.starts_init) = (true, Vec::new(), Vec::new());
     }

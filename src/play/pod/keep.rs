@@ -9,14 +9,17 @@ use tokio::time::sleep;
 use tonic::Status;
 use tracing::warn;
 
-use super::Worker;
+use super::actions::is_back;
 use super::failure::StartError;
 use super::pace::Pace;
 use super::start::Place;
+use super::{RETRY_END, Worker};
 use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1::PodSandboxConfig;
 use crate::cri::{AuthoredContainer, AuthoredSandbox, PATIENCE, within};
-use crate::play::spec::{Container, Origin};
+use crate::play::kept::{Act, Key};
+use crate::play::seen::{Instance, Seen, State};
+use crate::play::spec::{Container, Origin, Own};
 use crate::prober::Kill;
 use crate::tap;
 use crate::terminal::harmless;
@@ -30,6 +33,12 @@ pub(super) struct Made {
     sandbox: Option<Arc<str>>,
     /// The requests of containers, with their names and ids.
     containers: Vec<(String, Arc<str>, AuthoredContainer)>,
+}
+
+impl Made {
+    fn is_empty(&self) -> bool {
+        self.sandbox.is_none() && self.containers.is_empty()
+    }
 }
 
 impl Worker {
@@ -52,9 +61,28 @@ impl Worker {
             self.leave_to_owner().await;
             self.rest(pace.after(synced, &self.pod)).await;
         }
+        while !self.lock().made.is_empty() {
+            // Nobody comes after this worker who would take it back.
+            sleep(RETRY_END).await;
+            self.leave_to_owner().await;
+        }
         self.means.records.forget(&self.pod.identity());
         if let Some(prober) = &self.means.prober {
             prober.kept(&self.names, HashSet::new());
+        }
+    }
+
+    /// Has it remembered which containers of clients have ended for good: they do not run again once nothing tells any more that they have.
+    pub(super) fn note_what_has_finished(&self, seen: &Seen) {
+        let Some(key) = Key::of(&self.names) else { return };
+        for container in
+            self.pod.containers.iter().filter(|it| it.own.as_ref().is_some_and(|own| !own.has_finished))
+        {
+            let newest = seen.newest(&container.name).filter(|instance| instance.state == State::Exited);
+            let is_back = |it: &Instance| is_back(&self.pod, container, it, self.means.condemned.has(&it.id));
+            if let Some(ended) = newest.filter(|instance| !is_back(instance)) {
+                self.means.keeper.saw(&key, Act::Finished(container.name.clone(), ended.id.to_string()));
+            }
         }
     }
 
@@ -66,13 +94,13 @@ impl Worker {
 
     /// Whether a container is still to be, as it was asked for.
     pub(super) async fn is_still_wanted(&self, container: &Container) -> bool {
-        let Some((authored, _)) = &container.authored else { return true };
-        self.means.watched.caught_up().await && self.wants(&container.name, authored)
+        let Some(own) = &container.own else { return true };
+        self.means.watched.caught_up().await && self.wants(&container.name, &own.request)
     }
 
     fn wants(&self, name: &str, authored: &AuthoredContainer) -> bool {
-        let wanted = self.pods.borrow().container(name).and_then(|it| it.authored.clone());
-        !self.signals.end.is_cancelled() && wanted.is_some_and(|(wanted, _)| wanted == *authored)
+        let wanted = self.pods.borrow().container(name).and_then(|it| it.own.clone());
+        !self.signals.end.is_cancelled() && wanted.is_some_and(|own| own.request == *authored)
     }
 
     /// A sandbox or container was made for the client.
@@ -81,8 +109,8 @@ impl Worker {
     }
 
     pub(super) fn has_made(&self, container: &Container, id: &str) {
-        if let Some((authored, _)) = &container.authored {
-            let made = (container.name.clone(), id.into(), authored.clone());
+        if let Some(own) = &container.own {
+            let made = (container.name.clone(), id.into(), own.request.clone());
             self.lock().made.containers.push(made);
         }
     }
@@ -110,6 +138,7 @@ impl Worker {
         {
             let pod = self.pod.full_name();
             warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", harmless(status.message()));
+            self.lock().made.sandbox = Some(id);
         }
     }
 
@@ -123,7 +152,7 @@ impl Worker {
 
     /// What is asked for to make another sandbox, as its owner has asked for it.
     pub(super) fn authored_sandbox(&self, attempt: u32) -> Option<(AuthoredSandbox, PodSandboxConfig)> {
-        let Origin::Relay(Ok(authored)) = &self.pod.origin else { return None };
+        let Origin::Relay { request: Ok(authored), .. } = &self.pod.origin else { return None };
         let config = authored.asked().config.clone().unwrap_or_default();
         let mut request = AuthoredSandbox::clone(authored);
         request.set(&["config", "metadata", "attempt"], Value::U32(attempt));
@@ -131,31 +160,33 @@ impl Worker {
     }
 
     /// Has a container made as its owner has asked for it, but that it is the next attempt.
-    pub(super) async fn create_authored(
+    pub(super) async fn create_own(
         &self,
         container: &Container,
-        (authored, last): &(AuthoredContainer, u32),
+        own: &Own,
         place: Place<'_>,
     ) -> Result<(String, u32), StartError> {
-        let failed = |status: &Status| StartError::new("CreateContainerError", harmless(status.message()));
-        let config = authored.asked().config.clone().unwrap_or_default();
+        let failed = |message: String| StartError::new("CreateContainerError", message);
+        let config = own.request.asked().config.clone().unwrap_or_default();
         let first = config.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
-        let seen = place.seen.newest(&container.name).map_or(first, |newest| newest.attempt);
-        let attempt = seen.max(first).max(*last) + 1;
+        let seen = place.seen.all(&container.name).map(|instance| instance.attempt).max().unwrap_or(first);
+        let attempt = seen.max(first).max(own.attempt).checked_add(1);
+        let attempt = attempt.ok_or_else(|| failed(format!("there is no attempt after {}", u32::MAX)))?;
         let count = config.annotations.get(RESTART_COUNT).and_then(|count| count.parse::<u32>().ok());
-        let mut request = authored.clone();
+        let mut request = own.request.clone();
         request.set(&["pod_sandbox_id"], Value::String(place.sandbox.to_owned()));
         request.set(&["config", "metadata", "attempt"], Value::U32(attempt));
         request.set(&["config", "log_path"], Value::String(next_log(&config.log_path, first, attempt)));
         if let Some(count) = count {
-            let count = count + (attempt - first);
+            let count = count.saturating_add(attempt - first);
             request.set_entry(&["config", "annotations"], RESTART_COUNT, count.to_string());
         }
         let of_sandbox = place.seen.sandbox().map_or(0, |sandbox| sandbox.attempt);
         let of_sandbox = place.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
         request.set(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
         let created = within(PATIENCE, self.means.sender.create_container(request)).await;
-        Ok((created.map_err(|status| failed(&status))?.container_id, attempt))
+        let created = created.map_err(|status| failed(harmless(status.message())))?;
+        Ok((created.container_id, attempt))
     }
 }
 

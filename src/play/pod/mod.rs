@@ -182,6 +182,7 @@ impl Worker {
     /// Looks what is so, and does what is to be done.
     async fn sync(&self) -> Result<Synced, SyncError> {
         let seen = self.means.inspect(&self.pod).await?;
+        self.note_what_has_finished(&seen);
         let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
         if self.has_lost(&seen) {
             self.standing.send_modify(|standing| standing.loss = Some(Loss::Killed));

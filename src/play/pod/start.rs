@@ -52,8 +52,8 @@ impl Worker {
         if !self.is_still_wanted(container).await {
             return Ok(());
         }
-        let created = match &container.authored {
-            Some(authored) => self.create_authored(container, authored, place).await,
+        let created = match &container.own {
+            Some(own) => self.create_own(container, own, place).await,
             None => self.create(container, place, &image, known.as_ref()).await,
         };
         let (id, attempt) = created.inspect_err(|error| self.failed(&unnamed, error))?;

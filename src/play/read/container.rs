@@ -140,7 +140,7 @@ pub(super) fn container(
     let spec = around.spec.container(&name)?.clone();
     let image = spec.image.clone()?;
     Some(Container {
-        authored: None,
+        own: None,
         role: spec.role,
         pull_policy: policy.unwrap_or_else(|| PullPolicy::of_image(&image)),
         name,

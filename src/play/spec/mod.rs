@@ -28,8 +28,13 @@ pub(super) enum Origin {
     Manifest,
     /// It was played before, and nobody wants it any more: all that is known of it is what the runtime tells.
     Before,
-    /// A client has made it through the relay, with this request; or it is not known with which.
-    Relay(Result<Arc<AuthoredSandbox>, String>),
+    /// A client has made it through the relay.
+    Relay {
+        /// With this request; or it is not known with which.
+        request: Result<Arc<AuthoredSandbox>, String>,
+        /// The id of the newest sandbox, be it the client's or one of ours.
+        newest: Option<Arc<str>>,
+    },
 }
 
 /// A pod.
@@ -82,12 +87,24 @@ pub(super) struct Container {
     pub(super) security: Security,
     /// The handler as it was written, for others who stop the container.
     pub(super) pre_stop: Option<Arc<Value>>,
-    /// The request with which a client has made it through the relay, if one has, and the last attempt of it that we have made.
-    pub(super) authored: Option<(AuthoredContainer, u32)>,
+    /// What is known of it where a client has made it through the relay.
+    pub(super) own: Option<Own>,
     pub(super) message_path: String,
     /// Where a container that failed has left no message, the end of its log is it.
     pub(super) falls_back_to_logs: bool,
     pub(super) streams: Streams,
+}
+
+/// What is known of a container that a client has made through the relay.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Own {
+    pub(super) request: AuthoredContainer,
+    /// The id of its newest instance, be it the client's or one of ours.
+    pub(super) newest: Option<Arc<str>>,
+    /// The last attempt of it that we have made; 0 for none.
+    pub(super) attempt: u32,
+    /// Whether it has ended for good.
+    pub(super) has_finished: bool,
 }
 
 /// Which namespaces of its host a pod is in.
@@ -257,7 +274,7 @@ impl Pod {
 
     /// Whether a client has made it through the relay.
     pub(super) fn is_kept(&self) -> bool {
-        matches!(self.origin, Origin::Relay(_))
+        matches!(self.origin, Origin::Relay { .. })
     }
 
     /// The same, as far as probes, hooks and restarts are concerned, with what is written of it now.
@@ -305,6 +322,20 @@ impl Pod {
         self.spec.restart_policy
     }
 
+    /// The id of the newest sandbox, as far as it is known without the runtime.
+    pub(super) fn newest_sandbox(&self) -> Option<&Arc<str>> {
+        match &self.origin {
+            Origin::Relay { newest, .. } => newest.as_ref(),
+            Origin::Manifest | Origin::Before => None,
+        }
+    }
+
+    /// Whether a container of which the runtime knows nothing has run, and is not to run again: its owner has started it once.
+    pub(super) fn is_over(&self, container: &Container) -> bool {
+        let policy = container.spec.restart_policy.unwrap_or(self.restart_policy());
+        container.own.as_ref().is_some_and(|own| own.has_finished || policy == RestartPolicy::Never)
+    }
+
     /// How good the resources are that it asks for.
     pub(super) fn qos(&self) -> Qos {
         let all = || self.containers.iter().map(|container| &container.resources);
@@ -333,7 +364,7 @@ pub(super) fn identity(namespace: &str, name: &str, uid: &str) -> String {
 
 impl Container {
     /// A container of which nothing is known but what a client has asked for.
-    pub(super) fn authored(name: String, image: String, authored: AuthoredContainer, attempt: u32) -> Self {
+    pub(super) fn of_client(name: String, image: String, own: Own) -> Self {
         Self {
             role: Role::Regular,
             spec: Arc::new(ContainerSpec::named(&name)),
@@ -350,7 +381,7 @@ impl Container {
             mounts: Vec::new(),
             security: Security::default(),
             pre_stop: None,
-            authored: Some((authored, attempt)),
+            own: Some(own),
             message_path: String::new(),
             falls_back_to_logs: false,
             streams: Streams::default(),

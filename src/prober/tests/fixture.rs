@@ -259,6 +259,7 @@ impl Node {
         let head = kubelet_call(method);
         self.prober.stopping(&Stopping {
             head: Arc::downgrade(&head),
+            pid: None,
             sandbox,
             container,
             is_removal: false,

@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tonic::transport::Channel;
 
 use super::SHORT;
+use crate::admin::until_shown;
 use crate::program::Place;
 use crate::support::{self, framed, soon};
 
@@ -53,8 +54,18 @@ impl Owner {
     }
 
     pub(crate) async fn create(&mut self, pod: &Made, name: &str, script: &str) -> String {
+        self.create_attempt(pod, name, script, 0).await
+    }
+
+    pub(crate) async fn create_attempt(
+        &mut self,
+        pod: &Made,
+        name: &str,
+        script: &str,
+        attempt: u32,
+    ) -> String {
         let config = ContainerConfig {
-            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt }),
             image: Some(ImageSpec { image: "image".to_owned(), ..ImageSpec::default() }),
             command: ["sh", "-c", script].map(str::to_owned).into(),
             log_path: format!("{name}.log"),
@@ -141,6 +152,26 @@ impl Owner {
             }
         })
         .await
+    }
+
+    /// Waits until a pod has containers of these attempts, and no others.
+    pub(crate) async fn has_attempts(&mut self, pod: &str, attempts: &[u32]) {
+        soon(async {
+            while self.containers(pod).await.iter().map(attempt).ne(attempts.iter().copied()) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+
+    /// Waits until it is known that a pod's container is its owner's again.
+    pub(crate) async fn is_let_go(&self, pod: &str) {
+        until_shown(&self.place, &["status"], |status| {
+            let shown = status["pods"].as_array()?.iter().find(|shown| shown["name"] == pod)?;
+            let reason = "its owner has stopped or removed it";
+            (shown["containers"].as_array()?.last()?["notRestartable"] == reason).then_some(())
+        })
+        .await;
     }
 
     /// A container of another pod has come and gone, and been started again: so that whatever was to happen before has.

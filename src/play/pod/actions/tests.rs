@@ -1,7 +1,9 @@
 //! The tables of section 9.9 about what is to be done for a pod.
 
 use super::*;
+use crate::cri::v1;
 use crate::play::read::tests::pod;
+use crate::play::spec::Origin;
 use crate::probe::ProbeType::{Liveness, Startup};
 use crate::prober::ProbeResult::{Failure, Success, Unknown};
 
@@ -344,4 +346,40 @@ fn table_9_9_prune_init_containers() {
     ]);
     let old: Vec<&str> = seen.old().map(|instance| &*instance.id).collect();
     assert_eq!(old, ["b-1", "a-1", "a-0"]);
+}
+
+/// What else is in a client's sandbox is the client's own.
+#[test]
+fn a_container_of_a_client_is_killed_alone() {
+    let probed = pod(
+        "{restartPolicy: Never, containers: [{name: a, image: i, livenessProbe: {exec: {command: [x]}}}]}",
+    );
+    let of_client =
+        Pod { origin: Origin::Relay { request: Err("unseen".to_owned()), newest: None }, ..probed.clone() };
+    let said = [("a", Liveness, Failure)];
+    for (pod, expected) in [(&probed, "kill pod"), (&of_client, "kill a (Container a failed liveness probe)")]
+    {
+        assert_eq!(told(&act(pod, &seen(vec![running(pod, "a")]), &said)), expected);
+    }
+}
+
+/// What a client has made last is the newest, and what was made after that; whatever their attempts.
+#[test]
+fn what_replaces_something_is_newer_than_dead_ones_of_higher_attempts() {
+    let status = |id: &str, attempt, created_at| v1::ContainerStatus {
+        id: id.to_owned(),
+        metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt }),
+        created_at,
+        ..v1::ContainerStatus::default()
+    };
+    let statuses = || vec![status("dead", 1, 10), status("theirs", 0, 20), status("ours", 2, 30)];
+    let order = |statuses: Vec<v1::ContainerStatus>, newest: &str| -> Vec<String> {
+        let seen = Seen::new(Vec::new(), statuses, |id| id == newest);
+        seen.containers.iter().map(|instance| instance.id.to_string()).collect()
+    };
+    assert_eq!(order(statuses(), "none"), ["ours", "dead", "theirs"]);
+    assert_eq!(order(statuses(), "theirs"), ["ours", "theirs", "dead"]);
+    assert_eq!(order(statuses()[..2].to_vec(), "theirs"), ["theirs", "dead"]);
+    // A clock was set back in between.
+    assert_eq!(order(vec![status("ours", 2, 5), status("theirs", 0, 20)], "ours"), ["ours", "theirs"]);
 }
