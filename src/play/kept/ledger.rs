@@ -85,6 +85,8 @@ pub(super) struct KeptContainer {
     pub(super) name: String,
     pub(super) request: Captured,
     pub(super) stage: Stage,
+    /// The id of the instance that its owner has made, by which one request is told from the same that was sent before.
+    pub(super) first: Option<String>,
     /// The id of its newest instance, be it the client's or one of ours.
     pub(super) id: Option<String>,
     /// The last attempt of it that we have made; 0 for none.
@@ -214,7 +216,8 @@ impl Kept {
     }
 
     fn created(&mut self, name: String, id: Option<String>, request: Captured) {
-        let container = KeptContainer { name, request, stage: Stage::Created, id, attempt: 0 };
+        let (first, stage) = (id.clone(), Stage::Created);
+        let container = KeptContainer { name, request, stage, first, id, attempt: 0 };
         match self.container(&container.name) {
             Some(known) => *known = container,
             None => self.containers.push(container),
@@ -227,8 +230,8 @@ impl Kept {
             Some(_) => {}
             None => {
                 let request = Err(not_seen("CreateContainer"));
-                let stage = Stage::Started;
-                self.containers.push(KeptContainer { name, request, stage, id: None, attempt: 0 });
+                let (first, stage) = (None, Stage::Started);
+                self.containers.push(KeptContainer { name, request, stage, first, id: None, attempt: 0 });
             }
         }
     }
@@ -254,13 +257,12 @@ impl Kept {
 
     /// Whether its owner has let a container go.
     pub(super) fn is_let_go(&self, container: &str) -> bool {
-        self.containers.iter().any(|known| known.name == container && known.stage == Stage::LetGo)
+        self.newest(container).is_some_and(|known| known.stage == Stage::LetGo)
     }
 
     /// Why a container is not started again when it ends, if it is not.
     pub(super) fn obstacle(&self, container: &str) -> Option<&str> {
-        let known = self.containers.iter().find(|known| known.name == container);
-        match known {
+        match self.newest(container) {
             None => Some("its CreateContainer was not seen"),
             Some(KeptContainer { request: Err(reason), .. }) => Some(reason),
             Some(KeptContainer { stage: Stage::Created, .. }) => Some("its StartContainer was not seen"),

@@ -158,7 +158,8 @@ fn container(kept: &KeptContainer) -> Option<Container> {
     let request = kept.request.as_ref().ok().filter(|_| kept.is_kept())?;
     let authored = AuthoredContainer::read(&request.0).ok()?;
     let image = authored.asked().config.as_ref()?.image.clone().unwrap_or_default();
-    let (id, attempt) = (kept.id.as_deref().map(Arc::from), kept.attempt);
-    let own = Own { request: authored, newest: id, attempt, has_finished: kept.stage == Stage::Finished };
+    let [first, newest] = [&kept.first, &kept.id].map(|id| id.as_deref().map(Arc::from));
+    let (attempt, has_finished) = (kept.attempt, kept.stage == Stage::Finished);
+    let own = Own { request: authored, first, newest, attempt, has_finished };
     Some(Container::of_client(kept.name.clone(), image.image, own))
 }

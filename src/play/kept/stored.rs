@@ -25,6 +25,7 @@ struct Container {
     name: String,
     request: Request,
     stage: Stage,
+    first: Option<String>,
     id: Option<String>,
     attempt: u32,
 }
@@ -50,6 +51,7 @@ pub(super) fn read(kept: &state::Kept) -> Result<Ledger, StateError> {
             name: it.name.clone(),
             request: it.request.captured(),
             stage: it.stage,
+            first: it.first.clone(),
             id: it.id.clone(),
             attempt: it.attempt,
         });
@@ -80,9 +82,9 @@ pub(super) fn write(state: &State, key: &Key, before: Option<&Kept>, now: Option
         Some(_) => {}
     }
     for (place, container) in new.iter().enumerate().filter(|(place, it)| old.get(*place) != Some(it)) {
-        let KeptContainer { name: own, request, stage, id, attempt } = container.clone();
+        let KeptContainer { name: own, request, stage, first, id, attempt } = container.clone();
         let request = Request::of(&request);
-        let stored = Container { pod: key.clone(), place, name: own, request, stage, id, attempt };
+        let stored = Container { pod: key.clone(), place, name: own, request, stage, first, id, attempt };
         state.put(Table::Containers, &name(container), &stored);
     }
 }

@@ -16,7 +16,7 @@ use super::start::Place;
 use super::{RETRY_END, Worker};
 use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1::PodSandboxConfig;
-use crate::cri::{AuthoredContainer, AuthoredSandbox, PATIENCE, within};
+use crate::cri::{AuthoredSandbox, PATIENCE, within};
 use crate::play::kept::{Act, Key};
 use crate::play::seen::{Instance, Seen, State};
 use crate::play::spec::{Container, Origin, Own};
@@ -31,8 +31,8 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub(super) struct Made {
     sandbox: Option<Arc<str>>,
-    /// The requests of containers, with their names and ids.
-    containers: Vec<(String, Arc<str>, AuthoredContainer)>,
+    /// Containers by their names and ids, and what was known of them then.
+    containers: Vec<(String, Arc<str>, Own)>,
 }
 
 impl Made {
@@ -95,12 +95,12 @@ impl Worker {
     /// Whether a container is still to be, as it was asked for.
     pub(super) async fn is_still_wanted(&self, container: &Container) -> bool {
         let Some(own) = &container.own else { return true };
-        self.means.watched.caught_up().await && self.wants(&container.name, &own.request)
+        self.means.watched.caught_up().await && self.wants(&container.name, own)
     }
 
-    fn wants(&self, name: &str, authored: &AuthoredContainer) -> bool {
+    fn wants(&self, name: &str, made_of: &Own) -> bool {
         let wanted = self.pods.borrow().container(name).and_then(|it| it.own.clone());
-        !self.signals.end.is_cancelled() && wanted.is_some_and(|own| own.request == *authored)
+        !self.signals.end.is_cancelled() && wanted.is_some_and(|own| own.is_of_same_call(made_of))
     }
 
     /// A sandbox or container was made for the client.
@@ -110,7 +110,7 @@ impl Worker {
 
     pub(super) fn has_made(&self, container: &Container, id: &str) {
         if let Some(own) = &container.own {
-            let made = (container.name.clone(), id.into(), own.request.clone());
+            let made = (container.name.clone(), id.into(), own.clone());
             self.lock().made.containers.push(made);
         }
     }
@@ -122,14 +122,14 @@ impl Worker {
             return;
         }
         let Made { sandbox, containers } = std::mem::take(&mut self.lock().made);
-        for (name, id, authored) in containers {
-            if self.wants(&name, &authored) {
+        for (name, id, own) in containers {
+            if self.wants(&name, &own) {
                 continue;
             }
             if let Err(status) = self.take_back(&name, &id).await {
                 let pod = self.pod.full_name();
                 warn!(pod, container = %id, "a container is left that nobody wants: {}", harmless(status.message()));
-                self.lock().made.containers.push((name, id, authored));
+                self.lock().made.containers.push((name, id, own));
             }
         }
         let sandbox = sandbox.filter(|_| self.signals.end.is_cancelled());

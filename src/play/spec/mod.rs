@@ -99,12 +99,21 @@ pub(super) struct Container {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Own {
     pub(super) request: AuthoredContainer,
+    /// The id of the instance that the client has made.
+    pub(super) first: Option<Arc<str>>,
     /// The id of its newest instance, be it the client's or one of ours.
     pub(super) newest: Option<Arc<str>>,
     /// The last attempt of it that we have made; 0 for none.
     pub(super) attempt: u32,
     /// Whether it has ended for good.
     pub(super) has_finished: bool,
+}
+
+impl Own {
+    /// Whether another comes from the same call: a client may send the same request again when it replaces something.
+    pub(super) fn is_of_same_call(&self, other: &Self) -> bool {
+        self.first == other.first && self.request == other.request
+    }
 }
 
 /// Which namespaces of its host a pod is in.

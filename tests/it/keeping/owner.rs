@@ -154,6 +154,20 @@ impl Owner {
         .await
     }
 
+    /// Waits until the newest container of a pod has ended.
+    pub(crate) async fn has_ended(&mut self, pod: &str) -> Container {
+        soon(async {
+            loop {
+                let newest = self.containers(pod).await.pop();
+                if let Some(ended) = newest.filter(|it| it.state() == ContainerState::ContainerExited) {
+                    return ended;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+    }
+
     /// Waits until a pod has containers of these attempts, and no others.
     pub(crate) async fn has_attempts(&mut self, pod: &str, attempts: &[u32]) {
         soon(async {
