@@ -74,7 +74,12 @@ impl File {
             let path = path.to_owned();
             move |source| StateError::File { path, source }
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed(folder))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        let made = made.map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => io::Error::other("is not a folder; name one, or a place for one"),
+            _ => error,
+        });
+        made.map_err(failed(folder))?;
         let folder = folder.canonicalize().map_err(failed(folder))?;
         let path = path(&folder);
         let lock = Lock::take(&path)?;

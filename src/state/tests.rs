@@ -53,6 +53,15 @@ async fn one_at_a_time_has_it() {
     assert!(refused.contains("another probeshim (pid"), "{refused}");
 }
 
+#[test]
+fn a_file_is_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let refused = State::open(&file).unwrap_err().to_string();
+    assert_eq!(refused, format!("{}: is not a folder; name one, or a place for one", file.display()));
+}
+
 #[tokio::test]
 async fn what_a_newer_one_wrote_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
