@@ -1,6 +1,6 @@
 # The tests need root for real containers; without it they do what can be done and say what is left out.
 
-.PHONY: build demo test conformance parity differential soak lint check bench fuzz
+.PHONY: build demo test conformance parity differential soak attack lint check bench fuzz
 
 # The program, in target/release/probeshim.
 build:
@@ -24,12 +24,17 @@ soak:
 	@tests/tools/install
 	cargo test --release --test soak -- --nocapture
 
+# What one hostile client costs the others: latency and memory under each attack, beside the same attack on a runtime. About ten
+# minutes. ATTACKS="held bomb" makes those alone that are named so; ATTACKS="--runs 1" makes each once instead of three times.
+attack:
+	cargo test --release --test attack -- $(ATTACKS)
+
 # Format, clippy and docs, with warnings denied. The conformance tests and the fuzz target are in no set of "all targets".
 lint:
 	cargo fmt --check
 	cargo fmt --check --manifest-path fuzz/Cargo.toml
 	cargo clippy --all-targets -- --deny warnings
-	cargo clippy --test conformance --test parity --test differential --test soak -- --deny warnings
+	cargo clippy --test conformance --test parity --test differential --test soak --test attack -- --deny warnings
 	cargo check --manifest-path fuzz/Cargo.toml --target-dir target/fuzz
 	RUSTDOCFLAGS="--deny warnings" cargo doc --no-deps --document-private-items
 

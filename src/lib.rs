@@ -10,7 +10,11 @@
 //!                                      └──────────────► record ──► admin ──► cli
 //! ```
 
+pub mod memory;
+
 pub mod terminal;
+
+pub mod regular_file;
 
 pub mod telemetry;
 

@@ -8,9 +8,15 @@ use clap::Parser as _;
 use probeshim::app;
 use probeshim::cli::{self, Cli, Command, Failure};
 use probeshim::config::{PlaySettings, RuntimeSettings, Settings, Surroundings};
+use probeshim::memory;
 use probeshim::procrun::{self, guardian};
 use probeshim::telemetry;
-use probeshim::terminal::{harmless, print};
+use probeshim::terminal::{harmless_text, print};
+
+/// Counts what is allocated, so that the heap is trimmed when much of it has been freed.
+#[cfg(target_env = "gnu")]
+#[global_allocator]
+static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;
 
 fn main() -> ExitCode {
     // clap itself ends with 2 on wrong usage, and with 0 on --help and --version.
@@ -37,6 +43,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start")?;
+    if let Command::Run(_) | Command::Play(_) | Command::Runtime(_) | Command::Demo(_) = command {
+        memory::start_trimming().context("cannot start")?;
+    }
     match command {
         Command::Run(flags) => {
             let settings = Settings::new(&flags, &Surroundings::here())?;
@@ -70,6 +79,6 @@ fn dispatch(command: Command) -> Result<(), Failure> {
 #[expect(clippy::print_stderr, reason = "for the person at the terminal, not for the log")]
 fn complain(reason: &str) {
     for line in reason.lines() {
-        eprintln!("probeshim: {}", harmless(line));
+        eprintln!("probeshim: {}", harmless_text(line));
     }
 }

@@ -16,6 +16,8 @@ use tokio_rustls::rustls::{
     ClientConfig, ConfigBuilder, DigitallySignedStruct, Error, RootCertStore, SignatureScheme, WantsVerifier,
 };
 
+use crate::regular_file::{self, MAX_SMALL_FILE_BYTES};
+
 /// Speaks TLS to servers.
 #[derive(Clone)]
 pub struct Tls(TlsConnector);
@@ -78,7 +80,7 @@ impl Tls {
             None => config.with_no_client_auth(),
             Some((certificate, key)) => {
                 let in_file = |source| TlsError::File { path: key.to_owned(), source };
-                let key = PrivateKeyDer::from_pem_file(key).map_err(in_file)?;
+                let key = PrivateKeyDer::from_pem_slice(&pem_file(key).map_err(in_file)?).map_err(in_file)?;
                 config.with_client_auth_cert(certificates(certificate)?, key)?
             }
         };
@@ -119,9 +121,14 @@ fn anyone(
     builder.dangerous().with_custom_certificate_verifier(anyone)
 }
 
+fn pem_file(path: &Path) -> Result<Vec<u8>, pem::Error> {
+    regular_file::read(path, MAX_SMALL_FILE_BYTES).map_err(pem::Error::Io)
+}
+
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let in_file = |source| TlsError::File { path: file.to_owned(), source };
-    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).map_err(in_file)?.collect();
+    let content = pem_file(file).map_err(in_file)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
     let found = found.map_err(in_file)?;
     if found.is_empty() { Err(in_file(pem::Error::NoItemsFound)) } else { Ok(found) }
 }

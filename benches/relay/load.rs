@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::SendRequest;
+use h2::SendStream;
+use h2::client::{ResponseFuture, SendRequest};
 use hdrhistogram::Histogram;
 use http::Request;
 use tokio::net::UnixStream;
@@ -43,7 +44,7 @@ impl Load {
         let start = Instant::now();
         let mut workers = JoinSet::new();
         for _ in 0..concurrency {
-            let (calls, uri) = (self.calls.clone(), format!("http://localhost{}", case.path));
+            let (calls, uri) = (self.calls.clone(), uri(case));
             let message = case.message.clone();
             workers.spawn(async move {
                 let mut latencies = Histogram::<u64>::new(3).unwrap();
@@ -73,7 +74,7 @@ impl Load {
         let (mut ticks, mut running) = (interval(Duration::from_secs(1) / per_second), JoinSet::new());
         for case in cases {
             ticks.tick().await;
-            let (calls, uri) = (self.calls.clone(), format!("http://localhost{}", case.path));
+            let (calls, uri) = (self.calls.clone(), uri(case));
             let message = case.message.clone();
             running.spawn(async move {
                 let start = Instant::now();
@@ -87,6 +88,13 @@ impl Load {
         }
         (latencies, start.elapsed())
     }
+
+    /// Begins a call that sends these bytes as far as windows allow, and does not end.
+    pub(crate) fn upload(&mut self, case: &Case, bytes: &Bytes) -> (ResponseFuture, SendStream<Bytes>) {
+        let (response, mut body) = self.calls.send_request(request(&uri(case)), false).unwrap();
+        body.send_data(bytes.clone(), false).unwrap();
+        (response, body)
+    }
 }
 
 impl Drop for Load {
@@ -95,15 +103,22 @@ impl Drop for Load {
     }
 }
 
-async fn call(mut calls: SendRequest<Bytes>, uri: &str, message: Bytes) {
-    let request = Request::post(uri)
+fn uri(case: &Case) -> String {
+    format!("http://localhost{}", case.path)
+}
+
+fn request(uri: &str) -> Request<()> {
+    Request::post(uri)
         .header("content-type", "application/grpc")
         .header("user-agent", "bench")
         .header("te", "trailers")
         .header("grpc-timeout", "10S")
         .body(())
-        .unwrap();
-    let (response, mut body) = calls.send_request(request, false).unwrap();
+        .unwrap()
+}
+
+async fn call(mut calls: SendRequest<Bytes>, uri: &str, message: Bytes) {
+    let (response, mut body) = calls.send_request(request(uri), false).unwrap();
     body.send_data(message, true).unwrap();
     let mut answer = response.await.unwrap().into_body();
     while let Some(chunk) = answer.data().await {

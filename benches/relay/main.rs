@@ -15,6 +15,8 @@ mod case;
 mod load;
 mod memory;
 mod probing;
+mod raw;
+mod reclaim;
 mod target;
 mod turns;
 
@@ -43,7 +45,11 @@ fn main() {
             match part {
                 "latency" => turns::latency().await,
                 "pace" => turns::pace().await,
-                "memory" => memory::probeshim().await,
+                "memory" => {
+                    reclaim::rest().await;
+                    reclaim::attacks().await;
+                    memory::probeshim().await;
+                }
                 "crowd" => memory::crowd().await,
                 "procrun" => memory::procrun().await,
                 "probing" => probing::probing().await,

@@ -1,17 +1,23 @@
 //! What is measured: a runtime, and the relays in front of it.
 
-use std::fs;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use std::{env, fs};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::bare;
 
 /// Where the runtime listens.
 const RUNTIME: &str = "runtime.sock";
+
+/// Variables that name an executable: one to measure instead of the build, and one to measure beside it, such as an older build.
+const PROGRAM: &str = "PROBESHIM_PROGRAM";
+const BASELINE: &str = "PROBESHIM_BASELINE";
 
 /// A socket to call, and the process behind it, which ends when this is dropped.
 pub(crate) struct Target {
@@ -24,7 +30,7 @@ impl Target {
     /// procrun, with so many containers that answer without a process.
     pub(crate) fn procrun(folder: &Path, synthetic: usize) -> Self {
         let socket = folder.join(RUNTIME);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        let mut command = Command::new(program());
         command.args(["runtime", "--log", "warn", "--synthetic", &synthetic.to_string()]);
         command.arg("--listen").arg(&socket).arg("--root").arg(folder.join("root")).stdout(Stdio::null());
         Self::start("direct", socket, command)
@@ -47,9 +53,21 @@ impl Target {
 
     /// The same, with a configuration.
     pub(crate) fn probeshim_with(folder: &Path, config: &str) -> Self {
+        Self::run("probeshim", &program(), folder, folder, config)
+    }
+
+    /// `run` of another build, if one is named.
+    pub(crate) fn baseline(folder: &Path) -> Option<Self> {
+        let (program, own) = (env::var_os(BASELINE)?, folder.join("baseline"));
+        fs::create_dir(&own).unwrap();
+        Some(Self::run("baseline", &program, folder, &own, ""))
+    }
+
+    /// `run` of a program, with the runtime of one folder and everything else in another.
+    fn run(name: &'static str, program: &OsStr, runtime: &Path, folder: &Path, config: &str) -> Self {
         let (socket, file) = (folder.join("probeshim.sock"), folder.join("config.yaml"));
         fs::write(&file, config).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        let mut command = Command::new(program);
         command
             .args(["run", "--log", "warn", "--http", "off", "--admin"])
             .arg(folder.join("admin.sock"))
@@ -60,8 +78,22 @@ impl Target {
             .arg("--listen")
             .arg(&socket)
             .arg("--upstream")
-            .arg(folder.join(RUNTIME));
-        Self::start("probeshim", socket, command)
+            .arg(runtime.join(RUNTIME));
+        Self::start(name, socket, command)
+    }
+
+    /// `play` of a manifest, on the runtime of the same folder.
+    pub(crate) fn play(folder: &Path, manifest: &Path) -> Self {
+        let socket = folder.join("probeshim.sock");
+        let mut command = Command::new(program());
+        command.arg("play").arg(manifest).args(["--log", "warn", "--http", "off"]).stdout(Stdio::null());
+        for (flag, name) in
+            [("--admin", "admin.sock"), ("--state", "state"), ("--pod-logs", "logs"), ("--upstream", RUNTIME)]
+        {
+            command.arg(flag).arg(folder.join(name));
+        }
+        command.arg("--listen").arg(&socket);
+        Self::start("play", socket, command)
     }
 
     pub(crate) fn bare(folder: &Path) -> Self {
@@ -101,7 +133,7 @@ impl Target {
 
     /// How many calls probeshim counts as `observed`, `kept` or `dropped`.
     pub(crate) fn calls(&self, counted: &str) -> u64 {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+        let mut command = Command::new(program());
         command.args(["status", "-o", "json", "--admin"]).arg(self.socket.with_file_name("admin.sock"));
         let status: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
         status["calls"][counted].as_u64().unwrap()
@@ -118,9 +150,24 @@ impl Target {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
+    /// Makes the memory that it holds now its peak (`VmHWM`).
+    pub(crate) fn reset_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.pid()), "5").unwrap();
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_raw(self.pid().cast_signed()).unwrap(), signal).unwrap();
+    }
+
     fn pid(&self) -> u32 {
         self.process.id()
     }
+}
+
+/// The program that is measured.
+fn program() -> OsString {
+    env::var_os(PROGRAM).unwrap_or_else(|| env!("CARGO_BIN_EXE_probeshim").into())
 }
 
 impl Drop for Target {

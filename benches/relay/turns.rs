@@ -42,12 +42,13 @@ enum Rhythm {
 /// Every case, one call at a time and many at once.
 pub(crate) async fn latency() {
     let folder = tempfile::tempdir().unwrap();
-    let targets = [
-        &Target::procrun(folder.path(), CONTAINERS),
-        &Target::socat(folder.path()),
-        &Target::bare(folder.path()),
-        &Target::probeshim(folder.path()),
+    let mut targets = vec![
+        Target::procrun(folder.path(), CONTAINERS),
+        Target::socat(folder.path()),
+        Target::bare(folder.path()),
     ];
+    targets.extend(Target::baseline(folder.path()));
+    targets.push(Target::probeshim(folder.path()));
     let cases = Cases::on(targets[0].socket()).await;
     for case in cases.all() {
         for concurrency in [1, 32] {
@@ -60,11 +61,9 @@ pub(crate) async fn latency() {
 /// ExecSyncs at the pace of a busy node: what watching and recording them adds to the relay alone.
 pub(crate) async fn pace() {
     let folder = tempfile::tempdir().unwrap();
-    let targets = [
-        &Target::procrun(folder.path(), CONTAINERS),
-        &Target::bare(folder.path()),
-        &Target::probeshim(folder.path()),
-    ];
+    let mut targets = vec![Target::procrun(folder.path(), CONTAINERS), Target::bare(folder.path())];
+    targets.extend(Target::baseline(folder.path()));
+    targets.push(Target::probeshim(folder.path()));
     let cases = Cases::on(targets[0].socket()).await;
     println!("\n{}, {PACE} a second", cases.synthetic.name);
     let ratios = compare(&targets, &cases.synthetic, Rhythm::PerSecond(PACE)).await;
@@ -72,7 +71,7 @@ pub(crate) async fn pace() {
 }
 
 /// One case: the targets in turn, and what the last adds to the first beside what each of the others adds.
-async fn compare(targets: &[&Target], case: &Case, rhythm: Rhythm) -> Vec<f64> {
+async fn compare(targets: &[Target], case: &Case, rhythm: Rhythm) -> Vec<f64> {
     let mut measured = Vec::new();
     for target in targets {
         measured.push(Measured::of(target, case, rhythm).await);

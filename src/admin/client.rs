@@ -177,7 +177,8 @@ impl Client {
         let body = self.whole(answer.into_body()).await?;
         match serde_json::from_slice::<Refusal>(&body) {
             Ok(refusal) if status == StatusCode::BAD_REQUEST => Err(ClientError::Refused(refusal.error)),
-            _ => Err(self.broken(&format!("it answers {status}"))),
+            Ok(refusal) => Err(self.broken(&refusal.error)),
+            Err(_) => Err(self.broken(&format!("it answers {status}"))),
         }
     }
 

@@ -11,14 +11,11 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower::ServiceExt as _;
 
+use super::slots::Slots;
 use crate::relay::Peer;
-
-/// How long a connection may take to send the head of a request, its first or its next.
-const HEAD: Duration = Duration::from_secs(10);
 
 /// Who asks, where the kernel tells.
 #[derive(Clone, Debug)]
@@ -27,8 +24,10 @@ pub(super) struct Asker(pub(super) Option<Peer>);
 /// What one listener grants its clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    /// Connections that are served at a time; more wait.
+    /// Connections that are served at a time; for one more, the one that has waited longest without a complete head is closed.
     pub(super) connections: usize,
+    /// How long a connection may take to send the head of a request, its first or its next.
+    pub(super) head_timeout: Duration,
     /// How long one connection may last, for one request; `None` for any number, as long as they like.
     pub(super) lasts: Option<Duration>,
 }
@@ -40,23 +39,31 @@ pub(super) async fn serve<L: Listener>(
     router: Router,
     asker: fn(&L::Io) -> Asker,
 ) {
-    let free = Arc::new(Semaphore::new(grant.connections));
+    let slots = Slots::new(grant.connections, grant.lasts.is_some());
     loop {
-        let Ok(place) = free.clone().acquire_owned().await else { return };
         let (stream, _) = listener.accept().await;
+        let slot = Arc::new(slots.take().await);
         let asker = asker(&stream);
+        let answering = slot.clone();
         let router = router.clone().map_request(move |mut request: Request<Incoming>| {
+            answering.answering();
             request.extensions_mut().insert(asker.clone());
             request
         });
         let service = TowerToHyperService::new(router);
         tokio::spawn(async move {
             let mut http = http1::Builder::new();
-            http.timer(TokioTimer::new()).header_read_timeout(HEAD).keep_alive(grant.lasts.is_none());
+            http.timer(TokioTimer::new())
+                .header_read_timeout(grant.head_timeout)
+                .keep_alive(grant.lasts.is_none());
             let connection = http.serve_connection(TokioIo::new(stream), service);
             // A client that goes, takes too long, or sends what is no HTTP, is no concern of ours.
-            let _ = timeout(grant.lasts.unwrap_or(Duration::MAX), connection).await;
-            drop(place);
+            tokio::select! {
+                _ = timeout(grant.lasts.unwrap_or(Duration::MAX), connection) => {}
+                () = slot.evicted() => {}
+            }
         });
+        // The new connection is looked at before the next is accepted: a head that is there already is read before others can evict it.
+        tokio::task::yield_now().await;
     }
 }

@@ -1,7 +1,7 @@
 //! What a running probeshim tells of itself: an HTTP API on a unix socket, and the public part of it on loopback.
 //!
 //! ```text
-//! admin socket (0600) ──► everything        loopback TCP ──► guard ──► /metrics /healthz /readyz
+//! admin socket (0600) ──► everything        loopback TCP ──► guard ──► /metrics /healthz /readyz, /pods if that is asked for
 //! ```
 
 mod client;
@@ -11,6 +11,7 @@ mod readiness;
 mod routes;
 mod server;
 pub mod shape;
+mod slots;
 mod state;
 
 pub use client::{Client, ClientError, Followed};

@@ -14,6 +14,7 @@ use axum::routing::get;
 use axum::{Extension, Json, Router};
 use serde::Serialize;
 use serde_json::json;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
@@ -21,7 +22,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use super::listener::Asker;
 use super::readiness;
 use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
-use super::state::Admin;
+use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
 use crate::play::Play;
@@ -34,8 +35,13 @@ type Shared = State<Arc<Admin>>;
 type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
 type QueryOfEvents = Result<Query<EventsQuery>, QueryRejection>;
 
-/// A request that is refused because of how it was asked.
-struct BadRequest(String);
+/// A request that is refused.
+enum RequestError {
+    /// It was asked in a wrong way, which this says.
+    BadRequest(String),
+    /// As many clients follow as may.
+    TooManyFollowers,
+}
 
 /// What everyone on this machine may read.
 pub(super) fn public() -> Router<Arc<Admin>> {
@@ -44,8 +50,18 @@ pub(super) fn public() -> Router<Arc<Admin>> {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
         .route("/metrics/probes", get(metrics_of_probes))
-        .route("/pods", get(pods))
         .fallback(nothing_here)
+}
+
+/// The pods that are played, with their commands, annotations and query strings.
+pub(super) fn pods_list() -> Router<Arc<Admin>> {
+    Router::new().route("/pods", get(pods))
+}
+
+/// Tells where the pods are, on a listener that does not serve them.
+pub(super) fn no_pods() -> Router<Arc<Admin>> {
+    let reason = "pods are told of on the admin socket, and here with --http-pods only: their commands and annotations are not for every user of this machine";
+    Router::new().route("/pods", get(async || refusal(StatusCode::NOT_FOUND, reason.to_owned())))
 }
 
 /// What only the admin socket serves.
@@ -119,7 +135,11 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         },
         record: admin.from.journal.as_ref().map(|journal| shape::Recording {
             folder: journal.folder().display().to_string(),
-            off: journal.why_off().map(str::to_owned),
+            off: journal.failure(),
+        }),
+        state: admin.from.state.as_ref().map(|state| shape::StateFolder {
+            folder: state.folder().display().to_string(),
+            failure: state.trouble().borrow().clone(),
         }),
         pods: pods_of(&admin),
         kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
@@ -156,15 +176,19 @@ async fn switch_mode(
     State(admin): Shared,
     Extension(Asker(asker)): Extension<Asker>,
     wanted: Result<Json<shape::ModeNow>, JsonRejection>,
-) -> Result<Json<shape::ModeNow>, BadRequest> {
-    let Json(shape::ModeNow { mode: wanted }) = wanted.map_err(|error| BadRequest(error.body_text()))?;
+) -> Result<Json<shape::ModeNow>, RequestError> {
+    let Json(shape::ModeNow { mode: wanted }) =
+        wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     // Who plays pods kills them himself, and starts them again.
     let kill = if admin.from.play.get().is_some() { Mode::Restart } else { Mode::Kill };
     let to = [Mode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
     let name = kill.name();
-    let to = to.ok_or_else(|| BadRequest(format!("mode {wanted:?} is neither dry-run nor {name}")))?;
+    let to =
+        to.ok_or_else(|| RequestError::BadRequest(format!("mode {wanted:?} is neither dry-run nor {name}")))?;
     let prober = admin.from.prober.as_ref().ok_or_else(|| {
-        BadRequest(format!("no probes are made: start probeshim with --enforce dry-run or {name}"))
+        RequestError::BadRequest(format!(
+            "no probes are made: start probeshim with --enforce dry-run or {name}"
+        ))
     })?;
     if prober.mode() != to {
         prober.switch(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
@@ -172,81 +196,105 @@ async fn switch_mode(
     Ok(Json(shape::ModeNow { mode: to.name().to_owned() }))
 }
 
-async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, BadRequest> {
+async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, RequestError> {
     let Query(query) = query?;
     let calls = admin.from.calls.select(&filter(&query, &admin)?, selection(&query)?);
-    // One after the other: the whole array at once would be many times what is kept.
-    let mut separator = "";
-    let items = tokio_stream::iter(calls).map(move |record| {
-        let item = serde_json::to_string(&shape::Call::from(&*record))?;
-        Ok::<_, serde_json::Error>(mem::replace(&mut separator, ",\n").to_owned() + &item)
-    });
-    let [start, end] = ["[", "]"].map(|bracket| tokio_stream::once(Ok(bracket.to_owned())));
-    let body = Body::from_stream(start.chain(items).chain(end));
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    Ok(array_of(calls, |record| shape::Call::from(record)))
 }
 
 /// What is kept, and then every call as it ends, a line each.
-async fn follow(State(admin): Shared, query: QueryOfCalls) -> Result<Response, BadRequest> {
+async fn follow(State(admin): Shared, query: QueryOfCalls) -> Result<Response, RequestError> {
     let Query(query) = query?;
     if query.slowest.is_some() {
-        return Err(BadRequest("slowest cannot be followed".to_owned()));
+        return Err(RequestError::BadRequest("slowest cannot be followed".to_owned()));
     }
     let filter = filter(&query, &admin)?;
+    let permit = follow_permit(&admin)?;
     let (kept, coming) = admin.from.calls.follow(&filter, selection(&query)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
         Ok(record) => filter.lets_through(&record).then(|| Line::from(&*record)),
         Err(BroadcastStreamRecvError::Lagged(missed)) => Some(Line::Missed { missed }),
     });
     let lines = tokio_stream::iter(kept).map(|record| Line::from(&*record)).chain(coming);
-    Ok(lines_of(lines))
+    Ok(lines_of(lines, permit))
 }
 
 /// A call with what can be said of it.
-async fn explain(State(admin): Shared, id: Result<Path<u64>, PathRejection>) -> Result<Response, BadRequest> {
-    let Path(id) = id.map_err(|_| BadRequest("a call is asked for by its number".to_owned()))?;
+async fn explain(
+    State(admin): Shared,
+    id: Result<Path<u64>, PathRejection>,
+) -> Result<Response, RequestError> {
+    let Path(id) =
+        id.map_err(|_| RequestError::BadRequest("a call is asked for by its number".to_owned()))?;
     let record = admin.from.calls.get(id).ok_or_else(|| {
-        BadRequest(format!("call {id} is not kept; `probeshim calls` shows those that are"))
+        RequestError::BadRequest(format!("call {id} is not kept; `probeshim calls` shows those that are"))
     })?;
     let sentences = exec::explain(&record);
     Ok(Json(shape::Explanation { call: (&*record).into(), sentences }).into_response())
 }
 
-async fn events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, BadRequest> {
+async fn events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, RequestError> {
     let Query(query) = query?;
     let events = admin.from.events.select(&EventFilter { since: query.since_ms.map(ago) });
-    let events: Vec<shape::Event> = events.iter().map(|event| (&**event).into()).collect();
-    Ok(Json(events).into_response())
+    Ok(array_of(events, |event| shape::Event::from(event)))
 }
 
 /// What is kept, and then every event as it happens, a line each.
-async fn follow_events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, BadRequest> {
+async fn follow_events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, RequestError> {
     let Query(query) = query?;
+    let permit = follow_permit(&admin)?;
     let (kept, coming) = admin.from.events.follow(&EventFilter { since: query.since_ms.map(ago) });
     let coming = BroadcastStream::new(coming).map(|next| match next {
         Ok(event) => EventLine::Event((&*event).into()),
         Err(BroadcastStreamRecvError::Lagged(missed)) => EventLine::Missed { missed },
     });
     let lines = tokio_stream::iter(kept).map(|event| EventLine::Event((&*event).into())).chain(coming);
-    Ok(lines_of(lines))
+    Ok(lines_of(lines, permit))
 }
 
-/// Lines of JSON, as they come.
-fn lines_of<T: Serialize + 'static>(lines: impl Stream<Item = T> + Send + 'static) -> Response {
-    let lines = lines.map(|line| serde_json::to_string(&line).map(|line| line + "\n"));
+/// Writes a JSON array item by item: the whole array at once could take many times the memory of what is kept, since the items share their
+/// names, which may be long.
+fn array_of<R: Send + Sync + 'static, T: Serialize>(
+    kept: Vec<Arc<R>>,
+    item: impl Fn(&R) -> T + Send + 'static,
+) -> Response {
+    let mut separator = "";
+    let items = tokio_stream::iter(kept).map(move |record| {
+        let item = serde_json::to_string(&item(&record))?;
+        Ok::<_, serde_json::Error>(mem::replace(&mut separator, ",\n").to_owned() + &item)
+    });
+    let [start, end] = ["[", "]"].map(|bracket| tokio_stream::once(Ok(bracket.to_owned())));
+    let body = Body::from_stream(start.chain(items).chain(end));
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Takes one of the connections that may follow.
+fn follow_permit(admin: &Admin) -> Result<OwnedSemaphorePermit, RequestError> {
+    admin.followers.clone().try_acquire_owned().map_err(|_| RequestError::TooManyFollowers)
+}
+
+/// Lines of JSON, as they come. The permit is given back when the client goes.
+fn lines_of<T: Serialize + 'static>(
+    lines: impl Stream<Item = T> + Send + 'static,
+    permit: OwnedSemaphorePermit,
+) -> Response {
+    let lines = lines.map(move |line| {
+        let _ = &permit;
+        serde_json::to_string(&line).map(|line| line + "\n")
+    });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 
-fn selection(query: &CallsQuery) -> Result<Selection, BadRequest> {
+fn selection(query: &CallsQuery) -> Result<Selection, RequestError> {
     match (query.last, query.slowest) {
         (None, None) => Ok(Selection::All),
         (Some(last), None) => Ok(Selection::Last(last)),
         (None, Some(slowest)) => Ok(Selection::Slowest(slowest)),
-        (Some(_), Some(_)) => Err(BadRequest("last and slowest exclude each other".to_owned())),
+        (Some(_), Some(_)) => Err(RequestError::BadRequest("last and slowest exclude each other".to_owned())),
     }
 }
 
-fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, BadRequest> {
+fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, RequestError> {
     let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
     let probe = query.probe.clone().map(probe).transpose()?;
     let (pod, container) = (query.pod.clone(), query.container.clone());
@@ -258,35 +306,45 @@ fn ago(milliseconds: u64) -> SystemTime {
 }
 
 /// What an ExecSync may have been.
-fn probe(name: String) -> Result<String, BadRequest> {
+fn probe(name: String) -> Result<String, RequestError> {
     if Identity::LABELS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
         return Ok(name);
     }
-    Err(BadRequest(format!("probe {name:?} is none; there are {}", Identity::LABELS.join(", "))))
+    Err(RequestError::BadRequest(format!(
+        "probe {name:?} is none; there are {}",
+        Identity::LABELS.join(", ")
+    )))
 }
 
 /// The method of this name or path: one of the interface, or another that was called.
-fn method(name: &str, admin: &Admin) -> Result<MethodName, BadRequest> {
+fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
     let known = Method::named(name).or_else(|| Method::at(name)).map(MethodName::Known);
     let called = || Some(MethodName::of_path(name)).filter(|method| admin.from.calls.has(method));
     known.or_else(called).ok_or_else(|| {
         let names: Vec<&str> = Method::all().map(Method::name).collect();
-        BadRequest(format!(
+        RequestError::BadRequest(format!(
             "method {name:?} is neither one of the CRI nor the path of a call that is kept; the CRI has {}",
             names.join(", ")
         ))
     })
 }
 
-impl From<QueryRejection> for BadRequest {
+impl From<QueryRejection> for RequestError {
     fn from(rejection: QueryRejection) -> Self {
-        Self(rejection.body_text())
+        Self::BadRequest(rejection.body_text())
     }
 }
 
-impl IntoResponse for BadRequest {
+impl IntoResponse for RequestError {
     fn into_response(self) -> Response {
-        refusal(StatusCode::BAD_REQUEST, self.0)
+        match self {
+            Self::BadRequest(reason) => refusal(StatusCode::BAD_REQUEST, reason),
+            Self::TooManyFollowers => {
+                let reason =
+                    format!("{MAX_FOLLOWERS} clients follow calls or events already, and no more may");
+                refusal(StatusCode::SERVICE_UNAVAILABLE, reason)
+            }
+        }
     }
 }
 

@@ -71,6 +71,9 @@ pub struct Status {
     pub calls: CallCounts,
     /// Where calls are recorded on disk; null where they are not.
     pub record: Option<Recording>,
+    /// Where what is to outlive probeshim is kept; null where nothing is.
+    #[serde(default)]
+    pub state: Option<StateFolder>,
     /// The pods of the node, each with its containers.
     pub pods: Vec<StatusPod>,
     /// How kills stand; null where no probes are made.
@@ -128,8 +131,17 @@ pub struct Agreement {
 pub struct Recording {
     /// The folder.
     pub folder: String,
-    /// Why nothing is recorded there any more; null while it is.
+    /// Why nothing is recorded there now; null while it is.
     pub off: Option<String>,
+}
+
+/// Where what is to outlive probeshim is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StateFolder {
+    /// The folder.
+    pub folder: String,
+    /// Why nothing is written there now; null while it is.
+    pub failure: Option<String>,
 }
 
 /// Something that is stuck.

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::cri::Own;
 use crate::exec::Stuck;
@@ -14,9 +14,13 @@ use crate::play::{KeptPods, Play};
 use crate::prober::{self, Prober};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
+use crate::state::State;
 use crate::telemetry::traces::Traces;
 use crate::world::World;
 use crate::{exec, metrics, relay, tap};
+
+/// Connections that may follow calls or events at a time: fewer than the admin socket serves, so that a question finds one of the rest.
+pub(super) const MAX_FOLLOWERS: usize = 192;
 
 /// What does not change while it runs.
 #[derive(Clone, Debug)]
@@ -27,6 +31,8 @@ pub struct Facts {
     pub listen: String,
     /// Where the public part is served, if anywhere.
     pub http: Option<SocketAddr>,
+    /// Whether the pods that are played are served there, too.
+    pub http_pods: bool,
 }
 
 /// What the API reads from.
@@ -60,6 +66,8 @@ pub struct Sources {
     pub exec: exec::Metrics,
     /// What is recorded on disk, if anything is.
     pub journal: Option<Journal>,
+    /// The state on disk; `None` without one.
+    pub state: Option<State>,
     /// What is exported as traces, if anything is.
     pub traces: Option<Traces>,
     /// Faults of our own in what watches.
@@ -74,6 +82,8 @@ pub struct Admin {
     pub(super) metrics: Registry,
     /// The metrics of single probes.
     pub(super) of_probes: Vec<Registry>,
+    /// A permit for each connection that follows.
+    pub(super) followers: Arc<Semaphore>,
 }
 
 impl Admin {
@@ -98,6 +108,7 @@ impl Admin {
             "Faults of probeshim's own in what watches the calls; traffic is not touched by them",
             from.faults.clone(),
         );
-        Self { facts, from, metrics, of_probes }
+        let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
+        Self { facts, from, metrics, of_probes, followers }
     }
 }

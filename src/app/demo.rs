@@ -18,7 +18,7 @@ use super::signals::Signals;
 use crate::config::{Role, ShimSettings};
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
-use crate::play::Documents;
+use crate::play::{Documents, LogRotatePolicy};
 use crate::probe::{Sources, Specs};
 use crate::prober::{EnforcementSettings, Mode};
 use crate::procrun::{self, Procrun};
@@ -71,6 +71,8 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     let parent = std::env::temp_dir();
+    // Messages and logs are not read through links.
+    let parent = parent.canonicalize().unwrap_or(parent);
     let folder = tempfile::Builder::new().prefix("probeshim-demo.").tempdir_in(&parent);
     let folder = folder.map_err(|source| DemoError::Folder { folder: parent, source })?;
     let at = |name: &str| {
@@ -89,6 +91,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         listen: Some(listen.clone()),
         admin: admin.clone(),
         http: Some(http),
+        http_pods: false,
         relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: exec::Settings::default(),
         specs: documents.specs(),
@@ -106,7 +109,8 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let telling = tell(account.clone(), &staged.events);
     let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
-    let playing = staged.play(listen, Folders { logs, keeps_logs: true, pods }, false, documents)?;
+    let folders = Folders { logs, keeps_logs: true, log_rotation: LogRotatePolicy::default(), pods };
+    let playing = staged.play(listen, folders, false, documents)?;
 
     end_of(lasts, &mut signals, &account).await;
     let pods = playing.play.standings();

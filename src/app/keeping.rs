@@ -8,12 +8,12 @@ use tracing::{info, warn};
 
 use crate::config::Role;
 use crate::cri::v1::ContainerState;
-use crate::play::{Act, Captured, Keeper, Key, Play};
+use crate::play::{Act, Captured, Keeper, Key, Play, is_after};
 use crate::record::{Event, Events};
 use crate::relay::Head;
 use crate::socket::LockError;
 use crate::state::{self, State, StateError};
-use crate::tap::{Ended, Stopping};
+use crate::tap::{self, Ended, Stopping};
 use crate::terminal::harmless;
 use crate::world::{Container, Sandbox, World};
 
@@ -61,12 +61,12 @@ pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(Keeper, 
         Role::Watches if !State::is_there(folder) => Ok(None),
         Role::Watches => match opened(folder) {
             Ok((keeper, kept)) => Ok((!keeper.now().keys().is_empty()).then_some((keeper, kept))),
-            Err(error @ StateError::Locked(LockError::Held { .. })) => {
-                info!(%error, "{NOT_NOTED}");
-                Ok(None)
-            }
             Err(error) => {
-                warn!(%error, "{NOT_NOTED}");
+                if matches!(error, StateError::Locked(LockError::Held { .. })) {
+                    info!(%error, "{NOT_NOTED}");
+                } else {
+                    warn!(%error, "{NOT_NOTED}");
+                }
                 Ok(None)
             }
         },
@@ -151,11 +151,13 @@ impl Keeping {
             ContainerState::ContainerExited => container.started_at != 0,
             ContainerState::ContainerCreated | ContainerState::ContainerUnknown => false,
         };
-        if let Some((key, name)) = names(world, container).filter(|_| has_run) {
-            let kept = self.keeper.now();
-            if kept.is_unstarted(&key, &name) && kept.newest(&key, &name) == Some(&container.id) {
-                self.keeper.saw(&key, Act::Started(name));
-            }
+        if !has_run {
+            return;
+        }
+        let Some((key, name)) = names(world, container) else { return };
+        let kept = self.keeper.now();
+        if kept.is_unstarted(&key, &name) && kept.newest(&key, &name) == Some(&container.id) {
+            self.keeper.saw(&key, Act::Started(name));
         }
     }
 
@@ -187,43 +189,45 @@ impl Keeping {
             return None;
         }
         let (method, call) = (ended.call.method.label(), &ended.call);
-        let sandbox = call.pod.as_ref().and_then(|pod| pod.id.clone());
-        let made = call.container.as_deref().cloned().unwrap_or_default();
+        let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_ref());
+        let container = call.container.as_ref();
         // A sandbox may be older than we are, and its pod known of the call alone.
         let of_sandbox = || {
-            let known = world.sandbox(sandbox.as_deref()?).and_then(|sandbox| Key::of(&sandbox.pod));
+            let known = world.sandbox(sandbox?).and_then(|sandbox| Key::of(&sandbox.pod));
             known.or_else(|| Key::of(call.pod.as_ref()?))
         };
-        if is_ours(&ended.head) {
-            let act = match method {
-                "RunPodSandbox" => Act::Remade(sandbox.clone()?),
-                "CreateContainer" => Act::Attempted { name: made.name?, id: made.id, attempt: made.attempt? },
-                _ => return None,
-            };
-            return Some((of_sandbox()?, act));
-        }
-        match method {
-            "RunPodSandbox" => {
-                let key = Key::of(call.pod.as_ref()?)?;
-                Some((key, Act::Ran(sandbox, captured(ended))))
+        let act = match (method, is_ours(&ended.head)) {
+            ("RunPodSandbox", true) => (of_sandbox()?, Act::Remade(sandbox?.clone())),
+            ("CreateContainer", true) => {
+                let tap::Container { name, id, attempt } = &**container?;
+                let act = Act::Attempted { name: name.clone()?, id: id.clone(), attempt: (*attempt)? };
+                (of_sandbox()?, act)
             }
-            "CreateContainer" => {
-                let (key, name) = (of_sandbox()?, made.name?);
-                Some((key, Act::Created { name, id: made.id, request: captured(ended) }))
+            ("RunPodSandbox", false) => {
+                let (key, id) = (Key::of(call.pod.as_ref()?)?, sandbox.cloned());
+                (key, Act::Ran(id, captured(ended)))
             }
-            "StartContainer" => {
-                let (key, name) = names(world, world.container(&made.id?)?)?;
-                Some((key, Act::Started(name)))
+            ("CreateContainer", false) => {
+                let tap::Container { name, id, .. } = &**container?;
+                let (key, name, id) = (of_sandbox()?, name.clone()?, id.clone());
+                (key, Act::Created { name, id, request: captured(ended) })
+            }
+            ("StartContainer", false) => {
+                let (key, name) = names(world, world.container(container?.id.as_ref()?)?)?;
+                (key, Act::Started(name))
             }
             // What was announced as well is known by then; what was not is known now.
-            "StopContainer" | "RemoveContainer" => self.let_go(world, &Target::Container(made.id?)),
-            "StopPodSandbox" => self.let_go(world, &Target::Sandbox(sandbox?)),
-            "RemovePodSandbox" => {
-                let sandbox = world.sandbox(&sandbox?).filter(|it| self.is_newest_sandbox(world, it))?;
-                Some((Key::of(&sandbox.pod)?, Act::Removed))
+            ("StopContainer" | "RemoveContainer", false) => {
+                self.let_go(world, &Target::Container(container?.id.clone()?))?
             }
-            _ => None,
-        }
+            ("StopPodSandbox", false) => self.let_go(world, &Target::Sandbox(sandbox?.clone()))?,
+            ("RemovePodSandbox", false) => {
+                let sandbox = world.sandbox(sandbox?).filter(|it| self.is_newest_sandbox(world, it))?;
+                (Key::of(&sandbox.pod)?, Act::Removed)
+            }
+            _ => return None,
+        };
+        Some(act)
     }
 
     /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
@@ -246,10 +250,10 @@ impl Keeping {
     fn is_newest(&self, world: &World, container: &Container) -> bool {
         let Some((key, name)) = names(world, container) else { return true };
         let kept = self.keeper.now();
-        let own = (container.name.attempt, container.created_at);
         match kept.newest(&key, &name).and_then(|newest| world.container(newest)) {
             Some(newest) => {
-                newest.id == container.id || is_later(own, (newest.name.attempt, newest.created_at))
+                let made = |it: &Container| (it.name.attempt, it.created_at);
+                newest.id == container.id || newest.created_at != 0 && is_after(made(container), made(newest))
             }
             None => !world.containers().any(|other| {
                 other.name.attempt > container.name.attempt
@@ -264,19 +268,14 @@ impl Keeping {
         let kept = self.keeper.now();
         match kept.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
             Some(newest) => {
-                let own = (sandbox.attempt, sandbox.created_at);
-                newest.id == sandbox.id || is_later(own, (newest.attempt, newest.created_at))
+                let made = |it: &Sandbox| (it.attempt, it.created_at);
+                newest.id == sandbox.id || newest.created_at != 0 && is_after(made(sandbox), made(newest))
             }
             None => !world
                 .sandboxes()
                 .any(|other| other.attempt > sandbox.attempt && Key::of(&other.pod).as_ref() == Some(&key)),
         }
     }
-}
-
-/// Whether something was made after what is known to have been made last, by attempts and times of creation.
-fn is_later<A: PartialOrd>((attempt, created): (A, i64), (before, then): (A, i64)) -> bool {
-    attempt > before && then != 0 && created >= then
 }
 
 /// The request of a call that has made something, or why it is not kept.

@@ -1,6 +1,8 @@
 //! `probeshim play`: pods on a bare runtime, which live as they would with a kubelet, until they have ended or it is told to stop.
 
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use tokio::time::{Instant, sleep_until};
@@ -14,6 +16,13 @@ use crate::config::{PlaySettings, Until};
 use crate::play::{Play, PodStatus, Standing};
 use crate::state::StateError;
 use crate::terminal::{harmless, human};
+
+/// The mode of folders with the files of pods, as of all that is below `--state`. Containers reach their volumes by mounts, which do not
+/// ask who may search the folders above.
+const OWNER_ONLY: u32 = 0o700;
+
+/// The mode of the folder of logs where it is missing, as the kubelet makes it.
+const LOGS_MODE: u32 = 0o750;
 
 /// Why what was played has not come to what was wanted.
 #[derive(Debug, thiserror::Error)]
@@ -56,11 +65,28 @@ enum End {
 
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
 pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
-    let PlaySettings { shim, log: _, documents, until, timeout, logs, keeps_logs, pods, prunes } = settings;
+    let PlaySettings {
+        shim,
+        log: _,
+        documents,
+        until,
+        timeout,
+        logs,
+        keeps_logs,
+        log_rotation,
+        pods,
+        prunes,
+    } = settings;
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
-    let [logs, pods] = [logs, pods].map(|folder| made(&folder));
-    let folders = Folders { logs: logs?, keeps_logs, pods: pods? };
+    if let Some(state) = &shim.state {
+        made(state, OWNER_ONLY)?;
+    }
+    let (logs, pods) = (made(&logs, LOGS_MODE)?, made(&pods, OWNER_ONLY)?);
+    let folders = Folders { logs, keeps_logs, log_rotation, pods };
+    // An earlier version made it for everybody.
+    let narrowed = fs::set_permissions(&folders.pods, Permissions::from_mode(OWNER_ONLY));
+    narrowed.map_err(|error| PlayError::Folder(format!("{}: {error}", folders.pods.display())))?;
     for warning in documents.warnings() {
         warn!("left out: {}", harmless(&warning));
     }
@@ -105,10 +131,11 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     }
 }
 
-/// A folder, made where it is not there; without links, as the kernel tells of what is mounted below it.
-fn made(folder: &Path) -> Result<PathBuf, PlayError> {
-    let made = std::fs::create_dir_all(folder).and_then(|()| folder.canonicalize());
-    made.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))
+/// A folder, made with a mode where it is not there; without links, as the kernel tells of what is mounted below it.
+fn made(folder: &Path, mode: u32) -> Result<PathBuf, PlayError> {
+    let created = DirBuilder::new().recursive(true).mode(mode).create(folder);
+    let resolved = created.and_then(|()| folder.canonicalize());
+    resolved.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))
 }
 
 async fn passed(deadline: Option<Instant>) {

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::shim::Staged;
 use super::signals::Signals;
-use crate::play::{Documents, Notice, Parts, Play, Witness};
+use crate::play::{Documents, LogRotatePolicy, Notice, Parts, Play, Witness};
 use crate::probe::{News, Specs};
 use crate::record::{Event, Events, Severity};
 use crate::socket::SocketPath;
@@ -36,6 +36,8 @@ pub(super) struct Folders {
     pub(super) logs: PathBuf,
     /// Whether logs stay when their pod goes.
     pub(super) keeps_logs: bool,
+    /// Limits of the logs of containers.
+    pub(super) log_rotation: LogRotatePolicy,
     pub(super) pods: PathBuf,
 }
 
@@ -66,7 +68,9 @@ impl Staged {
     pub(super) fn keep(self, listen: SocketPath) -> Result<DropGuard, StateError> {
         let (folder, kept) = (self.kept.state.0.folder(), self.kept.keeper.pods());
         let (logs, pods) = (folder.join("pod-logs"), folder.join("pods"));
-        let folders = Folders { logs, keeps_logs: true, pods };
+        // The logs of clients' containers are theirs, and are not rotated.
+        let log_rotation = LogRotatePolicy::default();
+        let folders = Folders { logs, keeps_logs: true, log_rotation, pods };
         let play = self.stand_in(listen, folders, BTreeSet::new(), false)?;
         let over = CancellationToken::new();
         let until = over.clone();
@@ -83,7 +87,7 @@ impl Staged {
         prunes: bool,
     ) -> Result<Play, StateError> {
         let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
-        let Folders { logs, keeps_logs, pods } = folders;
+        let Folders { logs, keeps_logs, log_rotation, pods } = folders;
         let play = Play::new(Parts {
             acts: listen,
             asks,
@@ -92,6 +96,7 @@ impl Staged {
             prober,
             logs,
             keeps_logs,
+            log_rotation,
             pods,
             keeper: kept.keeper,
             state: kept.state,
@@ -162,6 +167,12 @@ impl Witness for Told {
             Severity::Warning => warn!("{}", harmless(&event.message)),
             Severity::Normal => info!("{}", event.message),
         }
+        self.events.push(event);
+    }
+
+    fn mounts_unreachable(&self, reason: String) {
+        let event = Event::of_unreachable_mounts(&reason);
+        warn!("{}", harmless(&event.message));
         self.events.push(event);
     }
 

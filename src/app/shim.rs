@@ -25,12 +25,12 @@ use crate::exec::{self, Inspector};
 use crate::play::Play;
 use crate::probe::{self, Hurry, News, Specs};
 use crate::prober::{self, Executor, Mode, Parts, Prober};
-use crate::record::{self, Calls, Events, Journal};
+use crate::record::{self, Calls, Events, Journal, journal};
 use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{
     self, Access, ActivationError, Claim, ClaimError, Listening, SocketPath, activated, claim,
 };
-use crate::state::{State, StateError};
+use crate::state::{CloseError, State, StateError};
 use crate::tap::{self, OwnCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
 use crate::world::{Enquiry, Notice, Watcher};
@@ -57,6 +57,9 @@ pub enum RunError {
     /// What was kept is not to be had.
     #[error("--state: {0}")]
     State(#[from] StateError),
+    /// The state may lack the last changes.
+    #[error("--state: {0}")]
+    StateNotClosed(#[from] CloseError),
     /// What systemd passed cannot be used.
     #[error(transparent)]
     Activation(#[from] ActivationError),
@@ -117,7 +120,7 @@ impl Entrances {
         listen: Option<&SocketPath>,
         upstream: &SocketPath,
         admin: &SocketPath,
-        http: Option<SocketAddr>,
+        (http, http_pods): (Option<SocketAddr>, bool),
     ) -> Result<Self, RunError> {
         let main = match listen {
             Some(path) => claim(path, Access::LikeUpstream(upstream)).map_err(RunError::Listen)?,
@@ -132,6 +135,7 @@ impl Entrances {
             started: SystemTime::now(),
             listen: socket::name_of(&main.listener),
             http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
+            http_pods,
         };
         Ok(Self { main, private, public, facts })
     }
@@ -157,6 +161,7 @@ impl Shim {
             listen,
             admin,
             http,
+            http_pods,
             relay,
             exec: watched,
             specs,
@@ -172,27 +177,25 @@ impl Shim {
         let state = kept.as_ref().map(|kept| kept.state.0.clone());
         let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
         let Entrances { main, private, public, facts } =
-            Entrances::open(listen.as_ref(), &upstream, &admin, http).await?;
+            Entrances::open(listen.as_ref(), &upstream, &admin, (http, http_pods)).await?;
         let Listening { listener, claim: listen_claim } = main;
 
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
         let tap_settings =
             tap::Settings { hands_on_requests: role == Role::Keeps, ..tap::Settings::default() };
         let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
-        let prober_metrics = prober::Metrics::default();
+        let (prober_metrics, play) = (prober::Metrics::default(), Arc::new(OnceLock::new()));
         let calls = Arc::new(Calls::new(record::Limits::default()));
         let first_call =
             journal.as_ref().map_or(1, |journal| calls.recall(&journal.folder, watched.redact_commands));
-        let (journal, recording) = journal.map(Journal::start).transpose()?.unzip();
+        let (events, faults) = (Arc::new(Events::new(watched.redact_commands)), Counter::default());
+        let (journal, recording) = recording(journal, &events)?.unzip();
         let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
-        let events = Arc::new(Events::default());
-        let faults = Counter::default();
         let (own, exec_metrics) = (Own::new(&upstream), exec::Metrics::default());
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = Numbers::from(first_call);
         let (enquiries, enquired) = mpsc::channel(probing::ENQUIRIES);
-        let play = Arc::new(OnceLock::new());
         let probing = (enforcement.mode != Mode::Off).then(|| {
             let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
             let (specs, metrics, is_settled) = (specs.clone(), prober_metrics.clone(), role == Role::Plays);
@@ -215,6 +218,7 @@ impl Shim {
             tap: tap_metrics.clone(),
             exec: exec_metrics.clone(),
             journal: journal.clone(),
+            state: state.clone(),
             traces: traces.clone(),
             faults: faults.clone(),
             kept: kept.as_ref().filter(|_| role == Role::Keeps).map(|kept| kept.keeper.pods()),
@@ -277,10 +281,18 @@ impl Shim {
             let _ = timeout(LAST_OBSERVATIONS, finished(&recording)).await;
         }
         if let Some(state) = self.state.take() {
-            state.close().await;
+            state.close().await?;
         }
         Ok(summary)
     }
+}
+
+/// Starts the journal, if calls are recorded on disk.
+fn recording(
+    settings: Option<journal::Settings>,
+    events: &Arc<Events>,
+) -> io::Result<Option<(Journal, thread::JoinHandle<()>)>> {
+    settings.map(|settings| Journal::start(settings, events.clone())).transpose()
 }
 
 /// What the runtime tells, if it is watched.

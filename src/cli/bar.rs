@@ -18,9 +18,9 @@ pub(super) fn part(begun: f64, length: f64, total: f64, width: usize) -> String 
         return String::new();
     }
     let scale = width as f64 / total;
-    let blanks = ((begun * scale) as usize).min(width - 1);
-    let eighths = ((length * scale * 8.0).round() as usize).clamp(1, (width - blanks) * 8);
-    format!("{:blanks$}{}{}", "", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+    let blanks = ((begun * scale) as usize).min(width.saturating_sub(1));
+    let eighths = ((length * scale * 8.0).round() as usize).clamp(1, (width - blanks).max(1) * 8);
+    format!("{}{}{}", " ".repeat(blanks), "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
 /// The colour of a phase.

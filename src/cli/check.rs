@@ -8,7 +8,7 @@ use super::Failure;
 use super::table::{Cell, Column, Table};
 use crate::config::{self, Surroundings};
 use crate::probe::{Described, passed_over};
-use crate::terminal::harmless;
+use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
 
 /// The arguments of `check`, as they were written.
@@ -41,8 +41,8 @@ impl Check {
         let others = passed_over(&self.paths).into_iter().map(|(kind, count)| format!("{count} {kind}"));
         let others: Vec<String> = others.collect();
         if !others.is_empty() {
-            text +=
-                &["passed over, since no pods come of it: ", &harmless(&others.join(", ")), "\n"].concat();
+            text += &["passed over, since no pods come of it: ", &harmless_text(&others.join(", ")), "\n"]
+                .concat();
         }
         print(&text)?;
         Ok(())

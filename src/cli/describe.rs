@@ -7,9 +7,8 @@ use serde_json::Value;
 use super::table::{Cell, Column, Table};
 use crate::admin::shape::{Event, StatusPod, StatusProbe};
 use crate::probe::ProbeType;
-use crate::terminal::harmless;
-use crate::terminal::human;
 use crate::terminal::screen::Screen;
+use crate::terminal::{harmless_name, harmless_text, human};
 
 /// How wide what stands before values is, with two blanks.
 const NAMES: usize = 18;
@@ -76,7 +75,7 @@ impl Page {
 
     fn field(&mut self, depth: usize, name: &str, value: impl AsRef<str>) {
         let (moved, name) = (" ".repeat(2 * depth), format!("{name}:"));
-        self.line(&format!("{moved}{name:<NAMES$}{}", harmless(value.as_ref())));
+        self.line(&format!("{moved}{name:<NAMES$}{}", harmless_text(value.as_ref())));
     }
 
     fn if_there(&mut self, depth: usize, name: &str, value: &Value) {
@@ -95,7 +94,7 @@ impl Page {
         for value in values {
             if name.is_empty() {
                 let blank = " ".repeat(NAMES);
-                self.line(&format!("{blank}{}", harmless(&value)));
+                self.line(&format!("{blank}{}", harmless_text(&value)));
             } else {
                 self.field(0, name, value);
             }
@@ -104,7 +103,7 @@ impl Page {
     }
 
     fn container(&mut self, spec: &Value, state: &Value, status: &StatusPod) {
-        self.line(&format!("  {}:", harmless(&text(&spec["name"]))));
+        self.line(&format!("  {}:", harmless_name(&text(&spec["name"]))));
         self.if_there(2, "Container ID", &state["containerID"]);
         self.if_there(2, "Image", &spec["image"]);
         self.if_there(2, "Image ID", &state["imageID"]);

@@ -9,9 +9,9 @@ use super::Failure;
 use super::ask::{Output, Where};
 use super::bar;
 use crate::admin::shape::{Explanation, Phases};
-use crate::terminal::harmless;
 use crate::terminal::human::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
+use crate::terminal::{MAX_TEXT_WIDTH, harmless, shortened};
 
 /// Columns that text is broken at, where the terminal does not say.
 const WIDTH: usize = 100;
@@ -55,9 +55,11 @@ fn number(text: &str) -> Result<u64, &'static str> {
 /// The sentences, broken into lines, and below them where the time went.
 fn text(explanation: &Explanation, screen: Screen) -> String {
     let width = screen.width.unwrap_or(WIDTH).min(WIDTH);
-    let sentences =
-        explanation.sentences.iter().map(|sentence| human::wrapped(&harmless(sentence), width) + "\n");
-    let mut text: String = sentences.collect();
+    let lines = |sentence: &String| {
+        let wrapped = human::wrapped(&harmless(sentence), width);
+        shortened(&wrapped, MAX_TEXT_WIDTH).into_owned() + "\n"
+    };
+    let mut text: String = explanation.sentences.iter().map(lines).collect();
     if let Some(phases) = explanation.call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) {
         text += "\n";
         text += &bar(phases, explanation.call.duration_ms, width, screen);

@@ -1,9 +1,11 @@
 //! One line of a table, as wide as the terminal at most.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::terminal::{shortened, width};
 
 /// A line that grows until it is full. Blanks are held back until something follows them.
 pub(super) struct Line {
@@ -20,7 +22,7 @@ impl Line {
 
     /// Moves on by so many blanks.
     pub(super) fn skip(&mut self, blanks: usize) {
-        self.blanks += blanks;
+        self.blanks = self.blanks.saturating_add(blanks);
     }
 
     /// Adds a text, or as much as there is room for and an ellipsis; says whether all of it went in.
@@ -28,42 +30,25 @@ impl Line {
         if text.is_empty() {
             return true;
         }
-        let needed = self.blanks + text.width();
         if self.left == 0 {
             return false;
         }
         // Where not even the blanks fit, the ellipsis stands in the last place.
+        let is_whole = self.blanks.saturating_add(width(text)) <= self.left;
         self.blanks = self.blanks.min(self.left - 1);
-        let (shown, is_whole) = if needed <= self.left {
-            (text.to_owned(), true)
-        } else {
-            (cut(text, self.left - self.blanks), false)
+        let shown = match shortened(text, self.left - self.blanks) {
+            Cow::Borrowed(_) if !is_whole => Cow::Borrowed("…"),
+            shown => shown,
         };
-        let width = shown.width();
-        let blanks = self.blanks;
-        let _ = write!(self.text, "{:blanks$}{style}{shown}{style:#}", "");
-        self.left -= self.blanks + width;
+        self.left = self.left.saturating_sub(self.blanks + width(&shown));
+        // A width in a format string is 16 bits wide at most, and panics beyond.
+        self.text.push_str(&" ".repeat(self.blanks));
         self.blanks = 0;
+        let _ = write!(self.text, "{style}{shown}{style:#}");
         is_whole
     }
 
     pub(super) fn into_text(self) -> String {
         self.text
     }
-}
-
-/// As much of a text as fits, with an ellipsis at its end.
-fn cut(text: &str, width: usize) -> String {
-    let mut left = width - 1;
-    let mut shown = String::new();
-    for c in text.chars() {
-        let wide = c.width().unwrap_or(0);
-        if wide > left {
-            break;
-        }
-        left -= wide;
-        shown.push(c);
-    }
-    shown.push('…');
-    shown
 }

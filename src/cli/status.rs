@@ -17,6 +17,7 @@ use super::table::{Cell, Column, Table};
 use crate::admin::{Client, shape};
 use crate::terminal::human::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
+use crate::terminal::{MAX_NAME_WIDTH, harmless_name, shortened};
 
 /// Pods that are named where another is asked for.
 const MOST_NAMES: usize = 10;
@@ -101,12 +102,13 @@ fn named<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::Stat
     let found: Vec<&shape::StatusPod> = pods.iter().filter(is_it).collect();
     let names = |pods: &[&shape::StatusPod]| {
         let names: BTreeSet<String> = pods.iter().map(|pod| whose(pod)).collect();
-        let shown: Vec<String> = names.iter().take(MOST_NAMES).cloned().collect();
+        let shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| harmless_name(name)).collect();
         let more = names.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         (names.len(), shown.join(", ") + &more)
     };
     let (count, shown) = names(&found);
+    let name = shortened(name, MAX_NAME_WIDTH);
     match found.last() {
         Some(pod) if count == 1 => Ok(pod),
         Some(_) => Err(Failure::Usage(format!("POD {name:?} is one of {shown}; write which"))),
@@ -339,9 +341,16 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
         None => ("off".to_owned(), Style::new()),
         Some(shape::Recording { folder, off: None }) => (folder.clone(), Style::new()),
         Some(shape::Recording { off: Some(why), .. }) => {
-            (format!("off, because {why}"), AnsiColor::Yellow.on_default())
+            (format!("not now, because {why}"), AnsiColor::Yellow.on_default())
         }
     };
+    let state = status.state.as_ref().map(|state| match &state.failure {
+        None => ("state", state.folder.clone(), Style::new()),
+        Some(why) => {
+            let told = format!("{}, not written now, because {why}", state.folder);
+            ("state", told, AnsiColor::Yellow.on_default())
+        }
+    });
     let faults = (status.faults > 0).then(|| {
         (
             "faults",
@@ -374,6 +383,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
         ),
     ]
     .into_iter()
+    .chain(state)
     .chain(kills(status))
     .chain(agreement(status))
     .chain(faults)

@@ -1,17 +1,21 @@
 //! Tables: aligned, cut to the terminal's width, safe to show.
 
+use std::borrow::Cow;
+
 use anstyle::Style;
-use unicode_width::UnicodeWidthStr as _;
 
 use super::line::Line;
-use crate::terminal::harmless;
 use crate::terminal::screen::Screen;
+use crate::terminal::{MAX_NAME_WIDTH, harmless_text, shortened, width};
 
 /// Blanks between columns.
 const GAP: usize = 2;
 
 /// Columns of the terminal that the last column gets before spare ones are left out.
 const ENOUGH: usize = 30;
+
+/// Columns of the terminal that a column of the table other than the last may take at least, however narrow the terminal is.
+const MIN_LIMIT: usize = 40;
 
 /// Columns and how wide they have become; it is given rows a few at a time.
 #[derive(Debug)]
@@ -40,7 +44,7 @@ pub(super) struct Cell {
 
 impl Cell {
     pub(super) fn new(text: impl AsRef<str>) -> Self {
-        Self { text: harmless(text.as_ref()), style: Style::new() }
+        Self { text: harmless_text(text.as_ref()), style: Style::new() }
     }
 
     pub(super) fn styled(text: impl AsRef<str>, style: Style) -> Self {
@@ -51,7 +55,7 @@ impl Cell {
 impl Column {
     /// A column of words, which begin where the title begins.
     pub(super) fn words(title: &'static str) -> Self {
-        Self { title, is_figure: false, is_spare: false, is_shown: true, typical: 0, width: title.width() }
+        Self { title, is_figure: false, is_spare: false, is_shown: true, typical: 0, width: width(title) }
     }
 
     /// A column of figures, which end where the title ends.
@@ -61,7 +65,7 @@ impl Column {
 
     /// The same, of which most rows are as wide as this at most.
     pub(super) fn typically(self, text: &str) -> Self {
-        Self { typical: text.width(), ..self }
+        Self { typical: width(text), ..self }
     }
 
     /// The same, to be left out where there is not room enough.
@@ -84,9 +88,10 @@ impl Table {
 
     /// Makes columns as wide as these rows need.
     pub(super) fn fit(&mut self, rows: &[Vec<Cell>]) {
+        let limit = self.limit();
         for row in rows {
             for (column, cell) in self.columns.iter_mut().zip(row) {
-                column.width = column.width.max(cell.text.width());
+                column.width = column.width.max(width(&cell.text).min(limit));
             }
         }
     }
@@ -101,6 +106,11 @@ impl Table {
             };
             spare.is_shown = false;
         }
+    }
+
+    /// Columns of the terminal that a column of the table may take, except for the last: one long name must not push the others out.
+    fn limit(&self) -> usize {
+        self.screen.width.map_or(MAX_NAME_WIDTH, |width| (width / 2).clamp(MIN_LIMIT, MAX_NAME_WIDTH))
     }
 
     /// The width with which every column is shown well.
@@ -130,13 +140,20 @@ impl Table {
     /// The line of a row, without its end.
     pub(super) fn line(&self, row: &[Cell]) -> String {
         let mut line = Line::new(self.screen.width.unwrap_or(usize::MAX));
-        for (column, cell) in self.columns.iter().zip(row).filter(|(column, _)| column.is_shown) {
-            let padding = column.width.saturating_sub(cell.text.width());
+        let last = self.columns.iter().rposition(|column| column.is_shown);
+        let cells = self.columns.iter().zip(row).enumerate();
+        for (place, (column, cell)) in cells.filter(|(_, (column, _))| column.is_shown) {
+            let text = if Some(place) == last {
+                Cow::Borrowed(cell.text.as_str())
+            } else {
+                shortened(&cell.text, self.limit())
+            };
+            let padding = column.width.saturating_sub(width(&text));
             if column.is_figure {
                 line.skip(padding);
             }
             let style = if self.screen.colour { cell.style } else { Style::new() };
-            if !line.push(&cell.text, style) {
+            if !line.push(&text, style) {
                 break;
             }
             line.skip(GAP + if column.is_figure { 0 } else { padding });
@@ -148,8 +165,10 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use anstyle::AnsiColor;
+    use proptest::prelude::*;
 
     use super::*;
+    use crate::terminal::MAX_TEXT_WIDTH;
 
     const PLAIN: Screen = Screen { width: None, colour: false };
 
@@ -213,5 +232,85 @@ mod tests {
     fn what_is_hostile_is_harmless() {
         let table = Table::new([Column::words("A")], PLAIN);
         assert_eq!(table.line(&[Cell::new("\u{1b}]0;owned\u{7}\n")]), r"\u{1b}]0;owned\u{7}\n");
+    }
+
+    #[test]
+    fn a_name_of_any_length_leaves_room_for_what_stands_beside_it() {
+        for (name, shown) in [
+            ("p".repeat(65_535), "p".repeat(MAX_NAME_WIDTH - 1) + "…"),
+            ("p".repeat(65_536), "p".repeat(MAX_NAME_WIDTH - 1) + "…"),
+            ("p".repeat(1_000_000), "p".repeat(MAX_NAME_WIDTH - 1) + "…"),
+            ("日".repeat(65_536), "日".repeat(MAX_NAME_WIDTH / 2 - 1) + "…"),
+            ("p".repeat(MAX_NAME_WIDTH), "p".repeat(MAX_NAME_WIDTH)),
+        ] {
+            let rows =
+                [vec![Cell::new(&name), Cell::new("running")], vec![Cell::new("a"), Cell::new("gone")]];
+            let text = Table::new(["POD", "STATE"].map(Column::words), PLAIN).text(&rows);
+            let lines: Vec<&str> = text.lines().collect();
+            assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), [shown.as_str(), "running"]);
+            assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["a", "gone"]);
+            // The last column keeps what is left of the terminal.
+            let rows = [vec![Cell::new(&name), Cell::new("m".repeat(1_000_000))]];
+            let text = Table::new(["POD", "MESSAGE"].map(Column::words), cut_at(100)).text(&rows);
+            let line = text.lines().nth(1).unwrap();
+            assert!((99..=100).contains(&width(line)) && line.ends_with("mmm…"), "{line}");
+        }
+        let wide = Table::new([Column::words("MESSAGE")], PLAIN);
+        let whole = Cell::new("m".repeat(1_000_000));
+        assert_eq!(
+            width(&wide.line(&[whole])),
+            MAX_TEXT_WIDTH,
+            "without a terminal the last column has a limit"
+        );
+    }
+
+    /// Texts of every kind that a terminal treats in its own way, some of them long.
+    fn texts() -> impl Strategy<Value = String> {
+        let piece = prop_oneof![
+            any::<String>(),
+            "[a-z]{0,40}",
+            Just("日本語\u{3000}".to_owned()),
+            Just("\u{200b}\u{200d}\u{feff}\u{301}\u{1160}\u{ad}".to_owned()),
+            Just("\u{202e}שלום\u{2066}العربية\u{fdfd}".to_owned()),
+            Just("👩\u{200d}👩\u{200d}👧\u{fe0f}🇩🇪".to_owned()),
+            Just("\u{1b}]0;t\u{7}\u{9b}31m\r\n\t\0".to_owned()),
+        ];
+        let lengths =
+            prop_oneof![8 => Just(1_usize), 2 => 1..300_usize, 1 => Just(65_536), 1 => Just(1_000_000)];
+        // So many times that the text has about that many characters.
+        (piece, lengths).prop_map(|(piece, length)| piece.repeat(1 + length / piece.chars().count().max(1)))
+    }
+
+    fn widths() -> impl Strategy<Value = Option<usize>> {
+        let some = prop_oneof![1..300_usize, Just(65_535), Just(65_536), Just(1_000_000), Just(usize::MAX)];
+        proptest::option::of(some)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+        #[test]
+        fn no_text_and_no_width_breaks_a_table(
+            cells in proptest::collection::vec(proptest::collection::vec(texts(), 3), 1..3),
+            width in widths(),
+            colour: bool,
+        ) {
+            let screen = Screen { width, colour };
+            let rows: Vec<Vec<Cell>> =
+                cells.iter().map(|row| row.iter().map(|text| Cell::styled(text, AnsiColor::Red.on_default())).collect()).collect();
+            let columns = [Column::figures("ID"), Column::words("NAME").spare(), Column::words("DETAIL")];
+            let mut followed = Table::new(columns.clone(), screen);
+            followed.expect_rows();
+            followed.make_room();
+            followed.fit(&rows);
+            let lines = rows.iter().map(|row| followed.line(row)).collect::<Vec<_>>();
+            let text = Table::new(columns, screen).text(&rows);
+            prop_assert_eq!(text.lines().count(), 1 + rows.len(), "a line for each row");
+            for line in text.lines().chain(lines.iter().map(String::as_str)) {
+                let plain = line.replace("\u{1b}[31m", "").replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
+                prop_assert!(!plain.contains(char::is_control));
+                let most = width.unwrap_or(usize::MAX).min(2 * (MAX_NAME_WIDTH + GAP) + MAX_TEXT_WIDTH);
+                prop_assert!(crate::terminal::width(&plain) <= most, "{} > {most}", crate::terminal::width(&plain));
+            }
+        }
     }
 }

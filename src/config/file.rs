@@ -1,7 +1,6 @@
 //! The configuration file: the flags of `run` under names of their own, a kubelet to ask, and rules for probes.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +12,7 @@ use super::read::{Reader, duration};
 use super::{Flags, Surroundings};
 use crate::probe::node::{Node, Problem};
 use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, Specs, matches, read_probe};
+use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
 
 /// From one question to the kubelet to the next, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ pub(super) const FLAGS: [(&str, &str, Slot); 13] = [
 ];
 
 /// The other fields.
-const OTHERS: [&str; 5] = ["redactCommands", "pods", "neverKill", "kubelet", "probes"];
+const OTHERS: [&str; 6] = ["httpPods", "redactCommands", "pods", "neverKill", "kubelet", "probes"];
 
 /// What a configuration file says beside what flags say.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl File {
     pub(super) fn read(flags: &mut Flags, around: &Surroundings, reader: &mut Reader) -> Self {
         let default = around.config.as_ref().filter(|path| path.exists());
         let Some(path) = flags.config.as_ref().or(default).cloned() else { return Self::default() };
-        let text = fs::read_to_string(&path).map_err(|error| error.to_string());
+        let text = read_to_string(&path, MAX_YAML_BYTES).map_err(|error| error.to_string());
         let value = match text.and_then(|text| parsed(&text)) {
             Ok(value) => value,
             Err(reason) => {
@@ -110,6 +110,8 @@ fn fill_in(
     }
     let redacts = root.field("redactCommands").and_then(|it| it.flag(problems));
     flags.redact_commands |= redacts.unwrap_or(false);
+    let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
+    flags.http_pods |= http_pods.unwrap_or(false);
     let pods = root.field("pods").map(|pods| pods.texts(problems)).unwrap_or_default();
     if flags.pods.is_empty() && !pods.is_empty() {
         flags.pods = pods.into_iter().map(PathBuf::from).collect();

@@ -76,6 +76,11 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS", allow_hyphen_values = true, verbatim_doc_comment)]
     pub http: Option<String>,
 
+    /// Serve /pods on --http as well, as a kubelet does on its read-only port: every user of this machine can read the commands, annotations
+    /// and query strings of pods then. The admin socket always serves it
+    #[arg(long)]
+    pub http_pods: bool,
+
     /// The configuration: these flags under names such as drainTimeout, a kubelet to ask for its pods, and rules for probes, in YAML;
     /// `probeshim schema` describes it. Flags win over it [default: /etc/probeshim/config.yaml, if it is there]
     #[arg(long, value_name = "FILE")]
@@ -124,7 +129,8 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub slow: Option<String>,
 
-    /// Show of commands only the program, never its arguments, and nothing of what probes write: in no call, event, log, metric or trace
+    /// Show of commands only the program, never its arguments, nothing of what probes write, and no query strings of their URLs: in no call,
+    /// event, log, metric or trace, and not in /pods
     #[arg(long)]
     pub redact_commands: bool,
 
@@ -155,6 +161,8 @@ pub struct ShimSettings {
     pub admin: SocketPath,
     /// Where metrics and health are served on TCP, if anywhere; a loopback address.
     pub http: Option<SocketAddr>,
+    /// Whether the pods that are played are served there, too.
+    pub http_pods: bool,
     /// The relay's part.
     pub relay: relay::Settings,
     /// The part of what watches ExecSyncs.
@@ -307,6 +315,7 @@ impl Settings {
                     listen: listen.filter(|_| !around.is_activated || purpose == Purpose::Play),
                     admin,
                     http,
+                    http_pods: flags.http_pods,
                     relay: relay::Settings { upstream, drain_timeout },
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,

@@ -8,7 +8,7 @@ use clap::Args;
 use super::file::File;
 use super::read::{Reader, duration, folder};
 use super::{Flags, Problems, Purpose, Settings, ShimSettings, Surroundings};
-use crate::play::Documents;
+use crate::play::{Documents, LogRotatePolicy};
 use crate::probe::Sources;
 use crate::telemetry;
 
@@ -40,6 +40,18 @@ pub struct PlayFlags {
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
     pub pod_logs: Option<String>,
 
+    /// Size from which the log of a container is rotated, as the kubelet's flag, such as 10Mi; -1 for never [default: 10Mi]
+    #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true)]
+    pub container_log_max_size: Option<String>,
+
+    /// Number of files that the log of a container may have, from 2, as the kubelet's flag [default: 5]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub container_log_max_files: Option<String>,
+
+    /// Time from one check of the sizes of logs to the next, as the kubelet's containerLogMonitorInterval: 3s to 24h [default: 10s]
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub container_log_monitor_interval: Option<String>,
+
     /// Remove pods that were played before with this --state and that no manifest has any more, which an end by force has left; else they
     /// are told of
     #[arg(long)]
@@ -66,6 +78,8 @@ pub struct PlaySettings {
     pub logs: PathBuf,
     /// Whether they stay there.
     pub keeps_logs: bool,
+    /// Limits of the logs of containers.
+    pub log_rotation: LogRotatePolicy,
     /// Where the files of pods are.
     pub pods: PathBuf,
     /// Whether pods of before are removed that nobody wants any more.
@@ -86,8 +100,9 @@ pub enum Until {
 impl PlaySettings {
     /// Checks the flags, the configuration file and everything that is to be played. Returns every problem, not the first.
     pub fn new(flags: &PlayFlags, around: &Surroundings) -> Result<Self, Problems> {
-        let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, common } = flags;
+        let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, common, .. } = flags;
         let (mut common, mut reader) = (common.clone(), Reader::default());
+        let log_rotation = log_rotation(flags, &mut reader);
         if !common.pods.is_empty() {
             reader.complain("--pods", None, "is for run: what is played is named without it".to_owned());
         }
@@ -130,10 +145,33 @@ impl PlaySettings {
             timeout: timeout.flatten(),
             logs: logs.flatten().unwrap_or(default),
             keeps_logs,
+            log_rotation,
             pods: state.join("pods"),
             prunes: *prune,
         })
     }
+}
+
+/// Reads the limits of logs. What is wrong with one is a problem, and its default stands in.
+fn log_rotation(flags: &PlayFlags, reader: &mut Reader) -> LogRotatePolicy {
+    let mut policy = LogRotatePolicy::default();
+    if let Some(size) = &flags.container_log_max_size
+        && let Some(size) = reader.read("--container-log-max-size", size, LogRotatePolicy::parse_max_size)
+    {
+        policy.max_size = size;
+    }
+    if let Some(files) = &flags.container_log_max_files
+        && let Some(files) = reader.read("--container-log-max-files", files, LogRotatePolicy::parse_max_files)
+    {
+        policy.max_files = files;
+    }
+    let check = |text: &str| duration(text).and_then(LogRotatePolicy::check_monitor_interval);
+    if let Some(interval) = &flags.container_log_monitor_interval
+        && let Some(interval) = reader.read("--container-log-monitor-interval", interval, check)
+    {
+        policy.monitor_interval = interval;
+    }
+    policy
 }
 
 fn until(value: &str) -> Result<Until, String> {

@@ -23,6 +23,9 @@ pub use redact::Secret;
 pub use status::Code;
 pub use subscription::Subscription;
 
+/// The runtime name of procrun in its answer to Version.
+pub(crate) const PROCRUN: &str = "procrun";
+
 /// The messages and enums of package `runtime.v1`, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, reason = "generated; the words are in proto/")]
 pub mod v1 {

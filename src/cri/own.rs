@@ -24,6 +24,7 @@ pub type OwnClient = RuntimeServiceClient<Counted>;
 /// A connection to the runtime for calls of our own, and their count. Copies share both.
 #[derive(Clone, Debug)]
 pub struct Own {
+    socket: SocketPath,
     channel: Channel,
     calls: Family<Labels, Counter>,
 }
@@ -45,12 +46,18 @@ impl Own {
     /// Connects at the first call, and again whenever the connection is gone.
     #[must_use]
     pub fn new(socket: &SocketPath) -> Self {
-        Self { channel: channel(socket), calls: Family::default() }
+        Self { socket: socket.clone(), channel: channel(socket), calls: Family::default() }
     }
 
     /// Adds the count to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("own_calls", "Calls that probeshim made itself", self.calls.clone());
+    }
+
+    /// Returns the runtime's socket.
+    #[must_use]
+    pub fn socket(&self) -> &SocketPath {
+        &self.socket
     }
 
     /// A client over this connection.

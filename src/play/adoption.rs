@@ -69,6 +69,11 @@ impl Memories {
         self.lock().get(uid).is_some_and(|memory| memory.is_new)
     }
 
+    /// Whether a pod is played, or has been and is not known to be gone.
+    pub(super) fn knows(&self, uid: &str) -> bool {
+        self.lock().contains_key(uid)
+    }
+
     /// A pod is being ended.
     pub(super) fn begin_end(&self, uid: &str) {
         if let Some(memory) = self.lock().get_mut(uid) {

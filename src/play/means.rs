@@ -16,6 +16,7 @@ use super::node::Node;
 use super::notice::{Notice, Witness};
 use super::seen::Seen;
 use super::spec::{Origin, Pod, identity};
+use super::subpath_mounts::SubPathMounts;
 use crate::cri::labels::{OURS, POD_UID};
 use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
@@ -25,6 +26,7 @@ use crate::cri::v1::{
 };
 use crate::cri::{OwnClient, PATIENCE, Sender, unless_gone, within};
 use crate::prober::{Executor, Prober};
+use crate::socket::SocketPath;
 use crate::state::State;
 use crate::tap::{self, OwnCalls};
 
@@ -38,6 +40,8 @@ pub(super) struct Means {
     pub(super) sender: Sender,
     /// For what is asked.
     pub(super) asks: OwnClient,
+    /// Socket of the runtime.
+    pub(super) upstream: SocketPath,
     /// For what is executed and stopped.
     pub(super) executor: Executor,
     /// Who makes probes, if anybody does.
@@ -50,6 +54,7 @@ pub(super) struct Means {
     pub(super) state: State,
     pub(super) memories: Memories,
     pub(super) condemned: Condemned,
+    pub(super) subpath_mounts: SubPathMounts,
     pub(super) witness: Arc<dyn Witness>,
     /// Knows what clients have done.
     pub(super) watched: OwnCalls,

@@ -17,7 +17,9 @@ mod documents;
 mod host;
 mod kept;
 mod kubelet;
+mod logs;
 mod means;
+mod mounting;
 mod node;
 mod notice;
 mod pleg;
@@ -27,6 +29,7 @@ mod read;
 mod seen;
 mod spec;
 mod standing;
+mod subpath_mounts;
 mod summary;
 mod v1;
 
@@ -56,14 +59,18 @@ use backoff::Backoff;
 use cast::{Cast, Player};
 use condemned::Condemned;
 use kubelet::Kubelet;
+use logs::ContainerLogManager;
 use means::{Means, Records};
 use node::Node;
 use pod::{Signals, Worker};
 use spec::{Origin, Pod};
+use subpath_mounts::SubPathMounts;
 
 pub use documents::Documents;
 pub use kept::{Act, Captured, Keeper, KeptPods, Key};
+pub use logs::LogRotatePolicy;
 pub use notice::{Notice, Witness};
+pub use seen::is_after;
 pub use standing::Standing;
 pub use summary::Summary;
 pub use v1::{Condition, ContainerState, ContainerStatus, PodStatus};
@@ -88,6 +95,8 @@ pub struct Parts {
     pub logs: PathBuf,
     /// Whether they stay there.
     pub keeps_logs: bool,
+    /// Limits of the logs of containers, where pods of manifests are played.
+    pub log_rotation: LogRotatePolicy,
     /// Where the files of pods are.
     pub pods: PathBuf,
     /// Knows what clients have made.
@@ -108,6 +117,7 @@ pub struct Play {
     means: Arc<Means>,
     cast: Arc<Cast>,
     prunes: bool,
+    log_rotation: LogRotatePolicy,
 }
 
 /// Which pod's worker has ended, and whether nothing of it is left.
@@ -124,6 +134,7 @@ impl Play {
             prober,
             logs,
             keeps_logs,
+            log_rotation,
             pods,
             keeper,
             state: (state, kept),
@@ -136,12 +147,14 @@ impl Play {
             images: image_service(&acts),
             sender: Sender::new(&acts),
             asks: asks.client(),
+            upstream: asks.socket().clone(),
             executor,
             prober,
             node: Node::here(logs, keeps_logs, pods, state.folder().display().to_string()),
             crashes: Backoff::kept(&kept, (&state, Table::Crashes))?,
             pulls: Backoff::kept(&kept, (&state, Table::Pulls))?,
             condemned: Condemned::new(&kept, state.clone())?,
+            subpath_mounts: SubPathMounts::new(&kept, state.clone())?,
             memories: Memories::new(&kept, state.clone(), paths)?,
             kubelet: Kubelet::new(&kept, state.clone())?,
             keeper,
@@ -154,7 +167,7 @@ impl Play {
         if means.kubelet.is_there() {
             means.witness.held();
         }
-        Ok(Self { means: Arc::new(means), cast: Arc::new(Cast::new()), prunes })
+        Ok(Self { means: Arc::new(means), cast: Arc::new(Cast::new()), prunes, log_rotation })
     }
 
     /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
@@ -162,7 +175,11 @@ impl Play {
     pub async fn run(&self, mut documents: Documents, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
+        let logs = ContainerLogManager::new(self.means.clone(), self.cast.clone(), self.log_rotation);
+        let _rotating = AbortOnDropHandle::new(tokio::spawn(logs.run()));
         let mut trouble = self.means.state.trouble();
+        self.means.unmount_stale().await;
+        let telling = tokio::spawn(mounting::tell(self.means.clone()));
         let wanted = documents.pods();
         self.end_all(self.means.memories.to_be_ended(&wanted), &mut workers);
         let mut finding = JoinSet::new();
@@ -205,6 +222,7 @@ impl Play {
             is_clean &= self.ended(ended, &mut workers);
         }
         looking.abort();
+        telling.abort();
         is_clean
     }
 

@@ -7,6 +7,7 @@ use procfs::Current as _;
 
 use super::spec::Dns;
 use crate::prober::node_address;
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 
 /// Where this node says how names are resolved.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
@@ -46,9 +47,10 @@ impl Node {
     pub(super) fn here(logs: PathBuf, keeps_logs: bool, pods: PathBuf, state: String) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
-        let dns = dns(&fs::read_to_string(RESOLV_CONF).unwrap_or_default());
+        let read = |path: &str| read_to_string(Path::new(path), MAX_SMALL_FILE_BYTES).unwrap_or_default();
+        let dns = dns(&read(RESOLV_CONF));
         let processors = std::thread::available_parallelism().map_or(1, Into::into);
-        let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let hosts = read("/etc/hosts");
         let page_sizes = page_sizes(Path::new(HUGE_PAGES));
         let address = node_address();
         Self { name, address, memory, page_sizes, dns, processors, hosts, logs, keeps_logs, pods, state }

@@ -41,6 +41,11 @@ impl Quantity {
         i64::try_from((self.0 + THOUSAND - 1) / THOUSAND).unwrap_or(i64::MAX)
     }
 
+    /// In whole units, if it is not finer than that.
+    pub(super) fn whole_units(self) -> Option<u64> {
+        (self.0 % THOUSAND == 0).then(|| u64::try_from(self.0 / THOUSAND).ok()).flatten()
+    }
+
     /// How often another one is in it, rounded up.
     pub(super) fn divided_by(self, other: Self) -> i128 {
         let other = if other.is_zero() { Self::ONE } else { other };

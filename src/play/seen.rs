@@ -81,21 +81,8 @@ impl Seen {
             .map(|(status, is_empty)| Sandbox { is_empty, ..Sandbox::from(status) })
             .collect();
         let mut containers: Vec<Instance> = containers.into_iter().map(Instance::from).collect();
-        // Attempts first: a clock may have been set back meanwhile.
-        let newer = sandboxes.iter().find(|it| is_newer(&it.id)).map(|it| (it.attempt, it.created_at));
-        sandboxes.sort_by_key(|it| {
-            let made = (it.attempt, it.created_at);
-            Reverse((is_after(made, newer) || is_newer(&it.id), made))
-        });
-        let newer: HashMap<String, (u32, i64)> = containers
-            .iter()
-            .filter(|it| is_newer(&it.id))
-            .map(|it| (it.name.clone(), (it.attempt, it.created_at)))
-            .collect();
-        containers.sort_by_key(|it| {
-            let made = (it.attempt, it.created_at);
-            Reverse((is_after(made, newer.get(&it.name).copied()) || is_newer(&it.id), made))
-        });
+        newest_first(&mut sandboxes, &is_newer, |it| ("", &it.id, (it.attempt, it.created_at)));
+        newest_first(&mut containers, &is_newer, |it| (&it.name, &it.id, (it.attempt, it.created_at)));
         Self { sandboxes, containers }
     }
 
@@ -148,9 +135,28 @@ impl Seen {
     }
 }
 
-/// Whether something was made after another, by attempts and times of both.
-fn is_after((attempt, created_at): (u32, i64), other: Option<(u32, i64)>) -> bool {
-    other.is_some_and(|(before, then)| attempt > before && created_at >= then)
+/// Sorts by what is told of each: its name, its id, and its attempt with the time when it was made. Attempts first: a clock may have been set
+/// back meanwhile.
+fn newest_first<T>(
+    items: &mut [T],
+    is_newer: impl Fn(&str) -> bool,
+    told: impl Fn(&T) -> (&str, &str, (u32, i64)),
+) {
+    let mut newer = HashMap::new();
+    for (name, id, made) in items.iter().map(&told) {
+        if is_newer(id) {
+            newer.insert(name.to_owned(), made);
+        }
+    }
+    items.sort_by_key(|item| {
+        let (name, id, made) = told(item);
+        Reverse((is_newer(id) || newer.get(name).is_some_and(|newer| is_after(made, *newer)), made))
+    });
+}
+
+/// Whether something was made after another, by the attempts of both and the times when they were made.
+pub fn is_after<A: PartialOrd>((attempt, created): (A, i64), (before, then): (A, i64)) -> bool {
+    attempt > before && created >= then
 }
 
 impl From<v1::PodSandboxStatus> for Sandbox {

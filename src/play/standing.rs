@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::spec::Pod;
 use super::v1::{ContainerStatus, PodStatus};
+use crate::probe::{path_without_query, without_queries};
 
 /// How a pod stands.
 #[derive(Clone, Debug)]
@@ -109,8 +110,8 @@ impl Standing {
         self.status.as_ref()
     }
 
-    /// The pod as the kubelet of a node tells it. Values of variables and headers are for nobody else, and are left out; so are commands where
-    /// that is wanted.
+    /// The pod as the kubelet of a node tells it. Values of variables and headers are for nobody else, and are left out. `redacts` leaves out
+    /// commands and query strings as well.
     pub(super) fn to_json(&self, node: &str, redacts: bool) -> Value {
         let Pod { name, namespace, uid, labels, annotations, written, .. } = &*self.pod;
         let mut metadata = json!({"name": name, "namespace": namespace, "uid": uid});
@@ -135,11 +136,15 @@ impl Standing {
             fill_in(spec, &self.pod, node);
         }
         let status = self.status.as_ref().map_or_else(|| json!({"phase": "Pending"}), |status| json!(status));
+        let mut status = status;
+        if redacts {
+            redact_messages(&mut status);
+        }
         json!({"metadata": metadata, "spec": spec, "status": status})
     }
 }
 
-/// Leaves out, wherever they are, values of headers, and commands where that is wanted.
+/// Leaves out, wherever they are, values of headers, and commands and query strings where that is wanted.
 fn veil(value: &mut Value, redacts: bool) {
     match value {
         Value::Object(object) => {
@@ -150,10 +155,29 @@ fn veil(value: &mut Value, redacts: bool) {
                 for field in ["command", "args"] {
                     object.remove(field);
                 }
+                let path = object.get_mut("httpGet").and_then(|http| http.get_mut("path"));
+                if let Some(path) = path {
+                    let redacted = path.as_str().map(|path| path_without_query(path).into_owned());
+                    *path = redacted.into();
+                }
             }
             object.values_mut().for_each(|inner| veil(inner, redacts));
         }
         Value::Array(list) => list.iter_mut().for_each(|inner| veil(inner, redacts)),
+        _ => {}
+    }
+}
+
+/// Leaves out query strings of the messages in a status.
+fn redact_messages(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            if let Some(Value::String(message)) = object.get_mut("message") {
+                *message = without_queries(message).into_owned();
+            }
+            object.values_mut().for_each(redact_messages);
+        }
+        Value::Array(list) => list.iter_mut().for_each(redact_messages),
         _ => {}
     }
 }

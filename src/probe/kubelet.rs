@@ -19,6 +19,7 @@ use url::Url;
 use super::manifests::Manifests;
 use super::read::manifest;
 use super::source::Source;
+use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 use crate::terminal::harmless;
 use crate::tls::{Server, Tls, TlsError};
 
@@ -109,7 +110,7 @@ impl Kubelet {
         headers.extend(HeaderValue::from_str(&host).map(|host| (HOST, host)));
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         if let Some(path) = &self.token {
-            let read = std::fs::read_to_string(path);
+            let read = read_to_string(path, MAX_SMALL_FILE_BYTES);
             let token = read.map_err(|source| KubeletError::Token { path: path.clone(), source })?;
             let mut token = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
                 .map_err(|_| KubeletError::NoToken(path.clone()))?;

@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
+use super::meter::Meter;
 use super::notice::What;
 use super::pod::Task;
 use super::verdict::ProbeResult;
@@ -34,6 +35,8 @@ pub struct Metrics {
     failures: Family<Labels, Histogram>,
     margins: Family<Labels, Histogram>,
     errors: Family<TotalLabels, Counter>,
+    discarded: Family<TotalLabels, Counter>,
+    caused_discards: Family<TotalLabels, Counter>,
     late: Histogram,
     workers: Gauge,
     faults: Counter,
@@ -109,6 +112,8 @@ impl Default for Metrics {
             failures: durations(),
             margins,
             errors: Family::default(),
+            discarded: Family::default(),
+            caused_discards: Family::default(),
             late: Histogram::new(LATENESS),
             workers: Gauge::default(),
             faults: Counter::default(),
@@ -164,6 +169,16 @@ impl Metrics {
                 "probeshim_prober_errors",
                 "Attempts of which it is not known what came of them: they count for nothing",
                 self.errors.clone(),
+            ),
+            alone(
+                "probeshim_prober_discarded_attempts",
+                "Attempts that count for nothing because the prober itself was late",
+                self.discarded.clone(),
+            ),
+            alone(
+                "probeshim_prober_caused_discards",
+                "Attempts of other probes that were discarded while this one took most of the prober's time",
+                self.caused_discards.clone(),
             ),
         ]
     }
@@ -230,12 +245,22 @@ impl Metrics {
         self.errors.get_or_create(&TotalLabels::new(series, None)).inc();
     }
 
+    /// An attempt has been discarded, because the prober was late; `by` is the probe that took most of its time, if one did.
+    pub(super) fn discarded(&self, series: &Series, by: Option<&Arc<Meter>>) {
+        self.discarded.get_or_create(&TotalLabels::new(series, None)).inc();
+        if let Some(by) = by.filter(|by| !by.is_over()) {
+            self.caused_discards.get_or_create(&TotalLabels::new(&by.series, None)).inc();
+        }
+    }
+
     /// A probe is not made any more: nothing is told of it from now on, as by the kubelet.
     pub(super) fn end(&self, series: &Series) {
         for result in [SUCCESSFUL, FAILED] {
             self.total.remove(&TotalLabels::new(series, Some(result)));
         }
-        self.errors.remove(&TotalLabels::new(series, None));
+        for family in [&self.errors, &self.discarded, &self.caused_discards] {
+            family.remove(&TotalLabels::new(series, None));
+        }
         let labels = Labels(series.0.clone());
         self.durations.remove(&labels);
         self.failures.remove(&labels);
@@ -260,6 +285,13 @@ impl Series {
             namespace: text(&task.pod.namespace),
             pod_uid: text(&task.pod.uid),
         }))
+    }
+}
+
+impl fmt::Display for Series {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Probed { probe_type, container, pod, namespace, .. } = &*self.0;
+        write!(f, "{probe_type} probe of container {container} of pod {namespace}/{pod}")
     }
 }
 
@@ -304,5 +336,21 @@ impl EncodeLabelSet for TotalLabels {
             ("pod_uid", pod_uid),
         ];
         labels.as_slice().encode(encoder)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The liveness probe of the one container of a pod.
+    pub(in crate::prober) fn series(pod: &str) -> Series {
+        Series(Arc::new(Probed {
+            probe_type: "Liveness",
+            container: "main".to_owned(),
+            pod: pod.to_owned(),
+            namespace: "it".to_owned(),
+            pod_uid: pod.to_owned(),
+        }))
     }
 }

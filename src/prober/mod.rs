@@ -11,7 +11,9 @@ mod decision;
 mod enforcement;
 mod executor;
 pub mod handler;
+mod lateness;
 mod machine;
+mod meter;
 mod metrics;
 mod node;
 mod notice;
@@ -94,7 +96,9 @@ impl Prober {
         };
         let roster = Mutex::new(roster);
         let enforcement = Arc::new(Enforcement::new(enforcement));
-        let shared = Shared { executor, metrics, witness, enquiries, runtime, enforcement, roster };
+        let thread_use = Arc::default();
+        let shared =
+            Shared { executor, metrics, witness, enquiries, runtime, enforcement, roster, thread_use };
         let shared = Arc::new(shared);
         shared.runtime.spawn(shared.clone().keep_house());
         Self { shared }

@@ -1,88 +1,137 @@
 //! A container's log, in the format of the CRI: time, stream, whether the line is whole, and the line.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use rustix::fs::OFlags;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tracing::warn;
+use tokio::task::{spawn_blocking, yield_now};
+use tracing::{error, warn};
 
 use super::refusal::{Refusal, words_of};
 
-/// The longest line that stays whole, as with containerd's default `max_container_log_line_size`.
-const LONGEST_LINE: usize = 16 << 10;
+/// Length of the longest line that stays whole, as with containerd's default `max_container_log_line_size`.
+const MAX_LINE_BYTES: usize = 16 << 10;
 
-/// Bytes that are read at once.
-const CHUNK: usize = 32 << 10;
+/// Bytes that are read at once. Each read has one timestamp.
+const MAX_CHUNK_BYTES: usize = 32 << 10;
 
-/// A log file, or nowhere.
+/// A log file, or nothing where a container has no log.
+///
+/// Everything that touches the file runs on a thread for blocking work, so that a slow disk holds up the container that writes to it and
+/// nothing else: its pipes fill up, as with containerd.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: Option<PathBuf>,
     file: Mutex<Option<File>>,
 }
 
-/// Cuts what a stream says into the lines of a log.
+/// Turns the bytes of one stream into records and appends them to a log file.
+#[derive(Debug)]
+struct RecordWriter {
+    log: Arc<LogFile>,
+    stream: &'static str,
+    lines: Lines,
+    is_failing: bool,
+}
+
+/// Cuts the bytes of a stream into the lines of a log.
 #[derive(Debug, Default)]
 struct Lines {
     rest: Vec<u8>,
 }
 
 impl LogFile {
-    /// Opens the log at `path`, with the folders above it; without a path, what is written is dropped.
-    pub(super) fn open(path: Option<PathBuf>) -> Result<Self, Refusal> {
-        let file = path.as_deref().map(open).transpose()?;
-        Ok(Self { path, file: Mutex::new(file) })
+    /// Opens the log at `path` and creates the directories above it. Without a path the output is dropped.
+    pub(super) async fn open(path: Option<PathBuf>) -> Result<Self, Refusal> {
+        blocking(move || {
+            let file = path.as_deref().map(open).transpose()?;
+            Ok(Self { path, file: Mutex::new(file) })
+        })
+        .await?
     }
 
-    /// Goes on in a new file where the old one was moved away.
-    pub(super) fn reopen(&self) -> Result<(), Refusal> {
-        let file = self.path.as_deref().map(open).transpose()?;
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
-        Ok(())
-    }
-
-    /// Gives the file up: nothing more is written.
-    pub(super) fn close(&self) {
-        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = None;
-    }
-
-    /// Writes down what a stream says, until it ends.
-    pub(super) async fn follow(&self, name: &'static str, mut stream: impl AsyncRead + Unpin) {
-        let mut lines = Lines::default();
-        let mut chunk = vec![0; CHUNK];
-        let mut is_failing = false;
-        loop {
-            let length = stream.read(&mut chunk).await.unwrap_or(0);
-            let mut records = Vec::new();
-            let mut record = |is_whole, line: &[u8]| write_record(&mut records, name, is_whole, line);
-            if length == 0 {
-                lines.end(&mut record);
-            } else {
-                lines.take(&chunk[..length], &mut record);
+    /// Opens the path again, after the file there was moved away. Once this returns, nothing more is written to the old file. A closed log
+    /// stays closed.
+    pub(super) async fn reopen(self: &Arc<Self>) -> Result<(), Refusal> {
+        let log = self.clone();
+        blocking(move || {
+            // Under the lock: of two callers the one that opens last is the one whose file is kept.
+            let mut file = log.file();
+            if let (Some(file), Some(path)) = (file.as_mut(), log.path.as_deref()) {
+                *file = open(path)?;
             }
-            // Said once: the container goes on, as with containerd, whatever becomes of its log.
-            match self.write(&records) {
-                Err(error) if !is_failing => {
-                    warn!(path = ?self.path, %error, "a container's log cannot be written");
-                    is_failing = true;
+            Ok(())
+        })
+        .await?
+    }
+
+    /// Closes the file. Nothing is written after this returns.
+    pub(super) async fn close(self: &Arc<Self>) {
+        let log = self.clone();
+        // Only a panic could be reported here, and the lock outlives one.
+        let _ = blocking(move || *log.file() = None).await;
+    }
+
+    /// Writes the output of a stream to the log until the stream ends. A chunk is read when the previous one is written, and other tasks
+    /// run after each chunk: the stream of a container that writes without pause is always readable.
+    pub(super) async fn follow(self: Arc<Self>, stream: &'static str, mut output: impl AsyncRead + Unpin) {
+        let is_dropped = self.path.is_none();
+        let mut writer = RecordWriter { log: self, stream, lines: Lines::default(), is_failing: false };
+        let mut chunk = vec![0; MAX_CHUNK_BYTES];
+        loop {
+            let length = output.read(&mut chunk).await.unwrap_or(0);
+            if !is_dropped {
+                let read_at = Timestamp::now();
+                let written = blocking(move || {
+                    writer.write(&chunk[..length], read_at);
+                    (writer, chunk)
+                });
+                match written.await {
+                    Ok(back) => (writer, chunk) = back,
+                    Err(reason) => {
+                        error!(stream, %reason, "the rest of a container's output is not written");
+                        return;
+                    }
                 }
-                _ => {}
             }
             if length == 0 {
                 return;
             }
+            yield_now().await;
         }
     }
 
-    fn write(&self, records: &[u8]) -> io::Result<()> {
-        match &mut *self.file.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(file) => file.write_all(records),
-            None => Ok(()),
+    fn file(&self) -> MutexGuard<'_, Option<File>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl RecordWriter {
+    /// Appends the lines of a chunk that was read at `read_at`; an empty chunk is the end of the stream. A failure is logged once: the
+    /// container continues without its log, as with containerd.
+    fn write(&mut self, chunk: &[u8], read_at: Timestamp) {
+        let heads = ["P", "F"].map(|tag| format!("{read_at:.9} {} {tag} ", self.stream));
+        let mut records = Vec::new();
+        let mut record = |is_whole, line: &[u8]| {
+            records.extend_from_slice(heads[usize::from(is_whole)].as_bytes());
+            records.extend_from_slice(line);
+            records.push(b'\n');
+        };
+        if chunk.is_empty() {
+            self.lines.end(&mut record);
+        } else {
+            self.lines.take(chunk, &mut record);
+        }
+        let written = self.log.file().as_mut().map_or(Ok(()), |file| file.write_all(&records));
+        if let Err(error) = written
+            && !std::mem::replace(&mut self.is_failing, true)
+        {
+            warn!(path = ?self.log.path, %error, "a container's log cannot be written");
         }
     }
 }
@@ -99,16 +148,16 @@ impl Lines {
         self.add(bytes, record);
     }
 
-    /// Adds to the line; what makes it too long goes before as a partial one.
+    /// Adds bytes to the current line. What exceeds the longest line is recorded as partial lines.
     fn add(&mut self, bytes: &[u8], record: &mut impl FnMut(bool, &[u8])) {
         self.rest.extend_from_slice(bytes);
-        while self.rest.len() > LONGEST_LINE {
-            record(false, &self.rest[..LONGEST_LINE]);
-            self.rest.drain(..LONGEST_LINE);
+        while self.rest.len() > MAX_LINE_BYTES {
+            record(false, &self.rest[..MAX_LINE_BYTES]);
+            self.rest.drain(..MAX_LINE_BYTES);
         }
     }
 
-    /// What was said last, without the end of a line.
+    /// Records the last line of a stream that does not end with a newline.
     fn end(&mut self, record: &mut impl FnMut(bool, &[u8])) {
         if !self.rest.is_empty() {
             record(false, &self.rest);
@@ -117,12 +166,9 @@ impl Lines {
     }
 }
 
-fn write_record(records: &mut Vec<u8>, stream: &str, is_whole: bool, line: &[u8]) {
-    let tag = if is_whole { 'F' } else { 'P' };
-    // Writing to a vector does not fail.
-    let _ = write!(records, "{:.9} {stream} {tag} ", Timestamp::now());
-    records.extend_from_slice(line);
-    records.push(b'\n');
+/// Runs what may block on a thread for such work.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+    spawn_blocking(work).await.map_err(|fault| Refusal::unknown(fault.to_string()))
 }
 
 /// Where a container's log goes: below the sandbox's folder. Without one of the two there is none.
@@ -180,54 +226,4 @@ fn make_folders(folder: &Path) -> Result<(), Refusal> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn records(chunks: &[&[u8]]) -> Vec<(bool, Vec<u8>)> {
-        let (mut lines, mut records) = (Lines::default(), Vec::new());
-        let mut record = |is_whole, line: &[u8]| records.push((is_whole, line.to_owned()));
-        for chunk in chunks {
-            lines.take(chunk, &mut record);
-        }
-        lines.end(&mut record);
-        records
-    }
-
-    #[test]
-    fn lines_are_cut_where_they_end_and_the_last_without_an_end_is_partial() {
-        assert_eq!(
-            records(&[b"one\ntw", b"o\r\n\nthree"]),
-            [(true, b"one".into()), (true, b"two".into()), (true, b"".into()), (false, b"three".into())]
-        );
-        assert_eq!(records(&[]), []);
-    }
-
-    #[test]
-    fn a_long_line_is_cut_into_partial_ones() {
-        let long = vec![b'x'; 2 * LONGEST_LINE + 1];
-        let cut = |line: &[u8], ends: bool| {
-            let end: &[u8] = if ends { b"\n" } else { b"" };
-            records(&[line, end])
-                .into_iter()
-                .map(|(is_whole, line)| (is_whole, line.len()))
-                .collect::<Vec<_>>()
-        };
-        assert_eq!(cut(&long, true), [(false, LONGEST_LINE), (false, LONGEST_LINE), (true, 1)]);
-        assert_eq!(cut(&long[..LONGEST_LINE], true), [(true, LONGEST_LINE)]);
-        assert_eq!(cut(&long[..=LONGEST_LINE], false), [(false, LONGEST_LINE), (false, 1)]);
-    }
-
-    #[test]
-    fn a_log_stays_below_its_folder() {
-        let below = |file| path("/logs/pod", file).map(|path| path.map(|path| path.display().to_string()));
-        assert_eq!(below("main/0.log").unwrap().as_deref(), Some("/logs/pod/main/0.log"));
-        assert_eq!(below("/main.log").unwrap().as_deref(), Some("/logs/pod/main.log"));
-        assert_eq!(below("a/../main.log").unwrap().as_deref(), Some("/logs/pod/main.log"));
-        assert_eq!(below("").unwrap(), None);
-        assert_eq!(path("", "main.log").unwrap(), None);
-        for wrong in ["../main.log", "a/../../main.log", "..", "/.."] {
-            assert!(below(wrong).unwrap_err().to_string().contains("escapes"), "{wrong}");
-        }
-        assert!(below("./").is_err() && below("a/..").is_err());
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The folder below which containers have theirs, held by one runtime at a time.
 
-use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::warn;
+
+use crate::socket::{Lock, LockError};
 
 /// Where the folders of containers are, and what is left of an earlier runtime's. Nothing else is ever touched.
 const CONTAINERS: &str = "procrun-containers";
@@ -21,23 +23,24 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Root {
     folder: PathBuf,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Root {
     /// Takes a folder, which is made where it is missing. What an earlier runtime left that was killed is moved aside.
     pub(super) fn claim(folder: &Path) -> io::Result<Self> {
-        fs::create_dir_all(folder)?;
-        let lock =
-            File::options().write(true).create(true).truncate(false).open(folder.join("procrun.lock"))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another procrun works there"));
+        // For its owner alone: other users must neither look in nor hold the lock.
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let folder = folder.canonicalize()?;
+        let lock = Lock::take(&folder.join("procrun")).map_err(|error| match error {
+            held @ LockError::Held { .. } => {
+                let reason = format!("another procrun works there: {held}");
+                io::Error::new(io::ErrorKind::ResourceBusy, reason)
             }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-        let root = Self { folder: folder.canonicalize()?, _lock: lock };
+            LockError::Io { source, .. } => source,
+            not_a_lock @ LockError::NotALock { .. } => io::Error::other(not_a_lock),
+        })?;
+        let root = Self { folder, _lock: lock };
         let containers = root.containers();
         if containers.symlink_metadata().is_ok() {
             let aside = format!("{CONTAINERS}.{:08x}", fastrand::u32(..));
@@ -117,5 +120,32 @@ fn open_up(folder: &Path) {
     let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         open_up(&entry.path());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::OpenOptionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn other_users_can_neither_look_into_the_folder_nor_hold_its_lock() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("a/root");
+        let lock = folder.join("procrun.lock");
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let root = Root::claim(&folder).unwrap();
+        assert_eq!((mode(&folder), mode(&lock), mode(&root.containers())), (0o700, 0o600, 0o700));
+        let refused = Root::claim(&folder).unwrap_err().to_string();
+        assert!(refused.starts_with("another procrun works there"), "{refused}");
+        drop(root);
+        // A lock file that an earlier version has left.
+        let mut open = OpenOptions::new();
+        drop(open.write(true).create(true).truncate(true).mode(0o644).open(&lock).unwrap());
+        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+        let _root = Root::claim(&folder).unwrap();
+        assert_eq!(mode(&lock), 0o600);
     }
 }

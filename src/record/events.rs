@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use tokio::sync::broadcast;
 
+use crate::probe::without_queries;
 use crate::tap::{Container, Pod};
 
 /// Events that are kept, and bytes of their messages: some have what a command wrote in them.
@@ -56,6 +57,8 @@ pub struct EventFilter {
 pub struct Events {
     kept: Mutex<Kept>,
     follow: broadcast::Sender<Arc<Event>>,
+    /// Whether query strings are left out of messages.
+    redact: bool,
 }
 
 /// Events in the order in which they happened last.
@@ -72,13 +75,22 @@ struct Kept {
 
 impl Default for Events {
     fn default() -> Self {
-        Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG) }
+        Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG), redact: false }
     }
 }
 
 impl Events {
+    /// No events yet. `redact` leaves query strings out of their messages.
+    #[must_use]
+    pub fn new(redact: bool) -> Self {
+        Self { redact, ..Self::default() }
+    }
+
     /// Keeps an event, and shows it to those who follow. One that is the same as one that is kept is counted with it.
-    pub fn push(&self, event: Event) {
+    pub fn push(&self, mut event: Event) {
+        if self.redact {
+            event.message = without_queries(&event.message).into_owned();
+        }
         let mut kept = self.lock();
         let event = kept.push(event);
         // Under the lock, and where nobody follows in vain: as with calls.
@@ -152,6 +164,12 @@ impl Event {
         let mut hasher = DefaultHasher::new();
         (*severity as u8, reason, pod, container, message).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Whether somebody should look.
+    #[must_use]
+    pub fn is_warning(&self) -> bool {
+        self.severity == Severity::Warning
     }
 
     fn is_same_as(&self, other: &Self) -> bool {

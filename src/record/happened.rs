@@ -1,5 +1,6 @@
 //! What has become of pods, containers, calls and the runtime, as events.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -59,6 +60,7 @@ impl Event {
         let (severity, reason) = match notice.what {
             What::Unhealthy => (Severity::Warning, "Unhealthy"),
             What::ProbeWarning => (Severity::Warning, "ProbeWarning"),
+            What::Discarded => (Severity::Warning, "ProbeDiscarded"),
             What::WouldKill => (Severity::Warning, "WouldKill"),
             What::Killing => (Severity::Normal, "Killing"),
             What::FailedPreStopHook => (Severity::Warning, "FailedPreStopHook"),
@@ -94,6 +96,13 @@ impl Event {
         let message =
             "A kubelet uses the runtime: nothing is started or ended until it has been gone for a minute";
         Self::new(Severity::Warning, "PlayHeld", message.to_owned())
+    }
+
+    /// Mounts of subPaths cannot reach the runtime.
+    #[must_use]
+    pub fn of_unreachable_mounts(reason: &str) -> Self {
+        let message = format!("Containers with a subPath are not created: {reason}");
+        Self::new(Severity::Warning, "MountsUnreachable", message)
     }
 
     /// What the prober tells of itself.
@@ -142,6 +151,33 @@ impl Event {
             "StateWritten",
             "What is to outlive probeshim is written again".to_owned(),
         )
+    }
+
+    /// Calls cannot be recorded on disk.
+    #[must_use]
+    pub fn of_record_failure(folder: &Path, reason: &str) -> Self {
+        let message = format!(
+            "Calls are not recorded in {}: {reason}; it is tried again, and traffic is not touched",
+            folder.display()
+        );
+        Self::new(Severity::Warning, "RecordWriteFailed", message)
+    }
+
+    /// Calls are recorded on disk again.
+    #[must_use]
+    pub fn of_record_recovery(folder: &Path) -> Self {
+        let message = format!("Calls are recorded in {} again", folder.display());
+        Self::new(Severity::Normal, "RecordWriteRecovered", message)
+    }
+
+    /// The files in which calls are recorded were removed while they were written.
+    #[must_use]
+    pub fn of_removed_records(folder: &Path) -> Self {
+        let message = format!(
+            "The records in {} were removed by somebody else; calls are recorded there anew",
+            folder.display()
+        );
+        Self::new(Severity::Warning, "RecordRemoved", message)
     }
 
     /// It can be read again.

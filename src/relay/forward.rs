@@ -10,6 +10,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{Request, Response, Version};
 
+use super::backlog::Backlog;
 use super::ending::{Ending, Failure, reason_of_client};
 use super::passing::Passing;
 use super::pipe::{self, Pipe};
@@ -41,14 +42,22 @@ enum Outcome {
     Failed(Failure),
 }
 
+/// The backlogs of both sides of a call.
+#[derive(Clone, Debug)]
+pub(super) struct Backlogs {
+    pub(super) client: Backlog,
+    pub(super) upstream: Backlog,
+}
+
 /// Carries one call of a connection from its client to upstream and back.
 pub(super) async fn forward(
     mut call: CallInFlight,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
     upstream: SendRequest<Bytes>,
+    backlogs: Backlogs,
 ) -> Settled {
-    let outcome = exchange(request, &mut respond, upstream, &mut call).await;
+    let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call).await;
     call.end.note(Ending::from(&outcome));
     match outcome {
         Outcome::Answered(_) | Outcome::ClientReset(_) => Settled::Done,
@@ -66,6 +75,7 @@ async fn exchange(
     request: Request<RecvStream>,
     respond: &mut SendResponse<Bytes>,
     mut upstream: SendRequest<Bytes>,
+    backlogs: &Backlogs,
     call: &mut CallInFlight,
 ) -> Outcome {
     let (head, body) = request.into_parts();
@@ -74,14 +84,15 @@ async fn exchange(
         // A request may come without, and h2 sends it on without if it is told that it was of HTTP/1.
         *head.version_mut() = Version::HTTP_11;
     }
+    backlogs.upstream.add_head(head.headers());
     let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
         Ok(sent) => sent,
         Err(error) => return Outcome::unanswered(Failure::before_sending(&error)),
     };
     drop(upstream);
     let CallInFlight { request: sent, response: received, end, .. } = call;
-    let mut upload = Pipe::new(body, to_upstream, sent);
-    let answered = answer(response, respond, &mut upload, received, end).await;
+    let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
+    let answered = answer(response, respond, &mut upload, &backlogs.client, received, end).await;
     let outcome = answered.unwrap_or_else(|outcome| outcome);
     if let Outcome::ClientReset(reason) = outcome {
         upload.reset(reason);
@@ -94,6 +105,7 @@ async fn answer(
     response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
+    to_client_backlog: &Backlog,
     received: &mut Passing,
     end: &mut End,
 ) -> Result<Outcome, Outcome> {
@@ -103,7 +115,7 @@ async fn answer(
     let to_client = respond
         .send_response(head, body.is_end_stream())
         .map_err(|_| Outcome::ClientReset(Reason::CANCEL))?;
-    let mut download = Pipe::new(body, to_client, received);
+    let mut download = Pipe::new(body, to_client, to_client_backlog, received);
     response_body(upload, &mut download).await?;
     let code = download.code().or(code);
     // Whatever becomes of the rest of the request: the call has its answer.

@@ -12,22 +12,26 @@ use h2::{Reason, RecvStream};
 use http::Request;
 use tokio::io::Join;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, warn};
+use tracing::{debug, warn};
 
+use super::backlog::{Backlog, Outlet};
+use super::calls::Calls;
 use super::ending::{Ending, LinkEnd};
-use super::forward::{Settled, forward};
+use super::forward::{Backlogs, Settled, forward};
+use super::inlet::Inlet;
 use super::legacy::Adapter;
-use super::outlet::{Blocked, Outlet};
+use super::metrics::Limit;
 use super::tracker::{CallInFlight, ClientConnection};
+use super::tuning::MAX_CONCURRENT_STREAMS;
+use super::turn::Turn;
 use super::upstream::{State, Upstream};
 
 /// How long calls may take to hand on what they had when their upstream went, and the client to read our farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-pub(super) type Client = Connection<Join<Adapter<OwnedReadHalf>, Outlet<OwnedWriteHalf>>, Bytes>;
+pub(super) type Client = Connection<Join<Adapter<Inlet<OwnedReadHalf>>, Outlet<OwnedWriteHalf>>, Bytes>;
 type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// A stream to reset once everything before that is written, because h2 drops what is queued on a stream that is reset;
@@ -38,14 +42,26 @@ struct Reset {
     until: Instant,
 }
 
-/// The two connections of a link, and the calls between them.
+/// An event on a link.
+#[expect(clippy::large_enum_variant, reason = "it is handled at once, and a new call is what happens most")]
+enum Event {
+    /// A call has ended.
+    Settled(Settled),
+    /// The upstream connection stands otherwise than before.
+    Upstream(State),
+    /// A new call has come, or the client's connection has ended.
+    Accepted(Option<Result<NewCall, h2::Error>>),
+}
+
+/// The two connections of a link, and the calls between them. All of it is one task.
 pub(super) struct Joined {
     connection: Arc<ClientConnection>,
     client: Client,
-    /// Whether the client's socket takes no more at the moment.
-    blocked: Blocked,
+    backlogs: Backlogs,
     upstream: Upstream,
-    calls: JoinSet<Settled>,
+    calls: Calls,
+    /// Set while a limit has been reached.
+    limited: Option<Limit>,
     /// In the order of their times.
     resets: Vec<Reset>,
     /// Streams whose upstream connection broke: they end with the client's connection, not before.
@@ -63,18 +79,20 @@ impl Joined {
     pub(super) fn new(
         connection: Arc<ClientConnection>,
         client: Client,
-        blocked: Blocked,
+        backlog: Backlog,
         upstream: Upstream,
+        turn: Turn,
     ) -> Self {
-        let (calls, resets, lost) = (JoinSet::new(), Vec::new(), Vec::new());
+        let backlogs = Backlogs { client: backlog, upstream: upstream.backlog.clone() };
         Self {
             connection,
             client,
-            blocked,
+            backlogs,
             upstream,
-            calls,
-            resets,
-            lost,
+            calls: Calls::new(turn),
+            limited: None,
+            resets: Vec::new(),
+            lost: Vec::new(),
             leaving: false,
             gone: None,
             cut_at: None,
@@ -84,33 +102,40 @@ impl Joined {
 
     /// Runs to the end, and counts the calls; returns what ended it.
     pub(super) async fn run(mut self, drain: &CancellationToken, calls: &mut u64) -> LinkEnd {
+        let end = self.run_to_end(drain, calls).await;
+        let Self { client, upstream, calls, .. } = self;
+        // Both sides learn at once that the calls on them have ended, however long it takes to drop those.
+        drop((client, upstream));
+        calls.abandon().await;
+        end
+    }
+
+    async fn run_to_end(&mut self, drain: &CancellationToken, calls: &mut u64) -> LinkEnd {
         let mut drained = pin!(drain.cancelled());
         loop {
             let reset_at = self.resets.first().map(|reset| reset.until);
-            let accept = poll_fn(|cx| poll_client(&mut self.client, &self.blocked, &mut self.resets, cx));
+            let (cut_at, idle_until, leaving) = (self.cut_at, self.idle_until, self.leaving);
             tokio::select! {
                 biased;
-                // First what is finished: whether calls are left decides how the rest ends.
-                Some(settled) = self.calls.join_next() => self.settle(settled),
-                state = self.upstream.changed(), if self.gone.is_none() => self.upstream_changed(state),
-                () = &mut drained, if !self.leaving => self.leave(),
-                () = wait_until(self.cut_at) => return self.farewell().await,
-                () = wait_until(self.idle_until) => {
+                event = poll_fn(|cx| self.poll_event(cx)) => match event {
+                    Event::Settled(settled) => self.settle(settled),
+                    Event::Upstream(state) => self.upstream_changed(state),
+                    Event::Accepted(Some(Ok((request, respond)))) => {
+                        *calls += 1;
+                        self.start(request, respond);
+                    }
+                    Event::Accepted(Some(Err(error))) if !is_departure(&error) => {
+                        return LinkEnd::Protocol(error);
+                    }
+                    Event::Accepted(_) => return LinkEnd::Client,
+                },
+                () = &mut drained, if !leaving => self.leave(),
+                () = wait_until(cut_at) => return self.farewell().await,
+                () = wait_until(idle_until) => {
                     self.farewell().await;
                     return LinkEnd::Drain;
                 }
                 () = wait_until(reset_at) => self.reset_overdue(),
-                accepted = accept => match accepted {
-                    Some(Ok((request, respond))) => {
-                        *calls += 1;
-                        let call = CallInFlight::start(self.connection.clone(), &request);
-                        self.calls.spawn(forward(call, request, respond, self.upstream.calls.clone()));
-                    }
-                    Some(Err(error)) if !is_departure(&error) => {
-                        return LinkEnd::Protocol(error);
-                    }
-                    _ => return LinkEnd::Client,
-                },
             }
             if self.gone.is_some() && self.calls.is_empty() {
                 return self.farewell().await;
@@ -124,23 +149,65 @@ impl Joined {
         }
     }
 
-    fn settle(&mut self, settled: Result<Settled, JoinError>) {
+    /// Moves the frames of both connections and the calls between them, until something happens.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+        self.upstream.poll_frames(cx);
+        // What is finished comes first: whether calls are left decides how the rest ends.
+        if let Poll::Ready(settled) = self.calls.poll_settled(cx) {
+            return Poll::Ready(Event::Settled(settled));
+        }
+        if let Some(state) = self.upstream.news() {
+            return Poll::Ready(Event::Upstream(state));
+        }
+        if self.calls.have_worked() {
+            // What they have sent is written at once, and not after the next turns of other connections. News of upstream that
+            // comes with it waits for the calls that end with it.
+            self.upstream.poll_frames(cx);
+        }
+        self.note_limits();
+        self.backlogs.upstream.set_behind(self.calls.are_behind());
+        poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx).map(Event::Accepted)
+    }
+
+    /// Starts a new call.
+    fn start(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let call = CallInFlight::start(self.connection.clone(), &request);
+        let (upstream, backlogs) = (self.upstream.calls.clone(), self.backlogs.clone());
+        self.calls.push(forward(call, request, respond, upstream, backlogs));
+    }
+
+    /// Counts the limits that are reached, each once until there is room again.
+    fn note_limits(&mut self) {
+        let limit = if self.calls.len() >= MAX_CONCURRENT_STREAMS as usize {
+            Some(Limit::Streams)
+        } else if self.backlogs.upstream.is_full() {
+            Some(Limit::UnwrittenBytes)
+        } else {
+            None
+        };
+        if self.limited != limit {
+            self.limited = limit;
+            if let Some(limit) = limit {
+                debug!(connection = self.connection.id, ?limit, "a limit of the connection is reached");
+                self.connection.reached(limit);
+            }
+        }
+    }
+
+    fn settle(&mut self, settled: Settled) {
         match settled {
-            Ok(Settled::Done) => {}
-            Ok(Settled::Reset(stream, reason)) => {
+            Settled::Done => {}
+            Settled::Reset(stream, reason) => {
                 self.resets.push(Reset { stream, reason, until: Instant::now() + FAREWELL });
             }
-            Ok(Settled::Refused(mut respond)) => {
+            Settled::Refused(mut respond) => {
                 // GOAWAY first: a client that sends the call again must not send it here.
                 self.leave();
                 respond.send_reset(Reason::REFUSED_STREAM);
             }
-            Ok(Settled::Lost(respond)) => {
+            Settled::Lost(respond) => {
                 self.lost.push(respond);
                 self.cut_at.get_or_insert_with(|| Instant::now() + FAREWELL);
-            }
-            Err(error) => {
-                error!(connection = self.connection.id, %error, "a call ended by a fault of ours");
             }
         }
     }
@@ -192,7 +259,7 @@ impl Joined {
     async fn farewell(&mut self) -> LinkEnd {
         let cut_at = self.cut_at;
         let written = poll_fn(|cx| {
-            match poll_client(&mut self.client, &self.blocked, &mut self.resets, cx) {
+            match poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx) {
                 Poll::Ready(Some(Ok((request, stream)))) => {
                     // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
                     self.leave();
@@ -201,7 +268,7 @@ impl Joined {
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
-                Poll::Pending if self.blocked.is_set() || !self.resets.is_empty() => {
+                Poll::Pending if self.backlogs.client.is_blocked() || !self.resets.is_empty() => {
                     self.leave();
                     Poll::Pending
                 }
@@ -225,13 +292,14 @@ impl Joined {
 /// written before.
 fn poll_client(
     client: &mut Client,
-    blocked: &Blocked,
+    backlog: &Backlog,
     resets: &mut Vec<Reset>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<NewCall, h2::Error>>> {
     loop {
         let accepted = client.poll_accept(cx);
-        if accepted.is_ready() || blocked.is_set() || resets.is_empty() {
+        backlog.polled();
+        if accepted.is_ready() || backlog.is_blocked() || resets.is_empty() {
             return accepted;
         }
         for mut reset in resets.drain(..) {

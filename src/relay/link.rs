@@ -1,5 +1,6 @@
 //! One client connection tied to one upstream connection, from accept to the end of both.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use tokio::io::join;
@@ -8,13 +9,16 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::backlog::Outlet;
 use super::ending::LinkEnd;
+use super::inlet::Inlet;
 use super::joined::Joined;
 use super::legacy::Adapter;
-use super::outlet::Outlet;
 use super::peer::Peer;
+use super::refusals::Refusals;
 use super::tracker::{ClientConnection, Tracker};
 use super::tuning;
+use super::turn::Turns;
 use super::upstream::Upstream;
 use crate::socket::SocketPath;
 
@@ -25,6 +29,8 @@ pub(super) struct Shared {
     pub(super) upstream: Arc<SocketPath>,
     /// Who is told of connections and calls.
     pub(super) tracker: Tracker,
+    /// Clients that could not be served.
+    pub(super) refusals: Arc<Refusals>,
     /// Cancelled when the relay drains.
     pub(super) drain: CancellationToken,
     /// Cancelled when the time to drain is over.
@@ -33,21 +39,27 @@ pub(super) struct Shared {
 
 /// Serves a client until it goes, upstream goes, or the relay has drained. `id` counts connections, for the log.
 pub(super) async fn run(id: u64, stream: UnixStream, shared: Shared) {
+    let turns = shared.tracker.turns();
+    turns.clone().run(run_in(turns, id, stream, shared)).await;
+}
+
+async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: Shared) {
     let connection = shared.tracker.connected(id, Peer::of(&stream));
     let peer = connection.to_string();
     // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
-    let upstream = match Upstream::dial(&shared.upstream).await {
+    let upstream = match Upstream::dial(&shared.upstream, &turns).await {
         Ok(dialled) => dialled,
         Err(error) => {
-            let upstream = &shared.upstream;
-            warn!(connection = id, %peer, %upstream, %error, "upstream is not there: client refused");
+            // The client is told first.
+            drop((stream, connection));
+            shared.refusals.tell(id, &peer, &shared.upstream, &error, &shared.drain).await;
             return;
         }
     };
     info!(connection = id, %peer, "client connected");
     let (start, mut calls) = (Instant::now(), 0);
     let end = tokio::select! {
-        end = serve(connection, stream, upstream, &shared.drain, &mut calls) => end,
+        end = serve(&turns, connection, stream, upstream, &shared.drain, &mut calls) => end,
         () = shared.cut.cancelled() => LinkEnd::Cut,
     };
     let duration = start.elapsed();
@@ -70,6 +82,7 @@ pub(super) async fn run(id: u64, stream: UnixStream, shared: Shared) {
 
 /// Speaks HTTP/2 with the client, and counts its calls; returns what ended the link.
 async fn serve(
+    turns: &Turns,
     connection: Arc<ClientConnection>,
     stream: UnixStream,
     mut upstream: Upstream,
@@ -77,15 +90,18 @@ async fn serve(
     calls: &mut u64,
 ) -> LinkEnd {
     let (read, write) = stream.into_split();
-    let (outlet, blocked) = Outlet::new(write);
-    let handshake = tuning::server().handshake(join(Adapter::new(read), outlet));
+    let inlet = Inlet::new(read, turns.of_part(), Some(upstream.backlog.clone()));
+    let (outlet, backlog) = Outlet::new(write, turns.of_part());
+    let handshake = tuning::server().handshake(join(Adapter::new(inlet), outlet));
     let client = tokio::select! {
         client = handshake => client,
-        _ = upstream.changed() => return LinkEnd::Upstream,
+        _ = poll_fn(|cx| upstream.poll_news(cx)) => return LinkEnd::Upstream,
         () = drain.cancelled() => return LinkEnd::Drain,
     };
     match client {
-        Ok(client) => Joined::new(connection, client, blocked, upstream).run(drain, calls).await,
+        Ok(client) => {
+            Joined::new(connection, client, backlog, upstream, turns.of_part()).run(drain, calls).await
+        }
         Err(error) if error.is_io() => LinkEnd::Client,
         Err(_) => LinkEnd::Stranger,
     }

@@ -9,9 +9,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::link::{self, Shared};
+use super::refusals::Refusals;
 use super::tracker::Tracker;
 use super::{Settings, Summary};
-use crate::socket::accept;
+use crate::socket::Acceptor;
 
 /// Serves clients until `drain` is cancelled, then lets them finish.
 pub(super) async fn serve(
@@ -23,8 +24,10 @@ pub(super) async fn serve(
     let mut summary = Summary::default();
     let cut = CancellationToken::new();
     let upstream = Arc::new(settings.upstream);
-    let shared = Shared { upstream, tracker, drain: drain.clone(), cut: cut.clone() };
+    let refusals = Arc::new(Refusals::default());
+    let shared = Shared { upstream, tracker, refusals, drain: drain.clone(), cut: cut.clone() };
     let mut links = JoinSet::new();
+    let mut acceptor = Acceptor::new(listener);
     loop {
         let client = tokio::select! {
             biased;
@@ -34,13 +37,13 @@ pub(super) async fn serve(
                 report(ended);
                 continue;
             }
-            client = accept(&listener) => client,
+            client = acceptor.accept() => client,
         };
         summary.connections += 1;
         links.spawn(link::run(summary.connections, client, shared.clone()));
     }
     // From here on clients are refused by the kernel, as by a runtime that has gone.
-    drop(listener);
+    drop(acceptor);
     info!(connections = links.len(), timeout = ?settings.drain_timeout, "draining");
     if timeout(settings.drain_timeout, all_ended(&mut links)).await.is_err() {
         summary.cut = links.len();

@@ -1,15 +1,47 @@
 //! What the byte path counts itself, so that it is exact whatever an observer drops.
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-/// Connections and calls in flight.
+use super::{backlog, tuning};
+
+/// Connections and calls in flight, and the limits of connections.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     pub(super) connections: Counter,
     pub(super) connections_open: Gauge,
     pub(super) streams_open: Gauge,
+    limited: Family<LimitLabel, Counter>,
+    pub(super) turns_exhausted: Counter,
+}
+
+/// A limit that a connection can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// Calls in flight.
+    Streams,
+    /// Bytes that wait to be written to the runtime.
+    UnwrittenBytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabel {
+    limit: &'static str,
+}
+
+impl Limit {
+    const ALL: [Self; 2] = [Self::Streams, Self::UnwrittenBytes];
+
+    fn label(self) -> LimitLabel {
+        let limit = match self {
+            Self::Streams => "streams",
+            Self::UnwrittenBytes => "unwritten_bytes",
+        };
+        LimitLabel { limit }
+    }
 }
 
 impl Metrics {
@@ -22,6 +54,44 @@ impl Metrics {
             self.connections_open.clone(),
         );
         registry.register("streams_open", "Calls in flight", self.streams_open.clone());
+        for limit in Limit::ALL {
+            drop(self.limited.get_or_create(&limit.label()));
+        }
+        registry.register(
+            "connections_limited",
+            "Times that a connection reached a limit",
+            self.limited.clone(),
+        );
+        registry.register(
+            "connection_turns_exhausted",
+            "Times that a connection had to wait for its next turn with more to do",
+            self.turns_exhausted.clone(),
+        );
+        let limits = [
+            (
+                "connection_streams_limit",
+                "Calls that one connection may have in flight",
+                u64::from(tuning::MAX_CONCURRENT_STREAMS),
+            ),
+            (
+                "connection_unread_bytes_limit",
+                "Bytes that one connection may have in flight unread in each direction",
+                u64::from(tuning::CONNECTION_WINDOW),
+            ),
+            (
+                "connection_unwritten_bytes_limit",
+                "Bytes that may wait to be written in each direction of one connection",
+                backlog::MAX_UNWRITTEN_BYTES as u64,
+            ),
+        ];
+        for (name, help, limit) in limits {
+            registry.register(name, help, ConstGauge::new(limit));
+        }
+    }
+
+    /// Counts a connection that has reached a limit.
+    pub(super) fn reached(&self, limit: Limit) {
+        self.limited.get_or_create(&limit.label()).inc();
     }
 
     /// Client connections accepted since the start.
@@ -40,5 +110,23 @@ impl Metrics {
     #[must_use]
     pub fn streams_open(&self) -> i64 {
         self.streams_open.get()
+    }
+
+    /// Times that a connection had as many calls in flight as it may.
+    #[must_use]
+    pub fn streams_limited(&self) -> u64 {
+        self.limited.get_or_create(&Limit::Streams.label()).get()
+    }
+
+    /// Times that as many bytes waited to be written to the runtime for a connection as may.
+    #[must_use]
+    pub fn unwritten_limited(&self) -> u64 {
+        self.limited.get_or_create(&Limit::UnwrittenBytes.label()).get()
+    }
+
+    /// Times that a connection had to wait for its next turn with more to do.
+    #[must_use]
+    pub fn turns_exhausted(&self) -> u64 {
+        self.turns_exhausted.get()
     }
 }

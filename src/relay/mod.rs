@@ -5,9 +5,12 @@
 //!                                                                          └─► tracker ──► observer
 //! ```
 
+mod backlog;
+mod calls;
 mod capture;
 mod ending;
 mod forward;
+mod inlet;
 mod joined;
 // Public for its tests and its fuzz target only.
 #[doc(hidden)]
@@ -17,12 +20,13 @@ mod listen;
 mod messages;
 mod metrics;
 mod observe;
-mod outlet;
 mod passing;
 mod peer;
 mod pipe;
+mod refusals;
 mod tracker;
 mod tuning;
+mod turn;
 mod upstream;
 
 use std::io;
@@ -45,6 +49,10 @@ pub use peer::Peer;
 pub use tracker::Numbers;
 
 use tracker::Tracker;
+
+/// Polls of tasks after which sockets are looked at again while there are tasks that are ready. With more, the calls of others
+/// would wait for as many turns of a connection that always has more to do before the relay knows of them.
+const EVENT_INTERVAL: u32 = 1;
 
 /// What the relay runs on.
 #[derive(Clone, Debug)]
@@ -84,7 +92,10 @@ impl Relay {
     ) -> io::Result<Self> {
         let tracker = Tracker::new(observer, metrics, numbers);
         let (report, ended) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .event_interval(EVENT_INTERVAL)
+            .build()?;
         let listener = {
             let _entered = runtime.enter();
             tokio::net::UnixListener::from_std(listener)?

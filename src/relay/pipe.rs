@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, Bytes};
 use h2::{Error, Reason, RecvStream, SendStream};
 
+use super::backlog::{Backlog, Room};
 use super::passing::Passing;
 use crate::cri::Code;
 
@@ -26,6 +27,8 @@ pub(super) enum End {
 pub(super) struct Pipe<'a> {
     from: RecvStream,
     to: SendStream<Bytes>,
+    /// For what is handed to the receiver.
+    room: Room,
     chunk: Bytes,
     ended: bool,
     code: Option<Code>,
@@ -34,10 +37,15 @@ pub(super) struct Pipe<'a> {
 
 impl<'a> Pipe<'a> {
     /// A pipe between two streams whose heads have been passed on, which notes what passes. If the head was all, the pipe
-    /// has ended.
-    pub(super) fn new(from: RecvStream, to: SendStream<Bytes>, passed: &'a mut Passing) -> Self {
+    /// has ended. The backlog is that of the receiver's connection.
+    pub(super) fn new(
+        from: RecvStream,
+        to: SendStream<Bytes>,
+        backlog: &Backlog,
+        passed: &'a mut Passing,
+    ) -> Self {
         let ended = from.is_end_stream();
-        Self { from, to, chunk: Bytes::new(), ended, code: None, passed }
+        Self { from, to, room: backlog.room(), chunk: Bytes::new(), ended, code: None, passed }
     }
 
     /// The gRPC code in the trailers, once they have passed.
@@ -97,15 +105,16 @@ impl<'a> Pipe<'a> {
 
     /// Passes on as much of the chunk as the receiver has room for.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
-        let mut room = self.to.capacity();
-        if room == 0 {
+        let mut capacity = self.to.capacity();
+        if capacity == 0 {
             match ready!(self.to.poll_capacity(cx)) {
-                Some(Ok(granted)) => room = granted,
+                Some(Ok(granted)) => capacity = granted,
                 Some(Err(_)) | None => return Poll::Ready(Some(End::Sink)),
             }
         }
-        let part = self.chunk.split_to(room.min(self.chunk.len()));
-        let length = part.len();
+        let length = capacity.min(self.chunk.len());
+        ready!(self.room.poll(cx, length));
+        let part = self.chunk.split_to(length);
         self.passed.passed(length);
         let is_last = self.chunk.is_empty() && self.from.is_end_stream();
         let end = self.send(part, is_last);

@@ -11,10 +11,11 @@ use tokio::time::Instant;
 use tracing::debug;
 
 use super::ending::Ending;
-use super::metrics::Metrics;
+use super::metrics::{Limit, Metrics};
 use super::observe::{Captures, Head, Observed, Observer, Take, Trace};
 use super::passing::{Listener, Passing};
 use super::peer::Peer;
+use super::turn::Turns;
 use crate::cri::MethodName;
 use crate::terminal::harmless;
 
@@ -80,6 +81,11 @@ impl Tracker {
         Self { observer, metrics, numbers }
     }
 
+    /// Returns the turns of a connection.
+    pub(super) fn turns(&self) -> Turns {
+        Turns::new(self.metrics.clone())
+    }
+
     /// A connection has been accepted.
     pub(super) fn connected(&self, id: u64, peer: Option<Peer>) -> Arc<ClientConnection> {
         self.metrics.connections.inc();
@@ -95,6 +101,11 @@ impl Tracker {
 }
 
 impl ClientConnection {
+    /// Counts that the connection has reached a limit.
+    pub(super) fn reached(&self, limit: Limit) {
+        self.tracker.metrics.reached(limit);
+    }
+
     /// Upstream has gone.
     pub(super) fn lost_upstream(&self) {
         self.upstream_is_gone.store(true, Ordering::Relaxed);

@@ -1,18 +1,20 @@
 //! The connection to the runtime that belongs to one client connection.
 
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::Reason;
 use h2::client::{Connection, SendRequest};
+use tokio::io::{Join, join};
 use tokio::net::UnixStream;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
+use super::backlog::{Backlog, Outlet};
+use super::inlet::Inlet;
 use super::tuning;
+use super::turn::Turns;
 use crate::socket::SocketPath;
 
 /// How the upstream connection stands.
@@ -26,63 +28,71 @@ pub(super) enum State {
     Gone(Reason),
 }
 
-/// A connection to the runtime, driven by a task of its own and closed when dropped.
+type Stream = Join<Inlet<OwnedReadHalf>, Outlet<OwnedWriteHalf>>;
+
+/// A connection to the runtime, which moves when it is polled and is closed when dropped.
 #[derive(Debug)]
 pub(super) struct Upstream {
     /// Sends calls. Each takes a clone.
     pub(super) calls: SendRequest<Bytes>,
-    state: watch::Receiver<State>,
-    driver: JoinHandle<()>,
+    /// The backlog towards the runtime.
+    pub(super) backlog: Backlog,
+    /// `None` once it is gone.
+    connection: Option<Connection<Stream, Bytes>>,
+    /// Tells of a GOAWAY that came.
+    probe: SendRequest<Bytes>,
+    state: State,
+    is_told: bool,
 }
 
 impl Upstream {
     /// Connects, and sends the HTTP/2 preface.
-    pub(super) async fn dial(path: &SocketPath) -> io::Result<Self> {
-        let stream = UnixStream::connect(path.as_path()).await?;
+    pub(super) async fn dial(path: &SocketPath, turns: &Turns) -> io::Result<Self> {
+        let (read, write) = UnixStream::connect(path.as_path()).await?.into_split();
+        let (outlet, backlog) = Outlet::new(write, turns.of_part());
+        let stream = join(Inlet::new(read, turns.of_part(), None), outlet);
         let (calls, connection) = tuning::client().handshake(stream).await.map_err(io::Error::other)?;
-        let (report, state) = watch::channel(State::Open);
-        let driver = tokio::spawn(drive(connection, calls.clone(), report));
-        Ok(Self { calls, state, driver })
+        let (connection, probe) = (Some(connection), calls.clone());
+        Ok(Self { calls, backlog, connection, probe, state: State::Open, is_told: true })
     }
 
-    /// Waits for the next change of state.
-    pub(super) async fn changed(&mut self) -> State {
-        match self.state.changed().await {
-            Ok(()) => *self.state.borrow_and_update(),
-            // The driver says `Gone` before it ends, unless it panicked.
-            Err(_) => State::Gone(Reason::INTERNAL_ERROR),
-        }
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
-}
-
-/// Moves the frames of one connection, and says when the runtime begins to leave and when it has gone.
-async fn drive(
-    mut connection: Connection<UnixStream>,
-    mut probe: SendRequest<Bytes>,
-    report: watch::Sender<State>,
-) {
-    let mut goaway_reason = None;
-    let end = poll_fn(|cx| {
-        let end = Pin::new(&mut connection).poll(cx);
+    /// Moves the frames of the connection. The task is woken where there is news of it.
+    pub(super) fn poll_frames(&mut self, cx: &mut Context<'_>) {
+        let Some(connection) = &mut self.connection else { return };
+        let end = Pin::new(connection).poll(cx);
+        self.backlog.polled();
         // h2 has no signal for a GOAWAY that came, but takes no more calls after one.
-        if let Poll::Ready(Err(error)) = probe.poll_ready(cx) {
-            let reason = *goaway_reason.get_or_insert(error.reason().unwrap_or(Reason::NO_ERROR));
-            report.send_if_modified(|state| {
-                let is_news = *state == State::Open;
-                *state = State::Leaving(reason);
-                is_news
-            });
+        if let Poll::Ready(Err(error)) = self.probe.poll_ready(cx)
+            && self.state == State::Open
+        {
+            self.state = State::Leaving(error.reason().unwrap_or(Reason::NO_ERROR));
+            self.is_told = false;
         }
-        end
-    })
-    .await;
-    // Our own farewell may fail to be written; what the runtime said before is the better reason.
-    let reason = end.err().and_then(|error| error.reason()).or(goaway_reason).unwrap_or(Reason::NO_ERROR);
-    report.send_replace(State::Gone(reason));
+        if let Poll::Ready(end) = end {
+            let said = match self.state {
+                State::Leaving(reason) => Some(reason),
+                State::Open | State::Gone(_) => None,
+            };
+            // Our own farewell may fail to be written; what the runtime said before is the better reason.
+            let reason = end.err().and_then(|error| error.reason()).or(said).unwrap_or(Reason::NO_ERROR);
+            self.connection = None;
+            self.state = State::Gone(reason);
+            self.is_told = false;
+        }
+        if !self.is_told {
+            // It may be asked for only after the next poll.
+            cx.waker().wake_by_ref();
+        }
+    }
+
+    /// Returns how the connection stands, where that is news.
+    pub(super) fn news(&mut self) -> Option<State> {
+        (!std::mem::replace(&mut self.is_told, true)).then_some(self.state)
+    }
+
+    /// Moves the frames of the connection until there is news of it.
+    pub(super) fn poll_news(&mut self, cx: &mut Context<'_>) -> Poll<State> {
+        self.poll_frames(cx);
+        self.news().map_or(Poll::Pending, Poll::Ready)
+    }
 }

@@ -7,18 +7,18 @@ use std::path::Path;
 
 /// A file's place on its device. Two names with the same one are one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileId {
+pub(crate) struct FileId {
     device: u64,
     inode: u64,
 }
 
 impl FileId {
     /// The file that has this name; a link is a file of its own.
-    pub(super) fn named(path: &Path) -> io::Result<Self> {
+    pub(crate) fn named(path: &Path) -> io::Result<Self> {
         fs::symlink_metadata(path).map(|file| Self::of(&file))
     }
 
-    pub(super) fn of(file: &Metadata) -> Self {
+    pub(crate) fn of(file: &Metadata) -> Self {
         Self { device: file.dev(), inode: file.ino() }
     }
 }

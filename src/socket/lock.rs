@@ -1,13 +1,16 @@
 //! A lock file beside a socket: while one process holds it, no other takes the socket over.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
 use super::file_id::FileId;
+
+/// Bytes of a lock file that are read for the pid of its holder.
+const MAX_PID_BYTES: u64 = 32;
 
 /// A lock that is held until dropped; its file goes with it.
 #[derive(Debug)]
@@ -26,6 +29,14 @@ pub enum LockError {
         path: PathBuf,
         /// The holder, if it has written its pid.
         pid: Option<String>,
+    },
+    /// The file with the lock's name is no lock file: it is a FIFO, or it has a second name. It has been left alone.
+    #[error(
+        "{path} is not a lock file: it is not a regular file, or it has a second name; remove it or use another path"
+    )]
+    NotALock {
+        /// The file.
+        path: PathBuf,
     },
     /// The file could not be made or locked.
     #[error("cannot lock {path}: {source}")]
@@ -49,15 +60,21 @@ impl Lock {
                 .create(true)
                 .truncate(false)
                 .mode(0o600)
-                // A link would be locked by one name and checked by another.
-                .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+                // A link would be locked by one name and checked by another, and a FIFO would be waited for.
+                .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
                 .open(&path)
                 .map_err(failed)?;
+            // The pid replaces the text of the file, which must not be that of a file with another name.
+            let found = file.metadata().map_err(failed)?;
+            if !found.is_file() || found.nlink() > 1 {
+                return Err(LockError::NotALock { path });
+            }
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
                     let mut pid = String::new();
-                    let pid = file.read_to_string(&mut pid).ok().map(|_| pid.trim().to_owned());
+                    let pid =
+                        file.take(MAX_PID_BYTES).read_to_string(&mut pid).ok().map(|_| pid.trim().to_owned());
                     return Err(LockError::Held { path, pid: pid.filter(|pid| !pid.is_empty()) });
                 }
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
@@ -66,9 +83,18 @@ impl Lock {
             if !is_file_at(&file, &path) {
                 continue;
             }
+            // Whoever can read the file can hold its lock. A file that is there already may have another mode.
+            let _ = file.set_permissions(Permissions::from_mode(0o600));
             file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
             return Ok(Self { file, path });
         }
+    }
+}
+
+impl Lock {
+    /// Whether the file still has its name: else another process can take a lock of that name.
+    pub(crate) fn is_in_place(&self) -> bool {
+        is_file_at(&self.file, &self.path)
     }
 }
 

@@ -9,10 +9,11 @@ mod lock;
 
 use std::os::unix::net::UnixListener;
 
-pub use accept::accept;
+pub use accept::Acceptor;
 pub use activation::{ActivationError, activated, is_activated};
 pub use address::{AddressError, SocketPath};
 pub use claim::{Access, Claim, ClaimError, claim};
+pub(crate) use file_id::FileId;
 pub(crate) use lock::Lock;
 pub use lock::LockError;
 

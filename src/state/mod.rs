@@ -3,6 +3,7 @@
 //! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried again: nothing is lost silently.
 
 mod file;
+mod quiet;
 mod writer;
 
 use std::fmt;
@@ -42,6 +43,8 @@ pub enum Table {
     Sandboxes,
     /// The same of containers, by those and their own names.
     Containers,
+    /// Mounts of subPaths, by their mount points.
+    SubPathMounts,
 }
 
 /// The way to what is kept. Copies share it.
@@ -56,11 +59,16 @@ struct Shared {
     trouble: watch::Receiver<Option<String>>,
 }
 
+/// The state was not closed in order, and may lack the last changes.
+#[derive(Debug, thiserror::Error)]
+#[error("what is to outlive probeshim may not be whole: {0}")]
+pub struct CloseError(String);
+
 /// What was kept before.
 pub struct Kept(Vec<(Table, String, Vec<u8>)>);
 
 impl Table {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Pods,
         Self::Condemned,
         Self::Kubelet,
@@ -68,6 +76,7 @@ impl Table {
         Self::Pulls,
         Self::Sandboxes,
         Self::Containers,
+        Self::SubPathMounts,
     ];
 
     fn name(self) -> &'static str {
@@ -79,6 +88,7 @@ impl Table {
             Self::Pulls => "pulls",
             Self::Sandboxes => "sandboxes",
             Self::Containers => "containers",
+            Self::SubPathMounts => "subpath_mounts",
         }
     }
 }
@@ -130,11 +140,12 @@ impl State {
         }
     }
 
-    /// Has everything on disk, as far as the disk takes it, and gives the file up: nothing is kept any more.
-    pub async fn close(&self) {
+    /// Has everything on disk, as far as the disk takes it, and gives the file up: nothing is kept any more. Fails where the database
+    /// panicked, or its thread did: what was kept may not be whole then.
+    pub async fn close(&self) -> Result<(), CloseError> {
         let (closed, wait) = oneshot::channel();
         self.send(Message::Close(closed));
-        let _ = wait.await;
+        wait.await.unwrap_or_else(|_| Err(CloseError("the thread that writes it has ended".to_owned())))
     }
 
     /// Why changes are not on disk, if they are not; it changes as that does.

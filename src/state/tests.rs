@@ -18,7 +18,7 @@ fn all(kept: &Kept, table: Table) -> Vec<(String, u32)> {
 async fn keep(folder: &Path, what: impl FnOnce(&State)) {
     let (state, _) = opened(folder);
     what(&state);
-    state.close().await;
+    state.close().await.unwrap();
 }
 
 #[tokio::test]
@@ -75,6 +75,17 @@ async fn what_a_newer_one_wrote_is_not_touched() {
     }
 }
 
+#[tokio::test]
+async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    keep(folder.path(), |state| state.put(Table::Pods, "a", &1)).await;
+    file::tests::remove_table(&folder.path().join("state.redb"), Table::SubPathMounts);
+    keep(folder.path(), |state| state.put(Table::SubPathMounts, "b", &2)).await;
+    let (_state, kept) = opened(folder.path());
+    assert_eq!(all(&kept, Table::Pods), [("a".to_owned(), 1)]);
+    assert_eq!(all(&kept, Table::SubPathMounts), [("b".to_owned(), 2)]);
+}
+
 /// Wherever it is cut off, it is refused, or nothing is missing.
 #[tokio::test]
 async fn what_is_cut_off_is_refused() {
@@ -87,7 +98,7 @@ async fn what_is_cut_off_is_refused() {
         match State::open(folder.path()) {
             Ok((state, kept)) => {
                 assert_eq!(all(&kept, Table::Pods), [("a".to_owned(), 1)], "cut at {length}");
-                state.close().await;
+                state.close().await.unwrap();
             }
             Err(StateError::Damaged(reason)) => assert!(reason.contains("state.redb"), "{reason}"),
             Err(other) => panic!("cut at {length}: {other}"),
@@ -104,4 +115,65 @@ async fn what_is_not_readable_is_told_of_by_its_key() {
     let (_state, kept) = opened(folder.path());
     let refused = kept.of::<u32>(Table::Pods).unwrap_err().to_string();
     assert!(refused.contains("pods of a"), "{refused}");
+}
+
+/// Damages a real file in many ways. Each is opened and read, or refused in words, with nothing on standard error: never a panic.
+#[tokio::test]
+async fn a_damaged_file_is_read_or_refused_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.redb");
+    for round in 0..20 {
+        keep(folder.path(), |state| {
+            for number in 0..50 {
+                state.put(Table::Pods, &format!("{round}-{number}"), &"x".repeat(1 + 37 * number));
+                state.put(Table::Crashes, &format!("{}-{number}", round % 3), &number);
+            }
+        })
+        .await;
+    }
+    let whole = fs::read(&path).unwrap();
+    let mut random = fastrand::Rng::with_seed(23);
+    let (mut refused, mut read) = (0, 0);
+    for round in 0..300 {
+        let mut damaged = whole.clone();
+        // All over the file, or in one page of it, the first of which tells of all others.
+        let page = 4096 * random.usize(..damaged.len() / 4096);
+        let range = match round % 4 {
+            0 => 0..damaged.len(),
+            1 => 0..4096,
+            2 => page..page + 4096,
+            _ => page..page + 64,
+        };
+        match random.u8(..4) {
+            0 => random.fill(&mut damaged[range]),
+            1 => damaged[range].fill(0),
+            2 => (0..3).for_each(|_| {
+                let at = random.usize(range.clone());
+                let end = (at + 64).min(damaged.len());
+                random.fill(&mut damaged[at..end]);
+            }),
+            _ => {
+                let at = random.usize(range);
+                damaged[at] ^= 1 << random.u8(..8);
+            }
+        }
+        fs::write(&path, &damaged).unwrap();
+        match State::open(folder.path()) {
+            Ok((state, kept)) => {
+                read += 1;
+                let _ = kept.of::<serde_json::Value>(Table::Pods);
+                state.put(Table::Pods, "new", &1);
+                state.settled().await;
+                assert_eq!(*state.trouble().borrow(), None, "round {round}: what was taken can be written");
+                state.close().await.unwrap();
+            }
+            Err(StateError::Damaged(reason)) => {
+                refused += 1;
+                assert!(reason.contains("state.redb"), "{reason}");
+            }
+            Err(StateError::Newer { .. }) => refused += 1,
+            Err(other) => panic!("round {round}: {other}"),
+        }
+    }
+    assert!(refused > 30 && read > 30, "{refused} were refused and {read} read: the damage is of both kinds");
 }

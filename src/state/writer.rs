@@ -1,17 +1,19 @@
 //! The thread that writes.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tracing::warn;
 
-use super::Table;
-use super::file::{Changes, File};
+use super::file::{Changes, File, WriteError};
+use super::{CloseError, Table};
 
 /// When it is tried again where the disk has not taken something, unless there is something new before.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// From one look at whether the file is still there to the next, while nothing changes.
+const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the thread is told.
 pub(super) enum Message {
@@ -20,7 +22,7 @@ pub(super) enum Message {
     /// Somebody waits for what was told before.
     Settle(oneshot::Sender<()>),
     /// Nothing more is told.
-    Close(oneshot::Sender<()>),
+    Close(oneshot::Sender<Result<(), CloseError>>),
 }
 
 /// Writes what it is told.
@@ -30,22 +32,21 @@ pub(super) struct Writer {
     /// What is not on disk yet.
     unsaved: Changes,
     waiting: Vec<oneshot::Sender<()>>,
-    closes: Option<oneshot::Sender<()>>,
+    closes: Option<oneshot::Sender<Result<(), CloseError>>>,
+    /// The words of the last panic of the database.
+    panic: Option<String>,
 }
 
 impl Writer {
     pub(super) fn new(file: File, troubles: watch::Sender<Option<String>>) -> Self {
-        Self { file, troubles, unsaved: Changes::new(), waiting: Vec::new(), closes: None }
+        Self { file, troubles, unsaved: Changes::new(), waiting: Vec::new(), closes: None, panic: None }
     }
 
     /// Writes until it is closed, or nobody is left to tell anything.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         while self.closes.is_none() {
-            let first = if self.unsaved.is_empty() {
-                messages.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                messages.recv_timeout(RETRY)
-            };
+            let pause = if self.unsaved.is_empty() { REMOVAL_CHECK_INTERVAL } else { RETRY };
+            let first = messages.recv_timeout(pause);
             let is_over = matches!(first, Err(RecvTimeoutError::Disconnected));
             for message in first.into_iter().chain(messages.try_iter()) {
                 self.take(message);
@@ -58,13 +59,17 @@ impl Writer {
                 break;
             }
         }
-        let Self { file, closes, unsaved, .. } = self;
+        let Self { file, closes, unsaved, panic, .. } = self;
         if !unsaved.is_empty() {
             warn!(changes = unsaved.len(), "what was to outlive probeshim was not written");
         }
-        drop(file);
-        if let Some(closed) = closes {
-            let _ = closed.send(());
+        let closed = match (file.close(), panic) {
+            (Ok(()), None) => Ok(()),
+            (Err(error), _) => Err(CloseError(error.to_string())),
+            (Ok(()), Some(panic)) => Err(CloseError(panic)),
+        };
+        if let Some(closes) = closes {
+            let _ = closes.send(closed);
         }
     }
 
@@ -77,19 +82,21 @@ impl Writer {
     }
 
     fn save(&mut self) {
-        if self.unsaved.is_empty() {
+        // A file that was removed is written anew also where nothing has changed.
+        if self.unsaved.is_empty() && self.troubles.borrow().is_none() && !self.file.is_removed() {
             return;
         }
-        let written = catch_unwind(AssertUnwindSafe(|| self.file.write(&self.unsaved)));
-        let trouble = match written {
-            Ok(Ok(())) => {
+        let trouble = match self.file.write(&self.unsaved) {
+            Ok(()) => {
                 self.unsaved.clear();
+                self.panic = None;
                 None
             }
-            Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => {
-                self.file.give_up();
-                Some("a fault of what writes it".to_owned())
+            Err(error) => {
+                if let WriteError::Panic(words) = &error {
+                    self.panic = Some(words.clone());
+                }
+                Some(error.to_string())
             }
         };
         self.troubles.send_if_modified(|known| {
@@ -129,5 +136,43 @@ mod tests {
         drop(writer);
         let (_file, values) = File::open(&folder).unwrap();
         assert_eq!(values, ["a", "b"].map(|key| (Table::Pods, key.to_owned(), b"1".to_vec())));
+    }
+
+    #[test]
+    fn a_file_that_is_removed_is_written_anew_with_all_that_was_in_it() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("state");
+        let (file, _) = File::open(&folder).unwrap();
+        let (troubles, trouble) = watch::channel(None);
+        let mut writer = Writer::new(file, troubles);
+        let change = |key: &str| Message::Change(Table::Pods, key.to_owned(), Some(b"1".to_vec()));
+        writer.take(change("a"));
+        writer.save();
+        fs::remove_dir_all(&folder).unwrap();
+        writer.save();
+        assert!(folder.join("state.redb").exists(), "also where nothing has changed");
+        fs::remove_file(folder.join("state.redb")).unwrap();
+        writer.take(change("b"));
+        writer.save();
+        assert_eq!(*trouble.borrow(), None);
+        drop(writer);
+        let (_file, values) = File::open(&folder).unwrap();
+        assert_eq!(values, ["a", "b"].map(|key| (Table::Pods, key.to_owned(), b"1".to_vec())));
+    }
+
+    #[test]
+    fn a_file_that_is_replaced_is_left_as_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("state.redb");
+        let (file, _) = File::open(place.path()).unwrap();
+        let (troubles, trouble) = watch::channel(None);
+        let mut writer = Writer::new(file, troubles);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        writer.take(Message::Change(Table::Pods, "a".to_owned(), None));
+        writer.save();
+        let told = trouble.borrow().clone().unwrap();
+        assert!(told.contains("state.redb has been replaced by another file"), "{told}");
+        assert_eq!(fs::read(&path).unwrap(), b"precious");
     }
 }

@@ -5,7 +5,9 @@ use std::io::{self, IsTerminal as _};
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::fmt::MakeWriter;
 
+use crate::terminal::human::harmless_json;
 use crate::terminal::is_no_color;
 
 /// Lines that may wait for a slow reader of stderr; more are dropped.
@@ -67,14 +69,58 @@ pub fn start(settings: &Settings) -> Guard {
     if on_terminal {
         base.with_target(false).init();
     } else {
-        base.json().flatten_event(true).init();
+        base.json().flatten_event(true).map_writer(HarmlessJson).init();
     }
     Guard { _writer: guard }
 }
 
+/// Makes writers of JSON lines in which nothing moves the cursor of a terminal that they are shown on.
+struct HarmlessJson<M>(M);
+
+/// Writes JSON lines with all that a terminal would obey escaped. Each write is one line: the subscriber writes whole lines.
+struct HarmlessLines<W>(W);
+
+impl<'a, M: MakeWriter<'a>> MakeWriter<'a> for HarmlessJson<M> {
+    type Writer = HarmlessLines<M::Writer>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        HarmlessLines(self.0.make_writer())
+    }
+}
+
+impl<W: io::Write> io::Write for HarmlessLines<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.strip_suffix('\n').unwrap_or(&text);
+        let end = &text[line.len()..];
+        self.0.write_all((harmless_json(line) + end).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    #[test]
+    fn a_json_line_means_the_same_and_shows_nothing_that_a_terminal_obeys() {
+        let hostile = "\u{9b}31m \u{202e}abc\u{2066} \u{200b} größer";
+        let line = serde_json::json!({"message": hostile, "n": 1}).to_string() + "\n";
+        let mut written = HarmlessLines(Vec::new());
+        assert_eq!(written.write(line.as_bytes()).unwrap(), line.len());
+        let shown = String::from_utf8(written.0).unwrap();
+        assert!(
+            shown.ends_with("}\n") && shown.contains("\\u009b31m \\u202eabc\\u2066 \\u200b größer"),
+            "{shown}"
+        );
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap()["message"], hostile);
+    }
 
     #[test]
     fn a_level_is_for_our_own_lines() {

@@ -4,9 +4,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use unicode_width::UnicodeWidthStr as _;
 
-use super::is_printable;
+use super::{MAX_NAME_WIDTH, is_printable, shortened, width as columns};
 
 /// A duration with three digits: `850µs`, `35.2ms`, `1.25s`, `2m05s`, `3h02m`.
 pub(crate) fn duration(duration: Duration) -> String {
@@ -66,11 +65,13 @@ pub(crate) fn time(text: &str) -> String {
     }
 }
 
-/// A text broken into lines of at most so many columns, where it has blanks; those after the first are moved in by two.
+/// Breaks a text into lines of at most so many columns, where it has blanks. Lines after the first are moved in by two. A word that is longer
+/// than any name of Kubernetes' is shortened, so that what follows it is read.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let (mut wrapped, mut used) = (String::with_capacity(text.len()), 0);
     for word in text.split(' ') {
-        let length = word.width();
+        let word = shortened(word, MAX_NAME_WIDTH);
+        let length = columns(&word);
         if used > 0 && used + 1 + length > width {
             wrapped.push_str("\n  ");
             used = 2;
@@ -78,7 +79,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
             wrapped.push(' ');
             used += 1;
         }
-        wrapped.push_str(word);
+        wrapped.push_str(&word);
         used += length;
     }
     wrapped
@@ -183,6 +184,8 @@ mod tests {
         assert_eq!(wrapped("one two three", 100), "one two three");
         assert_eq!(wrapped("one two three four", 8), "one two\n  three\n  four");
         assert_eq!(wrapped("a-word-that-is-too-long x", 8), "a-word-that-is-too-long\n  x");
+        let long = format!("pod {} was slow", "p".repeat(1_000_000));
+        assert_eq!(wrapped(&long, 80), format!("pod\n  {}…\n  was slow", "p".repeat(MAX_NAME_WIDTH - 1)));
     }
 
     #[test]

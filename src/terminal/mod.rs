@@ -3,7 +3,21 @@
 pub(crate) mod human;
 pub(crate) mod screen;
 
+use std::borrow::Cow;
+
+use unicode_width::UnicodeWidthChar as _;
+
 pub use screen::print;
+
+/// Columns of a text that people are shown where the terminal sets no limit. The longest legitimate text, the output of a failed probe, has
+/// 10 KiB; programs ask for JSON, which is complete.
+pub const MAX_TEXT_WIDTH: usize = 16 << 10;
+
+/// Columns of a name within a longer text. The longest `NAMESPACE/POD CONTAINER` that Kubernetes allows has 381.
+pub const MAX_NAME_WIDTH: usize = 384;
+
+/// Characters for each column of a shortened text, since some characters take no column.
+const MAX_CHARS_PER_COLUMN: usize = 4;
 
 /// Whether `NO_COLOR` asks for output without colours; empty, it asks for nothing.
 #[must_use]
@@ -26,6 +40,43 @@ pub fn harmless(text: &str) -> String {
     safe
 }
 
+/// Columns that a text takes on a terminal, each character for itself as terminals count them.
+#[must_use]
+pub fn width(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// Returns the text, or as much of its beginning as fits into so many columns together with an ellipsis.
+#[must_use]
+pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
+    let max_chars = columns.saturating_mul(MAX_CHARS_PER_COLUMN);
+    // The end of the text that fits before an ellipsis.
+    let (mut used, mut end) = (0, 0);
+    for (place, (start, c)) in text.char_indices().enumerate() {
+        used += c.width().unwrap_or(0);
+        if used > columns || place >= max_chars {
+            let ellipsis = if columns == 0 { "" } else { "…" };
+            return Cow::Owned([&text[..end], ellipsis].concat());
+        }
+        if used < columns {
+            end = start + c.len_utf8();
+        }
+    }
+    Cow::Borrowed(text)
+}
+
+/// A name of any length, shortened and harmless, for a sentence that has it within.
+#[must_use]
+pub fn harmless_name(name: &str) -> String {
+    shortened(&harmless(&shortened(name, MAX_NAME_WIDTH)), MAX_NAME_WIDTH).into_owned()
+}
+
+/// A text of any length, shortened and harmless, for people.
+#[must_use]
+pub fn harmless_text(text: &str) -> String {
+    shortened(&harmless(&shortened(text, MAX_TEXT_WIDTH)), MAX_TEXT_WIDTH).into_owned()
+}
+
 /// Whether a character shows itself and does nothing else; formatting characters do not.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
@@ -34,7 +85,38 @@ pub fn is_printable(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    #[test]
+    fn texts_are_shortened_to_columns_and_not_to_characters() {
+        for (text, columns, shown) in [
+            ("name", 4, "name"),
+            ("names", 4, "nam…"),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本…"),
+            ("日本語", 4, "日…"),
+            ("日本語", 1, "…"),
+            ("日本語", 0, ""),
+            ("", 0, ""),
+        ] {
+            assert_eq!(shortened(text, columns), shown, "{text:?} in {columns}");
+        }
+        let no_width = "\u{1160}".repeat(1_000_000);
+        assert!(shortened(&no_width, 10).chars().count() <= 41, "what takes no column is shortened as well");
+    }
+
+    proptest! {
+        #[test]
+        fn a_shortened_text_fits_and_a_text_that_fits_is_whole(text in any::<String>(), columns in 0..40_usize) {
+            let shown = shortened(&text, columns);
+            prop_assert!(width(&shown) <= columns);
+            if width(&text) <= columns && text.chars().count() <= columns {
+                prop_assert_eq!(&*shown, &*text);
+            }
+        }
+    }
 
     #[test]
     fn what_a_terminal_would_obey_is_shown_as_its_code() {

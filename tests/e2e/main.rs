@@ -15,3 +15,4 @@ mod real;
 #[path = "../support/mod.rs"]
 mod support;
 mod traces;
+mod volumes;

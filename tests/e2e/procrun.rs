@@ -39,20 +39,20 @@ fn a_child_that_keeps_the_output_holds_a_call_to_containerd() {
     need!(is_held(&containerd));
 }
 
-/// Calls whose command ends, or is killed, within a second, and whose child keeps the output for three.
+/// Calls whose command ends, or is killed, within its timeout, and whose child keeps the output for longer.
 fn is_held(runtime: &impl Runtime) -> Result<(), String> {
     let crictl = Crictl::new("crictl-1.36", &runtime.socket(), runtime.folder())?;
     let pod = Pod::new(&crictl, runtime.folder(), "held");
-    let exec = |script: &str| {
-        let start = Instant::now();
-        let output = crictl.run(&["exec", "-s", "--timeout", "1", &pod.container, "sh", "-c", script]);
-        assert!(start.elapsed() >= Duration::from_secs(3), "the call was not held: {output:?}");
+    let exec = |timeout: u32, script: &str, held: Duration| {
+        let (start, timeout) = (Instant::now(), timeout.to_string());
+        let output = crictl.run(&["exec", "-s", "--timeout", &timeout, &pod.container, "sh", "-c", script]);
+        assert!(start.elapsed() >= held, "the call was not held: {output:?}");
         output
     };
     // The timeout is the command's alone.
-    let ended = exec("sleep 3 & echo said");
+    let ended = exec(5, "sleep 8 & echo said", Duration::from_secs(8));
     assert_eq!((ended.code, ended.stdout.trim()), (Some(0), "said"), "{ended:?}");
-    let killed = exec("sleep 3 & exec sleep 100");
+    let killed = exec(1, "sleep 3 & exec sleep 100", Duration::from_secs(3));
     assert!(killed.code == Some(1) && killed.stderr.contains("DeadlineExceeded"), "{killed:?}");
     pod.remove(&crictl);
     Ok(())

@@ -1,6 +1,7 @@
 //! `probeshim play` on procrun, as people start it: what ends it and how, what it tells, and many pods at once.
 
 mod around;
+mod logs;
 
 use std::fs;
 use std::path::PathBuf;
@@ -280,7 +281,7 @@ async fn what_reads_a_kubelet_reads_what_is_played() {
         ", env: [{name: KEY, value: secret}], readinessProbe: {exec: {command: ['true']}, periodSeconds: 1}",
     );
     fs::write(place.at("pods.yaml"), manifest).unwrap();
-    let mut running = start(&place, place.at("pods.yaml").to_str().unwrap()).await;
+    let mut running = start_with(&place, &[place.at("pods.yaml").to_str().unwrap(), "--http-pods"]).await;
     let http = until_shown(&place, &["status"], |status| {
         let is_ready = status["pods"][0]["ready"] == true && status["mode"] == "restart";
         is_ready.then(|| status["http"].as_str().unwrap().trim_start_matches("http://").to_owned())

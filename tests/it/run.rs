@@ -6,8 +6,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::AsyncWriteExt as _;
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::program::{Place, Running, is_root, joined, serves};
 use crate::support::runtime::Runtime;
@@ -121,6 +121,31 @@ async fn strangers_and_cut_connections_are_named_in_the_log() {
     let cut = shim.logged("client disconnected").await;
     assert_eq!(cut["reason"], "the drain timeout is over");
     assert_eq!(shim.logged("probeshim stopped").await["cut"], 1);
+}
+
+#[tokio::test]
+async fn a_lack_of_descriptors_is_named_and_told_in_two_lines_for_many_clients() {
+    let place = Place::new();
+    let (mut shim, _runtime) = place.start_with_runtime(&[]).await;
+    // Room for the client's connection, and none for that to the runtime.
+    let open: Vec<u64> = fs::read_dir(format!("/proc/{}/fd", shim.process.id()))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    let free = (0..1 << 20).find(|number| !open.contains(number)).unwrap();
+    let limit = Rlimit { current: Some(free + 1), maximum: Some(free + 1) };
+    prlimit(Some(Pid::from_child(&shim.process)), Resource::Nofile, limit).unwrap();
+    for _ in 0..20 {
+        let mut client = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
+        assert_eq!(soon(client.read(&mut [0])).await.unwrap(), 0, "the client was not refused");
+    }
+    let first = shim.logged("no file descriptor is left to connect to upstream: client refused").await;
+    assert!(first["error"].as_str().unwrap().contains("Too many open files"), "{first}");
+    shim.signal(Signal::TERM);
+    assert_eq!(shim.ended().await, Some(0));
+    assert_eq!(shim.logged("more clients were refused").await["clients"], 19);
+    let log = fs::read_to_string(&shim.log).unwrap();
+    assert_eq!(log.lines().filter(|line| line.contains("refused")).count(), 2, "{log}");
 }
 
 #[tokio::test]

@@ -191,19 +191,25 @@ fn no_files(place: &Place) -> bool {
     fs::read_dir(place.at("state/pods")).is_ok_and(|mut left| left.next().is_none())
 }
 
-/// Walks, some of them at once. Not every one has as many calls as the first had: but in most of them somebody has been killed.
-async fn all(walks: impl Iterator<Item = impl Future<Output = Walk>>) {
+/// Walks, some of them at once. How many calls one has depends on how often it is probed while it lasts, and so on the machine: a moment that a
+/// walk does not come to kills nobody. But every walk has `sure` calls.
+async fn all(walks: impl Iterator<Item = impl Future<Output = Walk>>, sure: usize) {
     let walked: Vec<Walk> = iter(walks).buffer_unordered(AT_ONCE).collect().await;
     let killed = walked.iter().filter(|walk| walk.has_killed).count();
-    assert!(4 * killed >= 3 * walked.len(), "{killed} of {}", walked.len());
+    // Before each of them, and after each.
+    assert!(killed >= 2 * sure, "{killed} of {}", walked.len());
+}
+
+/// Both moments of each of so many calls.
+fn moments(calls: usize) -> impl Iterator<Item = Moment> {
+    (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)])
 }
 
 #[tokio::test]
 async fn whenever_it_is_killed_a_pod_comes_to_its_end() {
     let Walk { calls, .. } = walk(None).await;
     assert!(calls > 10, "{calls}");
-    let moments = (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)]);
-    all(moments.map(|moment| soon(walk(Some(moment))))).await;
+    all(moments(calls).map(|moment| soon(walk(Some(moment)))), 10).await;
 }
 
 /// A client has made a pod, whose container is restarted for a probe that fails at first. Who keeps it alive is killed at a moment, and started
@@ -262,8 +268,7 @@ async fn walk_of_client(at: Option<Moment>) -> Walk {
 async fn whenever_it_is_killed_what_a_client_has_made_lives_on() {
     let Walk { calls, .. } = walk_of_client(None).await;
     assert!(calls >= 4, "{calls}");
-    let moments = (1..=calls).flat_map(|call| [Moment::Asked(call), Moment::Answered(call)]);
-    all(moments.map(|moment| soon(walk_of_client(Some(moment))))).await;
+    all(moments(calls).map(|moment| soon(walk_of_client(Some(moment)))), 3).await;
 }
 
 #[tokio::test]

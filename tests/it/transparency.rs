@@ -5,5 +5,6 @@ mod endings;
 mod flow;
 mod goaway;
 mod last_words;
+mod limits;
 mod old_clients;
 mod strangers;

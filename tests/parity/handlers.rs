@@ -162,6 +162,19 @@ fn website() -> SocketAddr {
             "/300" => page("300 Choose", "a or b"),
             "/101" => "HTTP/1.1 101 Switch\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n".to_owned(),
             "/close" => String::new(),
+            "/close-in-head" => "HTTP/1.1 200 OK\r\nA: b".to_owned(),
+            "/close-after-interim" => "HTTP/1.1 100 Continue\r\n\r\n".to_owned(),
+            "/interim" => {
+                "HTTP/1.1 100 Continue\r\n\r\n".repeat(100_000)
+                    + "HTTP/1.1 103\nA: b\n\n"
+                    + &page("200 OK", "ok")
+            }
+            "/large-head" => page(&format!("200 OK\r\nA: {}", "x".repeat(1 << 20)), "ok"),
+            "/flood" => {
+                let heads = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1_000);
+                while stream.write_all(heads.as_bytes()).is_ok() {}
+                return;
+            }
             "/nonsense" => "nonsense\r\n\r\n".to_owned(),
             "/short" => "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_owned(),
             "/chunked" => {
@@ -189,6 +202,41 @@ fn website() -> SocketAddr {
     })
 }
 
+/// Paths of httpGet probes: how they are sent, and pages that end in every way.
+const PATHS: [&str; 31] = [
+    "/ok",
+    "ok",
+    "/a b?c",
+    "/100%",
+    "/a%2Fb%zz",
+    "/é",
+    "/ok#part",
+    "http://other/x?y=z",
+    "//other/x",
+    "1:b",
+    "?q",
+    "/echo",
+    "/500",
+    "/300",
+    "/101",
+    "/close",
+    "/short",
+    "/chunked",
+    "/long",
+    "/stall",
+    "/never",
+    "/loop",
+    "/to",
+    "/to?/ok",
+    "/to?ok",
+    "/to?/to?/ok",
+    "/to?http://0.0.0.0/",
+    "/to?http://127.0.0.1:1/",
+    "/to?//127.0.0.1:1/",
+    "/a/../b",
+    "/%41",
+];
+
 #[tokio::test]
 async fn attempts_come_to_what_the_kubelets_own_code_says() {
     let mut theirs = need!(Theirs::start());
@@ -206,42 +254,7 @@ async fn attempts_come_to_what_the_kubelets_own_code_says() {
             headers.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
         with("/echo", json!({"httpHeaders": headers}))
     };
-    let mut probes: Vec<Value> = [
-        "/ok",
-        "ok",
-        "/a b?c",
-        "/100%",
-        "/a%2Fb%zz",
-        "/é",
-        "/ok#part",
-        "http://other/x?y=z",
-        "//other/x",
-        "1:b",
-        "?q",
-        "/echo",
-        "/500",
-        "/300",
-        "/101",
-        "/close",
-        "/short",
-        "/chunked",
-        "/long",
-        "/stall",
-        "/never",
-        "/loop",
-        "/to",
-        "/to?/ok",
-        "/to?ok",
-        "/to?/to?/ok",
-        "/to?http://0.0.0.0/",
-        "/to?http://127.0.0.1:1/",
-        "/to?//127.0.0.1:1/",
-        "/a/../b",
-        "/%41",
-    ]
-    .iter()
-    .map(|path| get(http(path)))
-    .collect();
+    let mut probes: Vec<Value> = PATHS.iter().map(|path| get(http(path))).collect();
     probes.extend([
         headers(&[("x-MUFFINS-or-cupcakes", "b"), ("X-Muffins-Or-Cupcakes", "a")]),
         headers(&[("Host", "example.com"), ("Accept", ""), ("Accept-Encoding", "gzip")]),
@@ -265,11 +278,20 @@ async fn attempts_come_to_what_the_kubelets_own_code_says() {
     ]);
     let addresses = [(); 3].map(|()| free_address());
     let _served = need!(Served::start(addresses));
-    let [_, health, secure] = addresses.map(|address| address.port());
+    let [plain, health, secure] = addresses.map(|address| address.port());
     let protocol = |host: &str| {
         let page = json!({"path": "/protocol", "port": secure, "scheme": "HTTPS", "host": host});
         json!({"httpGet": page, "timeoutSeconds": 2})
     };
+    for (port, scheme) in [(plain, "HTTP"), (secure, "HTTPS")] {
+        for heads in ["count=2000&size=10", "count=3000&size=4000"] {
+            let page = json!({"path": format!("/interim?{heads}"), "port": port, "scheme": scheme});
+            probes.push(json!({"httpGet": page, "timeoutSeconds": 60}));
+        }
+    }
+    for path in ["/interim", "/large-head", "/flood", "/close-in-head", "/close-after-interim"] {
+        probes.push(json!({"httpGet": http(path), "timeoutSeconds": 60}));
+    }
     probes.extend([
         protocol("127.0.0.1"),
         protocol("localhost"),

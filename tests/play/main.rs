@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use real::differential::compared;
 use real::machine::tool;
-use real::play::{crowd, tell};
+use real::play::{crowd, rotates_logs, tell};
 use real::story::cases;
 use real::survival;
 use support::skip::need;
@@ -75,4 +75,10 @@ fn pods_live_through_kills_of_who_plays_them() {
 fn twenty_pods_come_up_are_probed_and_go_away() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(need!(crowd(20)), [""; 0]);
+}
+
+#[test]
+fn logs_are_rotated_and_lose_no_line() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    assert_eq!(need!(rotates_logs()), [""; 0]);
 }

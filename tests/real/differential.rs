@@ -1,8 +1,10 @@
 //! The same pods with a kubelet and with `play`, and where their lives differ.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
+use regex::Regex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -15,8 +17,11 @@ use super::play::Player;
 use super::server::wait_for;
 use super::story::{Case, Instance, Life, Observer};
 
-/// What times may differ by: probes are attempted on grids that begin with the pod, and are looked at once a second. In seconds, and of
-/// what is waited under back-off the part that chance adds.
+/// Time without any change after which what is awaited is taken never to happen.
+const NEVER: Duration = Duration::from_secs(60);
+
+/// What times may differ by, beside the lag of the machine: probes are attempted on grids that begin with the pod, and are looked at once a
+/// second. In seconds, and of what is waited under back-off the part that chance adds.
 const JITTER: f64 = 2.5;
 const SPREAD: f64 = 0.5;
 
@@ -35,10 +40,46 @@ const PLACES: [&str; 4] = [
 const KNOWN: [&str; 3] =
     ["started false, ready true", "RestartingAllContainers", "AllContainersRestarting True"];
 
-/// A kubelet that lives with pods, and who looks at them.
+/// One of two sides on which the same pods live, watched from outside.
+trait Side {
+    /// Looks at the pods once.
+    fn look(&mut self);
+
+    /// The lives of the pods as far as they have been seen.
+    fn observer(&self) -> &Observer;
+}
+
+/// `play` with its pods.
+struct Played {
+    player: Player,
+    observer: Observer,
+}
+
+/// A kubelet with its pods.
 struct Watched {
     node: Node,
     observer: Observer,
+}
+
+impl Side for Played {
+    fn look(&mut self) {
+        self.observer.look(&self.player.pods());
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.observer
+    }
+}
+
+impl Side for Watched {
+    fn look(&mut self) {
+        self.observer.look(&self.node.kubelet.pods());
+        self.read_log();
+    }
+
+    fn observer(&self) -> &Observer {
+        &self.observer
+    }
 }
 
 impl Watched {
@@ -56,16 +97,29 @@ impl Watched {
         self.node.kubelet.run(&case.value());
     }
 
-    fn look(&mut self) {
-        self.observer.look(&self.node.kubelet.pods());
+    /// Adds the states that the kubelet's log proves. A kubelet of 1.36 shows `CrashLoopBackOff` from the sync at the end of the back-off until
+    /// it has seen the container start again, which is too short to be seen by looking. Each sync that fails to start a container logs the
+    /// reason that the status has from the next sync on.
+    fn read_log(&mut self) {
+        for line in self.node.kubelet.log().lines().filter(|line| line.contains("Error syncing pod")) {
+            let Some((_, pod)) = line.rsplit_once(" pod=\"") else { continue };
+            let name = pod.split(['/', '"']).nth(1).unwrap_or_default();
+            for (_, [container, reason]) in START_FAILED.captures_iter(line).map(|found| found.extract()) {
+                self.observer.has_waited(name, container, reason);
+            }
+        }
     }
 }
+
+/// The container that a sync failed to start, and the reason, in a line of the kubelet's log.
+static START_FAILED: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"StartContainer\\?" for \\?"([^"\\]+)\\?" with (\w+): "#).unwrap());
 
 /// What the names of static pods end with.
 const SUFFIX: &str = "-node";
 
-/// Where `play` differs from a kubelet.
-pub(crate) fn compared(cases: &[Case], watched: Duration) -> Result<Vec<String>, String> {
+/// Where `play` differs from a kubelet. The pods are watched for at least `least`.
+pub(crate) fn compared(cases: &[Case], least: Duration) -> Result<Vec<String>, String> {
     assert_eq!(SUFFIX, format!("-{NODE}"));
     let containerd = Containerd::start(Version::V2_2)?;
     let crictl = Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder())?;
@@ -75,31 +129,63 @@ pub(crate) fn compared(cases: &[Case], watched: Duration) -> Result<Vec<String>,
         player.run(&case.name, &case.manifest);
         kubelet.run(case);
     }
-    let (mut ours, begun) = (Observer::new(crictl, ""), Instant::now());
-    while begun.elapsed() < watched {
-        ours.look(&player.pods());
-        kubelet.look();
-    }
-    Ok(differences(cases, &ours, &kubelet.observer))
+    let mut ours = Played { player, observer: Observer::new(crictl, "") };
+    Ok(watch(cases, [&mut ours, &mut kubelet], least))
 }
 
-/// Where a kubelet differs from another.
-pub(crate) fn noise(cases: &[Case], watched: Duration) -> Result<Vec<String>, String> {
+/// Where a kubelet differs from another. The pods are watched for at least `least`.
+pub(crate) fn noise(cases: &[Case], least: Duration) -> Result<Vec<String>, String> {
     let (mut first, mut second) = (Watched::start(cases)?, Watched::start(cases)?);
     for case in cases {
         first.run(case);
         second.run(case);
     }
+    Ok(watch(cases, [&mut first, &mut second], least))
+}
+
+/// Watches the pods of both sides for at least `least`, until each has lived its story on both sides and the sides agree. Returns what is
+/// open, once nothing about it has changed for so long that it never will.
+fn watch(cases: &[Case], sides: [&mut dyn Side; 2], least: Duration) -> Vec<String> {
+    let [ours, theirs] = sides;
+    let (mut ours_unfinished, mut theirs_unfinished) =
+        (cases.iter().collect::<Vec<_>>(), cases.iter().collect::<Vec<_>>());
     let begun = Instant::now();
-    while begun.elapsed() < watched {
-        first.look();
-        second.look();
+    let (mut open, mut since) = (Vec::new(), begun);
+    loop {
+        ours.look();
+        theirs.look();
+        let (ours, theirs) = (ours.observer(), theirs.observer());
+        let mut now = unfinished(&mut ours_unfinished, "us", ours);
+        now.extend(unfinished(&mut theirs_unfinished, "the kubelet", theirs));
+        if now.is_empty() {
+            now = differences(cases, ours, theirs);
+        }
+        if open != now {
+            (open, since) = (now, Instant::now());
+        }
+        let is_over = open.is_empty() || since.elapsed() >= NEVER;
+        if is_over && begun.elapsed() >= least {
+            return open;
+        }
     }
-    Ok(differences(cases, &first.observer, &second.observer))
+}
+
+/// Removes the cases that have lived their story on a side, and returns what the others wait for.
+fn unfinished(cases: &mut Vec<&Case>, side: &str, observer: &Observer) -> Vec<String> {
+    let mut unfinished = Vec::new();
+    cases.retain(|case| {
+        let waits_for = match observer.lives.get(&case.name) {
+            Some(life) => case.unfinished(life),
+            None => Some("it is not there".to_owned()),
+        };
+        unfinished.extend(waits_for.iter().map(|what| format!("{}: with {side}: {what}", case.name)));
+        waits_for.is_some()
+    });
+    unfinished
 }
 
 fn differences(cases: &[Case], ours: &Observer, theirs: &Observer) -> Vec<String> {
-    let mut differences = Vec::new();
+    let (mut differences, lag) = (Vec::new(), ours.lag().max(theirs.lag()));
     for case in cases {
         let name = &case.name;
         match (ours.lives.get(name), theirs.lives.get(name)) {
@@ -109,7 +195,7 @@ fn differences(cases: &[Case], ours: &Observer, theirs: &Observer) -> Vec<String
                     differences
                         .push(format!("{name}: there is no container, neither with us nor with the kubelet"));
                 }
-                lives(case, ours, theirs, &mut differences);
+                lives((case, lag), ours, theirs, &mut differences);
                 let [mut own, mut their] = [&ours.sandbox, &theirs.sandbox].map(Value::clone);
                 if case.value()["spec"]["dnsPolicy"] != "None" {
                     // Resolvers are the node's.
@@ -129,7 +215,8 @@ fn differences(cases: &[Case], ours: &Observer, theirs: &Observer) -> Vec<String
     differences
 }
 
-fn lives(case: &Case, ours: &Life, theirs: &Life, differences: &mut Vec<String>) {
+/// Compares the containers of a pod, and how it stood. Times may differ by `lag` seconds because the machine is slow.
+fn lives((case, lag): (&Case, f64), ours: &Life, theirs: &Life, differences: &mut Vec<String>) {
     let name = &case.name;
     let names: BTreeSet<&String> = ours.containers.keys().chain(theirs.containers.keys()).collect();
     for container in names {
@@ -147,7 +234,7 @@ fn lives(case: &Case, ours: &Life, theirs: &Life, differences: &mut Vec<String>)
             if last.is_none() {
                 configs(&whose, &own.config, &their.config, differences);
             }
-            instances((&whose, case.longest_period()), (own, their), last, differences);
+            instances((&whose, case.longest_period(), lag), (own, their), last, differences);
             last = Some((own, their));
         }
     }
@@ -172,7 +259,7 @@ fn lives(case: &Case, ours: &Life, theirs: &Life, differences: &mut Vec<String>)
 
 /// Compares two instances of a container, whose probes have this period at most, and how long they have come after those before them.
 fn instances(
-    (whose, period): (&str, u64),
+    (whose, period, lag): (&str, u64, f64),
     (own, their): (&Instance, &Instance),
     last: Option<(&Instance, &Instance)>,
     differences: &mut Vec<String>,
@@ -196,7 +283,7 @@ fn instances(
         // Whoever has waited for long begins anywhere in the period of its probes.
         let has_waited = gaps.is_some_and(|(gap, their_gap)| gap.max(their_gap) > LONG);
         let chance = if has_waited { Duration::from_secs(period).as_secs_f64() } else { 0.0 };
-        if (own.lived() - their.lived()).abs() > JITTER + chance {
+        if (own.lived() - their.lived()).abs() > JITTER + lag + chance {
             differences.push(format!(
                 "{whose}: lived {:.1}s with us, {:.1}s with the kubelet",
                 own.lived(),
@@ -209,7 +296,7 @@ fn instances(
     let is_chance = own.attempt >= 3
         && last.is_some_and(|(own_last, their_last)| own_last.lived().min(their_last.lived()) > 3.0);
     if let Some((gap, their_gap)) = gaps.filter(|_| !is_chance)
-        && (gap - their_gap).abs() > JITTER + SPREAD * gap.min(their_gap)
+        && (gap - their_gap).abs() > JITTER + lag + SPREAD * gap.min(their_gap)
     {
         differences
             .push(format!("{whose}: started after {gap:.1}s with us, {their_gap:.1}s with the kubelet"));
@@ -230,19 +317,7 @@ fn order(life: &Life) -> BTreeSet<(String, String)> {
 }
 
 fn configs(whose: &str, ours: &Value, theirs: &Value, differences: &mut Vec<String>) {
-    let (mut own, mut their) = (plain(ours), plain(theirs));
-    // What a kubelet mounts for a `subPath` is given as it is here, which has a row of its own.
-    for place in 0..their["mounts"].as_array().map_or(0, Vec::len) {
-        if their["mounts"][place]["host_path"]
-            .as_str()
-            .is_some_and(|path| path.starts_with("volume-subpaths/"))
-        {
-            for config in [&mut own, &mut their] {
-                config["mounts"][place]["host_path"].take();
-            }
-        }
-    }
-    compare(whose, "", &own, &their, differences);
+    compare(whose, "", &plain(ours), &plain(theirs), differences);
 }
 
 /// A configuration without what has to differ.

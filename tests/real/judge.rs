@@ -14,7 +14,7 @@ use super::node::Node;
 use super::probing::{PROBES, dress};
 use super::server::{looks, wait_for};
 
-/// How much longer than a period of a probe both may differ after a change.
+/// How much longer than a period of a probe both may differ after a change, beside the time that it takes to ask both.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// A pod, and how it fares.
@@ -47,6 +47,8 @@ pub(crate) struct Verdict {
     pub(crate) differences: Vec<String>,
     /// How often they differed for a moment, at a change.
     pub(crate) moments: usize,
+    /// The longest time that it took to ask both.
+    pub(crate) lag: Duration,
 }
 
 /// How a container stands: started, ready.
@@ -224,7 +226,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Lives with these pods for a while, and compares.
+/// Lives with these pods for at least so long, until each has been compared and killed as often as it should be, and compares.
 pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> {
     let probes = tool("probes-1.36")?;
     let node = Node::start_probing("dry-run")?;
@@ -235,31 +237,30 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
     let status = || shim.json(&["status"]);
     let mut verdict = Verdict { pods: cases.len(), ..Verdict::default() };
     let (mut seen, mut removed) = (BTreeMap::<(String, String), Seen>::new(), false);
+    let restarts = |case: &Case| node.kubelet.pod(case.name).map_or(0, |pod| restarts(&pod));
     let begun = Instant::now();
-    while begun.elapsed() < lasts {
+    wait_for("every pod is compared, and killed as often as it should be", || {
         for () in looks().take(5) {
+            let asked = Instant::now();
             let (ours, theirs) = (status(), node.kubelet.pods());
+            verdict.lag = verdict.lag.max(asked.elapsed());
             verdict.compare(cases, &ours, &theirs, &mut seen);
         }
-        if !removed && begun.elapsed() > lasts / 2 {
+        let is_compared = |case: &Case| {
+            let name = format!("{}-{NODE}", case.name);
+            seen.keys().any(|(pod, _)| *pod == name)
+        };
+        let are_compared = cases.iter().all(is_compared);
+        if !removed && are_compared && begun.elapsed() > lasts / 2 {
             removed = true;
             for case in cases.iter().filter(|case| case.is_removed) {
                 node.kubelet.forget(case.name);
             }
         }
-    }
-    // Whatever it was about to kill by now has been.
-    let restarts = |case: &Case| node.kubelet.pod(case.name).map_or(0, |pod| restarts(&pod));
-    for case in cases {
-        if let Some(killed) = case.killed {
-            wait_for(&format!("{} is killed", case.name), || (restarts(case) >= killed).then_some(()));
-            verdict.kills += restarts(case);
-        }
-    }
-    for case in cases {
-        let name = format!("{}-{NODE}", case.name);
-        assert!(seen.keys().any(|(pod, _)| *pod == name), "{name} was never compared");
-    }
+        let are_killed = cases.iter().all(|case| restarts(case) >= case.killed.unwrap_or(0));
+        (removed && are_killed && begun.elapsed() >= lasts).then_some(())
+    });
+    verdict.kills = cases.iter().filter(|case| case.killed.is_some()).map(restarts).sum();
     let agreement = status()["agreement"].clone();
     verdict.agreement =
         ["foreseen", "notForeseen", "invented"].map(|field| agreement[field].as_u64().unwrap());
@@ -321,7 +322,7 @@ impl Verdict {
                 }
                 self.moments += 1;
                 let since = now - *both.differ.get_or_insert(now);
-                if since > case.period + SLACK && !std::mem::replace(&mut both.is_told, true) {
+                if since > case.period + SLACK + self.lag && !std::mem::replace(&mut both.is_told, true) {
                     let container = &container["name"];
                     self.differences.push(format!(
                         "{name} {container} (started, ready): ours {ours:?}, the kubelet's {theirs:?} for {since:?}"

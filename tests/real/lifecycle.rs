@@ -79,7 +79,8 @@ pub(crate) fn play(rows: &[Row]) -> Result<Vec<String>, String> {
     }
     let events = player.list(&["events"]);
     for row in rows {
-        wrong.extend(row.wrong_at_end(&player, &events, gone.get(row.case.name.as_str()).copied()));
+        let gone = gone.get(row.case.name.as_str()).copied();
+        wrong.extend(row.wrong_at_end(&player, &events, gone, observer.lag()));
     }
     let titles: BTreeMap<&str, &str> =
         rows.iter().map(|row| (row.case.name.as_str(), row.title.as_str())).collect();
@@ -149,14 +150,14 @@ impl Row {
         (image != Some(json!(PAUSE))).then(|| format!("{name}: the last {container} is of {image:?}"))
     }
 
-    /// What went otherwise with a pod that was gone after so many seconds.
-    fn wrong_at_end(&self, player: &Player, events: &[Value], gone: Option<f64>) -> Vec<String> {
+    /// What went otherwise with a pod that was gone after so many seconds, which may be more by `lag`.
+    fn wrong_at_end(&self, player: &Player, events: &[Value], gone: Option<f64>, lag: f64) -> Vec<String> {
         let (name, end, mut wrong) = (&self.case.name, &self.end, Vec::new());
         let Some(gone) = gone else { return vec![format!("{name}: it has not gone")] };
         if let Some(took) = end["took"].as_array() {
             let [least, most] = [0, 1].map(|place| took[place].as_f64().unwrap());
             // A folder is looked at every two seconds.
-            if !(least..=most + 3.0).contains(&gone) {
+            if !(least..=most + 3.0 + lag).contains(&gone) {
                 wrong.push(format!("{name}: it was gone after {gone:.1}s, not {least} to {most}"));
             }
         }

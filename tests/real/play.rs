@@ -15,6 +15,7 @@ use super::life::Runtime as _;
 use super::machine::free_address;
 use super::server::{Server, wait_for};
 use super::story::{Case, Observer};
+use crate::support::logs::{log_files, log_names, numbers_of};
 
 /// How long a story may take.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -26,6 +27,8 @@ pub(crate) struct Player {
     folder: PathBuf,
     upstream: PathBuf,
     more: Vec<String>,
+    /// Command that runs it, if any does.
+    wrapper: Vec<String>,
     admin: PathBuf,
     log: PathBuf,
     http: std::net::SocketAddr,
@@ -36,13 +39,19 @@ pub(crate) struct Player {
 impl Player {
     /// Plays the manifests of a folder, which has to be there, on the runtime behind `upstream`; with everything of its own in `folder`.
     pub(crate) fn start(folder: &Path, upstream: &Path, more: &[&str]) -> Self {
+        Self::start_by(&[], folder, upstream, more)
+    }
+
+    /// Starts it by a command that becomes it, with its arguments.
+    pub(crate) fn start_by(wrapper: &[&str], folder: &Path, upstream: &Path, more: &[&str]) -> Self {
         // Whatever the machine has of its own.
         std::fs::write(folder.join("config.yaml"), "").unwrap();
         let (folder, upstream) = (folder.to_owned(), upstream.to_owned());
         let (log, http, manifests) = (folder.join("play.log"), free_address(), folder.join("played"));
         std::fs::create_dir_all(&manifests).unwrap();
         let (admin, more) = (folder.join("admin.sock"), more.iter().map(ToString::to_string).collect());
-        let mut player = Self { server: None, folder, upstream, more, admin, log, http, manifests };
+        let wrapper = wrapper.iter().map(ToString::to_string).collect();
+        let mut player = Self { server: None, folder, upstream, more, wrapper, admin, log, http, manifests };
         player.launch();
         player.wait();
         player
@@ -50,11 +59,12 @@ impl Player {
 
     fn launch(&mut self) {
         let at = |name: &str| self.folder.join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
-        command.arg("play").arg(&self.manifests).arg("--upstream").arg(&self.upstream);
+        let mut words = self.wrapper.iter().map(String::as_str).chain([env!("CARGO_BIN_EXE_probeshim")]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).arg("play").arg(&self.manifests).arg("--upstream").arg(&self.upstream);
         command.arg("--config").arg(at("config.yaml")).arg("--listen").arg(at("probeshim.sock"));
         command.arg("--admin").arg(&self.admin).arg("--pod-logs").arg(at("pod-logs"));
-        command.arg("--state").arg(at("state")).args(["--http", &self.http.to_string()]);
+        command.arg("--state").arg(at("state")).args(["--http", &self.http.to_string(), "--http-pods"]);
         command.args(["--log", "info,probeshim::play=debug"]).args(&self.more);
         self.server = Some(Server::start("probeshim play", &mut command, &self.log));
     }
@@ -67,7 +77,17 @@ impl Player {
 
     /// Kills it, as a crash would, and starts it again.
     pub(crate) fn crash_and_restart(&mut self) {
+        self.crash();
+        self.restart();
+    }
+
+    /// Kills it, as a crash would.
+    pub(crate) fn crash(&mut self) {
         self.server.take().unwrap().crash();
+    }
+
+    /// Starts it again.
+    pub(crate) fn restart(&mut self) {
         self.launch();
         self.wait();
     }
@@ -169,6 +189,38 @@ pub(crate) fn crowd(count: usize) -> Result<Vec<String>, String> {
     player.ends_cleanly(&containerd)
 }
 
+/// Plays a container whose log is rotated twice. Returns what went otherwise.
+pub(crate) fn rotates_logs() -> Result<Vec<String>, String> {
+    let containerd = Containerd::start(Version::V2_2)?;
+    let limits = ["--container-log-max-size", "1Ki", "--container-log-monitor-interval", "3s"];
+    let player = Player::start(containerd.folder(), &containerd.socket(), &limits);
+    let count = "trap 'exit 0' TERM; n=0; while true; do n=$((n+1)); echo $n; sleep 0.01; done";
+    let manifest = format!(
+        "{{kind: Pod, metadata: {{name: a, namespace: e2e}}, spec: {{terminationGracePeriodSeconds: 2, containers: [{{name: main, \
+         image: {BUSYBOX}, imagePullPolicy: Never, command: [sh, -c, \"{count}\"]}}]}}}}"
+    );
+    player.run("a", &manifest);
+    let logs = wait_for("two rotated logs, one of them compressed", || {
+        let pod = std::fs::read_dir(containerd.folder().join("pod-logs")).ok()?.next()?.ok()?;
+        let logs = pod.path().join("main");
+        let names = log_names(&logs);
+        let (compressed, others): (Vec<_>, Vec<_>) =
+            names.iter().partition(|name| name.strip_suffix(".gz").is_some());
+        let is_settled = others.len() == 2 && names.iter().all(|name| name.strip_suffix(".tmp").is_none());
+        (is_settled && !compressed.is_empty()).then_some(logs)
+    });
+    let mut wrong = player.ends_cleanly(&containerd)?;
+    let (files, names) = (log_files(&logs), log_names(&logs));
+    let numbers = numbers_of(files.values());
+    if !numbers.iter().copied().eq(1..=numbers.len()) {
+        wrong.push(format!("a line is lost or written twice: {names:?}: {numbers:?}"));
+    }
+    if !(3..=5).contains(&names.len()) {
+        wrong.push(format!("{names:?}"));
+    }
+    Ok(wrong)
+}
+
 impl Player {
     /// Looks on until the story of each of these is told or cannot be any more. Returns what went otherwise.
     pub(crate) fn tells(&self, observer: &mut Observer, cases: &[Case]) -> Vec<String> {
@@ -179,7 +231,7 @@ impl Player {
             let (events, age) = (self.list(&["events"]), begun.elapsed());
             open.retain(|case| {
                 let life = observer.lives.get(&case.name).cloned().unwrap_or_default();
-                match case.missing(&life, &events) {
+                match case.missing(&life, &events, observer.lag()) {
                     Ok(None) => age.as_secs_f64() < case.lasts(),
                     Ok(Some(missing)) if age > PATIENCE => {
                         wrong.push(missing);

@@ -1,5 +1,6 @@
 //! What has become of pods, as it is seen from outside: the lives of their containers, and how they stood.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::crictl::Crictl;
+use super::crictl::{Crictl, Output};
 use super::kubelet::statuses;
 
 /// The manifests that are played, each with its story beside it.
@@ -17,6 +18,9 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/pods");
 
 /// How long a state lasts that is seen whoever looks: a look takes up to a second or two, and a kubelet tells of some things a sync later.
 const LASTING: Duration = Duration::from_secs(4);
+
+/// Steps in which a runtime starts or stops something. Each may take as long as a call of crictl does on the same machine.
+const STEPS: u32 = 4;
 
 /// A manifest, and what is expected of it.
 #[derive(Clone, Debug)]
@@ -90,6 +94,8 @@ pub(crate) struct Observer {
     /// What the names of pods end with on this node.
     suffix: &'static str,
     pub(crate) lives: BTreeMap<String, Life>,
+    /// The longest call of crictl.
+    slowest: Cell<Duration>,
 }
 
 /// All manifests with their stories; those that use the tool of that name find it in its folder.
@@ -111,12 +117,27 @@ pub(crate) fn cases(probes: &Path) -> Vec<Case> {
 
 impl Observer {
     pub(crate) fn new(crictl: Crictl, suffix: &'static str) -> Self {
-        Self { crictl, suffix, lives: BTreeMap::new() }
+        Self { crictl, suffix, lives: BTreeMap::new(), slowest: Cell::default() }
+    }
+
+    /// By how many seconds what the pods do may be late because the machine is slow or busy. Measured by the calls of crictl, each of which
+    /// starts a process and asks the runtime, as starting, probing and stopping a container do.
+    pub(crate) fn lag(&self) -> f64 {
+        (self.slowest.get() * STEPS).as_secs_f64()
+    }
+
+    fn ask(&self, arguments: &[&str]) -> Output {
+        let begun = Instant::now();
+        let output = self.crictl.run(arguments);
+        self.slowest.set(self.slowest.get().max(begun.elapsed()));
+        output
     }
 
     /// Looks once: at the runtime, and at what is told of the pods.
     pub(crate) fn look(&mut self, pods: &[Value]) {
-        let listed: Value = serde_json::from_str(&self.crictl.ok(&["ps", "-a", "-o", "json"])).unwrap();
+        let listed = self.ask(&["ps", "-a", "-o", "json"]);
+        assert_eq!(listed.code, Some(0), "{listed:?}");
+        let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
         for container in listed["containers"].as_array().into_iter().flatten() {
             let name = self.name_of(&container["labels"]["io.kubernetes.pod.name"]);
             let id = container["id"].as_str().unwrap();
@@ -154,8 +175,15 @@ impl Observer {
         }
     }
 
+    /// Adds that a container of a pod has waited for a reason, where something else than a look tells so.
+    pub(crate) fn has_waited(&mut self, pod: &str, container: &str, reason: &str) {
+        let pod = pod.strip_suffix(self.suffix).unwrap_or(pod).to_owned();
+        let state = format!("{container}: waiting {reason}, started false, ready false");
+        self.lives.entry(pod).or_default().stood_once.insert(state);
+    }
+
     fn inspect(&self, what: &str, id: &str) -> Option<Value> {
-        let output = self.crictl.run(&[what, id]);
+        let output = self.ask(&[what, id]);
         (output.code == Some(0)).then(|| serde_json::from_str(&output.stdout).unwrap())
     }
 
@@ -254,18 +282,53 @@ impl Case {
         self.story["lasts"].as_f64().unwrap_or(0.0)
     }
 
-    /// What is not so yet of the story, as far as it is told; `Err` for what can never be so any more.
-    pub(crate) fn missing(&self, life: &Life, events: &[Value]) -> Result<Option<String>, String> {
+    /// What has not happened yet of the story in a life that is compared with another: the instances and the states that it names. Times and
+    /// exit codes are not judged.
+    pub(crate) fn unfinished(&self, life: &Life) -> Option<String> {
+        for (container, expected) in self.story["containers"].as_object().into_iter().flatten() {
+            for (place, expected) in (0..).zip(expected.as_array().unwrap()) {
+                let whose = format!("instance {place} of {container}");
+                // One that lived for less than a look may not have been seen.
+                let later = life.containers.get(container).and_then(|all| all.range(place..).next());
+                let Some((attempt, instance)) = later else { return Some(format!("{whose} is not there")) };
+                if *attempt > place {
+                    continue;
+                }
+                if instance.started == 0.0 {
+                    return Some(format!("{whose} has not started"));
+                }
+                if expected["lives"].is_array() && !instance.has_ended() && !instance.is_gone {
+                    return Some(format!("{whose} has not ended"));
+                }
+            }
+        }
+        self.missing_of_pod(life, 0.0).ok().flatten()
+    }
+
+    /// What is not so yet of the story, as far as it is told; `Err` for what can never be so any more. Whatever happens may be late by `lag`
+    /// seconds.
+    pub(crate) fn missing(&self, life: &Life, events: &[Value], lag: f64) -> Result<Option<String>, String> {
         let name = &self.name;
         for (container, expected) in self.story["containers"].as_object().into_iter().flatten() {
             let (instances, mut last) = (life.instances(container), None::<&Instance>);
-            for (place, expected) in expected.as_array().unwrap().iter().enumerate() {
+            for (place, expected) in (0..).zip(expected.as_array().unwrap()) {
                 let whose = format!("{name}: instance {place} of {container}");
-                let Some(instance) = instances.get(place).filter(|it| it.started > 0.0) else {
+                let later = life.containers.get(container).and_then(|all| all.range(place..).next());
+                let Some((attempt, instance)) = later.filter(|(_, it)| it.started > 0.0) else {
                     return Ok(Some(format!("{whose} is not there")));
                 };
+                if *attempt > place {
+                    // It lived for less than a look, and was not seen.
+                    last = None;
+                    continue;
+                }
                 if let (Some(after), Some(last)) = (expected["after"].as_array(), last) {
-                    within(&format!("{whose} is started after"), instance.started - last.finished, after)?;
+                    within(
+                        &format!("{whose} is started after"),
+                        instance.started - last.finished,
+                        after,
+                        lag,
+                    )?;
                 }
                 if expected["running"] == true && !instance.is_running() {
                     let state = &instance.state;
@@ -279,7 +342,7 @@ impl Case {
                     if !instance.has_ended() {
                         return Ok(Some(format!("{whose} has not ended")));
                     }
-                    within(&format!("{whose} lives"), instance.lived(), lives)?;
+                    within(&format!("{whose} lives"), instance.lived(), lives, lag)?;
                     let told = (instance.exit_code, instance.reason.as_str());
                     let code = expected["exit"].as_i64().unwrap_or(told.0);
                     let reason = expected["reason"].as_str().unwrap_or(told.1);
@@ -308,10 +371,21 @@ impl Case {
                 return Err(format!("{name}: {} began before {}", pair[1], pair[0]));
             }
         }
-        self.missing_of_pod(life, events)
+        if let Some(missing) = self.missing_of_pod(life, lag)? {
+            return Ok(Some(missing));
+        }
+        for (reason, count) in self.story["events"].as_object().into_iter().flatten() {
+            let of_it =
+                events.iter().filter(|it| it["pod"] == name.as_str() && it["reason"] == reason.as_str());
+            let told: u64 = of_it.filter_map(|event| event["count"].as_u64()).sum();
+            if told < count.as_u64().unwrap() {
+                return Ok(Some(format!("{name}: {told} events {reason}")));
+            }
+        }
+        Ok(None)
     }
 
-    fn missing_of_pod(&self, life: &Life, events: &[Value]) -> Result<Option<String>, String> {
+    fn missing_of_pod(&self, life: &Life, lag: f64) -> Result<Option<String>, String> {
         let (name, expected) = (&self.name, &self.story["pod"]);
         let phase = &life.status["phase"];
         assert!(expected["phase"].is_string(), "{name} has no story");
@@ -325,7 +399,7 @@ impl Case {
         }
         if let (Some(window), Some(ready)) = (expected["readyAfter"].as_array(), life.ready_at) {
             let began = life.began("main").unwrap_or(0.0);
-            within(&format!("{name}: ready after"), ready - began, window)?;
+            within(&format!("{name}: ready after"), ready - began, window, lag)?;
         }
         for (container, reason) in self.story["waiting"].as_object().into_iter().flatten() {
             let is_it = |status: &&Value| status["name"] == container.as_str();
@@ -336,23 +410,15 @@ impl Case {
                 return Ok(Some(format!("{name}: {container} waits for {waiting:?}")));
             }
         }
-        for (reason, count) in self.story["events"].as_object().into_iter().flatten() {
-            let of_it =
-                events.iter().filter(|it| it["pod"] == name.as_str() && it["reason"] == reason.as_str());
-            let told: u64 = of_it.filter_map(|event| event["count"].as_u64()).sum();
-            if told < count.as_u64().unwrap() {
-                return Ok(Some(format!("{name}: {told} events {reason}")));
-            }
-        }
         Ok(None)
     }
 }
 
-/// Seconds that have to be in a window.
-fn within(what: &str, seconds: f64, window: &[Value]) -> Result<(), String> {
+/// Seconds that have to be in a window. They may be more by `lag`.
+fn within(what: &str, seconds: f64, window: &[Value], lag: f64) -> Result<(), String> {
     let [least, most] = [0, 1].map(|place| window[place].as_f64().unwrap());
     // What the runtime takes to start or stop something.
-    if (least - 0.5..=most + 0.5).contains(&seconds) {
+    if (least - 0.5..=most + 0.5 + lag).contains(&seconds) {
         return Ok(());
     }
     Err(format!("{what} {seconds:.1}s, not {least} to {most}"))

@@ -3,6 +3,7 @@
 #![allow(dead_code, missing_docs, unreachable_pub, reason = "each test binary uses its own part")]
 
 pub mod client;
+pub mod logs;
 pub mod runtime;
 pub mod skip;
 pub mod wire;

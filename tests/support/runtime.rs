@@ -66,7 +66,17 @@ impl Runtime {
         Self::serve(self.listener.accept().await.unwrap().0).await
     }
 
+    /// The next connection, bare, however long it takes to come.
+    pub async fn accept_late_raw(&self) -> UnixStream {
+        self.listener.accept().await.unwrap().0
+    }
+
     async fn serve(stream: UnixStream) -> Connection {
+        soon(Self::handshake(stream)).await.unwrap()
+    }
+
+    /// Speaks HTTP/2 on a connection; fails where the other side does not.
+    pub async fn handshake(stream: UnixStream) -> Result<Connection, h2::Error> {
         let mut builder = Builder::new();
         builder
             .max_header_list_size(1 << 20)
@@ -75,7 +85,7 @@ impl Runtime {
             .max_concurrent_reset_streams(10_000)
             .max_local_error_reset_streams(None)
             .data_frame_budget(usize::MAX);
-        let mut connection = soon(builder.handshake::<_, Bytes>(stream)).await.unwrap();
+        let mut connection = builder.handshake::<_, Bytes>(stream).await?;
         let (report, calls) = mpsc::unbounded_channel();
         let (orders, mut ordered) = mpsc::unbounded_channel();
         let driver = tokio::spawn(async move {
@@ -98,7 +108,7 @@ impl Runtime {
                 }
             }
         });
-        Connection { calls, orders, driver }
+        Ok(Connection { calls, orders, driver })
     }
 }
 
@@ -142,10 +152,15 @@ impl Call {
     }
 
     /// Answers with one message and the status OK.
-    pub fn answer(mut self, message: impl Into<Bytes>) {
-        let mut body = self.respond.send_response(ok(), false).unwrap();
-        body.send_data(message.into(), false).unwrap();
-        body.send_trailers(headers(&[("grpc-status", "0")])).unwrap();
+    pub fn answer(self, message: impl Into<Bytes>) {
+        self.try_answer(message).unwrap();
+    }
+
+    /// Answers likewise; fails where the call has been reset.
+    pub fn try_answer(mut self, message: impl Into<Bytes>) -> Result<(), h2::Error> {
+        let mut body = self.respond.send_response(ok(), false)?;
+        body.send_data(message.into(), false)?;
+        body.send_trailers(headers(&[("grpc-status", "0")]))
     }
 
     /// How the client's side of the call ended, where it was reset.

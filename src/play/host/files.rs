@@ -1,21 +1,32 @@
 //! Files of a volume, all of which change at once: they are links into a folder, which is a link itself (as the kubelet's atomic writer).
 
 use std::collections::BTreeSet;
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, Dir, readlinkat, renameat, statat, symlinkat, unlinkat};
+use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::{HostError, at, make};
+use super::beneath::{self, Links, is_name, make, open_or_make};
+use super::removal;
 use crate::play::configs::{Facts, field, resource};
 use crate::play::spec::{Content, File};
 
 /// The link to the folder that counts.
 const DATA: &str = "..data";
 
+/// Name of the next link before it takes the place of the one that counts.
+const NEXT: &str = "..data_tmp";
+
+/// Mode of the directories that hold files.
+const DIRECTORY_MODE: u32 = 0o755;
+
 /// Writes the files of a volume. Tells whether they were not so already.
-pub(super) fn write(volume: &Path, files: &[File], mode: u32, facts: &Facts<'_>) -> Result<bool, HostError> {
+pub(super) fn write(volume: &OwnedFd, files: &[File], mode: u32, facts: &Facts<'_>) -> io::Result<bool> {
     let content = |file: &File| match &file.content {
         Content::Given(content) => content.clone(),
         Content::Field(of) => field(of, facts).into_bytes(),
@@ -29,41 +40,48 @@ pub(super) fn write(volume: &Path, files: &[File], mode: u32, facts: &Facts<'_>)
     }
     let digest = digest.finalize();
     let name = digest.iter().take(8).fold("..".to_owned(), |name, byte| format!("{name}{byte:02x}"));
-    let (folder, link) = (volume.join(&name), volume.join(DATA));
-    let before = fs::read_link(&link).ok();
-    if before.as_deref() == Some(Path::new(&name)) {
+    let before = readlinkat(volume, DATA, Vec::new()).ok().map(|link| OsString::from_vec(link.into_bytes()));
+    if before.as_deref() == Some(OsStr::new(&name)) {
         return Ok(false);
     }
+    let folder = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;
     for (file, content) in &files {
-        let path = folder.join(&file.path);
-        make(path.parent().unwrap_or(&folder), 0o755)?;
-        fs::write(&path, content).map_err(at(&path))?;
-        let mode = Permissions::from_mode(file.mode.unwrap_or(mode));
-        fs::set_permissions(&path, mode).map_err(at(&path))?;
+        write_file(&folder, &file.path, content, file.mode.unwrap_or(mode))?;
     }
-    make(&folder, 0o755)?;
-    let new = volume.join("..data_tmp");
-    let _ = fs::remove_file(&new);
-    symlink(&name, &new).map_err(at(&new))?;
-    fs::rename(&new, &link).map_err(at(&link))?;
+    gone(unlinkat(volume, NEXT, AtFlags::empty()))?;
+    symlinkat(&name, volume, NEXT)?;
+    renameat(volume, NEXT, volume, DATA)?;
     let names = files.iter().filter_map(|(file, _)| file.path.split('/').find(|part| !part.is_empty()));
     let names: BTreeSet<&str> = names.collect();
     for name in &names {
-        let path = volume.join(name);
-        if fs::symlink_metadata(&path).is_err() {
-            symlink(Path::new(DATA).join(name), &path).map_err(at(&path))?;
+        if statat(volume, *name, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+            symlinkat(Path::new(DATA).join(name), volume, *name)?;
         }
     }
-    for entry in fs::read_dir(volume).map_err(at(volume))? {
-        let entry = entry.map_err(at(volume))?;
-        let file_name = entry.file_name();
-        if !file_name.to_string_lossy().starts_with("..") && !names.contains(&*file_name.to_string_lossy()) {
-            fs::remove_file(entry.path()).map_err(at(&entry.path()))?;
+    for entry in Dir::read_from(volume)? {
+        let entry = entry?;
+        let own = OsStr::from_bytes(entry.file_name().to_bytes());
+        if !own.as_bytes().starts_with(b"..") && own != "." && !names.contains(&*own.to_string_lossy()) {
+            gone(unlinkat(volume, own, AtFlags::empty()))?;
         }
     }
-    if let Some(before) = before {
-        let path = volume.join(before);
-        fs::remove_dir_all(&path).map_err(at(&path))?;
+    if let Some(before) = before.filter(|before| before.as_bytes().starts_with(b"..") && is_name(before)) {
+        removal::remove(volume, &before)?;
     }
     Ok(true)
+}
+
+/// Writes one file at a path below a directory.
+fn write_file(folder: &OwnedFd, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
+    let path: PathBuf = Path::new(path).components().collect();
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let above = open_or_make(folder, above, DIRECTORY_MODE, Links::Refuse)?;
+    beneath::write_file(above, name, content, mode)
+}
+
+/// Takes it for no error that something is not there.
+fn gone(result: Result<(), Errno>) -> io::Result<()> {
+    if result == Err(Errno::NOENT) { Ok(()) } else { Ok(result?) }
 }

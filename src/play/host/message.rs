@@ -4,6 +4,10 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
+use super::beneath::without_links;
+
 /// What is taken of the end of a message, and of a log: bytes, and lines.
 const LONGEST: u64 = 4_096;
 const LONGEST_TAIL: usize = 2_048;
@@ -21,9 +25,12 @@ pub(in crate::play) fn message(file: Option<&Path>, log: Option<&Path>) -> Strin
     }
 }
 
+/// Reads the end of a regular file. Links are not followed, in no part of the path: a pod that can write to a directory on it could have the content
+/// of any file of the host told as its message. Whatever else is there is not waited for.
 fn end_of(path: &Path, most: u64) -> Option<String> {
-    let mut file = File::open(path).ok()?;
-    let length = file.metadata().ok()?.len();
+    let mut file = File::from(without_links(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY).ok()?);
+    let found = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
+    let length = found.len();
     file.seek(SeekFrom::Start(length.saturating_sub(most))).ok()?;
     let mut content = Vec::new();
     file.take(most).read_to_end(&mut content).ok()?;
@@ -48,12 +55,17 @@ fn tail(log: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, Mode, mkfifoat};
+
     use super::*;
 
     #[test]
     fn a_message_is_what_was_left_or_the_end_of_the_log() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, log) = (folder.path().join("message"), folder.path().join("log"));
+        let path = folder.path().canonicalize().unwrap();
+        let (file, log) = (path.join("message"), path.join("log"));
         std::fs::write(&file, "").unwrap();
         let line = |number: usize| format!("2026-11-22T07:00:00.1Z stdout F line {number}\n");
         let text: String = (0..200).map(line).collect();
@@ -64,5 +76,22 @@ mod tests {
         std::fs::write(&file, "long ".repeat(1_000) + "gone").unwrap();
         let told = message(Some(&file), Some(&log));
         assert!(told.len() == 4_096 && told.ends_with("long gone"), "{told}");
+    }
+
+    #[test]
+    fn neither_links_nor_pipes_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(path.join("host")).unwrap();
+        std::fs::write(path.join("host/secret"), "secret").unwrap();
+        let words = |name: &str| message(Some(&path.join(name)), Some(&path.join(name)));
+        assert_eq!(words("host/secret"), "secret");
+        symlink(path.join("host/secret"), path.join("link")).unwrap();
+        symlink("host", path.join("directory")).unwrap();
+        mkfifoat(CWD, path.join("pipe"), Mode::RWXU).unwrap();
+        // A pipe that nobody writes to would hold the reader up for good.
+        for name in ["link", "directory/secret", "pipe", "host", "absent"] {
+            assert_eq!(words(name), "", "{name}");
+        }
     }
 }

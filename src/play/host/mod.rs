@@ -1,30 +1,46 @@
 //! What of a pod lies on this host: its volumes, its hosts file, the messages of its containers.
 
+mod beneath;
 mod files;
+mod logs;
 mod message;
+mod mountinfo;
+mod reach;
+mod removal;
+mod subpaths;
 mod volumes;
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, lchown};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use procfs::process::Process;
-use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+use rustix::fs::{OFlags, fstat};
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount};
 
 use super::configs::{Facts, hostname};
-use super::spec::{Container, HostAlias, Mount, Pod, RecursiveReadOnly, VolumeSource};
+use super::spec::{Container, FilesKind, HostAlias, Mount, Pod, RecursiveReadOnly, VolumeSource};
 use crate::cri::v1;
 use crate::probe::expand_word;
+use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
 
+pub(super) use logs::{make_log_directory, remove_log_directory};
 pub(super) use message::message;
+pub(super) use reach::obstacle;
 
 /// Where a container finds what its pod calls others.
 const HOSTS: &str = "/etc/hosts";
+
+/// Name of that file in the directory of the pod.
+const OWN_HOSTS: &str = "etc-hosts";
+
+/// Directory of a pod in which its containers leave their messages.
+const MESSAGES: &str = "containers";
 
 /// What every pod calls itself and its network.
 const KNOWN_HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
@@ -33,7 +49,10 @@ const KNOWN_HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip
 /// The files of a pod.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
-    root: PathBuf,
+    /// Where the files of all pods are, without links.
+    pods: PathBuf,
+    /// Name of the pod's own directory in it.
+    uid: String,
     has_selinux: bool,
     is_root: bool,
     /// Whether it has been removed. What is being made then is made before, or not at all.
@@ -51,6 +70,14 @@ pub(super) enum HostError {
         /// What it says.
         source: io::Error,
     },
+    /// Something is mounted in the directory of a pod that is to be removed.
+    #[error("{path} cannot be unmounted, and nothing is removed through it: {source}")]
+    StillMounted {
+        /// The mount point.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// What is at a path of the host is not what it should be.
     #[error("hostPath type check failed: {path} is not a {expected}")]
     OtherKind {
@@ -65,6 +92,9 @@ pub(super) enum HostError {
     /// A path has a variable in it that is not known.
     #[error("subPathExpr {0:?} names a variable that is not set")]
     Unset(String),
+    /// The pod ends, and has no files any more.
+    #[error("the files of the pod have been removed")]
+    Gone,
 }
 
 /// Turns what the system says into an error that tells where.
@@ -76,122 +106,163 @@ impl Folder {
     /// That of a pod, below the folder of all of them.
     pub(super) fn of(pod: &Pod, pods: &Path) -> Self {
         Self {
-            root: pods.join(&pod.uid),
+            pods: pods.to_owned(),
+            uid: pod.uid.clone(),
             has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
             is_root: rustix::process::geteuid().is_root(),
             is_gone: Arc::default(),
         }
     }
 
+    fn root(&self) -> PathBuf {
+        self.pods.join(&self.uid)
+    }
+
+    /// Opens the directory of the pod, which is made where it is missing.
+    fn open(&self) -> Result<OwnedFd, HostError> {
+        let made = fs::create_dir_all(&self.pods).and_then(|()| trusted(&self.pods));
+        made.and_then(|pods| make(pods, OsStr::new(&self.uid), 0o750)).map_err(at(&self.root()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes its volumes, or makes them anew where they tell something else now. What is there stays.
     pub(super) fn prepare(&self, facts: &Facts<'_>) -> Result<(), HostError> {
-        let is_gone = self.is_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_gone = self.lock();
         if *is_gone {
             return Ok(());
         }
-        make(&self.root, 0o750)?;
+        let root = self.open()?;
+        let group = facts.pod.security.fs_group.and_then(|group| u32::try_from(group).ok());
+        let group = group.filter(|_| self.is_root);
         for volume in &facts.pod.volumes {
-            let path = self.volume(&volume.name, &volume.source);
-            let is_new = match &volume.source {
-                VolumeSource::EmptyDir { is_memory, size } => self.empty_dir(&path, *is_memory, *size)?,
+            let (name, source) = (&volume.name, &volume.source);
+            let path = self.volume(name, source);
+            let made = match source {
+                VolumeSource::EmptyDir { is_memory, size } => self.empty_dir(&root, name, *is_memory, *size),
                 VolumeSource::HostPath { path, kind } => {
                     volumes::host_path(Path::new(path), *kind)?;
-                    false
+                    continue;
                 }
-                VolumeSource::Files { files, mode, .. } => {
-                    make(&path, 0o755)?;
-                    files::write(&path, files, *mode, facts)?
+                VolumeSource::Files { kind, files, mode } => {
+                    let above = below(Some(*kind));
+                    open_or_make(&root, &above, 0o755, Links::Refuse)
+                        .and_then(|above| make(above, OsStr::new(name), 0o755))
+                        .and_then(|volume| Ok(files::write(&volume, files, *mode, facts)?.then_some(volume)))
                 }
             };
-            if is_new {
-                self.give_to_group(&path, facts.pod.security.fs_group)?;
+            // What is new in a volume belongs to its pod's group.
+            if let (Some(volume), Some(group)) = (made.map_err(at(&path))?, group) {
+                volumes::give_to_group(volume, group).map_err(at(&path))?;
             }
         }
         Ok(())
     }
 
-    /// Makes an empty folder. Tells whether it was not there.
-    fn empty_dir(&self, path: &Path, is_memory: bool, size: Option<u64>) -> Result<bool, HostError> {
-        if path.exists() {
-            return Ok(false);
+    /// Makes an empty folder, and opens it; `None` where it was there.
+    fn empty_dir(
+        &self,
+        root: &OwnedFd,
+        name: &str,
+        is_memory: bool,
+        size: Option<u64>,
+    ) -> io::Result<Option<OwnedFd>> {
+        let above = open_or_make(root, &below(None), 0o755, Links::Refuse)?;
+        match open(&above, Path::new(name), OFlags::PATH, Links::Refuse) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            there => return there.map(|_| None),
         }
-        make(path, 0o777)?;
+        let made = make(&above, OsStr::new(name), 0o777)?;
         // Without root it is a folder like others.
-        if is_memory && self.is_root {
-            let options =
-                size.map_or_else(|| "mode=0777".to_owned(), |size| format!("mode=0777,size={size}"));
-            let options = CString::new(options).unwrap_or_default();
-            mount("tmpfs", path, "tmpfs", MountFlags::empty(), options.as_c_str()).map_err(|error| {
-                // Or it would be taken for one the next time.
-                let _ = fs::remove_dir(path);
-                at(path)(error.into())
-            })?;
+        if !is_memory || !self.is_root {
+            return Ok(Some(made));
         }
-        Ok(true)
-    }
-
-    /// What is new in a volume belongs to its pod's group.
-    fn give_to_group(&self, path: &Path, group: Option<i64>) -> Result<(), HostError> {
-        let Some(group) = group.and_then(|group| u32::try_from(group).ok()).filter(|_| self.is_root) else {
-            return Ok(());
-        };
-        let mut left = vec![path.to_owned()];
-        while let Some(path) = left.pop() {
-            let found = fs::symlink_metadata(&path).map_err(at(&path))?;
-            if found.is_symlink() {
-                continue;
-            }
-            lchown(&path, None, Some(group)).map_err(at(&path))?;
-            let mode = found.permissions().mode() & 0o7777;
-            let of_group = if found.is_dir() { 0o2070 } else { (mode & 0o600) >> 3 };
-            fs::set_permissions(&path, Permissions::from_mode(mode | of_group)).map_err(at(&path))?;
-            if found.is_dir() {
-                for entry in fs::read_dir(&path).map_err(at(&path))? {
-                    left.push(entry.map_err(at(&path))?.path());
-                }
-            }
-        }
-        Ok(())
+        let options = size.map_or_else(|| "mode=0777".to_owned(), |size| format!("mode=0777,size={size}"));
+        let options = CString::new(options).unwrap_or_default();
+        let place = descriptor_path(&made);
+        mount("tmpfs", place, "tmpfs", MountFlags::empty(), options.as_c_str()).inspect_err(|_| {
+            // Or it would be taken for one the next time.
+            let _ = removal::remove(&above, OsStr::new(name));
+        })?;
+        open(&above, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse).map(Some)
     }
 
     /// Where a volume is.
     fn volume(&self, name: &str, source: &VolumeSource) -> PathBuf {
         match source {
             VolumeSource::HostPath { path, .. } => PathBuf::from(path),
-            VolumeSource::EmptyDir { .. } => self.root.join("volumes/kubernetes.io~empty-dir").join(name),
-            VolumeSource::Files { kind, .. } => {
-                self.root.join("volumes").join(volumes::folder(*kind)).join(name)
-            }
+            VolumeSource::EmptyDir { .. } => self.root().join(below(None)).join(name),
+            VolumeSource::Files { kind, .. } => self.root().join(below(Some(*kind))).join(name),
         }
     }
 
+    /// Returns where the subPaths of a container are mounted.
+    pub(super) fn subpath_targets(&self, container: &Container) -> Vec<PathBuf> {
+        let mounts = container.mounts.iter().enumerate().filter(|(_, mount)| !mount.sub_path.is_empty());
+        let target =
+            |(index, mount): (usize, &Mount)| subpaths::target(&mount.volume, &container.name, index);
+        mounts.map(|mount| self.root().join(target(mount))).collect()
+    }
+
+    /// Unmounts the subPaths of a container that does not run.
+    pub(super) fn release(&self, container: &str) -> Result<(), HostError> {
+        let is_gone = self.lock();
+        if *is_gone {
+            return Ok(());
+        }
+        self.unmount_subpaths(container)
+    }
+
+    fn unmount_subpaths(&self, container: &str) -> Result<(), HostError> {
+        let root = match trusted(&self.root()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(at(&self.root()))?,
+        };
+        subpaths::release(root, container).map_err(at(&self.root()))
+    }
+
     /// Everything that a container has of this host. `recurses`: the runtime can make a mount read-only with all that is mounted below it.
+    /// `binds`: the runtime is given mounts of subPaths, not their paths.
     pub(super) fn mounts(
         &self,
         container: &Container,
         facts: &Facts<'_>,
         variables: &[(String, String)],
         recurses: bool,
+        binds: bool,
     ) -> Result<Vec<v1::Mount>, HostError> {
+        let is_gone = self.lock();
+        if *is_gone {
+            return Err(HostError::Gone);
+        }
+        let root = self.open()?;
+        if binds {
+            // Those of an instance that has ended.
+            self.unmount_subpaths(&container.name)?;
+        }
         let known: HashMap<String, String> = variables.iter().cloned().collect();
         let mut mounts = Vec::new();
-        for mount in &container.mounts {
-            let made = self.mount(mount, facts.pod, &known)?;
+        for (index, mount) in container.mounts.iter().enumerate() {
+            let target = binds.then(|| subpaths::target(&mount.volume, &container.name, index));
+            let made = self.mount(mount, facts.pod, &known, &root, target.as_deref())?;
             let recursive_read_only = recurses && mount.recursive != RecursiveReadOnly::Disabled;
             mounts.extend(made.map(|made| v1::Mount { recursive_read_only, ..made }));
         }
         let has_own = |path: &str| container.mounts.iter().any(|mount| mount.path == path);
         if (facts.pod.host.network || !facts.addresses.is_empty()) && !has_own(HOSTS) {
-            let path = self.root.join("etc-hosts");
-            fs::write(&path, hosts(facts)).map_err(at(&path))?;
+            let path = self.root().join(OWN_HOSTS);
+            write_file(&root, OsStr::new(OWN_HOSTS), hosts(facts).as_bytes(), 0o644).map_err(at(&path))?;
             mounts.push(self.own_file(&path, HOSTS));
         }
         if !container.message_path.is_empty() {
-            let folder = self.root.join("containers").join(&container.name);
-            make(&folder, 0o750)?;
-            let path = folder.join(format!("{:08x}", fastrand::u32(..)));
-            fs::write(&path, "").map_err(at(&path))?;
-            fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(at(&path))?;
+            let (above, name) =
+                (Path::new(MESSAGES).join(&container.name), format!("{:08x}", fastrand::u32(..)));
+            let path = self.root().join(&above).join(&name);
+            let above = open_or_make(&root, &above, 0o750, Links::Refuse);
+            let made = above.and_then(|above| write_file(&above, OsStr::new(&name), b"", 0o666));
+            made.map_err(at(&path))?;
             mounts.push(self.own_file(&path, &container.message_path));
         }
         Ok(mounts)
@@ -211,11 +282,12 @@ impl Folder {
         mount: &Mount,
         pod: &Pod,
         variables: &HashMap<String, String>,
+        root: &OwnedFd,
+        target: Option<&Path>,
     ) -> Result<Option<v1::Mount>, HostError> {
         let Some(volume) = pod.volumes.iter().find(|volume| volume.name == mount.volume) else {
             return Ok(None);
         };
-        let mut path = self.volume(&volume.name, &volume.source);
         let sub_path = if mount.expands {
             let expanded = expand_word(&mount.sub_path, variables);
             if expanded.contains("$(") {
@@ -225,8 +297,25 @@ impl Folder {
         } else {
             mount.sub_path.clone()
         };
+        let mut path = self.volume(&volume.name, &volume.source);
         if !sub_path.is_empty() {
-            path = volumes::below(&path, &sub_path)?;
+            let whole = match &volume.source {
+                VolumeSource::HostPath { .. } => trusted(&path),
+                _ => path
+                    .strip_prefix(self.root())
+                    .map_err(|_| Errno::XDEV.into())
+                    .and_then(|below| open(root, below, OFlags::PATH, Links::Refuse)),
+            };
+            let opened = open_subpath(whole.map_err(at(&path))?, &path, &sub_path)?;
+            path = match target {
+                Some(target) => {
+                    let point = self.root().join(target);
+                    subpaths::bind(root, target, &opened).map_err(at(&point))?;
+                    point
+                }
+                // The path by which the kernel knows it now.
+                None => fs::read_link(descriptor_path(&opened)).map_err(at(&path))?,
+            };
         }
         let is_files = matches!(volume.source, VolumeSource::Files { .. });
         let is_of_host = matches!(volume.source, VolumeSource::HostPath { .. });
@@ -240,25 +329,52 @@ impl Folder {
         }))
     }
 
-    /// Removes all of it. What is mounted there is not entered: somebody else's files would go.
+    /// Removes all of it. What is mounted there is unmounted before; where that cannot be done, it is not entered: somebody else's files would go.
     pub(super) fn remove(&self) -> Result<(), HostError> {
-        let mut is_gone = self.is_gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_gone = self.lock();
         *is_gone = true;
-        for path in self.mounted().into_iter().rev() {
-            unmount(&path, UnmountFlags::empty()).map_err(|error| at(&path)(error.into()))?;
+        let root = self.root();
+        if !is_name(OsStr::new(&self.uid)) {
+            return Err(at(&root)(Errno::INVAL.into()));
         }
-        match fs::remove_dir_all(&self.root) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(&self.root)(error)),
-            _ => Ok(()),
+        let pods = match trusted(&self.pods) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(at(&self.pods))?,
+        };
+        // Where it cannot be told what is mounted, nothing mounted is removed either.
+        for point in mountinfo::mounted_below(&root).unwrap_or_default().into_iter().rev() {
+            let Ok(below) = point.strip_prefix(&self.pods) else { continue };
+            let unmounted = subpaths::unmount_at(&pods, below);
+            unmounted.map_err(|source| HostError::StillMounted { path: point.clone(), source })?;
         }
+        removal::remove(pods, OsStr::new(&self.uid)).map_err(at(&root))
     }
+}
 
-    /// What is mounted below, in the order in which it was.
-    fn mounted(&self) -> Vec<PathBuf> {
-        let mounts = Process::myself().and_then(|own| own.mountinfo());
-        let points = mounts.into_iter().flatten().map(|mount| mount.mount_point);
-        points.filter(|point| point.starts_with(&self.root)).collect()
+/// Unmounts what an earlier run has mounted at an absolute path.
+pub(super) fn unmount_stale(path: &Path) -> io::Result<()> {
+    let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
+    subpaths::unmount_at(trusted(Path::new("/"))?, below)
+}
+
+/// Directory of the volumes of a kind, below that of the pod; of empty directories where it is none with files.
+fn below(kind: Option<FilesKind>) -> PathBuf {
+    Path::new("volumes").join(kind.map_or("kubernetes.io~empty-dir", volumes::folder))
+}
+
+/// Opens what is at a path below a volume. Directories that are missing are made with the mode of the volume: whoever may write to it may write
+/// there.
+fn open_subpath(volume: impl AsFd, path: &Path, sub_path: &str) -> Result<OwnedFd, HostError> {
+    let outside = || HostError::Outside(sub_path.to_owned());
+    if sub_path.starts_with('/') || sub_path.split('/').any(|part| part == "..") {
+        return Err(outside());
     }
+    let mode = fstat(&volume).map_err(|error| at(path)(error.into()))?.st_mode & 0o7777;
+    let opened = open_or_make(volume, Path::new(sub_path), mode, Links::Follow);
+    opened.map_err(|error| match error.kind() {
+        io::ErrorKind::CrossesDevices => outside(),
+        _ => at(&path.join(sub_path))(error),
+    })
 }
 
 /// What a pod calls itself and others.
@@ -279,15 +395,6 @@ fn hosts(facts: &Facts<'_>) -> String {
         }
     }
     text
-}
-
-/// Makes a folder and those above it. Whatever masks modes does not count for it.
-fn make(path: &Path, mode: u32) -> Result<(), HostError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new().recursive(true).mode(0o755).create(path).map_err(at(path))?;
-    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(at(path))
 }
 
 #[cfg(test)]

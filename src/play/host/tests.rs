@@ -1,11 +1,20 @@
 //! What of a pod lies on this host.
 
-use std::os::unix::fs::MetadataExt as _;
+#[path = "../../../tests/support/skip.rs"]
+#[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]
+pub(super) mod skip;
+
+mod subpaths;
+
 use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::*;
 use crate::play::node::Node;
 use crate::play::read::tests::play;
+use crate::play::spec::HostPathKind;
 
 /// The files of a pod, with what tells of it.
 struct Place {
@@ -16,7 +25,9 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
+        // As the kernel tells of mounts below it.
+        let path = folder.path().canonicalize().unwrap();
+        let (logs, pods) = (path.join("logs"), path.join("pods"));
         let node = Node { address: "192.0.2.2".to_owned(), ..Node::here(logs, false, pods, String::new()) };
         Self { _folder: folder, node }
     }
@@ -24,6 +35,13 @@ impl Place {
     fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> Facts<'a> {
         Facts { pod, node: &self.node, addresses }
     }
+}
+
+/// Whether this machine lets us mount.
+pub(super) fn may_mount() -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = mount("tmpfs", folder.path(), "tmpfs", MountFlags::empty(), c"size=4096");
+    mounted.and_then(|()| unmount(folder.path(), UnmountFlags::empty())).is_ok()
 }
 
 fn read(path: &Path) -> String {
@@ -66,7 +84,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     assert_eq!(read(&labels), "app=\"web\"");
     let facts = place.facts(&pod, &addresses);
     let variables = super::super::configs::variables(&pod.containers[0], &facts);
-    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, false).unwrap();
+    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
     let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
     assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);
     assert!(mounts[0].host_path.ends_with("empty/sub/deep") && Path::new(&mounts[0].host_path).is_dir());
@@ -76,7 +94,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     );
     assert_eq!(mode(Path::new(&mounts[0].host_path)), 0o777, "as its volume");
     assert!(mounts.iter().all(|mount| !mount.recursive_read_only), "the runtime cannot");
-    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, true).unwrap();
+    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, true, false).unwrap();
     let recursive: Vec<bool> = mounts.iter().map(|mount| mount.recursive_read_only).collect();
     assert_eq!(recursive, [false, true, false, false, false]);
     let hosts = read(Path::new(&mounts[3].host_path));
@@ -129,14 +147,51 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
 }
 
 #[test]
-fn no_link_leads_out_of_a_volume() {
+fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
+    let place = Place::new();
+    let mut pod = Pod::clone(&play(DOCUMENTS).unwrap()[0]);
+    let folder = tempfile::tempdir_in(place.node.pods.parent().unwrap()).unwrap();
+    let name = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
+    fs::create_dir(&place.node.pods).unwrap();
+    for uid in [format!("../{name}"), "..".to_owned(), ".".to_owned(), String::new()] {
+        pod.uid = uid;
+        let folder = Folder::of(&pod, &place.node.pods);
+        assert!(folder.prepare(&place.facts(&pod, &[])).is_err() && folder.remove().is_err(), "{}", pod.uid);
+    }
+    assert!(folder.path().is_dir() && place.node.pods.is_dir());
+}
+
+#[test]
+fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::skip("groups are given by root");
+    }
+    let place = Place::new();
+    let documents = DOCUMENTS.replace("spec:", "spec:\n  securityContext: {fsGroup: 4242}");
+    let pod = play(&documents).unwrap().remove(0);
+    Folder::of(&pod, &place.node.pods).prepare(&place.facts(&pod, &[])).unwrap();
+    let volumes = place.node.pods.join("u/volumes");
+    for (path, mode) in [
+        ("kubernetes.io~empty-dir/empty", 0o2777),
+        ("kubernetes.io~configmap/files", 0o2775),
+        ("kubernetes.io~configmap/files/a", 0o2775),
+        ("kubernetes.io~configmap/files/a/mode", 0o660),
+        ("kubernetes.io~configmap/files/other", 0o664),
+    ] {
+        let found = fs::metadata(volumes.join(path)).unwrap();
+        assert_eq!((found.gid(), found.mode() & 0o7777), (4242, mode), "{path}");
+    }
+}
+
+#[test]
+fn a_path_of_the_host_is_made_without_following_a_dangling_link() {
     let folder = tempfile::tempdir().unwrap();
-    let volume = folder.path().join("volume");
-    fs::create_dir_all(volume.join("inner")).unwrap();
-    symlink("/", volume.join("out")).unwrap();
-    symlink("inner", volume.join("in")).unwrap();
-    assert!(matches!(volumes::below(&volume, "out/etc"), Err(HostError::Outside(_))));
-    assert!(matches!(volumes::below(&volume, "../other"), Err(HostError::Outside(_))));
-    let made = volumes::below(&volume, "in/new/deep").unwrap();
-    assert!(made.is_dir() && made == volume.canonicalize().unwrap().join("inner/new/deep"));
+    let path = folder.path();
+    symlink(path.join("elsewhere"), path.join("link")).unwrap();
+    for kind in [HostPathKind::FileOrCreate, HostPathKind::DirectoryOrCreate] {
+        assert!(volumes::host_path(&path.join("link"), kind).is_err(), "{kind:?}");
+    }
+    assert!(!path.join("elsewhere").exists());
+    volumes::host_path(&path.join("new/deep"), HostPathKind::DirectoryOrCreate).unwrap();
+    assert_eq!(fs::metadata(path.join("new/deep")).unwrap().mode() & 0o777, 0o755);
 }

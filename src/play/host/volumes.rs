@@ -1,10 +1,16 @@
-//! Where volumes are, and what is at paths of the host.
+//! Where volumes are, what is at paths of the host, and what of a volume belongs to its pod's group.
 
-use std::fs::{self, File};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt as _};
-use std::path::{Path, PathBuf};
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt, OpenOptionsExt as _};
+use std::path::Path;
 
-use super::{HostError, at, make};
+use rustix::fs::{Dir, FileType, Gid, Mode, OFlags, fchmod, fchown, fstat, openat};
+use rustix::io::Errno;
+
+use super::beneath::{make, trusted};
+use super::{HostError, at};
 use crate::play::spec::{FilesKind, HostPathKind};
 
 /// What the kubelet calls the folders of volumes with files.
@@ -20,9 +26,11 @@ pub(super) fn folder(kind: FilesKind) -> &'static str {
 /// Looks at what is at a path of the host; makes what may be made.
 pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), HostError> {
     match kind {
-        HostPathKind::DirectoryOrCreate if !path.exists() => return make(path, 0o755),
+        HostPathKind::DirectoryOrCreate if !path.exists() => return host_directory(path).map_err(at(path)),
         HostPathKind::FileOrCreate if !path.exists() => {
-            return File::create(path).map(drop).map_err(at(path));
+            // A link that leads nowhere is not followed to make a file there.
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+            return made.map(drop).map_err(at(path));
         }
         _ => {}
     }
@@ -39,34 +47,44 @@ pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), HostError
     if is_right { Ok(()) } else { Err(HostError::OtherKind { path: path.to_owned(), expected }) }
 }
 
-/// A path below a volume, which is made where it is not there. It may not lead out of it, whatever links there are.
-pub(super) fn below(volume: &Path, sub_path: &str) -> Result<PathBuf, HostError> {
-    let outside = || HostError::Outside(sub_path.to_owned());
-    if sub_path.starts_with('/') || sub_path.split('/').any(|part| part == "..") {
-        return Err(outside());
-    }
-    let whole = volume.canonicalize().map_err(at(volume))?;
-    let (mut path, mut left) = (whole.clone(), sub_path.split('/').filter(|part| !part.is_empty()));
-    // What is there may be a link; what is not is made where links are none any more.
-    for part in left.by_ref() {
-        let next = path.join(part);
-        if !next.exists() {
-            path = next;
-            break;
+/// Makes a directory of the host and those above it.
+fn host_directory(path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+    DirBuilder::new().recursive(true).mode(0o755).create(above)?;
+    make(trusted(above)?, name, 0o755).map(drop)
+}
+
+/// Gives a volume with all its files and directories to a group, which may use them as their owner may. Links are left alone.
+pub(super) fn give_to_group(volume: OwnedFd, group: u32) -> io::Result<()> {
+    let mut left = vec![volume];
+    while let Some(directory) = left.pop() {
+        give(&directory, group)?;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            if entry.file_name() == c"." || entry.file_name() == c".." {
+                continue;
+            }
+            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            let opened = match openat(&directory, entry.file_name(), flags, Mode::empty()) {
+                Err(Errno::LOOP) => continue,
+                opened => opened?,
+            };
+            match FileType::from_raw_mode(fstat(&opened)?.st_mode) {
+                FileType::Directory => left.push(opened),
+                FileType::RegularFile => give(&opened, group)?,
+                _ => {}
+            }
         }
-        path = next.canonicalize().map_err(at(&next))?;
-        if !path.starts_with(&whole) {
-            return Err(outside());
-        }
     }
-    // Whoever may write to the volume may write there.
-    let mode = fs::metadata(&whole).map_err(at(&whole))?.permissions().mode() & 0o7777;
-    if !path.exists() {
-        make(&path, mode)?;
-    }
-    for part in left {
-        path.push(part);
-        make(&path, mode)?;
-    }
-    Ok(path)
+    Ok(())
+}
+
+/// Gives one file or directory to a group.
+fn give(file: &OwnedFd, group: u32) -> io::Result<()> {
+    let found = fstat(file)?;
+    fchown(file, None, Some(Gid::from_raw(group)))?;
+    let mode = found.st_mode & 0o7777;
+    let is_directory = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+    let of_group = if is_directory { 0o2070 } else { (mode & 0o600) >> 3 };
+    Ok(fchmod(file, Mode::from_raw_mode(mode | of_group))?)
 }

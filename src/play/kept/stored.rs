@@ -151,7 +151,7 @@ mod tests {
             ledger.take(&key(pod), act);
             write(&state, &key(pod), before.as_ref(), ledger.pod(&key(pod)));
         }
-        state.close().await;
+        state.close().await.unwrap();
         let (_state, kept) = State::open(folder.path()).unwrap();
         assert_eq!(read(&kept).unwrap(), ledger);
         assert_eq!(ledger.iter().count(), 4);

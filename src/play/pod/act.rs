@@ -1,5 +1,6 @@
 //! Does what is to be done for a pod, in the kubelet's order: reset, kill, sandbox, init containers, regular containers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -14,6 +15,7 @@ use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{AuthoredSandbox, PATIENCE, within};
 use crate::play::configs::{self, Facts};
+use crate::play::host::make_log_directory;
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Origin;
 use crate::probe::Role;
@@ -27,7 +29,7 @@ impl Worker {
         seen: &Seen,
         report: Option<&PodReport>,
     ) -> Result<Synced, SyncError> {
-        if let Some(_) = actions.creates_sandbox
+        if actions.creates_sandbox.is_some()
             && let Origin::Relay { request: Err(reason), .. } = &self.pod.origin
         {
             let message = format!("The sandbox has ended, and cannot be made again: {reason}");
@@ -160,7 +162,14 @@ impl Worker {
             self.tell(None, ("FailedCreatePodSandBox", true), message);
         };
         let logs = config.log_directory.clone();
-        let made = if logs.is_empty() { Ok(()) } else { std::fs::create_dir_all(&logs) };
+        let made = if logs.is_empty() {
+            Ok(())
+        } else if authored.is_some() {
+            // Where a client has its logs is for it to say.
+            std::fs::create_dir_all(&logs)
+        } else {
+            make_log_directory(&self.means.node.logs, Path::new(&logs))
+        };
         made.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
         let request = RunPodSandboxRequest {
             config: Some(config.clone()),

@@ -1,5 +1,7 @@
 //! Ends a pod, and removes everything of it.
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
@@ -11,6 +13,7 @@ use super::{RETRY_END, SyncError, Worker};
 use crate::cri::v1::RemovePodSandboxRequest;
 use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::configs;
+use crate::play::host::remove_log_directory;
 use crate::play::seen::Seen;
 use crate::terminal::harmless;
 
@@ -19,6 +22,9 @@ const LEAST_AT_END: u32 = 1;
 
 /// How long the runtime may take to remove a pod that is to be gone at once.
 const HURRY: Duration = Duration::from_secs(20);
+
+/// Attempts to remove the directory of a pod's logs.
+const REMOVE_ATTEMPTS: usize = 5;
 
 impl Worker {
     /// Ends everything of the pod.
@@ -55,6 +61,7 @@ impl Worker {
         }
         self.attended(&seen, self.kill_all(&seen, LEAST_AT_END)).await?;
         let seen = self.means.inspect(&self.pod).await?;
+        self.release_subpaths(&seen).await;
         let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
         self.publish(&seen, report.as_ref(), true).await?;
         if let Some(prober) = &self.means.prober {
@@ -97,16 +104,21 @@ impl Worker {
     /// Removes its files, and its logs unless they stay. Tells whether that was so.
     async fn remove_files(&self) -> bool {
         let node = &self.means.node;
-        let logs = (!node.keeps_logs).then(|| configs::log_folder(&self.pod, &node.logs));
+        let logs =
+            (!node.keeps_logs).then(|| (node.logs.clone(), configs::log_folder(&self.pod, &node.logs)));
         let folder = self.folder.clone();
         let removed = spawn_blocking(move || {
             let removed = folder.remove();
-            // There may be none.
-            let _ = logs.map(std::fs::remove_dir_all);
+            if let Some((logs, own)) = logs {
+                remove_logs(&logs, &own);
+            }
             removed
         });
         match removed.await {
-            Ok(Ok(())) => true,
+            Ok(Ok(())) => {
+                self.means.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
+                true
+            }
             Ok(Err(error)) => {
                 warn!(pod = self.pod.full_name(), "the files of a pod were not removed: {error}");
                 false
@@ -139,5 +151,17 @@ impl Worker {
     pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         unless_gone(within(PATIENCE, self.means.acts.clone().remove_pod_sandbox(request)).await).map(drop)
+    }
+}
+
+/// Removes `directory`, which has a pod's logs, from the one of all logs. A log that is being compressed meanwhile may add one file to it; then there is nothing left to
+/// compress.
+fn remove_logs(logs: &Path, directory: &Path) {
+    for _ in 0..REMOVE_ATTEMPTS {
+        match remove_log_directory(logs, directory) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            // There may be none.
+            _ => return,
+        }
     }
 }

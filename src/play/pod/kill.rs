@@ -14,6 +14,7 @@ use super::actions::{Doomed, Reason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::configs;
+use crate::play::logs::remove_log;
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::{Container, Origin, Pod};
 use crate::probe::{ContainerSpec, GRACE_PERIOD, Probe, ProbeType, Role};
@@ -144,13 +145,12 @@ impl Worker {
         killed
     }
 
-    /// Removes a container, and its log, unless logs stay.
+    /// Removes a container, and its log with what was rotated of it, unless logs stay.
     pub(super) async fn remove_with_log(&self, instance: &Instance) -> Result<(), Status> {
         self.remove(&instance.id).await?;
         if !self.means.node.keeps_logs {
             let logs = configs::log_folder(&self.pod, &self.means.node.logs).join(&instance.name);
-            // It may never have been written.
-            let _ = std::fs::remove_file(logs.join(format!("{}.log", instance.restart_count)));
+            remove_log(logs.join(format!("{}.log", instance.restart_count))).await;
         }
         Ok(())
     }

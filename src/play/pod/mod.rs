@@ -8,6 +8,7 @@ mod failure;
 mod image;
 mod keep;
 mod kill;
+mod mounts;
 mod pace;
 mod start;
 mod status;
@@ -202,6 +203,7 @@ impl Worker {
         }
         self.prune(&seen).await;
         if !self.pod.is_kept() {
+            self.release_subpaths(&seen).await;
             self.prepare(seen.addresses()).await?;
         }
         let verdicts = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;

@@ -14,6 +14,7 @@ use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartConta
 use crate::cri::{PATIENCE, within};
 use crate::play::backoff::{Backoff, TooEarly};
 use crate::play::configs::{self, Facts, Making};
+use crate::play::host::make_log_directory;
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::{Container, Pod, RecursiveReadOnly};
 use crate::probe::Hook;
@@ -105,12 +106,12 @@ impl Worker {
         not_root(pod, container, known).map_err(wrong)?;
         let logs = configs::log_folder(pod, &node.logs).join(&container.name);
         let attempt = attempt(place.seen.newest(&container.name), &logs);
-        fs::create_dir_all(&logs).map_err(|error| wrong(format!("{}: {error}", logs.display())))?;
+        let made = make_log_directory(&node.logs, &logs);
+        made.map_err(|error| wrong(format!("{}: {error}", logs.display())))?;
         let facts = Facts { pod, node, addresses: place.addresses };
         let variables = configs::variables(container, &facts);
         let recurses = self.recurses(container).await.map_err(wrong)?;
-        let mounts = self.folder.mounts(container, &facts, &variables, recurses);
-        let mounts = mounts.map_err(|error| wrong(error.to_string()))?;
+        let mounts = self.mounts(container, place.addresses, &variables, recurses).await.map_err(wrong)?;
         let making = Making { attempt, image, known, variables, mounts };
         let request = CreateContainerRequest {
             pod_sandbox_id: place.sandbox.to_owned(),

@@ -129,8 +129,8 @@ fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option
     let before = problems.len();
     version(node, &["v1"], problems);
     let (namespace, name) = name(node, problems)?;
-    // What is not called as it should be may be a secret as well.
-    let node = if is_secret { node.clone().secret() } else { node.clone() };
+    // Credentials are written into ConfigMaps, too, and under fields that are not called as they should be.
+    let node = node.clone().secret();
     DATA.check(&node, problems);
     let (mut entries, mut binary) = (BTreeMap::new(), BTreeSet::new());
     let [encoded, plain] = if is_secret { ["data", "stringData"] } else { ["binaryData", "data"] };
@@ -157,7 +157,7 @@ fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option
                     }
                     entries.insert(key, content);
                 }
-                None => at.clone().secret().complain("must be base64", problems),
+                None => at.complain("must be base64", problems),
             }
         }
     }

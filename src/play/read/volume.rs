@@ -302,9 +302,14 @@ fn path(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
     Some(path)
 }
 
-/// Whether a path leads nowhere but below where it begins.
+/// Whether a path may be that of a file in a volume, whose own names begin with two dots.
 fn is_below(path: &str) -> bool {
-    !path.starts_with(['/']) && path.split('/').all(|part| part != "..") && !path.starts_with("..")
+    !path.starts_with('/') && !path.starts_with("..") && !has_backstep(path)
+}
+
+/// Whether a path goes up.
+fn has_backstep(path: &str) -> bool {
+    path.split('/').any(|part| part == "..")
 }
 
 fn mode(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<u32> {
@@ -346,7 +351,7 @@ pub(super) fn mounts(
             at.complain("must not be there beside subPath", problems);
         }
         for (field, text) in [("subPath", &sub_path), ("subPathExpr", &expression)] {
-            if text.as_ref().is_some_and(|text| !is_below(text)) {
+            if text.as_ref().is_some_and(|text| text.starts_with('/') || has_backstep(text)) {
                 let at = node.field(field);
                 at.inspect(|at| at.complain("must be a path below the volume, without ..", problems));
             }

@@ -12,6 +12,7 @@ use super::manifest::{self, Manifest};
 use super::node::Problem;
 use crate::probe::manifests::Manifests;
 use crate::probe::source::Source;
+use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
 
 /// What files of manifests are called, other files of a folder are passed over.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -292,7 +293,7 @@ pub fn passed_over<P: AsRef<Path>>(paths: &[P]) -> BTreeMap<String, usize> {
 /// The documents of a file.
 fn documents(path: &Path) -> Result<Vec<Value>, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let text = read_to_string(path, MAX_YAML_BYTES).map_err(unreadable)?;
     serde_saphyr::from_multiple_with_options(&text, options()).map_err(|error| FileError::Malformed {
         path: path.to_owned(),
         reason: error.without_snippet().to_string(),

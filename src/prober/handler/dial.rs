@@ -16,6 +16,9 @@ use tokio::task::spawn_blocking;
 /// How long the system may hold the end of a connection, as the kubelet sets it.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// Bytes that a connection passes on before other tasks have their turn: a peer that sends without pause always has more to read.
+const MAX_BYTES_PER_TURN: usize = 16 << 10;
+
 /// Names that are looked up at once: a resolver that hangs holds a thread for each, and others are needed to close connections.
 static LOOKUPS: Semaphore = Semaphore::const_new(64);
 
@@ -32,6 +35,8 @@ pub(super) enum DialError {
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Option<TcpStream>,
+    /// Bytes read since other tasks had their turn.
+    read_in_turn: usize,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
 }
@@ -67,7 +72,7 @@ async fn connect(address: SocketAddr) -> io::Result<Connection> {
     socket.set_nodelay(true)?;
     let stream = socket.connect(address).await?;
     let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);
-    Ok(Connection { stream: Some(stream), local, peer })
+    Ok(Connection { stream: Some(stream), read_in_turn: 0, local, peer })
 }
 
 impl Drop for Connection {
@@ -88,8 +93,24 @@ impl Connection {
 }
 
 impl AsyncRead for Connection {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.stream()?.poll_read(cx, buf)
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let left = MAX_BYTES_PER_TURN.saturating_sub(self.read_in_turn);
+        if left == 0 {
+            self.read_in_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let count = buf.remaining().min(left);
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(count));
+        let polled = self.as_mut().stream()?.poll_read(cx, &mut part);
+        let read = part.filled().len();
+        buf.advance(read);
+        self.read_in_turn = if polled.is_pending() { 0 } else { self.read_in_turn + read };
+        polled
     }
 }
 
@@ -128,8 +149,12 @@ pub(super) fn system_words(error: &io::Error) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use tokio::io::AsyncReadExt as _;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
+    use tokio::task::yield_now;
 
     use super::*;
 
@@ -154,5 +179,32 @@ pub(super) mod tests {
         assert_eq!(socket.linger().unwrap(), Some(Duration::from_secs(1)));
         drop(connection);
         assert_eq!(accepted.read(&mut [0]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_much_to_read_gives_other_tasks_their_turn() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut connection = dial("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
+        let (mut accepted, _) = listener.accept().await.unwrap();
+        accepted.write_all(&vec![b'x'; 3 * MAX_BYTES_PER_TURN]).await.unwrap();
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = turns.clone();
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                yield_now().await;
+            }
+        });
+        let (mut buffer, mut left) = (vec![0; 8 * MAX_BYTES_PER_TURN], 3 * MAX_BYTES_PER_TURN);
+        let mut since = turns.load(Ordering::Relaxed);
+        let mut in_turn = 0;
+        while left > 0 {
+            let read = connection.read(&mut buffer).await.unwrap();
+            let now = turns.load(Ordering::Relaxed);
+            in_turn = if now == since { in_turn + read } else { read };
+            assert!(in_turn <= MAX_BYTES_PER_TURN, "{in_turn} bytes in one turn");
+            (since, left) = (now, left - read);
+        }
+        other.abort();
     }
 }

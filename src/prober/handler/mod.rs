@@ -2,6 +2,7 @@
 
 mod address;
 mod dial;
+mod driver;
 mod exec;
 pub(crate) mod go;
 mod grpc;

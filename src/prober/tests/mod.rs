@@ -4,5 +4,6 @@ mod attempts;
 mod dry_run;
 mod fixture;
 mod kill;
+mod lateness;
 mod model;
 mod tables;

@@ -15,6 +15,7 @@ use tracing::error;
 
 use crate::prober::enforcement::Enforcement;
 use crate::prober::executor::Executor;
+use crate::prober::meter::ThreadUse;
 use crate::prober::metrics::Metrics;
 use crate::prober::notice::{What, Witness};
 use crate::prober::pod::{Pod, Todo};
@@ -43,6 +44,8 @@ pub(in crate::prober) struct Shared {
     pub(in crate::prober) runtime: Handle,
     pub(in crate::prober) enforcement: Arc<Enforcement>,
     pub(in crate::prober) roster: Mutex<Roster>,
+    /// Time that probes have lately taken from the prober's thread.
+    pub(in crate::prober) thread_use: Arc<ThreadUse>,
 }
 
 impl Shared {
@@ -159,7 +162,14 @@ impl Shared {
         }
         for (signals, probe) in todo.launch {
             let is_spread = todo.is_spread;
-            let worker = Worker { shared: self.clone(), pod: pod.clone(), signals, is_spread, series: None };
+            let worker = Worker {
+                shared: self.clone(),
+                pod: pod.clone(),
+                signals,
+                is_spread,
+                meter: None,
+                discarded: 0,
+            };
             self.metrics.begun();
             let metrics = self.metrics.clone();
             self.runtime.spawn(async move {

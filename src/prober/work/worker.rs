@@ -12,7 +12,9 @@ use super::Shared;
 use crate::probe::Probe;
 use crate::prober::executor::Names;
 use crate::prober::handler::{Attempt, AttemptError, Target, attempt};
+use crate::prober::lateness::{Delay, timed};
 use crate::prober::machine::Next;
+use crate::prober::meter::Meter;
 use crate::prober::metrics::Series;
 use crate::prober::notice::{Notice, What};
 use crate::prober::pod::{Outcome, Pod, Signals, Task, Todo};
@@ -28,7 +30,18 @@ pub(super) struct Worker {
     pub(super) signals: Arc<Signals>,
     /// It begins at a time of chance within its period.
     pub(super) is_spread: bool,
-    pub(super) series: Option<Series>,
+    /// The time that its attempts take from the prober's thread, once there has been one.
+    pub(super) meter: Option<Arc<Meter>>,
+    /// Number of attempts in a row that were discarded because the prober was late.
+    pub(super) discarded: u32,
+}
+
+/// The last try of an attempt.
+struct Tried {
+    result: Result<Attempt, AttemptError>,
+    /// How long it took.
+    took: Duration,
+    delay: Delay,
 }
 
 impl Worker {
@@ -60,8 +73,9 @@ impl Worker {
         let mut todo = Todo::default();
         self.pod.lock().ended(&self.signals, Instant::now(), &mut todo);
         self.shared.carry_out(&self.pod, todo);
-        if let Some(series) = self.series {
-            self.shared.metrics.end(&series);
+        if let Some(meter) = self.meter {
+            meter.end();
+            self.shared.metrics.end(&meter.series);
         }
     }
 
@@ -90,21 +104,29 @@ impl Worker {
 
     /// Makes an attempt, and takes what came of it.
     async fn attempt(&mut self, task: &Task) {
+        let new_meter = || Meter::new(Series::new(task), &self.shared.thread_use);
+        let meter = self.meter.get_or_insert_with(new_meter).clone();
         let begun = Instant::now();
-        let (tried, last_begun) = self.shared.tried(task).await;
-        let (took, last_took) = (begun.elapsed(), last_begun.elapsed());
+        let tried = self.shared.tried(task, &meter).await;
+        let took = begun.elapsed();
         let metrics = &self.shared.metrics;
-        let series = self.series.get_or_insert_with(|| Series::new(task));
-        let (what, message) = told(task, &tried);
+        let (what, message) = told(task, &tried.result);
+        if tried.is_discarded(&task.probe, self.discarded) {
+            self.discarded += 1;
+            metrics.discarded(&meter.series, tried.delay.by.as_ref());
+            self.shared.notice(task, What::Discarded, tried.discarded_words(task, &message));
+            return;
+        }
+        self.discarded = 0;
         if let Some(what) = what {
             self.shared.notice(task, what, message.clone());
         }
-        let Some(result) = result_of(&tried) else {
-            metrics.errored(series);
+        let Some(result) = result_of(&tried.result) else {
+            metrics.errored(&meter.series);
             return;
         };
-        let margin = f64::from(task.probe.timeout) - last_took.as_secs_f64();
-        metrics.attempted(series, result, took, margin);
+        let margin = f64::from(task.probe.timeout) - tried.took.as_secs_f64();
+        metrics.attempted(&meter.series, result, took, margin);
         let mut todo = Todo::default();
         let outcome = Outcome { result, took, message };
         self.pod.lock().judge(&self.signals, outcome, Instant::now(), &mut todo);
@@ -118,6 +140,33 @@ impl Worker {
         error!(pod, container, "{}, please report it", notice.message);
         self.shared.witness.notice(notice);
     }
+}
+
+impl Tried {
+    /// Whether it is discarded, after so many in a row. A success within the timeout counts: a late prober only takes it for a slower one.
+    fn is_discarded(&self, probe: &Probe, in_a_row: u32) -> bool {
+        let timeout = timeout_of(probe);
+        let is_sure = result_of(&self.result) == Some(ProbeResult::Success) && self.took <= timeout;
+        !is_sure && self.delay.discards(timeout, in_a_row, probe.failure_threshold)
+    }
+
+    /// Words for a discarded attempt, which would have been told of with this message. They have no figure that is another one each
+    /// time, so that events of the same kind are counted together.
+    fn discarded_words(&self, task: &Task, message: &str) -> String {
+        let title = task.probe_type.title();
+        let by = match &self.delay.by {
+            Some(by) => format!("the {} took most of its time", by.series),
+            None => "no probe took much of its time".to_owned(),
+        };
+        let told = if message.is_empty() { "" } else { ": " };
+        format!(
+            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{told}{message}"
+        )
+    }
+}
+
+fn timeout_of(probe: &Probe) -> Duration {
+    Duration::from_secs(probe.timeout.into())
 }
 
 /// What an attempt counts as, if it is known what came of it.
@@ -147,20 +196,21 @@ fn told(task: &Task, tried: &Result<Attempt, AttemptError>) -> (Option<What>, St
 }
 
 impl Shared {
-    /// Makes attempts until it is known what came of one, three at most. Returns when the last of them began as well.
-    async fn tried(&self, task: &Task) -> (Result<Attempt, AttemptError>, Instant) {
+    /// Makes attempts until it is known what came of one, three at most, and returns the last.
+    async fn tried(&self, task: &Task, meter: &Arc<Meter>) -> Tried {
         let target =
             Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
         let names = Names { pod: task.pod.clone(), container: task.container.clone() };
-        let attempt = || attempt(&task.probe, &target, &names, &self.executor);
-        for _ in 1..TRIES {
+        let mut tries = 1;
+        loop {
             let begun = Instant::now();
-            if let Ok(known) = attempt().await {
-                return (Ok(known), begun);
+            let attempt = attempt(&task.probe, &target, &names, &self.executor);
+            let (result, delay) = timed(meter, timeout_of(&task.probe), attempt).await;
+            if result.is_ok() || tries == TRIES {
+                return Tried { result, took: begun.elapsed(), delay };
             }
+            tries += 1;
         }
-        let begun = Instant::now();
-        (attempt().await, begun)
     }
 
     fn notice(&self, task: &Task, what: What, message: String) {

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use prost::Message as _;
 use rustix::process::Signal;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::net::unix::pipe;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
@@ -182,12 +183,14 @@ impl Output {
     }
 }
 
-/// Reads a stream to its end, and keeps as much as is kept.
-async fn read(mut stream: pipe::Receiver) -> Vec<u8> {
+/// Reads a stream to its end and returns the first [`LONGEST_STREAM`] bytes. Other tasks run after each chunk: the stream of a command
+/// that writes without pause is always readable.
+async fn read(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let (mut kept, mut chunk) = (Vec::new(), vec![0; CHUNK]);
     while let Ok(length @ 1..) = stream.read(&mut chunk).await {
         let room = LONGEST_STREAM - kept.len();
         kept.extend_from_slice(&chunk[..length.min(room)]);
+        yield_now().await;
     }
     kept
 }
@@ -214,7 +217,27 @@ fn go_duration(duration: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+
+    #[tokio::test]
+    async fn other_tasks_run_between_the_chunks_of_a_stream_that_is_always_readable() {
+        const CHUNKS: usize = 100;
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = turns.clone();
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, Ordering::Relaxed);
+                yield_now().await;
+            }
+        });
+        let all = vec![b'x'; CHUNKS * CHUNK];
+        assert_eq!(read(all.as_slice()).await.len(), all.len());
+        let turns = turns.load(Ordering::Relaxed);
+        assert!(turns > CHUNKS / 2, "{turns} turns of another task beside {CHUNKS} chunks");
+        other.abort();
+    }
 
     #[test]
     fn durations_are_written_as_in_go() {

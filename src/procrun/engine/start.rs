@@ -88,6 +88,7 @@ impl Engine {
     /// Launches the first process of a container, below a guardian of its own.
     async fn launch(&self, container: &Arc<Container>) -> Result<Started, Refusal> {
         let log = LogFile::open(container.log_path.clone())
+            .await
             .map_err(|refusal| refusal.when("failed to create container loggers").under(&TASK))?;
         let config = &container.config;
         let words = config.command.iter().chain(&config.args).cloned().collect();
@@ -104,9 +105,8 @@ impl Engine {
         })?;
         let log = Arc::new(log);
         let mut output = JoinSet::new();
-        let (out, err) = (log.clone(), log.clone());
-        output.spawn(async move { out.follow("stdout", streams.stdout).await });
-        output.spawn(async move { err.follow("stderr", streams.stderr).await });
+        output.spawn(log.clone().follow("stdout", streams.stdout));
+        output.spawn(log.clone().follow("stderr", streams.stderr));
         let first = First { number: process.number, pid: start.pid };
         let _ = container.runner.set(Runner::Processes { guardian, first, log });
         Ok(Started { at: start.at, process, output })
@@ -120,7 +120,7 @@ impl Engine {
             warn!(container = %container.id, "its output is still held by others, and is read no more");
         }
         if let Some(Runner::Processes { log, .. }) = container.runner.get() {
-            log.close();
+            log.close().await;
         }
         match exit {
             Some(exit) => container.has_ended(exit.at, Outcome::Code(exit.code)),

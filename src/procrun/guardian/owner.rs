@@ -11,6 +11,7 @@ use procfs::process::ProcState;
 use rustix::process::{Pid, kill_process};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
@@ -20,6 +21,7 @@ use super::conversation::{Awaited, Outgoing, converse};
 use super::process::Process;
 use super::protocol::{Act, Command, KillAll, Launch, Order, Orphan, Signal, Target, framed};
 use crate::procrun::processes;
+use crate::terminal::harmless_name;
 
 /// All guardians of a runtime.
 #[derive(Debug)]
@@ -60,7 +62,14 @@ impl Guardians {
         ours.set_nonblocking(true)?;
         let ours = UnixStream::from_std(ours)?;
         let mut command = tokio::process::Command::new(&self.program);
-        command.arg0("probeshim").arg(SUBCOMMAND).arg("--").arg(name).arg(folder).current_dir("/");
+        // The name is for people who look at processes, and an argument has at most 128 KiB.
+        command
+            .arg0("probeshim")
+            .arg(SUBCOMMAND)
+            .arg("--")
+            .arg(harmless_name(name))
+            .arg(folder)
+            .current_dir("/");
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
@@ -74,7 +83,8 @@ impl Guardians {
             let ended = process.wait().await;
             if !ended.as_ref().is_ok_and(ExitStatus::success) {
                 warn!(pid, ?ended, "a guardian did not end by itself; what it guarded is killed");
-                kill_session(pid);
+                // A container can make this scan long: it may have started any number of processes.
+                let _ = spawn_blocking(move || kill_session(pid)).await;
             }
             heard.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
             gone.cancel();

@@ -21,7 +21,7 @@ use client::Client;
 use super::engine::Engine;
 use crate::cri::v1::image_service_server::ImageServiceServer;
 use crate::cri::v1::runtime_service_server::RuntimeServiceServer;
-use crate::socket::accept;
+use crate::socket::Acceptor;
 
 /// The longest request, as with containerd.
 const LONGEST_REQUEST: usize = 16 << 20;
@@ -49,9 +49,10 @@ pub(super) async fn serve(
     let images = ImageServiceServer::new(service).max_decoding_message_size(LONGEST_REQUEST);
     let (clients, accepted) = mpsc::channel(WAITING);
     let ended = stop.clone();
+    let mut acceptor = Acceptor::new(listener);
     let accepting = tokio::spawn(async move {
         loop {
-            let client = Client::new(accept(&listener).await, ended.clone());
+            let client = Client::new(acceptor.accept().await, ended.clone());
             if clients.send(Ok::<_, io::Error>(client)).await.is_err() {
                 return;
             }

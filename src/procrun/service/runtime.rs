@@ -73,7 +73,7 @@ impl RuntimeService for Service {
     async fn version(&self, _: Request<v1::VersionRequest>) -> Answer<v1::VersionResponse> {
         Ok(Response::new(v1::VersionResponse {
             version: KUBELET_API.to_owned(),
-            runtime_name: "procrun".to_owned(),
+            runtime_name: crate::cri::PROCRUN.to_owned(),
             runtime_version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             runtime_api_version: "v1".to_owned(),
         }))
@@ -227,7 +227,7 @@ impl RuntimeService for Service {
             return Err(Refusal::unknown("container is not running").into());
         }
         if let Some(Runner::Processes { log, .. }) = container.runner.get() {
-            log.reopen()?;
+            log.reopen().await?;
         }
         Ok(Response::new(v1::ReopenContainerLogResponse {}))
     }

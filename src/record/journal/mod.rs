@@ -1,34 +1,28 @@
 //! Records on disk: lines of JSON in segments, of which the oldest go when there are too many.
 //!
-//! A thread of its own writes. What it has no time for is dropped and counted; what the disk will not take ends it, with one warning.
+//! A thread of its own writes. What it has no time for is dropped and counted. What the disk does not take is held and tried again.
 
 mod read;
 mod segments;
+mod writer;
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use tracing::{info, warn};
+use tokio::sync::watch;
 
 pub(super) use self::read::read_last;
-use self::segments::Segments;
-use super::shape;
+use self::writer::Writer;
+use super::events::Events;
 use crate::exec::Record;
-use crate::socket::{Lock, LockError};
 
-/// Records that may wait to be written.
-const WAITING: usize = 4_096;
-
-/// From one attempt to take a folder that another probeshim still holds to the next.
-const RETRY: Duration = Duration::from_millis(500);
+/// Records that may wait to be written; as many again are held while the disk takes none.
+const QUEUE_CAPACITY: usize = 4_096;
 
 /// What the journal runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,23 +39,18 @@ pub struct Journal {
     folder: PathBuf,
     lines: SyncSender<Arc<Record>>,
     dropped: Counter,
-    off: Arc<OnceLock<String>>,
+    failure: watch::Receiver<Option<String>>,
 }
 
 impl Journal {
-    /// Starts the thread, which has written everything and ended once all copies are dropped.
-    pub fn start(settings: Settings) -> io::Result<(Self, JoinHandle<()>)> {
-        let (lines, written) = sync_channel(WAITING);
-        let off = Arc::new(OnceLock::new());
-        let (folder, reason) = (settings.folder.clone(), off.clone());
-        let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || {
-            if let Err(error) = write(&settings, &written) {
-                let folder = settings.folder.display();
-                warn!(%folder, %error, "calls are not recorded on disk any more; traffic is not touched");
-                let _ = reason.set(error.to_string());
-            }
-        })?;
-        Ok((Self { folder, lines, dropped: Counter::default(), off }, thread))
+    /// Starts the thread, which has written everything and ended once all copies are dropped. It tells the events of failures.
+    pub fn start(settings: Settings, events: Arc<Events>) -> io::Result<(Self, JoinHandle<()>)> {
+        let (lines, written) = sync_channel(QUEUE_CAPACITY);
+        let (failures, failure) = watch::channel(None);
+        let (folder, dropped) = (settings.folder.clone(), Counter::default());
+        let writer = Writer::new(settings, events, dropped.clone(), failures);
+        let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&written))?;
+        Ok((Self { folder, lines, dropped, failure }, thread))
     }
 
     /// Adds what is counted of it to a registry.
@@ -86,58 +75,23 @@ impl Journal {
         &self.folder
     }
 
-    /// Why it does not write any more, if it does not.
+    /// Why nothing is written, while the disk takes nothing.
     #[must_use]
-    pub fn why_off(&self) -> Option<&str> {
-        self.off.get().map(String::as_str)
-    }
-}
-
-/// Writes what comes until nobody is left to send anything.
-fn write(settings: &Settings, records: &Receiver<Arc<Record>>) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(&settings.folder)?;
-    let _lock = lock(&settings.folder)?;
-    let mut segments = Segments::open(&settings.folder, settings.limit)?;
-    while let Ok(record) = records.recv() {
-        segments.append(&line(&record)?)?;
-        // Everything that waits, and then at once to the disk's cache.
-        for record in records.try_iter() {
-            segments.append(&line(&record)?)?;
-        }
-        segments.flush()?;
-    }
-    Ok(())
-}
-
-fn line(record: &Record) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(&shape::Call::from(record))?;
-    line.push(b'\n');
-    Ok(line)
-}
-
-/// Takes the folder. Waits for the probeshim before this one, which records its last calls; what is to be recorded waits in the queue.
-fn lock(folder: &Path) -> io::Result<Lock> {
-    let mut is_told = false;
-    loop {
-        match Lock::take(&folder.join("calls")) {
-            Ok(lock) => return Ok(lock),
-            Err(LockError::Io { source, .. }) => return Err(source),
-            Err(held @ LockError::Held { .. }) if !is_told => {
-                info!(%held, "calls are recorded on disk once it is free");
-                is_told = true;
-            }
-            Err(LockError::Held { .. }) => {}
-        }
-        thread::park_timeout(RETRY);
+    pub fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::time::SystemTime;
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    use std::time::{Duration, SystemTime};
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
 
     use super::*;
+    use crate::record::EventFilter;
     use crate::tap::Call;
 
     fn record(id: u64) -> Record {
@@ -151,7 +105,8 @@ mod tests {
             sender.send(Arc::new(record(id))).unwrap();
         }
         drop(sender);
-        write(&settings, &records).unwrap();
+        let writer = Writer::new(settings, Arc::default(), Counter::default(), watch::channel(None).0);
+        writer.run(&records);
     }
 
     fn read(folder: &Path) -> Vec<u64> {
@@ -186,35 +141,85 @@ mod tests {
         assert_eq!(read(place.path()), [1, 3]);
     }
 
-    #[test]
-    fn a_folder_that_cannot_be_written_is_an_error_and_not_the_end() {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("file");
-        fs::write(&file, "").unwrap();
-        assert!(ends(file.join("below")).contains("Not a directory"));
+    /// A journal that writes records until something is so.
+    struct Recording {
+        journal: Journal,
+        thread: JoinHandle<()>,
+        events: Arc<Events>,
+        next: u64,
     }
 
-    #[test]
-    fn a_disk_that_is_full_ends_it_and_what_comes_is_counted() {
-        let place = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink("/dev/full", segments::path_of(place.path(), 1)).unwrap();
-        assert!(ends(place.path().to_owned()).contains("No space left on device"));
-    }
-
-    /// Writes until that is over, and returns the reason.
-    fn ends(folder: PathBuf) -> String {
-        let (journal, thread) = Journal::start(Settings { folder, limit: 1 << 20 }).unwrap();
-        for id in 0.. {
-            journal.write(Arc::new(record(id)));
-            if journal.why_off().is_some() {
-                break;
-            }
-            thread::yield_now();
+    impl Recording {
+        fn start(folder: PathBuf) -> Self {
+            let events = Arc::new(Events::default());
+            let settings = Settings { folder, limit: 1 << 20 };
+            let (journal, thread) = Journal::start(settings, events.clone()).unwrap();
+            Self { journal, thread, events, next: 0 }
         }
-        thread.join().unwrap();
-        let before = journal.dropped.get();
-        journal.write(Arc::new(record(0)));
-        assert_eq!(journal.dropped.get(), before + 1);
-        journal.why_off().unwrap().to_owned()
+
+        fn until(&mut self, mut so: impl FnMut(&Journal) -> bool) {
+            while !so(&self.journal) {
+                self.journal.write(Arc::new(record(self.next)));
+                self.next += 1;
+                thread::park_timeout(Duration::from_millis(1));
+            }
+        }
+
+        fn reasons(&self) -> Vec<&'static str> {
+            self.events.select(&EventFilter::default()).iter().map(|event| event.reason).collect()
+        }
+
+        fn end(self) {
+            drop(self.journal);
+            self.thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn recording_comes_back_when_the_folder_can_be_written_again() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, folder) = (place.path().join("file"), place.path().join("file/calls"));
+        fs::write(&file, "").unwrap();
+        let mut recording = Recording::start(folder.clone());
+        recording.until(|journal| journal.failure().is_some());
+        let reason = recording.journal.failure().unwrap();
+        assert!(reason.contains("Not a directory"), "{reason}");
+        assert_eq!(recording.reasons(), ["RecordWriteFailed"]);
+        fs::remove_file(&file).unwrap();
+        recording.until(|journal| journal.failure().is_none());
+        assert_eq!(recording.reasons(), ["RecordWriteFailed", "RecordWriteRecovered"]);
+        let last = recording.next - 1;
+        recording.end();
+        let ids = read(&folder);
+        assert_eq!(ids, (0..=last).collect::<Vec<_>>(), "what waited meanwhile is not lost");
+    }
+
+    #[test]
+    fn a_folder_that_is_removed_is_told_of_and_made_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("state/calls");
+        let mut recording = Recording::start(folder.clone());
+        recording.until(|_| !read(&folder).is_empty());
+        fs::remove_dir_all(place.path().join("state")).unwrap();
+        recording.until(|_| !read(&folder).is_empty());
+        assert_eq!(recording.reasons(), ["RecordRemoved"]);
+        assert_eq!(recording.journal.failure(), None);
+        recording.end();
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_passed_over() {
+        let place = tempfile::tempdir().unwrap();
+        written(place.path(), 1 << 20, 1..3);
+        let fifo = segments::path_of(place.path(), 99);
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        symlink("/dev/zero", segments::path_of(place.path(), 98)).unwrap();
+        fs::create_dir(segments::path_of(place.path(), 97)).unwrap();
+        assert_eq!(read(place.path()), [1, 2]);
+        written(place.path(), 1 << 20, 3..5);
+        assert_eq!(read(place.path()), [1, 2, 3, 4]);
+        written(place.path(), 1, 5..7);
+        assert_eq!(read(place.path()).last(), Some(&6));
+        assert!(fs::symlink_metadata(fifo).unwrap().file_type().is_fifo(), "it is left alone");
     }
 }

@@ -1,7 +1,6 @@
 //! What an earlier probeshim has recorded.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::hash::Hash;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::ops::Range;
@@ -11,6 +10,7 @@ use std::sync::Arc;
 use super::segments;
 use crate::exec::Record;
 use crate::record::shape;
+use crate::regular_file;
 use crate::relay::Peer;
 use crate::tap::{Container, Pod};
 
@@ -40,7 +40,7 @@ pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(Record))
 }
 
 fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(Record)) -> io::Result<()> {
-    let mut file = File::open(path)?;
+    let mut file = regular_file::open(path)?;
     file.seek(SeekFrom::Start(part.start))?;
     let (mut reader, mut line) = (BufReader::new(file.take(part.end - part.start)), Vec::new());
     while reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {

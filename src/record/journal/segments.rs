@@ -1,9 +1,14 @@
 //! The files of a journal: numbered, each as long as a part of the limit, and the oldest removed once there are too many.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+
+use crate::socket::FileId;
 
 /// Segments that the limit is divided into, at least, and how long one becomes at most.
 const SEGMENTS: u64 = 8;
@@ -16,20 +21,26 @@ pub(super) struct Segments {
     /// Numbers and sizes, the oldest first; the last is written to.
     known: Vec<(u64, u64)>,
     file: BufWriter<File>,
+    /// Identity of the file that is open for writing.
+    id: FileId,
 }
 
 impl Segments {
     /// Opens the last segment, to go on behind it. A line that a crash tore there is ended.
     pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         let mut known = of(folder)?;
-        let last = known.last().map_or(1, |(number, _)| *number);
+        let last = match known.last() {
+            Some((number, _)) => *number,
+            None => next_number(folder)?,
+        };
         let mut file = append_to(&path_of(folder, last))?;
+        let id = FileId::of(&file.metadata()?);
         let size = file.metadata()?.len();
         if known.is_empty() {
             known.push((last, size));
         }
         let mut segments =
-            Self { folder: folder.to_owned(), limit, known, file: BufWriter::new(file.try_clone()?) };
+            Self { folder: folder.to_owned(), limit, known, file: BufWriter::new(file.try_clone()?), id };
         if size > 0 && !ends_with_newline(&mut file)? {
             segments.write(b"\n")?;
         }
@@ -51,6 +62,12 @@ impl Segments {
         self.file.flush()
     }
 
+    /// Whether the file that is written to has lost its name: what is written to it then is lost with it.
+    pub(super) fn is_removed(&self) -> bool {
+        let last = self.known.last().map_or(1, |(number, _)| *number);
+        FileId::named(&path_of(&self.folder, last)).map_or(true, |named| named != self.id)
+    }
+
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)?;
         if let Some((_, size)) = self.known.last_mut() {
@@ -62,7 +79,7 @@ impl Segments {
     /// Begins another segment, and removes the oldest until there is room for it.
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
-        let next = self.known.last().map_or(1, |(number, _)| number + 1);
+        let next = next_number(&self.folder)?;
         let room = self.limit - self.limit / SEGMENTS;
         while self.known.iter().map(|(_, size)| size).sum::<u64>() > room {
             let (oldest, _) = self.known.remove(0);
@@ -72,14 +89,18 @@ impl Segments {
                 removed => removed?,
             }
         }
-        self.file = BufWriter::new(append_to(&path_of(&self.folder, next))?);
+        let file = append_to(&path_of(&self.folder, next))?;
+        self.id = FileId::of(&file.metadata()?);
+        self.file = BufWriter::new(file);
         self.known.push((next, 0));
         Ok(())
     }
 }
 
 fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+    // Neither a link nor a FIFO that has taken the name meanwhile.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).custom_flags(flags).open(path)
 }
 
 fn ends_with_newline(file: &mut File) -> io::Result<bool> {
@@ -94,16 +115,33 @@ pub(super) fn path_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("calls-{number:08}.jsonl"))
 }
 
-/// Numbers and sizes of the segments of a folder, the oldest first.
+/// The number of a name, if it is that of a segment.
+fn number_of(name: &OsStr) -> Option<u64> {
+    name.to_str()?.strip_prefix("calls-")?.strip_suffix(".jsonl")?.parse().ok()
+}
+
+/// The number after those of all names in a folder, whatever has them.
+fn next_number(folder: &Path) -> io::Result<u64> {
+    let mut next = 1;
+    for entry in fs::read_dir(folder)? {
+        let number = number_of(&entry?.file_name());
+        next = next.max(number.map_or(1, |number| number.saturating_add(1)));
+    }
+    Ok(next)
+}
+
+/// Numbers and sizes of the segments of a folder, the oldest first. What is no regular file is passed over: opening a FIFO would wait.
 pub(super) fn of(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let name = entry.file_name();
-        let number =
-            name.to_str().and_then(|name| name.strip_prefix("calls-")?.strip_suffix(".jsonl")?.parse().ok());
-        if let Some(number) = number {
-            found.push((number, entry.metadata()?.len()));
+        let Some(number) = number_of(&entry.file_name()) else { continue };
+        match entry.metadata() {
+            Ok(file) if file.is_file() => found.push((number, file.len())),
+            Ok(_) => {}
+            // Somebody else has removed it.
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
+            Err(other) => return Err(other),
         }
     }
     found.sort_unstable();

@@ -12,7 +12,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEAD: usize = 9;
 
 /// What the header fields of one request, and the frames of one block, may be together in bytes: what h2 is told too.
-const MAX_LIST: usize = tuning::HEADER_LIST as usize;
+const MAX_LIST: usize = tuning::REQUEST_HEADER_LIST as usize;
 
 /// Reads one direction of a connection, from the client's first byte on.
 ///

@@ -59,6 +59,37 @@ async fn a_log_that_was_moved_away_goes_on_in_a_new_file() {
     runtime.end().await;
 }
 
+/// Without pause there is always a chunk on its way to the log while the file is switched.
+#[tokio::test]
+async fn nothing_goes_to_a_file_that_was_moved_away_once_the_log_is_reopened() {
+    let mut runtime = Runtime::start();
+    let id = runtime.runs("n=0; while :; do n=$((n+1)); echo $n; done").await;
+    let log = runtime.path("logs/pod/main.log");
+    let mut moved = Vec::new();
+    for rotation in 0..5 {
+        until(|| async { fs::metadata(&log).is_ok_and(|file| file.len() > 100_000).then_some(()) }).await;
+        let to = runtime.path(&format!("logs/pod/main.log.{rotation}"));
+        fs::rename(&log, &to).unwrap();
+        let request = ReopenContainerLogRequest { container_id: id.clone() };
+        runtime.client.reopen_container_log(request).await.unwrap();
+        moved.push((fs::metadata(&to).unwrap().len(), to));
+    }
+    until(|| async { fs::metadata(&log).is_ok_and(|file| file.len() > 0).then_some(()) }).await;
+    runtime.stop(&id, 0).await;
+    let mut text = String::new();
+    for (length, path) in moved {
+        let part = fs::read_to_string(path).unwrap();
+        assert_eq!(part.len() as u64, length, "a rotated file has grown");
+        text += &part;
+    }
+    text += &fs::read_to_string(log).unwrap();
+    // SIGKILL may cut the last line short.
+    let lines = lines(&text).into_iter().filter(|(head, _)| head.ends_with('F'));
+    let numbers: Vec<usize> = lines.map(|(_, text)| text.parse().unwrap()).collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.len()), "a line is lost or written twice");
+    runtime.end().await;
+}
+
 #[tokio::test]
 async fn without_a_log_path_nothing_is_written_and_nothing_blocks() {
     let mut runtime = Runtime::start();

@@ -16,6 +16,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -81,7 +83,7 @@ func certificate() (tls.Certificate, error) {
 }
 
 // serve answers until it is killed: `/healthz` well for as long as `healthy` says, 0 being for ever; `/redirect` with where `loc` says;
-// `/protocol` with the version of HTTP, and whether the connection is to be closed.
+// `/protocol` with the version of HTTP, and whether the connection is to be closed; `/interim` after `count` interim heads of `size` bytes.
 func serve(healthy time.Duration, plain, health, secure string) error {
 	begun := time.Now()
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -95,6 +97,16 @@ func serve(healthy time.Duration, plain, health, secure string) error {
 	})
 	http.HandleFunc("/protocol", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintln(w, r.Proto, r.Host, r.Header.Get("Accept"), r.TLS != nil && r.TLS.ServerName == "localhost")
+	})
+	http.HandleFunc("/interim", func(w http.ResponseWriter, r *http.Request) {
+		count, _ := strconv.Atoi(r.URL.Query().Get("count"))
+		size, _ := strconv.Atoi(r.URL.Query().Get("size"))
+		w.Header().Set("Link", strings.Repeat("x", size))
+		for range count {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+		w.Header().Del("Link")
+		fmt.Fprintln(w, "ok")
 	})
 	listener, err := net.Listen("tcp", health)
 	if err != nil {

@@ -2,24 +2,26 @@
 
 use std::error::Error as _;
 use std::io;
-use std::mem;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONNECTION, HOST, LOCATION};
-use http::uri::{Parts, Scheme, Uri};
-use http::{Response, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
+use h2::RecvStream;
+use http::header::LOCATION;
+use http::{HeaderMap, StatusCode};
+use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::headers::GetRequest;
+use super::heads::{FinalHead, HeadersExceeded, MAX_HEADER_BYTES};
+use super::http2;
 use super::place::Place;
 use crate::prober::handler::dial::{dial, system_words};
+use crate::prober::handler::driver::drive;
 use crate::tls::{Tls, is_http2};
 
 /// How long TLS may take to begin, as Go has it.
@@ -28,21 +30,34 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// What Go says of a server that answers HTTPS with plain HTTP.
 pub(in crate::prober::handler) const NOT_HTTPS: &str = "http: server gave HTTP response to HTTPS client";
 
-/// Headers of an answer; Go counts their bytes instead.
-const MOST_HEADERS: usize = 10_000;
+/// Text of Go before the reason why the head of an answer could not be read.
+const BROKEN: &str = "net/http: HTTP/1.x transport connection broken";
+
+/// Headers of an answer; Go counts only their bytes.
+const MAX_HEADERS: usize = 10_000;
+
+/// Bytes of an answer that hyper may buffer: a whole head, which is limited before hyper reads it, and a part of the body.
+const MAX_BUFFERED_BYTES: usize = MAX_HEADER_BYTES + (64 << 10);
 
 /// An answer whose body has not been read.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    response: Response<Incoming>,
+    headers: HeaderMap,
+    body: Body,
     ends: Ends,
     /// Drives the connection for as long as the answer is there.
     _driver: AbortOnDropHandle<()>,
 }
 
+/// The body of an answer.
+enum Body {
+    Http1(Incoming),
+    Http2(RecvStream),
+}
+
 /// The ends of a connection, as Go names them.
 #[derive(Clone)]
-struct Ends(String);
+pub(super) struct Ends(pub(super) String);
 
 /// Asks for a page.
 pub(super) async fn exchange(place: &Place, request: GetRequest) -> Result<Answer, String> {
@@ -67,42 +82,29 @@ where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut builder = http1::Builder::new();
-    builder.title_case_headers(true).max_headers(MOST_HEADERS);
-    let handshake = builder.handshake(TokioIo::new(stream)).await;
+    builder.title_case_headers(true).max_headers(MAX_HEADERS).max_buf_size(MAX_BUFFERED_BYTES);
+    let handshake = builder.handshake(TokioIo::new(FinalHead::new(stream))).await;
     let (mut sender, connection) = handshake.map_err(|error| ends.words(&error))?;
-    let driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
-    let response = sender.send_request(request).await;
-    ends.answer(response, driver)
+    let driver = drive(async move { drop(connection.await) });
+    let response = sender.send_request(request).await.map_err(|error| ends.words(&error))?;
+    let (head, body) = response.into_parts();
+    let body = Body::Http1(body);
+    Ok(Answer { status: head.status, headers: head.headers, body, ends, _driver: driver })
 }
 
 async fn over_http2<S>(stream: S, request: GetRequest, place: &Place, ends: Ends) -> Result<Answer, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-    let (mut sender, connection) = handshake.map_err(|error| ends.words(&error))?;
-    let driver = AbortOnDropHandle::new(tokio::spawn(async move { drop(connection.await) }));
-    let request = for_http2(request, place).map_err(|error| error.to_string())?;
-    let response = sender.send_request(request).await;
-    ends.answer(response, driver)
-}
-
-/// The same request, with its host where HTTP/2 has it.
-fn for_http2(mut request: GetRequest, place: &Place) -> Result<http::Request<Empty<Bytes>>, http::Error> {
-    let host = request.headers_mut().remove(HOST);
-    request.headers_mut().remove(CONNECTION);
-    let mut parts: Parts = mem::take(request.uri_mut()).into_parts();
-    parts.scheme = Some(Scheme::HTTPS);
-    let host = host.as_ref().map_or(place.authority.as_bytes(), http::HeaderValue::as_bytes);
-    parts.authority = Some(http::uri::Authority::try_from(host)?);
-    *request.uri_mut() = Uri::from_parts(parts)?;
-    Ok(request)
+    let (head, body, driver) = http2::exchange(stream, request, place, &ends).await?;
+    let body = Body::Http2(body);
+    Ok(Answer { status: head.status, headers: head.headers, body, ends, _driver: driver })
 }
 
 impl Answer {
     /// Where it sends one, if it does. Without a place it does not.
     pub(super) fn location(&self) -> Option<String> {
-        let location = self.response.headers().get(LOCATION).filter(|location| !location.is_empty());
+        let location = self.headers.get(LOCATION).filter(|location| !location.is_empty());
         let is_redirect = matches!(self.status.as_u16(), 301 | 302 | 303 | 307 | 308);
         location
             .filter(|_| is_redirect)
@@ -111,14 +113,10 @@ impl Answer {
 
     /// The beginning of its body.
     pub(super) async fn body(self, longest: usize) -> Result<Bytes, String> {
-        let Self { response, ends, _driver, .. } = self;
-        let mut body = response.into_body();
+        let Self { mut body, ends, _driver, .. } = self;
         let mut read = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| ends.body_words(&error))?;
-            if let Some(data) = frame.data_ref() {
-                read.extend_from_slice(&data[..data.len().min(longest - read.len())]);
-            }
+        while let Some(data) = body.next(&ends).await? {
+            read.extend_from_slice(&data[..data.len().min(longest - read.len())]);
             if read.len() == longest {
                 break;
             }
@@ -127,27 +125,36 @@ impl Answer {
     }
 }
 
-impl Ends {
-    fn answer(
-        self,
-        response: hyper::Result<Response<Incoming>>,
-        driver: AbortOnDropHandle<()>,
-    ) -> Result<Answer, String> {
-        let response = response.map_err(|error| self.words(&error))?;
-        Ok(Answer { status: response.status(), response, ends: self, _driver: driver })
+impl Body {
+    /// Returns the next part of it, until it ends.
+    async fn next(&mut self, ends: &Ends) -> Result<Option<Bytes>, String> {
+        match self {
+            Self::Http1(body) => {
+                let frame = body.frame().await.transpose().map_err(|error| ends.body_words(&error))?;
+                Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
+            }
+            // What is read of it is less than a window: the server need not be told that it may send more.
+            Self::Http2(body) => body.data().await.transpose().map_err(|error| ends.http2_words(&error)),
+        }
     }
+}
 
+impl Ends {
     /// What ended an exchange before its answer.
     fn words(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() {
             return "EOF".to_owned();
         }
         if error.is_parse() {
-            return format!(
-                "net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}"
-            );
+            return format!("{BROKEN}: malformed HTTP response: {error}");
         }
-        self.io_words(error)
+        match io_error(error) {
+            Some(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                format!("{BROKEN}: unexpected EOF")
+            }
+            Some(source) if HeadersExceeded::is(source) => format!("{BROKEN}: {HeadersExceeded}"),
+            _ => self.io_words(error),
+        }
     }
 
     /// What ended an answer in its body.
@@ -159,13 +166,28 @@ impl Ends {
     }
 
     fn io_words(&self, error: &hyper::Error) -> String {
-        let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
-        match source {
-            Some(source) if source.kind() == io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
-            Some(source) => format!("read tcp {}: read: {}", self.0, system_words(source)),
+        match io_error(error) {
+            Some(source) => self.system_words(source),
             None => error.source().map_or_else(|| error.to_string(), ToString::to_string),
         }
     }
+
+    /// Returns Go's text for an error that ended an answer over HTTP/2.
+    pub(super) fn http2_words(&self, error: &h2::Error) -> String {
+        error.get_io().map_or_else(|| error.to_string(), |source| self.system_words(source))
+    }
+
+    fn system_words(&self, error: &io::Error) -> String {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
+            _ => format!("read tcp {}: read: {}", self.0, system_words(error)),
+        }
+    }
+}
+
+/// The error of the connection that ended an exchange, if one did.
+fn io_error(error: &hyper::Error) -> Option<&io::Error> {
+    error.source().and_then(|source| source.downcast_ref())
 }
 
 /// Why TLS was not to be had.

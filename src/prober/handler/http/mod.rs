@@ -2,6 +2,8 @@
 
 mod exchange;
 mod headers;
+mod heads;
+mod http2;
 mod place;
 mod reference;
 

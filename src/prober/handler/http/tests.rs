@@ -2,9 +2,11 @@
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
+use std::thread;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::*;
@@ -201,7 +203,7 @@ async fn table_9_4_what_is_answered() {
         ),
     ] {
         let is_late = answer == "never" || answer.ends_with("stall");
-        let limit = if is_late { Duration::from_secs(1) } else { LONG };
+        let limit = if is_late { Duration::from_secs(3) } else { LONG };
         let server = serve(move |_| answer.clone()).await;
         let told = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit).await;
         match (&told, &expected) {
@@ -297,4 +299,96 @@ async fn a_server_without_tls_is_told_apart() {
     answering.await.unwrap();
     let text = format!("Get \"https://127.0.0.1:{port}/\": http: server gave HTTP response to HTTPS client");
     assert_eq!(told, Ok(Attempt::Failure(text)));
+}
+
+/// A head that announces the final one.
+const INTERIM: &str = "HTTP/1.1 100 Continue\r\n\r\n";
+
+/// A server on a thread of its own that answers with interim heads, without end and as fast as they are read. It ends with the value.
+struct Flood {
+    port: u16,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Flood {
+    fn start() -> Self {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (end, ended) = oneshot::channel::<()>();
+        let serve = async move {
+            let listener = TcpListener::from_std(listener).unwrap();
+            let mut connections = JoinSet::new();
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                connections.spawn(async move {
+                    let heads = INTERIM.repeat(1_000);
+                    while stream.write_all(heads.as_bytes()).await.is_ok() {}
+                });
+            }
+        };
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve => {}
+                    _ = ended => {}
+                }
+            });
+        });
+        Self { port, end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Flood {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
+#[tokio::test]
+async fn heads_without_end_fail_with_the_words_of_go() {
+    let flood = Flood::start();
+    let told = attempt(&get(flood.port, "/", &[]), "127.0.0.1", flood.port, LONG).await;
+    let text = format!(
+        "Get \"http://127.0.0.1:{}/\": net/http: HTTP/1.x transport connection broken: \
+         net/http: server response headers exceeded 10485760 bytes; aborted",
+        flood.port
+    );
+    assert_eq!(told, Ok(Attempt::Failure(text)));
+}
+
+#[tokio::test]
+async fn interim_heads_are_limited_by_their_bytes_in_each_answer_and_not_by_their_number() {
+    let server = serve(|request| {
+        // Together more than one answer may have.
+        let interim = INTERIM.repeat(6 * (1 << 20) / INTERIM.len());
+        let is_first = request.starts_with("GET /first ");
+        interim + &if is_first { page(302, "Location: /second\r\n", "") } else { page(200, "", "ok") }
+    })
+    .await;
+    assert_eq!(probed(&server, "/first", &[]).await, Ok(Attempt::Success("ok".to_owned())));
+    let large = serve(|_| page(200, &format!("A: {}\r\n", "x".repeat(1 << 20)), "ok")).await;
+    assert_eq!(probed(&large, "/", &[]).await, Ok(Attempt::Success("ok".to_owned())));
+}
+
+#[tokio::test]
+async fn others_have_their_turn_while_heads_come_without_end() {
+    let (flood, healthy) = (Flood::start(), serve(|_| page(200, "", "ok")).await);
+    let mut floods = JoinSet::new();
+    for _ in 0..8 {
+        let port = flood.port;
+        floods.spawn(async move {
+            loop {
+                let told = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG).await;
+                assert!(matches!(told, Ok(Attempt::Failure(_))), "{told:?}");
+            }
+        });
+    }
+    for _ in 0..20 {
+        assert_eq!(probed(&healthy, "/", &[]).await, Ok(Attempt::Success("ok".to_owned())));
+    }
+    assert!(floods.try_join_next().is_none(), "they go on");
 }

@@ -1,0 +1,93 @@
+//! Bind mounts of subPaths: the runtime mounts what was looked up, whatever has been put at its path since (as the kubelet's subpath code).
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, mkdirat, openat};
+use rustix::io::Errno;
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
+
+use super::beneath::{Links, descriptor_path, open, open_or_make};
+use super::removal;
+
+/// Directory of a pod in which its subPaths are mounted, as the kubelet names it.
+const SUBPATHS: &str = "volume-subpaths";
+
+/// Mode of the directories above a mount.
+const MODE: u32 = 0o750;
+
+/// Path, below the directory of a pod, at which a subPath of a volume is mounted for a container; `index` is that of its volumeMount.
+pub(super) fn target(volume: &str, container: &str, index: usize) -> PathBuf {
+    Path::new(SUBPATHS).join(volume).join(container).join(index.to_string())
+}
+
+/// Mounts what a descriptor is open on at a path below the directory of a pod, at which nothing may be yet.
+pub(super) fn bind(pod: impl AsFd, target: &Path, source: &OwnedFd) -> io::Result<()> {
+    let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let above = open_or_make(pod, above, MODE, Links::Refuse)?;
+    if FileType::from_raw_mode(fstat(source)?.st_mode) == FileType::Directory {
+        mkdirat(&above, name, Mode::from_raw_mode(MODE))?;
+    } else {
+        // A file takes mounts of everything that is no directory.
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        openat(&above, name, flags, Mode::from_raw_mode(0o640))?;
+    }
+    let place = openat(&above, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(mount_bind(descriptor_path(source), descriptor_path(&place))?)
+}
+
+/// Unmounts the subPaths of a container, and removes where they were mounted. It is no error if there are none.
+pub(super) fn release(pod: impl AsFd, container: &str) -> io::Result<()> {
+    for volume in list(&pod, Path::new(SUBPATHS))?.unwrap_or_default() {
+        let directory = Path::new(SUBPATHS).join(volume).join(container);
+        for index in list(&pod, &directory)?.unwrap_or_default() {
+            unmount_at(&pod, &directory.join(index))?;
+        }
+        let Some(above) = directory.parent() else { continue };
+        removal::remove(open(&pod, above, OFlags::PATH, Links::Refuse)?, OsStr::new(container))?;
+    }
+    Ok(())
+}
+
+/// Unmounts everything that is mounted at a path below a directory. It is no error if nothing is.
+pub(super) fn unmount_at(directory: impl AsFd, path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno::INVAL.into());
+    };
+    let above = match open(directory, above, OFlags::PATH | OFlags::DIRECTORY, Links::Refuse) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let point = Path::new(&descriptor_path(&above)).join(name);
+    loop {
+        match unmount(&point, UnmountFlags::NOFOLLOW) {
+            Ok(()) => {}
+            // It is no mount point, or not there.
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            // Without the right to mount nothing is mounted.
+            Err(Errno::PERM) if !rustix::process::geteuid().is_root() => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Names of the entries of a directory; `None` where it is not there.
+fn list(base: impl AsFd, path: &Path) -> io::Result<Option<Vec<OsString>>> {
+    let directory = match open(base, path, OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut names = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+        if name != "." && name != ".." {
+            names.push(name);
+        }
+    }
+    Ok(Some(names))
+}

@@ -1,0 +1,73 @@
+//! Mounts of subPaths, by their mount points: recorded before they are made, so that the next run knows of each after a crash.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::state::{Kept, State, StateError, Table};
+
+/// Mounts of subPaths that are there, or may be. The record outlives probeshim.
+#[derive(Debug)]
+pub(super) struct SubPathMounts {
+    known: Mutex<BTreeMap<String, MountOwner>>,
+    state: State,
+}
+
+/// The container for which a subPath is mounted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MountOwner {
+    /// Uid of the pod.
+    pub(super) uid: String,
+    /// Name of the container.
+    pub(super) container: String,
+}
+
+impl SubPathMounts {
+    pub(super) fn new(kept: &Kept, state: State) -> Result<Self, StateError> {
+        let known = kept.of(Table::SubPathMounts)?.into_iter().collect();
+        Ok(Self { known: Mutex::new(known), state })
+    }
+
+    /// Records mounts that are about to be made. They may be made once the state has settled.
+    pub(super) fn record(&self, points: &[PathBuf], owner: &MountOwner) {
+        for point in points.iter().filter_map(|point| point.to_str()) {
+            if self.lock().insert(point.to_owned(), owner.clone()).as_ref() != Some(owner) {
+                self.state.put(Table::SubPathMounts, point, owner);
+            }
+        }
+    }
+
+    /// Forgets mounts that are no longer there.
+    pub(super) fn forget(&self, is_gone: impl Fn(&MountOwner) -> bool) {
+        self.lock().retain(|point, owner| {
+            let is_gone = is_gone(owner);
+            if is_gone {
+                self.state.remove(Table::SubPathMounts, point);
+            }
+            !is_gone
+        });
+    }
+
+    /// Forgets one mount.
+    pub(super) fn forget_point(&self, point: &str) {
+        if self.lock().remove(point).is_some() {
+            self.state.remove(Table::SubPathMounts, point);
+        }
+    }
+
+    /// Whether a container has any.
+    pub(super) fn has(&self, owner: &MountOwner) -> bool {
+        self.lock().values().any(|known| known == owner)
+    }
+
+    /// Returns all mount points with their owners.
+    pub(super) fn all(&self) -> Vec<(String, MountOwner)> {
+        self.lock().iter().map(|(point, owner)| (point.clone(), owner.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, MountOwner>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,25 @@
+//! Tasks that drive the connections of an attempt. Their time counts as the attempt's.
+
+use hyper::rt::Executor;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::prober::meter::metered;
+
+/// Runs the tasks of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drive;
+
+impl<F> Executor<F> for Drive
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, task: F) {
+        tokio::spawn(metered(task));
+    }
+}
+
+/// Drives a connection until that ends, or the handle is dropped.
+pub(super) fn drive(connection: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(metered(connection)))
+}

@@ -1,0 +1,173 @@
+//! Lateness of the prober's own thread: attempts that ran meanwhile may have failed for no other reason.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::meter::Meter;
+
+/// Part of its timeout by which the thread may be late for an attempt.
+const TOLERATED_PART: u32 = 10;
+
+/// Part of its timeout after which an attempt is woken to see how late the thread is.
+const TICK_PART: u32 = 20;
+
+/// Part of the lateness that the busiest probe must have taken to be named for it.
+const NAMED_PART: u32 = 10;
+
+/// How late the thread was for an attempt.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Delay {
+    /// The longest time by which it was late, without what the attempt took itself.
+    pub(super) late: Duration,
+    /// The probe whose attempts took most of the thread's time just before.
+    pub(super) by: Option<Arc<Meter>>,
+    /// The time that the attempt itself took from the thread.
+    pub(super) own: Duration,
+}
+
+impl Delay {
+    /// Whether an attempt with this delay and timeout is discarded, after so many of the same probe in a row.
+    ///
+    /// An attempt that itself took the thread's time counts. So does one after `failure_threshold` discarded ones: where the prober is
+    /// always late, a container that has failed is still found.
+    pub(super) fn discards(&self, timeout: Duration, in_a_row: u32, failure_threshold: u32) -> bool {
+        let tolerated = timeout / TOLERATED_PART;
+        self.late > tolerated && self.own <= tolerated && in_a_row < failure_threshold
+    }
+}
+
+/// Makes an attempt, and measures how late the thread is for it.
+pub(super) async fn timed<T>(
+    meter: &Arc<Meter>,
+    timeout: Duration,
+    attempt: impl Future<Output = T>,
+) -> (T, Delay) {
+    let (tick, begun) = (timeout / TICK_PART, meter.taken());
+    let (mut attempt, mut timer) = (pin!(attempt), pin!(sleep(tick)));
+    let (mut delay, mut taken) = (Delay::default(), begun);
+    let result = poll_fn(|cx| {
+        let now = Instant::now();
+        if now >= timer.deadline() {
+            let late = (now - timer.deadline()).saturating_sub(meter.taken().saturating_sub(taken));
+            if late > delay.late {
+                let busiest = meter.busiest(now).filter(|(_, time)| *time >= late / NAMED_PART);
+                // The probe that others are late for is not late itself.
+                if !busiest.as_ref().is_some_and(|(busiest, _)| Arc::ptr_eq(busiest, meter)) {
+                    (delay.late, delay.by) = (late, busiest.map(|(busiest, _)| busiest));
+                }
+            }
+            timer.as_mut().reset(now + tick);
+            taken = meter.taken();
+        }
+        let polled = meter.run(|| attempt.as_mut().poll(cx));
+        if polled.is_pending() && timer.as_mut().poll(cx).is_ready() {
+            // The attempt has just taken so long that its next tick is over.
+            cx.waker().wake_by_ref();
+        }
+        polled
+    })
+    .await;
+    delay.own = meter.taken().saturating_sub(begun);
+    (result, delay)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::prober::meter::ThreadUse;
+    use crate::prober::metrics::tests::series;
+
+    const TIMEOUT: Duration = Duration::from_secs(1);
+
+    fn milliseconds(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    /// Meters of the probes of two pods, and what remembers their time.
+    fn meters() -> ([Arc<Meter>; 2], Arc<ThreadUse>) {
+        let thread = Arc::new(ThreadUse::default());
+        (["a", "b"].map(|pod| Meter::new(series(pod), &thread)), thread)
+    }
+
+    /// Makes an attempt of 200 ms, during which something takes the thread; returns its delay.
+    async fn during(meter: &Arc<Meter>, taken: impl AsyncFnOnce()) -> Delay {
+        let timed = {
+            let meter = meter.clone();
+            tokio::spawn(async move { timed(&meter, TIMEOUT, sleep(milliseconds(200))).await.1 })
+        };
+        sleep(milliseconds(20)).await;
+        taken().await;
+        timed.await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_knows_how_late_the_thread_was_and_by_whom() {
+        let ([a, b], _thread) = meters();
+        let delay = during(&a, async || {}).await;
+        assert_eq!((delay.late, delay.own), (Duration::ZERO, Duration::ZERO));
+        let delay = during(&a, async || {
+            b.add(milliseconds(300), Instant::now());
+            advance(milliseconds(300)).await;
+        })
+        .await;
+        assert!(delay.late >= milliseconds(200) && delay.discards(TIMEOUT, 0, 1), "{delay:?}");
+        assert!(Arc::ptr_eq(&delay.by.unwrap(), &b));
+        let delay = during(&a, async || advance(milliseconds(120)).await).await;
+        assert!(!delay.discards(TIMEOUT, 0, 1), "it is late by less than is tolerated: {delay:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_is_named_where_the_machine_was_slow() {
+        let ([a, b], _thread) = meters();
+        b.add(milliseconds(1), Instant::now());
+        let delay = during(&a, async || advance(milliseconds(300)).await).await;
+        assert!(delay.discards(TIMEOUT, 0, 1) && delay.by.is_none(), "{delay:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_attempt_that_takes_the_time_is_not_late_itself() {
+        let ([a, b], _thread) = meters();
+        let delay = during(&a, async || {
+            a.add(milliseconds(300), Instant::now());
+            advance(milliseconds(300)).await;
+        })
+        .await;
+        assert_eq!((delay.late, delay.own), (Duration::ZERO, milliseconds(300)));
+        // Where others take as much, it is late for them, and counts all the same.
+        let delay = during(&a, async || {
+            a.add(milliseconds(300), Instant::now());
+            b.add(milliseconds(900), Instant::now());
+            advance(milliseconds(1_200)).await;
+        })
+        .await;
+        assert!(delay.late > milliseconds(500) && !delay.discards(TIMEOUT, 0, 1), "{delay:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn only_what_others_delayed_is_discarded_and_never_for_ever(
+            attempts in vec((0_u64..3_000, 0_u64..500), 0..100),
+            timeout in 1_u32..5,
+            threshold in 1_u32..5,
+        ) {
+            let timeout = Duration::from_secs(timeout.into());
+            let mut in_a_row = 0;
+            for (late, own) in attempts {
+                let delay = Delay { late: milliseconds(late), own: milliseconds(own), by: None };
+                let is_delayed = delay.late * 10 > timeout && delay.own * 10 <= timeout;
+                let is_discarded = delay.discards(timeout, in_a_row, threshold);
+                prop_assert_eq!(is_discarded, is_delayed && in_a_row < threshold);
+                in_a_row = if is_discarded { in_a_row + 1 } else { 0 };
+                prop_assert!(in_a_row <= threshold);
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Time that attempts of probes take from the prober's thread, and by which probe.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::metrics::Series;
+
+/// Time for which the use of the thread is remembered, at least; twice as long at most.
+const WINDOW: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    /// Meter of the attempt that the running task makes.
+    static METER: Arc<Meter>;
+}
+
+/// Counts the time that the attempts of one probe take from the prober's thread.
+#[derive(Debug)]
+pub(super) struct Meter {
+    /// The probe.
+    pub(super) series: Series,
+    nanoseconds: AtomicU64,
+    /// The probe is not made any more.
+    is_over: AtomicBool,
+    thread: Weak<ThreadUse>,
+}
+
+/// Time that probes have lately taken from the prober's thread.
+#[derive(Debug, Default)]
+pub(super) struct ThreadUse(Mutex<Windows>);
+
+/// Time taken by each probe, in the window that goes on and in the one before it.
+#[derive(Debug, Default)]
+struct Windows {
+    since: Option<Instant>,
+    current: Taken,
+    previous: Taken,
+}
+
+/// Time taken by probes, by the addresses of their meters.
+type Taken = HashMap<usize, (Arc<Meter>, Duration)>;
+
+/// A task whose time is counted.
+struct Metered<F> {
+    meter: Arc<Meter>,
+    task: Pin<Box<F>>,
+}
+
+impl Meter {
+    pub(super) fn new(series: Series, thread: &Arc<ThreadUse>) -> Arc<Self> {
+        Arc::new(Self {
+            series,
+            nanoseconds: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+            thread: Arc::downgrade(thread),
+        })
+    }
+
+    /// Time taken so far.
+    pub(super) fn taken(&self) -> Duration {
+        Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
+    }
+
+    /// Runs a part of an attempt, and counts the time that it takes.
+    pub(super) fn run<T>(self: &Arc<Self>, part: impl FnOnce() -> T) -> T {
+        let begin = Instant::now();
+        let result = METER.sync_scope(self.clone(), part);
+        let end = Instant::now();
+        self.add(end - begin, end);
+        result
+    }
+
+    /// Adds time that an attempt has taken until now.
+    pub(super) fn add(self: &Arc<Self>, time: Duration, now: Instant) {
+        let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        if let Some(thread) = self.thread.upgrade() {
+            thread.add(self, time, now);
+        }
+    }
+
+    /// Returns the probe whose attempts have lately taken the most time, with that time.
+    pub(super) fn busiest(&self, now: Instant) -> Option<(Arc<Self>, Duration)> {
+        self.thread.upgrade()?.busiest(now)
+    }
+
+    /// Notes that the probe is not made any more.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the probe is not made any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+}
+
+impl ThreadUse {
+    fn add(&self, meter: &Arc<Meter>, time: Duration, now: Instant) {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.turn(now);
+        let key = Arc::as_ptr(meter).addr();
+        windows.current.entry(key).or_insert_with(|| (meter.clone(), Duration::ZERO)).1 += time;
+    }
+
+    fn busiest(&self, now: Instant) -> Option<(Arc<Meter>, Duration)> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.turn(now);
+        let Windows { current, previous, .. } = &*windows;
+        let before = |key: &usize| previous.get(key).map_or(Duration::ZERO, |(_, time)| *time);
+        let ongoing = current.iter().map(|(key, (meter, time))| (meter, *time + before(key)));
+        let earlier = previous.iter().filter(|(key, _)| !current.contains_key(*key));
+        let earlier = earlier.map(|(_, (meter, time))| (meter, *time));
+        let busiest = ongoing.chain(earlier).max_by_key(|(_, time)| *time);
+        busiest.map(|(meter, time)| (meter.clone(), time))
+    }
+}
+
+impl Windows {
+    /// Begins another window once the current one is over.
+    fn turn(&mut self, now: Instant) {
+        let age = now.saturating_duration_since(*self.since.get_or_insert(now));
+        if age < WINDOW {
+            return;
+        }
+        self.previous = std::mem::take(&mut self.current);
+        if age >= 2 * WINDOW {
+            self.previous.clear();
+        }
+        self.since = Some(now);
+    }
+}
+
+impl<F: Future> Future for Metered<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let Self { meter, task } = &mut *self;
+        meter.run(|| task.as_mut().poll(cx))
+    }
+}
+
+/// Counts the time of a task that works for the attempt that the caller makes, if that is metered.
+pub(super) fn metered<F: Future>(task: F) -> impl Future<Output = F::Output> {
+    let meter = METER.try_with(Arc::clone).ok();
+    async move {
+        match meter {
+            Some(meter) => Metered { meter, task: Box::pin(task) }.await,
+            None => task.await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+    use crate::prober::metrics::tests::series;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_busiest_probe_is_that_of_the_last_windows() {
+        let thread = Arc::new(ThreadUse::default());
+        let [a, b] = ["a", "b"].map(|pod| Meter::new(series(pod), &thread));
+        let busiest = || a.busiest(Instant::now()).map(|(meter, time)| (meter.series.to_string(), time));
+        let is = |meter: &Arc<Meter>, milliseconds: u32| {
+            Some((meter.series.to_string(), milliseconds * MILLISECOND))
+        };
+        assert_eq!(busiest(), None);
+        a.add(30 * MILLISECOND, Instant::now());
+        b.add(20 * MILLISECOND, Instant::now());
+        assert_eq!(busiest(), is(&a, 30));
+        advance(WINDOW).await;
+        b.add(20 * MILLISECOND, Instant::now());
+        assert_eq!(busiest(), is(&b, 40), "the window before counts");
+        advance(WINDOW).await;
+        assert_eq!(busiest(), is(&b, 20), "one before that does not");
+        advance(3 * WINDOW).await;
+        assert_eq!((busiest(), a.taken()), (None, 30 * MILLISECOND));
+    }
+
+    #[tokio::test]
+    async fn what_an_attempt_spawns_counts_as_its_own() {
+        let thread = Arc::new(ThreadUse::default());
+        let meter = Meter::new(series("a"), &thread);
+        let spend = || {
+            let begin = Instant::now();
+            while begin.elapsed() < MILLISECOND {}
+        };
+        // A task of a task of the attempt.
+        let inner = async move { spend() };
+        let outer = async move { tokio::spawn(metered(inner)).await.unwrap() };
+        let spawned = meter.run(|| tokio::spawn(metered(outer)));
+        let before = meter.taken();
+        spawned.await.unwrap();
+        assert!(meter.taken() >= before + MILLISECOND);
+        let before = meter.taken();
+        tokio::spawn(metered(async move { spend() })).await.unwrap();
+        assert_eq!(meter.taken(), before, "it belongs to no attempt");
+    }
+}

@@ -1,0 +1,84 @@
+//! Attempts that ran while the prober was late are discarded or counted by the rules.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, advance, sleep};
+
+use super::fixture::*;
+use crate::prober::{ProbeResult, What};
+
+/// A pod whose commands take 300 ms each, of which the value says whether they succeed. Its first attempt begins now.
+async fn slow(more: serde_json::Value) -> (Node, Arc<AtomicBool>) {
+    let is_well = Arc::new(AtomicBool::new(false));
+    let told = is_well.clone();
+    let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
+    let mut node = Node::slow(&[web], move |_| {
+        (Duration::from_millis(300), if told.load(Ordering::Relaxed) { succeed() } else { fail() })
+    });
+    node.prober.listed();
+    sleep(SETTLED).await;
+    node.run_pod("web");
+    (node, is_well)
+}
+
+/// Lets so many periods of a second go by, in each of which the prober is late by half a second while the attempt is made.
+async fn late(periods: u32) {
+    for _ in 0..periods {
+        after(0.1).await;
+        advance(Duration::from_millis(500)).await;
+        after(0.4).await;
+    }
+}
+
+fn kinds(node: &Node, begin: Instant) -> Vec<What> {
+    node.told_since(begin).into_iter().map(|(_, what, _)| what).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn attempts_are_discarded_while_the_prober_is_late_and_not_for_ever() {
+    let begin = Instant::now();
+    let (node, _) = slow(json!({"failureThreshold": 2})).await;
+    late(6).await;
+    let (lost, failed) = (What::Discarded, What::Unhealthy);
+    assert_eq!(kinds(&node, begin), [lost, lost, failed, lost, lost, failed, What::WouldKill]);
+    let told = node.told_since(begin);
+    let text = "Liveness probe discarded: the prober was late by more than a tenth of the timeout, and no probe took much of its time: \
+                Liveness probe failed: ";
+    assert_eq!(told[0].2, text);
+    after(2.0).await;
+    assert_eq!(kinds(&node, begin)[7..], [failed, failed, What::WouldKill], "it is not late any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_discarded_attempt_is_neither_success_nor_failure() {
+    let (node, _) = slow(json!({"failureThreshold": 3})).await;
+    after(2.0).await;
+    assert_eq!(node.probe("web/main", LIVENESS).unwrap().run.length, 2);
+    late(1).await;
+    let probe = node.probe("web/main", LIVENESS).unwrap();
+    assert_eq!((probe.run.length, probe.failures.len(), probe.result), (2, 2, Some(ProbeResult::Success)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_within_the_timeout_counts_however_late_the_prober_was() {
+    let (node, is_well) = slow(json!({"failureThreshold": 3})).await;
+    after(2.0).await;
+    is_well.store(true, Ordering::Relaxed);
+    late(1).await;
+    let run = node.probe("web/main", LIVENESS).unwrap().run;
+    assert_eq!((run.last, run.length), (Some(ProbeResult::Success), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_after_the_timeout_is_discarded_where_the_prober_was_late() {
+    let begin = Instant::now();
+    let (node, is_well) = slow(json!({})).await;
+    is_well.store(true, Ordering::Relaxed);
+    after(0.1).await;
+    advance(Duration::from_millis(1_500)).await;
+    after(0.1).await;
+    assert_eq!(kinds(&node, begin), [What::Discarded]);
+}

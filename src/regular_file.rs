@@ -1,0 +1,138 @@
+//! Reads files that people or other programs name: regular files only, and no more than a limit.
+
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+use crate::terminal::human;
+
+/// Size limit of manifests and configuration files: the YAML parser refuses longer texts.
+pub const MAX_YAML_BYTES: u64 = 64 << 20;
+
+/// Size limit of certificates, keys, tokens and the like, and of `/etc/hosts` and `/etc/resolv.conf`.
+pub const MAX_SMALL_FILE_BYTES: u64 = 1 << 20;
+
+/// Reasons why a file is not read.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    /// The path leads to something that could block its reader, or has no end.
+    #[error("it is {0}; only regular files are read")]
+    NotRegular(&'static str),
+    /// The file is longer than the limit.
+    #[error("it has {size} bytes, and at most {limit} bytes ({}) are read", human::size(*limit))]
+    TooLong {
+        /// Bytes of the file, as far as they were counted.
+        size: u64,
+        /// Bytes that are allowed.
+        limit: u64,
+    },
+}
+
+/// Opens a regular file for reading. Never waits, also where the path leads to a FIFO that nobody writes.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Opening a device can have an effect of its own, so the type is looked at before and, since it may have changed, after.
+    check(fs::metadata(path)?.file_type())?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    check(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Reads a regular file of at most `limit` bytes.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let size = file.metadata()?.len();
+    if size > limit {
+        return Err(io::Error::other(Refusal::TooLong { size, limit }));
+    }
+    // The file may grow meanwhile, and some of the kernel's own say that they are empty.
+    let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+    file.take(limit + 1).read_to_end(&mut content)?;
+    let size = content.len() as u64;
+    if size > limit { Err(io::Error::other(Refusal::TooLong { size, limit })) } else { Ok(content) }
+}
+
+/// Reads a regular file of at most `limit` bytes, which is UTF-8.
+pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read(path, limit)?).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8 at byte {place}"))
+    })
+}
+
+fn check(found: FileType) -> io::Result<()> {
+    let kind = match found {
+        _ if found.is_file() => return Ok(()),
+        _ if found.is_dir() => "a folder",
+        _ if found.is_fifo() => "a FIFO",
+        _ if found.is_socket() => "a socket",
+        _ if found.is_char_device() || found.is_block_device() => "a device",
+        _ => "of an unknown type",
+    };
+    Err(io::Error::other(Refusal::NotRegular(kind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn regular_files_are_read_up_to_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "größer").unwrap();
+        assert_eq!(read_to_string(&path, 8).unwrap(), "größer");
+        let refused = read_to_string(&path, 7).unwrap_err().to_string();
+        assert_eq!(refused, "it has 8 bytes, and at most 7 bytes (7 B) are read");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(read(&link, 8).unwrap().len(), 8);
+        fs::write(&path, b"ab\xffc").unwrap();
+        assert_eq!(read_to_string(&path, 8).unwrap_err().to_string(), "it is not UTF-8 at byte 2");
+        assert_eq!(read(&folder.path().join("none"), 8).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_sparse_file_is_refused_by_its_size_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        File::create(&path).unwrap().set_len(5 << 30).unwrap();
+        let refused = read(&path, MAX_YAML_BYTES).unwrap_err().to_string();
+        assert_eq!(refused, "it has 5368709120 bytes, and at most 67108864 bytes (64.0 MiB) are read");
+    }
+
+    #[test]
+    fn a_file_that_does_not_tell_its_size_is_read_as_far_as_the_limit() {
+        let path = Path::new("/proc/self/maps");
+        assert_eq!(fs::metadata(path).unwrap().len(), 0);
+        assert_eq!(
+            read(path, 10).unwrap_err().to_string(),
+            "it has 11 bytes, and at most 10 bytes (10 B) are read"
+        );
+        assert!(!read(path, MAX_YAML_BYTES).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_a_regular_file_is_refused_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let [fifo, socket] = ["fifo", "socket"].map(|name| folder.path().join(name));
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        for (path, kind) in [
+            (fifo.as_path(), "a FIFO"),
+            (socket.as_path(), "a socket"),
+            (folder.path(), "a folder"),
+            (Path::new("/dev/zero"), "a device"),
+        ] {
+            let refused = read(path, 8).unwrap_err().to_string();
+            assert_eq!(refused, format!("it is {kind}; only regular files are read"));
+        }
+    }
+}

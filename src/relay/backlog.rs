@@ -1,0 +1,182 @@
+//! The writing half of a stream, and what waits to be written to it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::AsyncWrite;
+use tokio::sync::Semaphore;
+use tokio_util::sync::PollSemaphore;
+
+use super::turn::Turn;
+
+/// Bytes that wait to be written to one connection, from which on calls keep what they have. A socket takes about a fifth of it.
+pub(super) const MAX_UNWRITTEN_BYTES: usize = 1 << 20;
+
+/// Bytes of one permit. Each part of a message takes one more, for its frame.
+const PERMIT_BYTES: usize = 1 << 10;
+
+/// Passes everything on in turns, and notes when the other end takes no more.
+#[derive(Debug)]
+pub(super) struct Outlet<S> {
+    stream: S,
+    backlog: Backlog,
+    turn: Turn,
+}
+
+/// The bytes that have been handed to a connection and are not yet written to its socket.
+///
+/// h2 does not tell when what was queued has been written, but it writes until the socket takes no more: after it has been
+/// polled, a socket that is not blocked has taken everything that the peer's windows allow, and we queue no more than that. (A
+/// peer that makes its windows smaller meanwhile is out of luck.)
+#[derive(Clone, Debug)]
+pub(super) struct Backlog(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Whether the last write had to wait.
+    blocked: AtomicBool,
+    /// Room for parts of messages, in permits.
+    room: Arc<Semaphore>,
+    /// Permits that have been taken.
+    taken: AtomicUsize,
+    /// Bytes of heads, which are never kept back.
+    head_bytes: AtomicUsize,
+    /// Whether calls that are to write here have more to do than they have time for.
+    behind: AtomicBool,
+}
+
+/// Waits for room in a backlog.
+#[derive(Debug)]
+pub(super) struct Room {
+    backlog: Backlog,
+    waiting: Option<PollSemaphore>,
+}
+
+impl Backlog {
+    fn new() -> Self {
+        Self(Arc::new(State {
+            blocked: AtomicBool::new(false),
+            room: Arc::new(Semaphore::new(MAX_UNWRITTEN_BYTES / PERMIT_BYTES)),
+            taken: AtomicUsize::new(0),
+            head_bytes: AtomicUsize::new(0),
+            behind: AtomicBool::new(false),
+        }))
+    }
+
+    /// Returns whether the socket takes no more at the moment.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.0.blocked.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether as much waits to be written as may.
+    pub(super) fn is_full(&self) -> bool {
+        self.0.room.available_permits() == 0
+            || self.0.head_bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
+    }
+
+    /// Notes whether calls have more to do than they have time for.
+    pub(super) fn set_behind(&self, behind: bool) {
+        self.0.behind.store(behind, Ordering::Relaxed);
+    }
+
+    /// Returns whether calls have more to do than they have time for. Their task is polled again soon.
+    pub(super) fn is_behind(&self) -> bool {
+        self.0.behind.load(Ordering::Relaxed)
+    }
+
+    /// Adds the head of a call.
+    pub(super) fn add_head(&self, headers: &http::HeaderMap) {
+        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
+        self.0.head_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that the connection has been polled: what it had has been written, unless the socket is blocked.
+    pub(super) fn polled(&self) {
+        if !self.is_blocked() {
+            self.0.head_bytes.store(0, Ordering::Relaxed);
+            match self.0.taken.swap(0, Ordering::Relaxed) {
+                0 => {}
+                taken => self.0.room.add_permits(taken),
+            }
+        }
+    }
+
+    /// Returns what waits for room for one stream's data.
+    pub(super) fn room(&self) -> Room {
+        Room { backlog: self.clone(), waiting: None }
+    }
+
+    fn note<T>(&self, written: Poll<T>) -> Poll<T> {
+        self.0.blocked.store(written.is_pending(), Ordering::Relaxed);
+        written
+    }
+}
+
+impl Room {
+    /// Takes room for so many bytes, which is free again once they are written.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
+        let Backlog(state) = &self.backlog;
+        let permits = (1 + bytes / PERMIT_BYTES).min(MAX_UNWRITTEN_BYTES / PERMIT_BYTES);
+        let count = u32::try_from(permits).unwrap_or(u32::MAX);
+        if self.waiting.is_none()
+            && let Ok(permit) = state.room.try_acquire_many(count)
+        {
+            permit.forget();
+        } else {
+            let waiting = self.waiting.get_or_insert_with(|| PollSemaphore::new(state.room.clone()));
+            // The semaphore is never closed.
+            if let Some(permit) = ready!(waiting.poll_acquire_many(cx, count)) {
+                permit.forget();
+            }
+            self.waiting = None;
+        }
+        state.taken.fetch_add(permits, Ordering::Relaxed);
+        Poll::Ready(())
+    }
+}
+
+impl<S> Outlet<S> {
+    pub(super) fn new(stream: S, turn: Turn) -> (Self, Backlog) {
+        let backlog = Backlog::new();
+        (Self { stream, backlog: backlog.clone(), turn }, backlog)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Outlet<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = if self.turn.is_over(cx) {
+            Poll::Pending
+        } else {
+            Pin::new(&mut self.stream).poll_write(cx, buf)
+        };
+        self.backlog.note(written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = if self.turn.is_over(cx) {
+            Poll::Pending
+        } else {
+            Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+        };
+        self.backlog.note(written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

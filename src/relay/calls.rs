@@ -1,0 +1,96 @@
+//! The calls of one connection, which its own task carries.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::task::yield_now;
+use tracing::error;
+
+use super::forward::Settled;
+use super::turn::{InTurn, Turn};
+
+/// Calls that a client may have for it to be read while their turns are too short. Resets make room for new calls at once, and
+/// without a limit calls that have been reset would pile up.
+const MAX_CALLS_BEHIND: usize = 256;
+
+/// Calls that go on. They are no tasks: a connection with thousands of them must have no more turns than one with a single one.
+#[derive(Debug)]
+pub(super) struct Calls {
+    calls: FuturesUnordered<InTurn<Call>>,
+    turn: Turn,
+}
+
+/// A call whose panic ends nothing but itself. `None` is such an end.
+struct Call(Pin<Box<dyn Future<Output = Settled> + Send>>);
+
+impl Calls {
+    pub(super) fn new(turn: Turn) -> Self {
+        Self { calls: FuturesUnordered::new(), turn }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Adds a call, which is begun at the next poll.
+    pub(super) fn push(&self, call: impl Future<Output = Settled> + Send + 'static) {
+        self.calls.push(InTurn::new(self.turn.clone(), Call(Box::pin(call))));
+    }
+
+    /// Carries on the calls that have something to do, until one is settled or their turn is over.
+    pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Settled> {
+        while let Poll::Ready(Some(settled)) = self.calls.poll_next_unpin(cx) {
+            if let Some(settled) = settled {
+                return Poll::Ready(settled);
+            }
+            error!("a call ended by a fault of ours");
+        }
+        Poll::Pending
+    }
+
+    /// Returns whether there are so many that no more should be read before those are carried on.
+    pub(super) fn are_behind(&self) -> bool {
+        self.turn.is_behind() && self.len() > MAX_CALLS_BEHIND
+    }
+
+    /// Returns whether calls have done something since this was asked last.
+    pub(super) fn have_worked(&self) -> bool {
+        self.turn.has_worked()
+    }
+
+    /// Drops the calls in turns: what thousands of them leave takes its time.
+    pub(super) async fn abandon(self) {
+        for call in self.calls {
+            drop(call);
+            if matches!(self.turn.standing(), super::turn::Standing::Over(_)) {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+impl Future for Call {
+    type Output = Option<Settled>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = self.0.as_mut();
+        match catch_unwind(AssertUnwindSafe(|| call.poll(cx))) {
+            Ok(polled) => polled.map(Some),
+            // The hook has logged it.
+            Err(_) => Poll::Ready(None),
+        }
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Call")
+    }
+}

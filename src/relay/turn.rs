@@ -1,0 +1,216 @@
+//! Turns on the relay's thread: what a connection may do before the others are looked at.
+//!
+//! All connections share one thread, and each is one task, so that tasks that are ready take turns. A task must therefore end
+//! its poll soon, however much there is to do. Each of its parts (reading and writing on both sides, and its calls) has a turn
+//! of its own in each poll, so that none of them starves another one.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::metrics::Metrics;
+
+/// Nanoseconds for which one part may go on in one poll. Long enough for a call with small messages to pass without being interrupted,
+/// short enough for a call of another connection not to be late, which waits for some turns.
+const TURN: u64 = 50_000;
+
+/// Hands out the turns of one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Turns {
+    /// Counts the polls of the connection's task.
+    polls: Arc<AtomicU64>,
+    /// Set when a turn was too short for what there was to do.
+    exhausted: Arc<AtomicBool>,
+    start: Instant,
+    metrics: Metrics,
+}
+
+/// The turns of one part of a connection. Copies share them.
+#[derive(Clone, Debug)]
+pub(super) struct Turn(Arc<State>);
+
+#[derive(Debug)]
+struct State {
+    turns: Turns,
+    /// The poll in which the part has had something to do for the last time.
+    poll: AtomicU64,
+    /// When its turn in that poll ends, in nanoseconds since the start.
+    end: AtomicU64,
+    /// Whether it has had something to do since that was asked last.
+    worked: AtomicBool,
+    /// Whether its last turn was too short.
+    behind: AtomicBool,
+}
+
+/// How a turn stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has just begun.
+    Begun,
+    /// It goes on.
+    Within,
+    /// It ended this long ago.
+    Over(Duration),
+}
+
+impl Turns {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        let (polls, exhausted) = (Arc::new(AtomicU64::new(1)), Arc::default());
+        Self { polls, exhausted, start: Instant::now(), metrics }
+    }
+
+    /// Returns the turns of one more part.
+    pub(super) fn of_part(&self) -> Turn {
+        Turn(Arc::new(State {
+            turns: self.clone(),
+            poll: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            worked: AtomicBool::new(false),
+            behind: AtomicBool::new(false),
+        }))
+    }
+
+    /// Runs the connection's task, whose parts have new turns in each of its polls.
+    pub(super) async fn run<F: Future>(self, connection: F) -> F::Output {
+        let mut connection = pin!(connection);
+        std::future::poll_fn(|cx| {
+            self.polls.fetch_add(1, Ordering::Relaxed);
+            let polled = connection.as_mut().poll(cx);
+            if self.exhausted.swap(false, Ordering::Relaxed) {
+                self.metrics.turns_exhausted.inc();
+            }
+            polled
+        })
+        .await
+    }
+}
+
+impl Turn {
+    /// Returns how the turn stands. The first question in a poll begins it.
+    pub(super) fn standing(&self) -> Standing {
+        let State { turns, poll, end, worked, behind } = &*self.0;
+        worked.store(true, Ordering::Relaxed);
+        let now = u64::try_from(turns.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let current = turns.polls.load(Ordering::Relaxed);
+        if poll.load(Ordering::Relaxed) != current {
+            poll.store(current, Ordering::Relaxed);
+            end.store(now.saturating_add(TURN), Ordering::Relaxed);
+            behind.store(false, Ordering::Relaxed);
+            return Standing::Begun;
+        }
+        match now.checked_sub(end.load(Ordering::Relaxed)) {
+            None => Standing::Within,
+            Some(late) => {
+                turns.exhausted.store(true, Ordering::Relaxed);
+                behind.store(true, Ordering::Relaxed);
+                Standing::Over(Duration::from_nanos(late))
+            }
+        }
+    }
+
+    /// Returns whether the part has more to do than its last turn allowed.
+    pub(super) fn is_behind(&self) -> bool {
+        self.0.behind.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the part has had something to do since this was asked last.
+    pub(super) fn has_worked(&self) -> bool {
+        self.0.worked.swap(false, Ordering::Relaxed)
+    }
+
+    /// Returns whether the part must wait for its next turn, for which the task is woken.
+    pub(super) fn is_over(&self, cx: &Context<'_>) -> bool {
+        let is_over = matches!(self.standing(), Standing::Over(_));
+        if is_over {
+            cx.waker().wake_by_ref();
+        }
+        is_over
+    }
+}
+
+/// A future that is polled only within the turn of its part.
+#[derive(Debug)]
+pub(super) struct InTurn<F> {
+    turn: Turn,
+    future: F,
+}
+
+impl<F> InTurn<F> {
+    pub(super) fn new(turn: Turn, future: F) -> Self {
+        Self { turn, future }
+    }
+}
+
+impl<F: Future + Unpin> Future for InTurn<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        if self.turn.is_over(cx) {
+            return Poll::Pending;
+        }
+        Pin::new(&mut self.future).poll(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Waker;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    /// Works for two turns, however fast the machine is.
+    fn work() {
+        let start = std::time::SystemTime::now();
+        while start.elapsed().is_ok_and(|elapsed| elapsed < Duration::from_nanos(2 * TURN)) {}
+    }
+
+    #[test]
+    fn a_part_is_begun_in_each_poll_and_ends_with_its_turn() {
+        let turns = Turns::new(Metrics::default());
+        let (reading, calls) = (turns.of_part(), turns.of_part());
+        let task = turns.clone().run(std::future::poll_fn(|_| {
+            assert_eq!(reading.standing(), Standing::Begun);
+            work();
+            assert!(matches!(reading.standing(), Standing::Over(_)));
+            assert_eq!(calls.standing(), Standing::Begun, "one part took the turn of another");
+            Poll::<()>::Pending
+        }));
+        let mut task = pin!(task);
+        let mut cx = Context::from_waker(Waker::noop());
+        for polls in 1..=3 {
+            assert!(task.as_mut().poll(&mut cx).is_pending());
+            assert_eq!(turns.metrics.turns_exhausted.get(), polls);
+        }
+    }
+
+    #[test]
+    fn thousands_of_calls_that_are_ready_end_one_poll_soon() {
+        let turns = Turns::new(Metrics::default());
+        let polled = Arc::new(AtomicUsize::new(0));
+        let mut calls = super::super::calls::Calls::new(turns.of_part());
+        for _ in 0..1000 {
+            let polled = polled.clone();
+            calls.push(async move {
+                work();
+                polled.fetch_add(1, Ordering::Relaxed);
+                std::future::pending().await
+            });
+        }
+        let mut task = pin!(turns.run(std::future::poll_fn(|cx| calls.poll_settled(cx).map(drop))));
+        for polls in 1..=10 {
+            assert!((&mut task).now_or_never().is_none());
+            assert_eq!(
+                polled.load(Ordering::Relaxed),
+                polls,
+                "a poll ends with the first call that takes a turn"
+            );
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Panics of the database library on damaged files, caught without a word on standard error: they are told of as errors are.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+thread_local! {
+    /// Whether a panic of this thread is about to be caught.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Puts a hook before the one that is there, which keeps the panics of quiet threads from it.
+static HOOK: Once = Once::new();
+
+/// Runs something that may panic. Returns the words of the panic, of which nothing else is told.
+pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    HOOK.call_once(|| {
+        let hook = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                hook(info);
+            }
+        }));
+    });
+    let before = QUIET.replace(true);
+    let done = catch_unwind(AssertUnwindSafe(work));
+    QUIET.set(before);
+    done.map_err(|payload| words(&*payload))
+}
+
+/// What a panic says.
+fn words(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no reason is given").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_caught_with_its_words_and_others_are_told_of_as_before() {
+        assert_eq!(catch(|| 7), Ok(7));
+        assert_eq!(catch(|| -> u8 { panic!("at {}", 1) }), Err("at 1".to_owned()));
+        assert_eq!(catch(|| -> u8 { panic!("plain") }), Err("plain".to_owned()));
+        assert!(!QUIET.get(), "what panics from now on is heard of");
+    }
+}

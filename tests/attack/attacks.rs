@@ -1,0 +1,263 @@
+//! The attacks, each on one connection.
+
+use std::path::Path;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::SendRequest;
+use http::Request;
+use tokio::net::UnixStream;
+use tokio::time::{sleep, timeout};
+
+use crate::flood::{Flood, Reading};
+use crate::frames::{self, PING, PRIORITY_FRAME, Streams, UNKNOWN};
+use crate::stub::{LARGE_LIST, LIST, VERSION};
+use crate::wire::{CONTINUATION, DATA, END_STREAM, HEADERS, PADDED, SETTINGS, WINDOW_UPDATE, frame, word};
+
+/// How long a flood lasts.
+const FLOOD: Duration = Duration::from_secs(4);
+
+/// How long what was opened is held.
+const HOLD: Duration = Duration::from_secs(1);
+
+/// Frames that are written at once.
+const BATCH: usize = 500;
+
+/// What is judged of an attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// The second client's latencies, and memory.
+    Latency,
+    /// Memory only: the runtime is stopped, so that nobody has an answer.
+    MemoryWhileStopped,
+}
+
+type Running<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
+
+/// An attack on the socket of a runtime.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    pub(crate) measure: Measure,
+    /// Makes it, and returns how many bytes were taken.
+    pub(crate) make: Box<dyn Fn(&Path) -> Running<'_> + Sync>,
+}
+
+fn attack<F>(name: &'static str, make: fn(std::path::PathBuf) -> F) -> Attack
+where
+    F: Future<Output = u64> + 'static,
+{
+    Attack {
+        name,
+        measure: Measure::Latency,
+        make: Box::new(move |socket| Box::pin(make(socket.to_owned()))),
+    }
+}
+
+/// Every attack, in the order of the report's tables.
+pub(crate) fn all() -> Vec<Attack> {
+    vec![
+        attack("streams held, 10000", |socket| async move { hold_streams(&socket, 10_000).await }),
+        attack("streams held, 100000", |socket| async move { hold_streams(&socket, 100_000).await }),
+        attack("streams held, 300000", |socket| async move { hold_streams(&socket, 300_000).await }),
+        attack("calls unread, 10000", |socket| async move {
+            let mut flood = Flood::connect(&socket, Reading::Nothing, None).await;
+            let mut streams = Streams::default();
+            for _ in 0..10_000 / BATCH {
+                flood.send_within(&batch(|| frames::call(streams.next(), VERSION)), HOLD).await;
+            }
+            flood.hold(HOLD).await;
+            flood.sent
+        }),
+        attack(
+            "calls without reading",
+            |socket| async move { calls(&socket, VERSION, Reading::Nothing).await },
+        ),
+        attack("lists without reading", |socket| async move { calls(&socket, LIST, Reading::Nothing).await }),
+        attack("streams without end", |socket| async move {
+            let mut streams = Streams::default();
+            flood(&socket, Reading::Everything, move || frames::open(streams.next(), VERSION)).await
+        }),
+        attack("large lists, no window", |socket| async move {
+            let mut flood =
+                Flood::connect(&socket, Reading::Everything, Some(frames::stream_window(0))).await;
+            let mut streams = Streams::default();
+            for _ in 0..200 {
+                flood.send(&frames::call(streams.next(), LARGE_LIST)).await;
+            }
+            flood.hold(FLOOD).await;
+            flood.sent
+        }),
+        Attack {
+            measure: Measure::MemoryWhileStopped,
+            ..attack("uploads, runtime stopped", |socket| async move { upload(&socket, 200).await })
+        },
+        attack("PING, read", |socket| async move { pings(&socket, Reading::Everything).await }),
+        attack("PING, unread", |socket| async move { pings(&socket, Reading::Nothing).await }),
+        attack("SETTINGS, read", |socket| async move { settings(&socket, Reading::Everything).await }),
+        attack("SETTINGS, unread", |socket| async move { settings(&socket, Reading::Nothing).await }),
+        attack("PRIORITY", |socket| async move {
+            let mut streams = Streams::default();
+            flood(&socket, Reading::Everything, move || {
+                frame(PRIORITY_FRAME, 0, streams.next(), &[0, 0, 0, 0, 7])
+            })
+            .await
+        }),
+        attack("unknown frames", |socket| async move {
+            flood(&socket, Reading::Everything, || frame(UNKNOWN, 0, 0, &[0; 1000])).await
+        }),
+        attack("WINDOW_UPDATE", |socket| async move {
+            let mut flood = Flood::connect(&socket, Reading::Everything, None).await;
+            flood.send(&frames::open(1, VERSION)).await;
+            flood.go_on(FLOOD, || batch(|| frame(WINDOW_UPDATE, 0, 1, &word(1)))).await;
+            flood.sent
+        }),
+        attack("CONTINUATION, empty", |socket| async move { continuations(&socket, 0).await }),
+        attack("CONTINUATION, full", |socket| async move { continuations(&socket, 16 << 10).await }),
+        attack("DATA, empty", |socket| async move { data(&socket, 0, &[]).await }),
+        attack("DATA, padding only", |socket| async move { data(&socket, PADDED, &[3, 0, 0, 0]).await }),
+        attack("DATA, a byte each", |socket| async move { data(&socket, 0, &[7]).await }),
+        attack("rapid reset", |socket| async move {
+            let mut streams = Streams::default();
+            flood(&socket, Reading::Everything, move || {
+                let stream = streams.next();
+                [frames::open(stream, VERSION), frames::cancel(stream)].concat()
+            })
+            .await
+        }),
+        attack("rapid reset with body, read", |socket| async move {
+            resets_with_body(&socket, Reading::Everything, 32).await
+        }),
+        attack("rapid reset with body, unread", |socket| async move {
+            resets_with_body(&socket, Reading::Nothing, 32).await
+        }),
+        attack("rapid reset with large body", |socket| async move {
+            resets_with_body(&socket, Reading::Everything, 16 << 10).await
+        }),
+        attack("HPACK bomb, 16 MB a call", |socket| async move { bombs(&socket, 4_000).await }),
+        attack("HPACK bomb, 250 KB a call", |socket| async move { bombs(&socket, 62).await }),
+    ]
+}
+
+/// So many frames of a kind.
+fn batch(mut next: impl FnMut() -> Vec<u8>) -> Vec<u8> {
+    (0..BATCH).flat_map(|_| next()).collect()
+}
+
+/// Writes one kind of frames for [`FLOOD`].
+async fn flood(socket: &Path, reading: Reading, mut next: impl FnMut() -> Vec<u8>) -> u64 {
+    let mut flood = Flood::connect(socket, reading, None).await;
+    flood.go_on(FLOOD, || batch(&mut next)).await;
+    flood.sent
+}
+
+/// Opens so many streams, ends none of them, and holds them.
+async fn hold_streams(socket: &Path, count: usize) -> u64 {
+    let mut flood = Flood::connect(socket, Reading::Everything, None).await;
+    let mut streams = Streams::default();
+    for _ in 0..count / BATCH {
+        flood.send(&batch(|| frames::open(streams.next(), VERSION))).await;
+    }
+    assert_eq!(streams.count(), count as u64);
+    flood.hold(HOLD).await;
+    flood.sent
+}
+
+async fn calls(socket: &Path, method: &str, reading: Reading) -> u64 {
+    let mut streams = Streams::default();
+    flood(socket, reading, move || frames::call(streams.next(), method)).await
+}
+
+async fn pings(socket: &Path, reading: Reading) -> u64 {
+    flood(socket, reading, || frame(PING, 0, 0, &[1; 8])).await
+}
+
+async fn settings(socket: &Path, reading: Reading) -> u64 {
+    flood(socket, reading, || frame(SETTINGS, 0, 0, &[])).await
+}
+
+/// Begins a header block and goes on with it without end.
+async fn continuations(socket: &Path, bytes: usize) -> u64 {
+    let mut flood = Flood::connect(socket, Reading::Everything, None).await;
+    flood.send(&frame(HEADERS, 0, 1, &frames::block(VERSION))).await;
+    // A literal without indexing whose name and value are one byte each, again and again.
+    let payload = [0, 1, b'x', 1, b'v'].repeat(bytes / 5);
+    let next = frame(CONTINUATION, 0, 1, &payload);
+    flood.go_on(FLOOD, || next.repeat(if bytes == 0 { BATCH } else { 4 })).await;
+    flood.sent
+}
+
+/// Sends the same DATA frame again and again on one stream.
+async fn data(socket: &Path, flags: u8, payload: &[u8]) -> u64 {
+    let mut flood = Flood::connect(socket, Reading::Everything, None).await;
+    flood.send(&frames::open(1, VERSION)).await;
+    flood.go_on(FLOOD, || batch(|| frame(DATA, flags, 1, payload))).await;
+    flood.sent
+}
+
+/// Opens streams with a message, and resets each at once.
+async fn resets_with_body(socket: &Path, reading: Reading, bytes: usize) -> u64 {
+    let mut streams = Streams::default();
+    let body = vec![0; bytes];
+    let mut flood = Flood::connect(socket, reading, None).await;
+    flood
+        .go_on(FLOOD, || {
+            let mut next = || {
+                let stream = streams.next();
+                let message = frame(DATA, END_STREAM, stream, &body);
+                [frames::open(stream, VERSION), message, frames::cancel(stream)].concat()
+            };
+            if bytes < 1 << 10 { batch(next) } else { next() }
+        })
+        .await;
+    flood.sent
+}
+
+/// Sends requests with so many headers of 4 KB, a byte each.
+async fn bombs(socket: &Path, times: usize) -> u64 {
+    let mut flood = Flood::connect(socket, Reading::Everything, None).await;
+    let mut streams = Streams::default();
+    flood.send(&frames::bomb_fuse(streams.next(), VERSION)).await;
+    flood.go_on(FLOOD, || frames::bomb(streams.next(), VERSION, times)).await;
+    flood.sent
+}
+
+/// Uploads 4 MiB on each of so many streams, as far as the windows allow.
+async fn upload(socket: &Path, streams: usize) -> u64 {
+    let stream = UnixStream::connect(socket).await.unwrap();
+    let (calls, connection) = h2::client::handshake(stream).await.unwrap();
+    let driver = tokio::spawn(async move { drop(connection.await) });
+    let uploads: Vec<_> = (0..streams).map(|_| tokio::spawn(upload_one(calls.clone()))).collect();
+    // Nothing ends them: the runtime is stopped.
+    sleep(FLOOD).await;
+    let mut sent = 0;
+    for upload in uploads {
+        sent += timeout(Duration::ZERO, upload).await.map_or(0, Result::unwrap);
+    }
+    driver.abort();
+    sent
+}
+
+/// Uploads as much of 4 MiB as is taken in half the time.
+async fn upload_one(mut calls: SendRequest<Bytes>) -> u64 {
+    let request = Request::post(format!("http://localhost{VERSION}")).body(()).unwrap();
+    let (_response, mut body) = calls.send_request(request, false).unwrap();
+    let mut message = Bytes::from(vec![0; 4 << 20]);
+    let mut sent = 0;
+    let all = async {
+        while !message.is_empty() {
+            body.reserve_capacity(message.len());
+            let Some(Ok(room)) = std::future::poll_fn(|cx| body.poll_capacity(cx)).await else { return };
+            let part = message.split_to(room.min(message.len()));
+            sent += part.len() as u64;
+            body.send_data(part, false).unwrap();
+        }
+    };
+    let _ = timeout(FLOOD / 2, all).await;
+    // The stream stays open until everything has been measured.
+    tokio::spawn(async move {
+        sleep(FLOOD).await;
+        drop(body);
+    });
+    sent
+}

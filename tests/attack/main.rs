@@ -1,0 +1,73 @@
+//! What one hostile client costs the other clients: latency of a second client and memory of probeshim under each attack,
+//! beside the same attack on the runtime itself.
+//!
+//! The runtime is a stub in a process of its own, with a thread for each connection. Nothing is compared across runs of this
+//! program: each attack is made three times, on probeshim and on the stub in turn, and medians are judged.
+//!
+//! Arguments are parts of the names of attacks; without any, all are made. `--runs 1` makes each once.
+
+#![allow(clippy::unwrap_used, reason = "an attack that cannot be made is of no use")]
+#![allow(clippy::print_stdout, reason = "it prints a table")]
+#![allow(clippy::cast_precision_loss, reason = "no figure here has 52 bits")]
+
+mod attacks;
+mod flood;
+mod frames;
+mod judge;
+mod processes;
+mod stub;
+mod victim;
+#[allow(dead_code, missing_docs, unreachable_pub, reason = "each test binary uses its own part")]
+#[path = "../support/wire.rs"]
+mod wire;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use judge::Attacked;
+
+/// The first argument of this program when it is to be the runtime.
+const STUB_ARGUMENT: &str = "stub";
+
+/// How often each attack is made.
+const RUNS: usize = 3;
+
+/// Awaits what must happen, and fails where it does not.
+async fn soon<F: Future>(future: F) -> F::Output {
+    tokio::time::timeout(std::time::Duration::from_secs(60), future)
+        .await
+        .expect("what was awaited never happened")
+}
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == STUB_ARGUMENT) {
+        stub::run(&PathBuf::from(&arguments[1]));
+        return ExitCode::SUCCESS;
+    }
+    let mut runs = RUNS;
+    if let Some(at) = arguments.iter().position(|argument| argument == "--runs") {
+        runs = arguments[at + 1].parse().expect("--runs takes a number");
+        arguments.drain(at..at + 2);
+    }
+    let attacks: Vec<_> = attacks::all()
+        .into_iter()
+        .filter(|attack| arguments.is_empty() || arguments.iter().any(|part| attack.name.contains(part)))
+        .collect();
+    assert!(!attacks.is_empty(), "no attack is named like {arguments:?}");
+    judge::print_heading();
+    let mut failures = Vec::new();
+    for attack in &attacks {
+        let measured: Vec<Attacked> = (0..runs).map(|_| Attacked::measure(attack)).collect();
+        failures.extend(judge::judge(attack, &measured));
+    }
+    if failures.is_empty() {
+        println!("\nattacks: {} made, each within its limits", attacks.len());
+        return ExitCode::SUCCESS;
+    }
+    println!("\nOutside their limits:");
+    for failure in &failures {
+        println!("  {failure}");
+    }
+    ExitCode::FAILURE
+}

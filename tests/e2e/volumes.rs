@@ -1,0 +1,137 @@
+//! subPaths on containerd: what containers find there, and what is left mounted.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::real::containerd::{Containerd, Version};
+use crate::real::crictl::Crictl;
+use crate::real::image::BUSYBOX;
+use crate::real::life::Runtime as _;
+use crate::real::play::Player;
+use crate::real::server::wait_for;
+use crate::support::skip::need;
+
+/// A pod whose init container fills a volume of which its other container has parts.
+fn manifest(name: &str) -> String {
+    let container = format!("image: {BUSYBOX}, imagePullPolicy: Never");
+    format!(
+        "
+{{kind: ConfigMap, metadata: {{name: {name}, namespace: e2e}}, data: {{key: of {name}}}}}
+---
+kind: Pod
+metadata: {{name: {name}, namespace: e2e, uid: uid-of-{name}}}
+spec:
+  terminationGracePeriodSeconds: 2
+  initContainers:
+  - {{name: fill, {container}, command: [sh, -c, 'echo written by {name} > /v/file'], volumeMounts: [{{name: v, mountPath: /v, subPath: a/b}}]}}
+  containers:
+  - name: main
+    image: {BUSYBOX}
+    imagePullPolicy: Never
+    command: [sh, -c, \"trap 'exit 0' TERM; while true; do sleep 0.2; done\"]
+    volumeMounts:
+    - {{name: v, mountPath: /directory, subPath: a/b}}
+    - {{name: v, mountPath: /file, subPath: a/b/file}}
+    - {{name: c, mountPath: /config, subPath: key}}
+    - {{name: c, mountPath: /whole}}
+  volumes:
+  - {{name: v, emptyDir: {{}}}}
+  - {{name: c, configMap: {{name: {name}}}}}
+"
+    )
+}
+
+/// Mounts of subPaths that this host has for the pods of a player.
+fn mounted(folder: &Path) -> Vec<String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let folder = folder.join("state/pods").display().to_string();
+    points
+        .filter(|point| point.starts_with(&folder) && point.contains("/volume-subpaths/"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The id of the pod's container, once it runs.
+fn running(player: &Player, name: &str) -> String {
+    wait_for(&format!("{name} runs"), || {
+        let status = player.pod(name)?["status"]["containerStatuses"][0].clone();
+        let is_running = status["state"]["running"] != Value::Null && status["restartCount"] == 0;
+        let id = status["containerID"].as_str()?.strip_prefix("containerd://")?.to_owned();
+        is_running.then_some(id)
+    })
+}
+
+#[test]
+fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play_is_killed() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let crictl = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
+    let folder = containerd.folder().canonicalize().unwrap();
+    let mut player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    let find = |id: &str, name: &str| {
+        let found =
+            crictl.ok(&["exec", "-s", id, "cat", "/directory/file", "/file", "/config", "/whole/key"]);
+        assert_eq!(found, format!("written by {name}\nwritten by {name}\nof {name}of {name}"));
+    };
+    for name in ["first", "second"] {
+        player.run(name, &manifest(name));
+    }
+    let ids = ["first", "second"].map(|name| {
+        let id = running(&player, name);
+        find(&id, name);
+        id
+    });
+    // The init containers' are gone with them.
+    wait_for("the mounts of what runs alone are left", || (mounted(&folder).len() == 6).then_some(()));
+    assert!(mounted(&folder).iter().all(|point| point.contains("/main/")), "{:?}", mounted(&folder));
+
+    player.crash_and_restart();
+    for (name, id) in ["first", "second"].into_iter().zip(&ids) {
+        assert_eq!(&running(&player, name), id, "{name} is adopted");
+        find(id, name);
+    }
+    assert_eq!(mounted(&folder).len(), 6);
+    player.forget("first");
+    wait_for("the mounts of a pod are gone with it", || (mounted(&folder).len() == 3).then_some(()));
+    wait_for("its files are gone", || (!folder.join("state/pods/uid-of-first").exists()).then_some(()));
+
+    // Nothing has the other one any more when probeshim comes back.
+    player.crash();
+    assert_eq!(mounted(&folder).len(), 3);
+    player.forget("second");
+    player.restart();
+    wait_for("the mounts of an earlier run are gone", || mounted(&folder).is_empty().then_some(()));
+    wait_for("its files are gone", || (!folder.join("state/pods/uid-of-second").exists()).then_some(()));
+    let wrong = need!(player.ends_cleanly(&containerd));
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// As under systemd with `PrivateMounts=`.
+#[test]
+fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_directory_for_its_subpath() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let folder = containerd.folder().canonicalize().unwrap();
+    let unshare = ["unshare", "--mount", "--propagation", "private"];
+    let player = Player::start_by(&unshare, containerd.folder(), &containerd.socket(), &[]);
+    let told = "mounts of subPaths cannot reach the runtime: the runtime (pid ";
+    wait_for("it is told at the start", || {
+        let is_it = |event: &Value| {
+            event["reason"] == "MountsUnreachable"
+                && event["message"].as_str().is_some_and(|it| it.contains(told))
+        };
+        player.list(&["events"]).iter().any(is_it).then_some(())
+    });
+    player.run("private", &manifest("private"));
+    let message = wait_for("it is told at the container", || {
+        let waiting =
+            player.pod("private")?["status"]["initContainerStatuses"][0]["state"]["waiting"].clone();
+        (waiting["reason"] == "CreateContainerConfigError")
+            .then(|| waiting["message"].as_str().map(str::to_owned))?
+    });
+    assert!(message.starts_with(told) && message.contains("is not shared"), "{message}");
+    assert_eq!(mounted(&folder), Vec::<String>::new());
+    let wrong = need!(player.ends_cleanly(&containerd));
+    assert_eq!(wrong, Vec::<String>::new());
+}

@@ -1,0 +1,116 @@
+//! Hostile clients, requests, names and files: each is answered as documented, other clients are served, and private data stays private.
+
+mod disk;
+mod displays;
+mod files;
+mod floods;
+mod malformed;
+mod manifests;
+mod names;
+mod privacy;
+mod requests;
+mod secrets;
+mod slots;
+mod sockets;
+
+use std::fs;
+use std::time::Duration;
+
+use crate::admin::get;
+use crate::program::{Place, Running};
+use crate::support::client::Client;
+use crate::support::runtime::Runtime;
+use crate::support::{answered, read_all, soon};
+
+/// A probeshim in front of a runtime that answers every call, with a well-behaved client.
+struct Besieged {
+    shim: Running,
+    bystander: Client,
+    /// Open descriptors of probeshim while only the bystander is connected.
+    descriptors: usize,
+    _place: Place,
+}
+
+impl Besieged {
+    async fn start() -> Self {
+        let place = Place::new();
+        let (shim, runtime) = place.start_with_runtime(&[]).await;
+        tokio::spawn(answer_every_call(runtime));
+        let stream = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
+        let mut bystander = Client::over(stream).await;
+        assert_eq!(answered(bystander.ask("/a.B/C")).await, "served");
+        let descriptors = open_descriptors(&shim);
+        Self { shim, bystander, descriptors, _place: place }
+    }
+
+    /// Asserts that the well-behaved client is served.
+    async fn serves_bystander(&mut self) {
+        assert_eq!(answered(self.bystander.ask("/a.B/C")).await, "served");
+    }
+
+    /// Asserts that probeshim has given back the descriptors of all other clients, and that no thread of it panicked.
+    async fn assert_unharmed(mut self) {
+        self.serves_bystander().await;
+        descriptors_return_to(&self.shim, self.descriptors).await;
+        assert_no_panic(&self.shim).await;
+    }
+}
+
+/// Answers each call on each connection, for as long as the test lasts.
+async fn answer_every_call(runtime: Runtime) {
+    loop {
+        let stream = runtime.accept_late_raw().await;
+        tokio::spawn(async move {
+            // A hostile client may go before HTTP/2 is spoken, or reset its call.
+            let Ok(mut connection) = Runtime::handshake(stream).await else { return };
+            while let Some(mut call) = connection.next_call().await {
+                // What is not asked to its end is not answered.
+                tokio::spawn(async move {
+                    if read_all(call.request.body_mut()).await.is_ok() {
+                        let _ = call.try_answer("served");
+                    }
+                });
+            }
+        });
+    }
+}
+
+/// How many descriptors probeshim has open.
+fn open_descriptors(shim: &Running) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", shim.process.id())).unwrap().count()
+}
+
+/// Waits until probeshim has at most so many descriptors open.
+async fn descriptors_return_to(shim: &Running, before: usize) {
+    let returned = async {
+        while open_descriptors(shim) > before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(returned).await;
+}
+
+/// Returns the address at which a probeshim, `run` or `play`, serves metrics and health.
+async fn http_of(shim: &Running) -> String {
+    let told = async {
+        loop {
+            let address =
+                |line: &serde_json::Value| Some(line["http"].as_str()?.strip_prefix("http://")?.to_owned());
+            if let Some(address) = shim.lines().iter().find_map(address) {
+                return address;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(told).await
+}
+
+/// Asserts that no panic was caught and counted, and that none is on stderr.
+async fn assert_no_panic(shim: &Running) {
+    let metrics = get(&http_of(shim).await, "/metrics").await;
+    for metric in ["probeshim_faults_total", "probeshim_prober_faults_total"] {
+        assert!(metrics.lines().any(|line| line == format!("{metric} 0")), "{metric}: {metrics}");
+    }
+    let log = fs::read_to_string(&shim.log).unwrap();
+    assert!(!log.contains("panicked"), "{log}");
+}

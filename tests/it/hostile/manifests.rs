@@ -1,0 +1,148 @@
+//! Hostile manifests and damaged records: they are refused in words, within bounds, and nothing is made outside.
+
+use std::fs;
+use std::process::Command;
+
+use super::assert_no_panic;
+use crate::admin::{call, kept};
+use crate::playing::played;
+use crate::program::{Answer, Place};
+use crate::support::runtime::Runtime;
+
+/// The address space that reading one manifest may take, in KiB: without a bound each of these would take more, or for ever.
+const ADDRESS_SPACE: u32 = 2 << 20;
+
+/// Nine names for nine of the one before, nine deep.
+fn billion_laughs() -> String {
+    let first = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    (1..10).fold(first, |text, level| {
+        let names = vec![format!("*a{}", level - 1); 9].join(", ");
+        text + &format!("a{level}: &a{level} [{names}]\n")
+    })
+}
+
+#[tokio::test]
+async fn hostile_documents_are_refused_in_words() {
+    let pod = |more: &str| {
+        format!("{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i{more}}}]}}}}")
+    };
+    let utf16: Vec<u8> = format!("\u{feff}{}", pod("")).encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let place = Place::new();
+    for (what, name, bytes) in [
+        ("aliases of aliases", "a.yaml", billion_laughs().into_bytes()),
+        ("an alias of itself", "a.yaml", b"a: &a [*a]".to_vec()),
+        ("100,000 levels of YAML", "a.yaml", "[".repeat(100_000).into_bytes()),
+        ("200,000 levels of JSON", "a.json", "{\"a\":".repeat(200_000).into_bytes()),
+        (
+            "3,000 levels of blocks",
+            "a.yaml",
+            (0..3000).map(|level| " ".repeat(level) + "a:\n").collect::<String>().into_bytes(),
+        ),
+        ("a scalar of 70 MiB", "a.yaml", [b"a: ".to_vec(), vec![b'x'; 70 << 20]].concat()),
+        ("a key twice", "a.yaml", b"kind: Pod\nkind: Job\n".to_vec()),
+        ("a NUL", "a.yaml", b"kind: Pod\0\nmetadata: {name: p}".to_vec()),
+        ("UTF-16", "a.yaml", utf16),
+        ("no UTF-8", "a.yaml", b"kind: \xff\xfe\xfd".to_vec()),
+        (
+            "a number beyond all",
+            "a.yaml",
+            pod(", livenessProbe: {tcpSocket: {port: 1}, periodSeconds: 1e400}").into_bytes(),
+        ),
+        ("a document cut off", "a.json", b"{\"kind\": \"Pod\", \"metadata\": {".to_vec()),
+    ] {
+        let file = place.at(name);
+        fs::write(&file, bytes).unwrap();
+        let mut command = Command::new("sh");
+        let run = format!("ulimit -v {ADDRESS_SPACE}; exec \"$0\" check \"$1\"");
+        command.args(["-c", &run, env!("CARGO_BIN_EXE_probeshim")]).arg(&file);
+        let answer = Answer::to(command).await;
+        assert_eq!(answer.code, Some(2), "{what}: {}", &answer.stderr.chars().take(500).collect::<String>());
+        assert!(answer.stderr.contains(&format!("{}: ", file.display())), "{what}: {}", answer.stderr);
+        assert!(
+            answer.stderr.len() < 4096 && !answer.stderr.contains("panicked"),
+            "{what}: {}",
+            answer.stderr
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_name_in_a_manifest_leads_out_of_its_folder() {
+    let place = Place::new();
+    let pod = |metadata: &str, container: &str, spec: &str, of_container: &str| {
+        format!(
+            "{{kind: Pod, metadata: {{{metadata}}}, spec: {{restartPolicy: Never{spec}, containers: [{{name: {container}, image: i, \
+             command: ['true']{of_container}}}]}}}}\n---\n"
+        )
+    };
+    let volume = |number: u32, volume: &str, mount: &str| {
+        pod(
+            &format!("name: p{number}"),
+            "a",
+            &format!(", volumes: [{volume}]"),
+            &format!(", volumeMounts: [{{name: v, mountPath: /v{mount}}}]"),
+        )
+    };
+    let items =
+        |path: &str| format!("{{name: v, configMap: {{name: c, items: [{{key: k, path: {path}}}]}}}}");
+    let empty = "{name: v, emptyDir: {}}";
+    let manifests = [
+        pod("name: ../escape-name", "a", "", ""),
+        pod("name: p1, namespace: ../escape-namespace", "a", "", ""),
+        pod("name: p2, uid: ../../escape-uid", "a", "", ""),
+        pod("name: p3, uid: /escape-absolute-uid", "a", "", ""),
+        pod("name: p4", "../escape-container", "", ""),
+        volume(5, "{name: ../escape-volume, emptyDir: {}}", ""),
+        volume(6, &items("../escape-item"), ""),
+        volume(7, &items("/escape-absolute-item"), ""),
+        volume(8, &items("a/../../escape-inner-item"), ""),
+        volume(9, empty, ", subPath: ../escape-sub-path"),
+        volume(10, empty, ", subPath: /escape-absolute-sub-path"),
+        volume(11, empty, ", subPath: a/../../escape-inner-sub-path"),
+        "{kind: ConfigMap, metadata: {name: c}, data: {k: v, ../escape-key: v}}\n---\n".to_owned(),
+        "{kind: Secret, metadata: {name: s}, stringData: {../escape-secret-key: v}}\n".to_owned(),
+    ]
+    .concat();
+    let answer = played(&place, &manifests, &["--until", "succeeded"]).await;
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    for escape in manifests.match_indices("escape-").map(|(at, _)| {
+        let rest = &manifests[at..];
+        &rest[..rest.find(|c: char| c != '-' && !c.is_ascii_alphabetic()).unwrap()]
+    }) {
+        let is_told = |line: &str| line.contains(escape);
+        assert!(answer.stderr.lines().any(is_told), "{escape} is not refused: {}", answer.stderr);
+    }
+    // Nothing but what the test itself has put there.
+    let left: Vec<_> = fs::read_dir(place.at("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("escape")), "{left:?}");
+}
+
+#[tokio::test]
+async fn damaged_records_are_passed_over_and_calls_are_recorded_on() {
+    for (what, damage) in [
+        (
+            "random bytes",
+            (0..4096_u32).map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect(),
+        ),
+        ("NULs", vec![0; 4096]),
+        ("a line of 4 MiB", vec![b'x'; 4 << 20]),
+        ("100,000 levels", "[".repeat(100_000).into_bytes()),
+        ("an id beyond 64 bits", b"{\"id\": 99999999999999999999999}\n".to_vec()),
+        ("a record cut off", b"{\"id\": 1, \"method\": \"Versi".to_vec()),
+    ] {
+        let place = Place::new();
+        let calls = place.at("state/calls");
+        fs::create_dir_all(&calls).unwrap();
+        fs::write(calls.join("calls-00000001.jsonl"), &damage).unwrap();
+        fs::create_dir(calls.join("calls-00000002.jsonl")).unwrap();
+        std::os::unix::fs::symlink("nothing", calls.join("calls-00000003.jsonl")).unwrap();
+        let runtime = Runtime::listen(&place.at("runtime.sock"));
+        let shim = place.start(&[]).await;
+        drop(runtime.accept_raw().await);
+        tokio::spawn(super::answer_every_call(runtime));
+        call(&shim, &[("/a.B/C", Vec::new())]).await;
+        let known = kept(&place, 1).await;
+        assert_eq!((known.len(), &known[0]["method"]), (1, &"/a.B/C".into()), "{what}: {known:?}");
+        assert_no_panic(&shim).await;
+    }
+}

@@ -1,0 +1,87 @@
+//! Clients that take connections and do nothing with them.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinSet;
+
+use crate::admin::public_address;
+use crate::program::Place;
+use crate::support::soon;
+
+#[tokio::test]
+async fn half_sent_requests_do_not_keep_others_from_metrics_and_health() {
+    let place = Place::new();
+    let shim = place.start(&[]).await;
+    let http = public_address(&shim).await;
+    let mut attackers = JoinSet::new();
+    let (sent, mut begun) = tokio::sync::mpsc::channel(1000);
+    // So many that it would take minutes to wait until each has had its time.
+    for _ in 0..600 {
+        let (http, sent) = (http.clone(), sent.clone());
+        attackers.spawn(async move {
+            loop {
+                let Ok(mut stream) = TcpStream::connect(&http).await else { continue };
+                let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: local").await;
+                let _ = sent.try_send(());
+                // Until it is closed, and then again.
+                let _ = stream.read(&mut [0; 16]).await;
+            }
+        });
+    }
+    for _ in 0..600 {
+        soon(begun.recv()).await.unwrap();
+    }
+    let answered = async {
+        for path in ["/healthz", "/metrics"].into_iter().cycle().take(10) {
+            while !is_answered(&http, path).await {}
+        }
+    };
+    soon(answered).await;
+    attackers.shutdown().await;
+}
+
+/// Asks for a path. A client whose head comes late may have to give way itself, and asks again.
+async fn is_answered(http: &str, path: &str) -> bool {
+    let Ok(mut stream) = TcpStream::connect(http).await else { return false };
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let mut answer = String::new();
+    let asked = async {
+        stream.write_all(request.as_bytes()).await?;
+        stream.read_to_string(&mut answer).await
+    };
+    asked.await.is_ok() && answer.starts_with("HTTP/1.1 200")
+}
+
+#[tokio::test]
+async fn followers_leave_places_for_others_on_the_admin_socket() {
+    let place = Place::new();
+    let _shim = place.start(&[]).await;
+    let follow = async || {
+        let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
+        stream.write_all(b"GET /v1/events/follow HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let mut head = vec![0; 1024];
+        let read = stream.read(&mut head).await.unwrap();
+        (stream, String::from_utf8_lossy(&head[..read]).into_owned())
+    };
+    let mut followers = Vec::new();
+    for nth in 0..192 {
+        let (stream, head) = soon(follow()).await;
+        assert!(head.starts_with("HTTP/1.1 200"), "{nth}: {head}");
+        followers.push(stream);
+    }
+    let (_one_more, head) = soon(follow()).await;
+    assert!(head.starts_with("HTTP/1.1 503") && head.contains("192 clients follow"), "{head}");
+    // And as many that ask for nothing.
+    for _ in 0..256 {
+        let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
+        stream.write_all(b"GET /v1/status HTTP/1.1\r\n").await.unwrap();
+        followers.push(stream);
+    }
+    assert_eq!(place.ask(&["status"]).await.code, Some(0));
+    let refused = place.ask(&["events", "-f"]).await;
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert!(refused.stderr.contains("192 clients follow calls or events already"), "{refused:?}");
+    drop(followers);
+    let served = async { while !follow().await.1.starts_with("HTTP/1.1 200") {} };
+    soon(served).await;
+}

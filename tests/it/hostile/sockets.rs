@@ -1,0 +1,73 @@
+//! What stands where a socket or its lock is to be, and is neither: it is refused, and nothing is changed.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use probeshim::socket::{Access, ClaimError, SocketPath, claim};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+/// What is in a file that must not be touched.
+const PRECIOUS: &str = "precious";
+
+/// A folder with a precious file in it.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("file"), PRECIOUS).unwrap();
+    folder
+}
+
+fn refused(folder: &Path) -> ClaimError {
+    claim(&SocketPath::new(&folder.join("a.sock")).unwrap(), Access::Private).expect_err("it was claimed")
+}
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+#[test]
+fn a_link_or_a_fifo_in_place_of_a_socket_is_refused_and_kept() {
+    type Put = fn(&Path);
+    let stale = |path: &Path| drop(UnixListener::bind(path).unwrap());
+    let cases: [(&str, Put); 4] = [
+        ("a link to a file", |folder| symlink("file", folder.join("a.sock")).unwrap()),
+        ("a link to nothing", |folder| symlink("nothing", folder.join("a.sock")).unwrap()),
+        ("a link to a stale socket", |folder| symlink("stale", folder.join("a.sock")).unwrap()),
+        ("a FIFO", |folder| fifo(&folder.join("a.sock"))),
+    ];
+    for (what, put) in cases {
+        let folder = folder();
+        stale(&folder.path().join("stale"));
+        put(folder.path());
+        let kind = fs::symlink_metadata(folder.path().join("a.sock")).unwrap().file_type();
+        assert!(matches!(refused(folder.path()), ClaimError::NotASocket(_)), "{what}");
+        assert_eq!(fs::symlink_metadata(folder.path().join("a.sock")).unwrap().file_type(), kind, "{what}");
+        assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), PRECIOUS, "{what}");
+        assert!(fs::metadata(folder.path().join("stale")).unwrap().file_type().is_socket(), "{what}");
+        assert!(
+            !folder.path().join("nothing").exists() && !folder.path().join("a.sock.lock").exists(),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_lock_that_is_another_name_of_a_file_or_no_file_is_refused_and_kept() {
+    type Put = fn(&Path);
+    let cases: [(&str, Put); 4] = [
+        ("a hard link", |folder| fs::hard_link(folder.join("file"), folder.join("a.sock.lock")).unwrap()),
+        ("a link to a file", |folder| symlink("file", folder.join("a.sock.lock")).unwrap()),
+        ("a FIFO", |folder| fifo(&folder.join("a.sock.lock"))),
+        ("a folder", |folder| fs::create_dir(folder.join("a.sock.lock")).unwrap()),
+    ];
+    for (what, put) in cases {
+        let folder = folder();
+        put(folder.path());
+        let told = refused(folder.path()).to_string();
+        assert!(told.contains("a.sock.lock"), "{what}: {told}");
+        assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), PRECIOUS, "{what}");
+        assert!(folder.path().join("a.sock.lock").symlink_metadata().is_ok(), "{what}: it was removed");
+        assert!(!folder.path().join("a.sock").exists(), "{what}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Logs of containers that are played: rotated as by the kubelet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use rustix::process::Signal;
+
+use super::{is_clean, played, pod, start_with};
+use crate::procrun::{Runtime, until};
+use crate::program::Place;
+use crate::support::logs::{log_files, log_names, numbers_of};
+
+/// Numbers, one on each line.
+const COUNT: &str = "trap 'exit 0' TERM; n=0; while true; do n=$((n+1)); echo $n; sleep 0.01; done";
+
+/// The shortest interval between two checks.
+const OFTEN: [&str; 2] = ["--container-log-monitor-interval", "3s"];
+
+#[tokio::test]
+async fn a_log_is_rotated_and_compressed_and_loses_no_line() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    fs::write(place.at("pods.yaml"), pod("a", COUNT, "", "")).unwrap();
+    let manifests = place.at("pods.yaml");
+    let limits = ["--container-log-max-size", "1Ki", "--container-log-max-files", "3"];
+    let arguments = [&[manifests.to_str().unwrap()][..], &limits[..], &OFTEN[..]].concat();
+    let mut running = start_with(&place, &arguments).await;
+    let logs = until(|| async {
+        let pod = fs::read_dir(place.at("logs")).ok()?.next()?.ok()?;
+        Some(pod.path().join("main")).filter(|logs| logs.exists())
+    })
+    .await;
+    // A rotated log grows until the runtime has opened the new one, and is removed after the rotation after the next.
+    let (mut rotated, mut names) = (BTreeMap::new(), BTreeSet::new());
+    until(|| {
+        names.extend(log_names(&logs));
+        for (name, text) in log_files(&logs).into_iter().filter(|(name, _)| name != "current") {
+            let before = rotated.insert(name.clone(), text.clone());
+            assert!(before.is_none_or(|before| text.starts_with(&before)), "{name} has changed");
+        }
+        let is_enough = rotated.len() >= 4;
+        async move { is_enough.then_some(()) }
+    })
+    .await;
+    running.signal(Signal::TERM);
+    assert_eq!(running.ended().await, Some(0));
+    rotated.extend(log_files(&logs));
+    let left = log_names(&logs);
+    assert!((2..=3).contains(&left.len()), "{left:?}");
+    let numbers = numbers_of(rotated.values());
+    assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>(), "a line is lost or written twice");
+    assert!(names.iter().filter(|name| name.strip_suffix(".gz").is_some()).count() >= 2, "{names:?}");
+    assert!(!names.iter().any(|name| name.contains(".gz.gz")), "{names:?}");
+    is_clean(&place, runtime).await;
+}
+
+#[tokio::test]
+async fn limits_of_logs_that_the_kubelet_refuses_are_refused() {
+    let place = Place::new();
+    let limits = [
+        ("--container-log-max-size", "10MiB", "is not a size; write a number of bytes as Kubernetes does"),
+        ("--container-log-max-files", "1", "is not a number of files; write a whole number from 2"),
+        ("--container-log-monitor-interval", "2s", "is too short; write a duration from 3s to 24h"),
+    ];
+    let arguments: Vec<&str> = limits.iter().flat_map(|(flag, value, _)| [*flag, *value]).collect();
+    let answer = played(&place, &pod("a", "true", "", ""), &arguments).await;
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    for (flag, value, reason) in limits {
+        let expected = format!("{flag} {value:?} {reason}");
+        assert!(answer.stderr.contains(&expected), "{expected} is not in {}", answer.stderr);
+    }
+}

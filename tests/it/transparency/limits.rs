@@ -1,0 +1,237 @@
+//! What one client may have in flight, and that others are served when it has more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::support::runtime::{self, Runtime};
+use crate::support::wire::{self, DATA, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, Wire, frame, word};
+use crate::support::{Shim, is_served, shim, soon};
+
+/// Calls that one client may have in flight.
+const MAX_STREAMS: u32 = 10_000;
+
+/// Bytes of one request that may lie unread.
+const REQUEST_WINDOW: u32 = 256 << 10;
+
+/// Bytes of all requests, or all responses, of one client that may lie unread.
+const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// The connection window with which every HTTP/2 connection begins.
+const FIRST_WINDOW: u32 = 65_535;
+
+const INITIAL_WINDOW_SIZE: u16 = 4;
+const MAX_CONCURRENT_STREAMS: u16 = 3;
+const PING: u8 = 6;
+
+/// The head of a call on the nth stream of a connection.
+fn head(n: u32) -> Vec<u8> {
+    frame(HEADERS, wire::END_HEADERS, 2 * n + 1, wire::REQUEST)
+}
+
+/// The value of a setting.
+fn setting(settings: &[u8], id: u16) -> Option<u32> {
+    let (settings, _) = settings.as_chunks::<6>();
+    let setting = settings.iter().find(|setting| setting[..2] == id.to_be_bytes())?;
+    Some(u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]))
+}
+
+/// The increment of a `WINDOW_UPDATE` of the whole connection.
+fn granted(frame: &wire::Frame) -> u32 {
+    match (frame.kind, frame.stream) {
+        (WINDOW_UPDATE, 0) => u32::from_be_bytes(frame.payload[..4].try_into().unwrap()),
+        _ => 0,
+    }
+}
+
+/// A client in frames that has said its preface, and the settings with which it is answered.
+async fn client_in_frames(shim: &Shim) -> (Wire, Vec<u8>) {
+    let mut client = Wire(shim.connect().await);
+    client.send(wire::HELLO).await;
+    let settings = client.next_of(SETTINGS).await.payload;
+    client.send(&frame(SETTINGS, wire::ACK, 0, &[])).await;
+    (client, settings)
+}
+
+/// Another client is served by a runtime that answers.
+async fn another_is_served(shim: &Shim, runtime: &Runtime, calls: usize) {
+    let (mut client, mut connection) = soon(async { tokio::join!(shim.client(), runtime.accept()) }).await;
+    for _ in 0..calls {
+        is_served(&mut client, &mut connection).await;
+    }
+}
+
+#[tokio::test]
+async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
+    let shim = shim();
+    let runtime = shim.runtime();
+    let (mut client, settings) = client_in_frames(&shim).await;
+    assert_eq!(setting(&settings, MAX_CONCURRENT_STREAMS), Some(MAX_STREAMS));
+    let mut connection = runtime.accept().await;
+    // A client that does not wait at the limit it was told.
+    client.send(&(0..=MAX_STREAMS).flat_map(head).collect::<Vec<u8>>()).await;
+    let refused = client.next_of(RST_STREAM).await;
+    assert_eq!((refused.stream, refused.payload), (2 * MAX_STREAMS + 1, word(wire::REFUSED_STREAM).to_vec()));
+    let mut calls = Vec::new();
+    for _ in 0..MAX_STREAMS {
+        calls.push(connection.call().await);
+    }
+    assert_eq!(shim.relay_metrics.streams_limited(), 1);
+
+    // With the end of a call there is room for another.
+    client.send(&frame(RST_STREAM, 0, 1, &word(wire::CANCEL))).await;
+    calls[0].reset().await;
+    client.send(&head(MAX_STREAMS + 1)).await;
+    let call = connection.call().await;
+    call.answer("in the place of another");
+    assert_eq!(client.next_of(DATA).await.stream, 2 * MAX_STREAMS + 3);
+    another_is_served(&shim, &runtime, 1).await;
+}
+
+#[tokio::test]
+async fn uploads_to_a_runtime_that_does_not_read_are_held_up_to_the_window_of_their_connection() {
+    let shim = shim();
+    let runtime = shim.runtime();
+    let (mut client, settings) = client_in_frames(&shim).await;
+    assert_eq!(setting(&settings, INITIAL_WINDOW_SIZE), Some(REQUEST_WINDOW));
+    let _stopped = runtime.accept_raw().await;
+    let mut window = FIRST_WINDOW;
+    while window < CONNECTION_WINDOW {
+        window += granted(&soon(client.next()).await.unwrap());
+    }
+    assert_eq!(window, CONNECTION_WINDOW);
+    let part = vec![7; 16 << 10];
+    for n in 0..CONNECTION_WINDOW / REQUEST_WINDOW {
+        let upload = frame(DATA, 0, 2 * n + 1, &part).repeat(REQUEST_WINDOW as usize / part.len());
+        client.send(&[head(n), upload].concat()).await;
+    }
+    // No more is taken than what the runtime's window has let pass, and others do not suffer.
+    client.send(&frame(PING, 0, 0, &[1; 8])).await;
+    let mut more = 0;
+    loop {
+        let next = soon(client.next()).await.expect("the connection ended instead");
+        more += granted(&next);
+        if next.kind == PING {
+            break;
+        }
+    }
+    assert!(more <= FIRST_WINDOW, "{more} bytes more were to be sent");
+    another_is_served(&shim, &runtime, 1).await;
+}
+
+#[tokio::test]
+async fn answers_that_a_client_does_not_read_are_held_up_to_its_limits() {
+    const CALLS: u32 = 100;
+    /// What lies unread, what may wait to be written, and what sockets take, with room.
+    const HELD: usize = CONNECTION_WINDOW as usize + (8 << 20);
+    let shim = shim();
+    let runtime = shim.runtime();
+    let mut client = Wire(shim.connect().await);
+    let largest = i32::MAX.cast_unsigned();
+    let window = frame(SETTINGS, 0, 0, &[&INITIAL_WINDOW_SIZE.to_be_bytes()[..], &word(largest)].concat());
+    let more = frame(WINDOW_UPDATE, 0, 0, &word(largest - FIRST_WINDOW));
+    let calls: Vec<u8> = (0..CALLS)
+        .flat_map(|n| frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, wire::REQUEST))
+        .collect();
+    client.send(&[&wire::HELLO[..24], &window, &more, &calls].concat()).await;
+    let mut connection = runtime.accept().await;
+    let sent = Arc::new(AtomicUsize::new(0));
+    for _ in 0..CALLS {
+        let (mut call, sent) = (connection.call().await, sent.clone());
+        tokio::spawn(async move {
+            let mut answer = call.respond.send_response(runtime::ok(), false).unwrap();
+            let chunk = Bytes::from(vec![0; 16 << 10]);
+            loop {
+                answer.reserve_capacity(chunk.len());
+                let Some(Ok(room)) = std::future::poll_fn(|cx| answer.poll_capacity(cx)).await else {
+                    return;
+                };
+                let part = chunk.slice(..room.min(chunk.len()));
+                sent.fetch_add(part.len(), Ordering::Relaxed);
+                if answer.send_data(part, false).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    soon(async {
+        while sent.load(Ordering::Relaxed) < 48 << 20 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    another_is_served(&shim, &runtime, 300).await;
+    let held = sent.load(Ordering::Relaxed);
+    assert!(held <= HELD, "{held} bytes were taken that nobody reads");
+}
+
+#[tokio::test]
+async fn a_client_is_read_no_faster_than_its_runtime_reads_the_heads_of_its_calls() {
+    /// What waits to be written, and what four sockets take, with room.
+    const HELD: usize = 8 << 20;
+    let shim = shim();
+    let runtime = shim.runtime();
+    let (client, _) = client_in_frames(&shim).await;
+    let _stopped = runtime.accept_raw().await;
+    let taken = Arc::new(AtomicUsize::new(0));
+    let (Wire(mut stream), counted) = (client, taken.clone());
+    let writer = tokio::spawn(async move {
+        // A header of 8 KB with each call, as a literal that no table keeps.
+        let mut block = wire::REQUEST.to_vec();
+        block.extend(b"\x00\x01x\x7f\x81\x3f");
+        block.resize(block.len() + 8192, b'v');
+        for n in 0_u32.. {
+            let call = frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, &block);
+            if stream.write_all(&call).await.is_err() {
+                return;
+            }
+            counted.fetch_add(call.len(), Ordering::Relaxed);
+        }
+    });
+    soon(async {
+        while shim.relay_metrics.unwritten_limited() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    another_is_served(&shim, &runtime, 300).await;
+    let taken = taken.load(Ordering::Relaxed);
+    assert!(taken <= HELD, "{taken} bytes were taken that the runtime does not read");
+    writer.abort();
+}
+
+#[tokio::test]
+async fn a_second_client_is_served_while_floods_go_on() {
+    let shim = shim();
+    let runtime = shim.runtime();
+    let floods: [fn(u32) -> Vec<u8>; 3] = [
+        head,
+        |_| frame(PING, 0, 0, &[1; 8]),
+        |n| [head(n), frame(RST_STREAM, 0, 2 * n + 1, &word(wire::CANCEL))].concat(),
+    ];
+    let mut attackers = Vec::new();
+    let mut connections = Vec::new();
+    for flood in floods {
+        let (client, _) = client_in_frames(&shim).await;
+        connections.push(runtime.accept().await);
+        let (mut read, mut write) = client.0.into_split();
+        attackers.push(tokio::spawn(async move {
+            for first in (0_u32..).step_by(500) {
+                let frames: Vec<u8> = (first..first + 500).flat_map(flood).collect();
+                if write.write_all(&frames).await.is_err() {
+                    return;
+                }
+            }
+        }));
+        attackers.push(tokio::spawn(async move {
+            drop(tokio::io::copy(&mut read, &mut tokio::io::sink()).await);
+        }));
+    }
+    another_is_served(&shim, &runtime, 100).await;
+    assert!(shim.relay_metrics.turns_exhausted() > 0, "no flood was ever interrupted");
+    for attacker in attackers {
+        attacker.abort();
+    }
+}
