@@ -58,7 +58,7 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
             // Not before, since its back-off grows while the other is waited for.
             owner.pod(pod, SHORT, &[]).await;
         }
-        let container = owner.runs(pod, 1).await;
+        let container = owner.has_started(pod, 1).await;
         let log = format!("main.{}.log", attempt(&container));
         let request = ContainerStatusRequest { container_id: container.id, verbose: false };
         let status = owner.client.container_status(request).await.unwrap().into_inner().status.unwrap();
@@ -95,7 +95,7 @@ async fn what_ends_or_is_killed_is_started_again_until_its_owner_stops_it() {
     for _ in 0..2 {
         let id = owner.create(&pod, "main", SHORT).await;
         owner.start(id).await;
-        owner.runs("again", 1).await;
+        owner.has_started("again", 1).await;
         let request = StopPodSandboxRequest { pod_sandbox_id: pod.id.clone() };
         owner.client.stop_pod_sandbox(request).await.unwrap();
         let request = RemovePodSandboxRequest { pod_sandbox_id: pod.id.clone() };
@@ -136,7 +136,7 @@ async fn a_container_that_its_owner_makes_anew_is_the_newest_whatever_its_attemp
     owner.is_let_go("a").await;
     let id = owner.create_attempt(&pod, "main", SHORT, 7).await;
     owner.start(id).await;
-    owner.runs("a", 8).await;
+    owner.has_started("a", 8).await;
     end(running, owner, runtime).await;
 }
 
@@ -233,7 +233,7 @@ async fn what_was_made_through_the_relay_and_runs_has_been_started() {
             running = start(&owner.place).await;
             owner = Owner::of(owner.place);
         }
-        owner.runs(pod, 1).await;
+        owner.has_started(pod, 1).await;
     }
     end(running, owner, runtime).await;
 }
@@ -303,7 +303,7 @@ async fn short_ids_and_removals_count() {
     short.id.truncate(13);
     let id = owner.create(&short, "main", SHORT).await;
     owner.start(id).await;
-    owner.runs("short", 1).await;
+    owner.has_started("short", 1).await;
     let request = StopPodSandboxRequest { pod_sandbox_id: stopped.id[..13].to_owned() };
     owner.client.stop_pod_sandbox(request).await.unwrap();
     let request = RemovePodSandboxRequest { pod_sandbox_id: removed.id };

@@ -88,7 +88,7 @@ async fn lives_on(
             if is_killed {
                 running = start(&direct.place).await;
             }
-            let next = direct.runs("a", attempt(&ended) + 1).await;
+            let next = direct.has_started("a", attempt(&ended) + 1).await;
             assert_eq!(attempt(&next), attempt(&ended) + 1, "none is left out");
             seen.insert(next.id);
         }

@@ -154,6 +154,24 @@ impl Owner {
         .await
     }
 
+    /// Waits until an attempt of a pod's container has been started, or one after it. It may have ended by then.
+    pub(crate) async fn has_started(&mut self, pod: &str, least: u32) -> Container {
+        soon(async {
+            loop {
+                let containers = self.containers(pod).await;
+                let is_started =
+                    |it: &Container| is_running(it) || it.state() == ContainerState::ContainerExited;
+                if let Some(container) =
+                    containers.into_iter().find(|it| attempt(it) >= least && is_started(it))
+                {
+                    return container;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await
+    }
+
     /// Waits until the newest container of a pod has ended.
     pub(crate) async fn has_ended(&mut self, pod: &str) -> Container {
         soon(async {
@@ -191,7 +209,7 @@ impl Owner {
     /// A container of another pod has come and gone, and been started again: so that whatever was to happen before has.
     pub(crate) async fn another_is_restarted(&mut self, name: &str) {
         self.pod(name, SHORT, &[]).await;
-        self.runs(name, 1).await;
+        self.has_started(name, 1).await;
     }
 }
 
