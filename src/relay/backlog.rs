@@ -44,8 +44,8 @@ struct State {
     taken: AtomicUsize,
     /// Bytes of heads, which are never kept back.
     head_bytes: AtomicUsize,
-    /// Whether calls that are to write here have more to do than they have time for.
-    behind: AtomicBool,
+    /// Whether the other side of the relay is not read.
+    source_paused: AtomicBool,
 }
 
 /// Waits for room in a backlog.
@@ -62,7 +62,7 @@ impl Backlog {
             room: Arc::new(Semaphore::new(MAX_UNWRITTEN_BYTES / PERMIT_BYTES)),
             taken: AtomicUsize::new(0),
             head_bytes: AtomicUsize::new(0),
-            behind: AtomicBool::new(false),
+            source_paused: AtomicBool::new(false),
         }))
     }
 
@@ -77,14 +77,14 @@ impl Backlog {
             || self.0.head_bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
     }
 
-    /// Notes whether calls have more to do than they have time for.
-    pub(super) fn set_behind(&self, behind: bool) {
-        self.0.behind.store(behind, Ordering::Relaxed);
+    /// Sets whether the other side of the relay is not read. Who pauses it wakes the connection's task when the pause is over.
+    pub(super) fn pause_source(&self, paused: bool) {
+        self.0.source_paused.store(paused, Ordering::Relaxed);
     }
 
-    /// Returns whether calls have more to do than they have time for. Their task is polled again soon.
-    pub(super) fn is_behind(&self) -> bool {
-        self.0.behind.load(Ordering::Relaxed)
+    /// Returns whether the other side of the relay is not read.
+    pub(super) fn is_source_paused(&self) -> bool {
+        self.0.source_paused.load(Ordering::Relaxed)
     }
 
     /// Adds the head of a call.

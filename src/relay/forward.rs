@@ -20,8 +20,10 @@ use crate::cri::Code;
 /// What is left to do for a call, by the link that knows the state of both connections.
 #[derive(Debug)]
 pub(super) enum Settled {
-    /// Nothing: the client has its answer, its reset, or has gone.
+    /// Nothing: the client has its answer or its reset.
     Done,
+    /// The client has reset it, or has gone.
+    ResetByClient,
     /// Upstream reset it in the middle of its answer: reset the client's stream, once what was sent before is written.
     Reset(SendResponse<Bytes>, Reason),
     /// Upstream never took the call: reset it with `REFUSED_STREAM` once the client knows that we are leaving.
@@ -60,7 +62,8 @@ pub(super) async fn forward(
     let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call).await;
     call.end.note(Ending::from(&outcome));
     match outcome {
-        Outcome::Answered(_) | Outcome::ClientReset(_) => Settled::Done,
+        Outcome::Answered(_) => Settled::Done,
+        Outcome::ClientReset(_) => Settled::ResetByClient,
         Outcome::ResetUnanswered(reason) => {
             respond.send_reset(reason);
             Settled::Done

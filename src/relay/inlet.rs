@@ -57,7 +57,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
             ready!(pause.as_mut().poll(cx));
         }
         self.pause = None;
-        if self.onward.as_ref().is_some_and(Backlog::is_behind) {
+        if self.onward.as_ref().is_some_and(Backlog::is_source_paused) {
             return Poll::Pending;
         }
         match self.turn.standing() {

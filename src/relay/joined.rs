@@ -23,6 +23,7 @@ use super::forward::{Backlogs, Settled, forward};
 use super::inlet::Inlet;
 use super::legacy::Adapter;
 use super::metrics::Limit;
+use super::reset_rate::ResetRate;
 use super::tracker::{CallInFlight, ClientConnection};
 use super::tuning::MAX_CONCURRENT_STREAMS;
 use super::turn::Turn;
@@ -62,6 +63,9 @@ pub(super) struct Joined {
     calls: Calls,
     /// Set while a limit has been reached.
     limited: Option<Limit>,
+    reset_rate: ResetRate,
+    /// Set while the client is not read because it has reset too many calls: until when.
+    paused_until: Option<Instant>,
     /// In the order of their times.
     resets: Vec<Reset>,
     /// Streams whose upstream connection broke: they end with the client's connection, not before.
@@ -91,6 +95,8 @@ impl Joined {
             upstream,
             calls: Calls::new(turn),
             limited: None,
+            reset_rate: ResetRate::new(Instant::now()),
+            paused_until: None,
             resets: Vec::new(),
             lost: Vec::new(),
             leaving: false,
@@ -115,6 +121,7 @@ impl Joined {
         loop {
             let reset_at = self.resets.first().map(|reset| reset.until);
             let (cut_at, idle_until, leaving) = (self.cut_at, self.idle_until, self.leaving);
+            let paused_until = self.paused_until;
             tokio::select! {
                 biased;
                 event = poll_fn(|cx| self.poll_event(cx)) => match event {
@@ -136,6 +143,7 @@ impl Joined {
                     return LinkEnd::Drain;
                 }
                 () = wait_until(reset_at) => self.reset_overdue(),
+                () = wait_until(paused_until) => self.paused_until = None,
             }
             if self.gone.is_some() && self.calls.is_empty() {
                 return self.farewell().await;
@@ -165,7 +173,7 @@ impl Joined {
             self.upstream.poll_frames(cx);
         }
         self.note_limits();
-        self.backlogs.upstream.set_behind(self.calls.are_behind());
+        self.backlogs.upstream.pause_source(self.calls.are_behind() || self.paused_until.is_some());
         poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx).map(Event::Accepted)
     }
 
@@ -182,6 +190,8 @@ impl Joined {
             Some(Limit::Streams)
         } else if self.backlogs.upstream.is_full() {
             Some(Limit::UnwrittenBytes)
+        } else if self.paused_until.is_some() {
+            Some(Limit::Resets)
         } else {
             None
         };
@@ -197,6 +207,9 @@ impl Joined {
     fn settle(&mut self, settled: Settled) {
         match settled {
             Settled::Done => {}
+            Settled::ResetByClient => {
+                self.paused_until = self.reset_rate.count(Instant::now()).or(self.paused_until);
+            }
             Settled::Reset(stream, reason) => {
                 self.resets.push(Reset { stream, reason, until: Instant::now() + FAREWELL });
             }

@@ -25,6 +25,8 @@ pub(super) enum Limit {
     Streams,
     /// Bytes that wait to be written to the runtime.
     UnwrittenBytes,
+    /// Resets of calls in a second.
+    Resets,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,12 +35,13 @@ struct LimitLabel {
 }
 
 impl Limit {
-    const ALL: [Self; 2] = [Self::Streams, Self::UnwrittenBytes];
+    const ALL: [Self; 3] = [Self::Streams, Self::UnwrittenBytes, Self::Resets];
 
     fn label(self) -> LimitLabel {
         let limit = match self {
             Self::Streams => "streams",
             Self::UnwrittenBytes => "unwritten_bytes",
+            Self::Resets => "resets",
         };
         LimitLabel { limit }
     }
@@ -122,6 +125,12 @@ impl Metrics {
     #[must_use]
     pub fn unwritten_limited(&self) -> u64 {
         self.limited.get_or_create(&Limit::UnwrittenBytes.label()).get()
+    }
+
+    /// Times that a client was not read because it had reset too many calls.
+    #[must_use]
+    pub fn resets_limited(&self) -> u64 {
+        self.limited.get_or_create(&Limit::Resets.label()).get()
     }
 
     /// Times that a connection had to wait for its next turn with more to do.

@@ -24,6 +24,7 @@ mod passing;
 mod peer;
 mod pipe;
 mod refusals;
+mod reset_rate;
 mod tracker;
 mod tuning;
 mod turn;
