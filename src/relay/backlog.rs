@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
+use http::HeaderMap;
 use tokio::io::AsyncWrite;
 use tokio::sync::Semaphore;
 use tokio_util::sync::PollSemaphore;
@@ -28,9 +29,9 @@ pub(super) struct Outlet<S> {
 
 /// The bytes that have been handed to a connection and are not yet written to its socket.
 ///
-/// h2 does not tell when what was queued has been written, but it writes until the socket takes no more: after it has been
-/// polled, a socket that is not blocked has taken everything that the peer's windows allow, and we queue no more than that. (A
-/// peer that makes its windows smaller meanwhile is out of luck.)
+/// h2 does not report when queued data has been written, but it writes until the socket is blocked. After a poll with an
+/// unblocked socket everything is written that the peer's windows allow. A peer that shrinks its windows meanwhile gets its data
+/// late. Heads of calls beyond the peer's limit of streams are counted apart ([`HeldHead`]).
 #[derive(Clone, Debug)]
 pub(super) struct Backlog(Arc<State>);
 
@@ -42,10 +43,21 @@ struct State {
     room: Arc<Semaphore>,
     /// Permits that have been taken.
     taken: AtomicUsize,
-    /// Bytes of heads, which are never kept back.
+    /// Bytes of heads and trailers, which are never kept back.
     head_bytes: AtomicUsize,
+    /// Bytes of heads that wait until the peer takes another stream.
+    held_head_bytes: AtomicUsize,
     /// Whether the other side of the relay is not read.
     source_paused: AtomicBool,
+    /// Whether the connection is gone. Nothing waits for it then.
+    closed: AtomicBool,
+}
+
+/// The head of a call that waits until the peer takes another stream. Counts until it is dropped.
+#[derive(Debug)]
+pub(super) struct HeldHead {
+    backlog: Backlog,
+    bytes: usize,
 }
 
 /// Waits for room in a backlog.
@@ -56,13 +68,15 @@ pub(super) struct Room {
 }
 
 impl Backlog {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Arc::new(State {
             blocked: AtomicBool::new(false),
             room: Arc::new(Semaphore::new(MAX_UNWRITTEN_BYTES / PERMIT_BYTES)),
             taken: AtomicUsize::new(0),
             head_bytes: AtomicUsize::new(0),
+            held_head_bytes: AtomicUsize::new(0),
             source_paused: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
         }))
     }
 
@@ -73,8 +87,25 @@ impl Backlog {
 
     /// Returns whether as much waits to be written as may.
     pub(super) fn is_full(&self) -> bool {
-        self.0.room.available_permits() == 0
-            || self.0.head_bytes.load(Ordering::Relaxed) >= MAX_UNWRITTEN_BYTES
+        (self.0.room.available_permits() == 0 && !self.is_closed()) || self.is_full_of_heads()
+    }
+
+    /// Returns whether as many bytes of heads wait to be written as may.
+    pub(super) fn is_full_of_heads(&self) -> bool {
+        let waiting = self.0.head_bytes.load(Ordering::Relaxed);
+        let held = self.0.held_head_bytes.load(Ordering::Relaxed);
+        waiting + held >= MAX_UNWRITTEN_BYTES && !self.is_closed()
+    }
+
+    /// Notes that the connection is gone, so that nobody waits for room on it.
+    pub(super) fn close(&self) {
+        self.0.closed.store(true, Ordering::Relaxed);
+        self.0.blocked.store(false, Ordering::Relaxed);
+        self.polled();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::Relaxed)
     }
 
     /// Sets whether the other side of the relay is not read. Who pauses it wakes the connection's task when the pause is over.
@@ -84,13 +115,19 @@ impl Backlog {
 
     /// Returns whether the other side of the relay is not read.
     pub(super) fn is_source_paused(&self) -> bool {
-        self.0.source_paused.load(Ordering::Relaxed)
+        self.0.source_paused.load(Ordering::Relaxed) && !self.is_closed()
     }
 
-    /// Adds the head of a call.
-    pub(super) fn add_head(&self, headers: &http::HeaderMap) {
-        let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum();
-        self.0.head_bytes.fetch_add(bytes, Ordering::Relaxed);
+    /// Adds a head, or trailers.
+    pub(super) fn add_head(&self, headers: &HeaderMap) {
+        self.0.head_bytes.fetch_add(bytes_of(headers), Ordering::Relaxed);
+    }
+
+    /// Adds a head that waits until the peer takes another stream.
+    pub(super) fn hold_head(&self, headers: &HeaderMap) -> HeldHead {
+        let bytes = bytes_of(headers);
+        self.0.held_head_bytes.fetch_add(bytes, Ordering::Relaxed);
+        HeldHead { backlog: self.clone(), bytes }
     }
 
     /// Notes that the connection has been polled: what it had has been written, unless the socket is blocked.
@@ -115,7 +152,23 @@ impl Backlog {
     }
 }
 
+/// Returns the size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2).
+fn bytes_of(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+}
+
+impl Drop for HeldHead {
+    fn drop(&mut self) {
+        self.backlog.0.held_head_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Room {
+    /// Returns the backlog in which room is taken.
+    pub(super) fn backlog(&self) -> &Backlog {
+        &self.backlog
+    }
+
     /// Takes room for so many bytes, which is free again once they are written.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, bytes: usize) -> Poll<()> {
         let Backlog(state) = &self.backlog;
@@ -139,9 +192,8 @@ impl Room {
 }
 
 impl<S> Outlet<S> {
-    pub(super) fn new(stream: S, turn: Turn) -> (Self, Backlog) {
-        let backlog = Backlog::new();
-        (Self { stream, backlog: backlog.clone(), turn }, backlog)
+    pub(super) fn new(stream: S, turn: Turn, backlog: Backlog) -> Self {
+        Self { stream, backlog, turn }
     }
 }
 

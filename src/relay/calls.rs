@@ -10,20 +10,21 @@ use tokio::task::yield_now;
 use tracing::error;
 
 use super::forward::Settled;
-use super::turn::{InTurn, Turn};
+use super::turn::{InTurn, Turn, TurnStatus};
 
-/// Calls that a client may have for it to be read while their turns are too short. Resets make room for new calls at once, and
-/// without a limit calls that have been reset would pile up.
+/// Calls above which the client is not read while the turns of its calls are too short. Resets free room for new calls at once, so
+/// calls that were reset would otherwise pile up.
 const MAX_CALLS_BEHIND: usize = 256;
 
-/// Calls that go on. They are no tasks: a connection with thousands of them must have no more turns than one with a single one.
+/// Calls in flight. They are not spawned as tasks: a connection with thousands of calls must get no more turns than a connection with
+/// one.
 #[derive(Debug)]
 pub(super) struct Calls {
     calls: FuturesUnordered<InTurn<Call>>,
     turn: Turn,
 }
 
-/// A call whose panic ends nothing but itself. `None` is such an end.
+/// Catches a panic of one call, so that the other calls go on. Returns `None` then.
 struct Call(Pin<Box<dyn Future<Output = Settled> + Send>>);
 
 impl Calls {
@@ -44,13 +45,13 @@ impl Calls {
         self.calls.push(InTurn::new(self.turn.clone(), Call(Box::pin(call))));
     }
 
-    /// Carries on the calls that have something to do, until one is settled or their turn is over.
+    /// Polls calls that are ready, until one has settled or the turn is over.
     pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Settled> {
         while let Poll::Ready(Some(settled)) = self.calls.poll_next_unpin(cx) {
             if let Some(settled) = settled {
                 return Poll::Ready(settled);
             }
-            error!("a call ended by a fault of ours");
+            error!("a call panicked, please report it");
         }
         Poll::Pending
     }
@@ -69,7 +70,7 @@ impl Calls {
     pub(super) async fn abandon(self) {
         for call in self.calls {
             drop(call);
-            if matches!(self.turn.standing(), super::turn::Standing::Over(_)) {
+            if matches!(self.turn.status(), TurnStatus::Exhausted(_)) {
                 yield_now().await;
             }
         }

@@ -2,7 +2,7 @@
 
 use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::client::{ResponseFuture, SendRequest};
@@ -10,7 +10,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use http::{Request, Response, Version};
 
-use super::backlog::Backlog;
+use super::backlog::{Backlog, HeldHead};
 use super::ending::{Ending, Failure, reason_of_client};
 use super::passing::Passing;
 use super::pipe::{self, Pipe};
@@ -51,6 +51,20 @@ pub(super) struct Backlogs {
     pub(super) upstream: Backlog,
 }
 
+/// A request that has been handed to the upstream connection, which may wait until the runtime takes another stream.
+struct Opening {
+    upstream: SendRequest<Bytes>,
+    /// Counts the request's head while it waits.
+    _held: HeldHead,
+}
+
+impl Opening {
+    /// Returns whether the runtime takes the stream, or the connection is gone.
+    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+        self.upstream.poll_ready(cx).is_ready()
+    }
+}
+
 /// Carries one call of a connection from its client to upstream and back.
 pub(super) async fn forward(
     mut call: CallInFlight,
@@ -87,15 +101,16 @@ async fn exchange(
         // A request may come without, and h2 sends it on without if it is told that it was of HTTP/1.
         *head.version_mut() = Version::HTTP_11;
     }
+    let held = backlogs.upstream.hold_head(head.headers());
     backlogs.upstream.add_head(head.headers());
     let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
         Ok(sent) => sent,
         Err(error) => return Outcome::unanswered(Failure::before_sending(&error)),
     };
-    drop(upstream);
+    let opening = Opening { upstream, _held: held };
     let CallInFlight { request: sent, response: received, end, .. } = call;
     let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
-    let answered = answer(response, respond, &mut upload, &backlogs.client, received, end).await;
+    let answered = answer(opening, response, respond, &mut upload, &backlogs.client, received, end).await;
     let outcome = answered.unwrap_or_else(|outcome| outcome);
     if let Outcome::ClientReset(reason) = outcome {
         upload.reset(reason);
@@ -105,6 +120,7 @@ async fn exchange(
 
 /// Brings the response to the client while the request goes up.
 async fn answer(
+    opening: Opening,
     response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
@@ -112,8 +128,9 @@ async fn answer(
     received: &mut Passing,
     end: &mut End,
 ) -> Result<Outcome, Outcome> {
-    let (head, body) = response_head(response, respond, upload).await?.into_parts();
+    let (head, body) = response_head(opening, response, respond, upload).await?.into_parts();
     let code = Code::from_headers(&head.headers);
+    to_client_backlog.add_head(&head.headers);
     let head = Response::from_parts(head, ());
     let to_client = respond
         .send_response(head, body.is_end_stream())
@@ -129,11 +146,16 @@ async fn answer(
 
 /// Waits for the head of the response while the request goes up.
 async fn response_head(
+    opening: Opening,
     mut response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
 ) -> Result<Response<RecvStream>, Outcome> {
+    let mut opening = Some(opening);
     poll_fn(|cx| {
+        if opening.as_mut().is_some_and(|opening| opening.is_over(cx)) {
+            opening = None;
+        }
         if let Poll::Ready(reset) = respond.poll_reset(cx) {
             return Poll::Ready(Err(Outcome::ClientReset(reset.unwrap_or(Reason::CANCEL))));
         }

@@ -1,4 +1,4 @@
-//! The reading half of a stream, which is read in turns and not faster than the other side of the relay can be written to.
+//! The reading half of a stream. It is read in turns, and no faster than the other side of the relay can be written to.
 
 use std::io;
 use std::pin::Pin;
@@ -9,28 +9,30 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
 use super::backlog::Backlog;
-use super::turn::{Standing, Turn};
+use super::turn::{Turn, TurnStatus};
 
-/// Bytes that are read at once. h2 works on all of them before it reads again.
-const MAX_READ_BYTES: u32 = 64 << 10;
+/// Maximum bytes of one read. h2 decodes all of them before it reads again.
+const MAX_READ_BYTES: u32 = 32 << 10;
 
-/// Bytes that are read at once from a stream whose frames take long.
+/// Maximum bytes of one read from a stream whose frames take long.
 const MIN_READ_BYTES: u32 = 256;
 
 /// How much longer than its turn a read may take, with what h2 makes of it.
 const MAX_LATENESS: Duration = Duration::from_micros(50);
 
-/// How long nothing is read where it goes no further. Then one read is made, so that a client that has gone is noticed, and one
-/// that gives up its calls is heard, if slowly.
+/// Pause between reads while the other side's backlog is full. One read per pause notices a peer that has gone and, slowly, its
+/// cancellations.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Passes on what there is to read.
+/// Reads a stream in turns.
 #[derive(Debug)]
 pub(super) struct Inlet<S> {
     stream: S,
     turn: Turn,
-    /// Where what is read goes: hardly anything is read while that is full.
-    onward: Option<Backlog>,
+    /// The backlog of the other side, which receives what is read here.
+    onward: Backlog,
+    /// Whether that backlog is full. While it is, one read is made per [`FULL_PAUSE`].
+    is_full: fn(&Backlog) -> bool,
     /// Set while it is full.
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes that are read at once, so that a turn is not much too long whatever the frames are.
@@ -40,8 +42,19 @@ pub(super) struct Inlet<S> {
 }
 
 impl<S> Inlet<S> {
-    pub(super) fn new(stream: S, turn: Turn, onward: Option<Backlog>) -> Self {
-        Self { stream, turn, onward, pause: None, read_bytes: MAX_READ_BYTES, was_over: false }
+    /// The reading half of a client's stream.
+    pub(super) fn of_client(stream: S, turn: Turn, onward: Backlog) -> Self {
+        Self::new(stream, turn, onward, Backlog::is_full)
+    }
+
+    /// The reading half of an upstream connection. Only heads and trailers hold up its reads: the data of answers is limited by
+    /// windows, and what the runtime has said must be read before it goes.
+    pub(super) fn of_upstream(stream: S, turn: Turn, onward: Backlog) -> Self {
+        Self::new(stream, turn, onward, Backlog::is_full_of_heads)
+    }
+
+    fn new(stream: S, turn: Turn, onward: Backlog, is_full: fn(&Backlog) -> bool) -> Self {
+        Self { stream, turn, onward, is_full, pause: None, read_bytes: MAX_READ_BYTES, was_over: false }
     }
 }
 
@@ -51,22 +64,22 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.onward.as_ref().is_some_and(Backlog::is_full) {
+        if (self.is_full)(&self.onward) {
             // The task that writes there is this one: it is polled when there is room again.
             let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(FULL_PAUSE)));
             ready!(pause.as_mut().poll(cx));
         }
         self.pause = None;
-        if self.onward.as_ref().is_some_and(Backlog::is_source_paused) {
+        if self.onward.is_source_paused() {
             return Poll::Pending;
         }
-        match self.turn.standing() {
-            Standing::Begun if !self.was_over => {
+        match self.turn.status() {
+            TurnStatus::Started if !self.was_over => {
                 self.read_bytes = (self.read_bytes * 2).min(MAX_READ_BYTES);
             }
-            Standing::Begun => self.was_over = false,
-            Standing::Within => {}
-            Standing::Over(late) => {
+            TurnStatus::Started => self.was_over = false,
+            TurnStatus::Running => {}
+            TurnStatus::Exhausted(late) => {
                 if late > MAX_LATENESS && !self.was_over {
                     self.read_bytes = (self.read_bytes / 2).max(MIN_READ_BYTES);
                 }
@@ -92,7 +105,7 @@ mod tests {
     #[test]
     fn a_stream_without_end_is_read_less_at_once_the_longer_its_frames_take() {
         let turns = Turns::new(Metrics::default());
-        let mut inlet = Inlet::new(tokio::io::repeat(7), turns.of_part(), None);
+        let mut inlet = Inlet::of_client(tokio::io::repeat(7), turns.new_turn(), Backlog::new());
         let mut buffer = vec![0; 2 * MAX_READ_BYTES as usize];
         let mut reads = Vec::new();
         {

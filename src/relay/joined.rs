@@ -26,7 +26,7 @@ use super::metrics::Limit;
 use super::reset_rate::ResetRate;
 use super::tracker::{CallInFlight, ClientConnection};
 use super::tuning::MAX_CONCURRENT_STREAMS;
-use super::turn::Turn;
+use super::turn::{Turn, Turns};
 use super::upstream::{State, Upstream};
 
 /// How long calls may take to hand on what they had when their upstream went, and the client to read our farewell.
@@ -61,8 +61,10 @@ pub(super) struct Joined {
     backlogs: Backlogs,
     upstream: Upstream,
     calls: Calls,
-    /// Set while a limit has been reached.
-    limited: Option<Limit>,
+    /// The turn in which new calls are accepted.
+    accepting: Turn,
+    /// Limits that are reached at the moment.
+    limited: Vec<Limit>,
     reset_rate: ResetRate,
     /// Set while the client is not read because it has reset too many calls: until when.
     paused_until: Option<Instant>,
@@ -85,7 +87,7 @@ impl Joined {
         client: Client,
         backlog: Backlog,
         upstream: Upstream,
-        turn: Turn,
+        turns: &Turns,
     ) -> Self {
         let backlogs = Backlogs { client: backlog, upstream: upstream.backlog.clone() };
         Self {
@@ -93,8 +95,9 @@ impl Joined {
             client,
             backlogs,
             upstream,
-            calls: Calls::new(turn),
-            limited: None,
+            calls: Calls::new(turns.new_turn()),
+            accepting: turns.new_turn(),
+            limited: Vec::new(),
             reset_rate: ResetRate::new(Instant::now()),
             paused_until: None,
             resets: Vec::new(),
@@ -174,7 +177,16 @@ impl Joined {
         }
         self.note_limits();
         self.backlogs.upstream.pause_source(self.calls.are_behind() || self.paused_until.is_some());
-        poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx).map(Event::Accepted)
+        if self.accepting.is_over(cx) {
+            return Poll::Pending;
+        }
+        let was_full = self.backlogs.client.is_full_of_heads();
+        let accepted = poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx);
+        if was_full && !self.backlogs.client.is_full_of_heads() {
+            // The upstream connection is read again.
+            cx.waker().wake_by_ref();
+        }
+        accepted.map(Event::Accepted)
     }
 
     /// Starts a new call.
@@ -186,18 +198,16 @@ impl Joined {
 
     /// Counts the limits that are reached, each once until there is room again.
     fn note_limits(&mut self) {
-        let limit = if self.calls.len() >= MAX_CONCURRENT_STREAMS as usize {
-            Some(Limit::Streams)
-        } else if self.backlogs.upstream.is_full() {
-            Some(Limit::UnwrittenBytes)
-        } else if self.paused_until.is_some() {
-            Some(Limit::Resets)
-        } else {
-            None
-        };
-        if self.limited != limit {
-            self.limited = limit;
-            if let Some(limit) = limit {
+        for limit in Limit::ALL {
+            let is_reached = match limit {
+                Limit::Streams => self.calls.len() >= MAX_CONCURRENT_STREAMS as usize,
+                Limit::UnwrittenBytes => self.backlogs.upstream.is_full(),
+                Limit::Resets => self.paused_until.is_some(),
+            };
+            if !is_reached {
+                self.limited.retain(|reached| *reached != limit);
+            } else if !self.limited.contains(&limit) {
+                self.limited.push(limit);
                 debug!(connection = self.connection.id, ?limit, "a limit of the connection is reached");
                 self.connection.reached(limit);
             }
@@ -270,6 +280,7 @@ impl Joined {
     /// Closes the client's connection as upstream closed ours, once what calls have handed on is written. A client may take
     /// its time to read, unless another call waits to learn that it is lost.
     async fn farewell(&mut self) -> LinkEnd {
+        self.backlogs.upstream.close();
         let cut_at = self.cut_at;
         let written = poll_fn(|cx| {
             match poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx) {

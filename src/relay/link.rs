@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::backlog::Outlet;
+use super::backlog::{Backlog, Outlet};
 use super::ending::LinkEnd;
 use super::inlet::Inlet;
 use super::joined::Joined;
@@ -47,19 +47,20 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: Shared) {
     let connection = shared.tracker.connected(id, Peer::of(&stream));
     let peer = connection.to_string();
     // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
-    let upstream = match Upstream::dial(&shared.upstream, &turns).await {
+    let backlog = Backlog::new();
+    let upstream = match Upstream::dial(&shared.upstream, &turns, backlog.clone()).await {
         Ok(dialled) => dialled,
         Err(error) => {
             // The client is told first.
             drop((stream, connection));
-            shared.refusals.tell(id, &peer, &shared.upstream, &error, &shared.drain).await;
+            shared.refusals.log(id, &peer, &shared.upstream, &error, &shared.drain).await;
             return;
         }
     };
     info!(connection = id, %peer, "client connected");
     let (start, mut calls) = (Instant::now(), 0);
     let end = tokio::select! {
-        end = serve(&turns, connection, stream, upstream, &shared.drain, &mut calls) => end,
+        end = serve(&turns, connection, stream, backlog, upstream, &shared.drain, &mut calls) => end,
         () = shared.cut.cancelled() => LinkEnd::Cut,
     };
     let duration = start.elapsed();
@@ -85,13 +86,14 @@ async fn serve(
     turns: &Turns,
     connection: Arc<ClientConnection>,
     stream: UnixStream,
+    backlog: Backlog,
     mut upstream: Upstream,
     drain: &CancellationToken,
     calls: &mut u64,
 ) -> LinkEnd {
     let (read, write) = stream.into_split();
-    let inlet = Inlet::new(read, turns.of_part(), Some(upstream.backlog.clone()));
-    let (outlet, backlog) = Outlet::new(write, turns.of_part());
+    let inlet = Inlet::of_client(read, turns.new_turn(), upstream.backlog.clone());
+    let outlet = Outlet::new(write, turns.new_turn(), backlog.clone());
     let handshake = tuning::server().handshake(join(Adapter::new(inlet), outlet));
     let client = tokio::select! {
         client = handshake => client,
@@ -99,9 +101,7 @@ async fn serve(
         () = drain.cancelled() => return LinkEnd::Drain,
     };
     match client {
-        Ok(client) => {
-            Joined::new(connection, client, backlog, upstream, turns.of_part()).run(drain, calls).await
-        }
+        Ok(client) => Joined::new(connection, client, backlog, upstream, turns).run(drain, calls).await,
         Err(error) if error.is_io() => LinkEnd::Client,
         Err(_) => LinkEnd::Stranger,
     }

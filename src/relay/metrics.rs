@@ -35,7 +35,7 @@ struct LimitLabel {
 }
 
 impl Limit {
-    const ALL: [Self; 3] = [Self::Streams, Self::UnwrittenBytes, Self::Resets];
+    pub(super) const ALL: [Self; 3] = [Self::Streams, Self::UnwrittenBytes, Self::Resets];
 
     fn label(self) -> LimitLabel {
         let limit = match self {

@@ -128,6 +128,7 @@ impl<'a> Pipe<'a> {
         let sent = match ready!(self.from.poll_trailers(cx)) {
             Ok(Some(trailers)) => {
                 self.code = Code::from_headers(&trailers);
+                self.room.backlog().add_head(&trailers);
                 self.to.send_trailers(trailers)
             }
             Ok(None) if self.from.is_end_stream() => self.to.send_data(Bytes::new(), true),

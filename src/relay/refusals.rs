@@ -1,4 +1,4 @@
-//! Telling of clients that are refused because the runtime cannot be dialled, without a line for each of thousands.
+//! Logs clients that are refused because the runtime cannot be reached, a few lines for thousands of clients.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,37 +11,37 @@ use tracing::warn;
 
 use crate::socket::SocketPath;
 
-/// How long refusals for the same reason are counted before they are told again.
-const TOLD_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval in which further refusals for the same reason are only counted.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The refusals of a relay. The first one for a reason is told at once, those of the next ten seconds in one line.
+/// Refusals of a relay. The first for a reason is logged at once, those of the next ten seconds in one line.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    no_descriptors: Mutex<Counted>,
-    not_there: Mutex<Counted>,
+    no_descriptors: Mutex<RefusalCount>,
+    unavailable: Mutex<RefusalCount>,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
+struct RefusalCount {
     /// Until when refusals are only counted.
     until: Option<Instant>,
     refused: u64,
 }
 
-/// How one refusal is logged.
+/// How a refusal is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Telling {
-    /// It is told.
+enum LogAction {
+    /// Logged at once.
     Now,
-    /// It is the first one that is not told: those after it are told with it then.
+    /// Counted. This task logs the count at the given time.
     Later(Instant),
-    /// It is told with others.
-    WithOthers,
+    /// Counted only.
+    Counted,
 }
 
 impl Refusals {
-    /// Tells of a client that is refused, or of it and others later: the wait ends early with the token.
-    pub(super) async fn tell(
+    /// Logs a refused client, at once or later with others. Returns early when the relay drains.
+    pub(super) async fn log(
         &self,
         connection: u64,
         peer: &str,
@@ -50,42 +50,43 @@ impl Refusals {
         drain: &CancellationToken,
     ) {
         let is_shortage = is_shortage(error);
-        let counted = if is_shortage { &self.no_descriptors } else { &self.not_there };
-        let telling = lock(counted).refuse(Instant::now());
-        match telling {
-            Telling::WithOthers => {}
-            Telling::Now if is_shortage => {
+        let counted = if is_shortage { &self.no_descriptors } else { &self.unavailable };
+        let action = lock(counted).refuse(Instant::now());
+        match action {
+            LogAction::Counted => {}
+            LogAction::Now if is_shortage => {
                 warn!(connection, %peer, %error, "no file descriptor is left to connect to upstream: client refused");
             }
-            Telling::Now => {
-                warn!(connection, %peer, %upstream, %error, "upstream is not there: client refused");
+            LogAction::Now => {
+                warn!(connection, %peer, %upstream, %error, "upstream cannot be reached: client refused");
             }
-            Telling::Later(until) => {
+            LogAction::Later(until) => {
                 tokio::select! {
                     () = sleep_until(until) => {}
                     () = drain.cancelled() => {}
                 }
                 let clients = lock(counted).take(Instant::now());
-                let reason = if is_shortage { "no file descriptor is left" } else { "upstream is not there" };
+                let reason =
+                    if is_shortage { "no file descriptor is left" } else { "upstream cannot be reached" };
                 warn!(clients, reason, %error, "more clients were refused");
             }
         }
     }
 }
 
-impl Counted {
-    fn refuse(&mut self, now: Instant) -> Telling {
+impl RefusalCount {
+    fn refuse(&mut self, now: Instant) -> LogAction {
         let Some(until) = self.until.filter(|until| now < *until || self.refused > 0) else {
-            self.until = Some(now + TOLD_INTERVAL);
-            return Telling::Now;
+            self.until = Some(now + LOG_INTERVAL);
+            return LogAction::Now;
         };
         self.refused += 1;
-        if self.refused == 1 { Telling::Later(until) } else { Telling::WithOthers }
+        if self.refused == 1 { LogAction::Later(until) } else { LogAction::Counted }
     }
 
     /// Returns how many have been counted, and counts anew.
     fn take(&mut self, now: Instant) -> u64 {
-        self.until = Some(now + TOLD_INTERVAL);
+        self.until = Some(now + LOG_INTERVAL);
         std::mem::take(&mut self.refused)
     }
 }
@@ -98,7 +99,7 @@ fn is_shortage(error: &io::Error) -> bool {
         .is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE))
 }
 
-fn lock(counted: &Mutex<Counted>) -> std::sync::MutexGuard<'_, Counted> {
+fn lock(counted: &Mutex<RefusalCount>) -> std::sync::MutexGuard<'_, RefusalCount> {
     counted.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
@@ -107,22 +108,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_refusal_is_told_at_once_and_the_next_thousand_in_one_line() {
-        let (mut counted, start) = (Counted::default(), Instant::now());
-        assert_eq!(counted.refuse(start), Telling::Now);
-        let end = start + TOLD_INTERVAL;
-        assert_eq!(counted.refuse(start), Telling::Later(end));
+    fn the_first_refusal_is_logged_at_once_and_the_next_thousand_in_one_line() {
+        let (mut counted, start) = (RefusalCount::default(), Instant::now());
+        assert_eq!(counted.refuse(start), LogAction::Now);
+        let end = start + LOG_INTERVAL;
+        assert_eq!(counted.refuse(start), LogAction::Later(end));
         for _ in 0..998 {
-            assert_eq!(counted.refuse(start), Telling::WithOthers);
+            assert_eq!(counted.refuse(start), LogAction::Counted);
         }
         assert_eq!(counted.take(end), 999);
-        assert_eq!(counted.refuse(end), Telling::Later(end + TOLD_INTERVAL));
-        assert_eq!(counted.take(end + TOLD_INTERVAL), 1);
-        assert_eq!(counted.refuse(end + 3 * TOLD_INTERVAL), Telling::Now);
+        assert_eq!(counted.refuse(end), LogAction::Later(end + LOG_INTERVAL));
+        assert_eq!(counted.take(end + LOG_INTERVAL), 1);
+        assert_eq!(counted.refuse(end + 3 * LOG_INTERVAL), LogAction::Now);
     }
 
     #[test]
-    fn a_lack_of_descriptors_is_told_from_an_upstream_that_is_not_there() {
+    fn a_lack_of_descriptors_is_distinguished_from_an_upstream_that_cannot_be_reached() {
         assert!(is_shortage(&Errno::MFILE.into()));
         assert!(is_shortage(&Errno::NFILE.into()));
         assert!(!is_shortage(&Errno::NOENT.into()));

@@ -1,4 +1,4 @@
-//! Turns on the relay's thread: what a connection may do before the others are looked at.
+//! Limits what a connection may do on the relay's thread before other connections run.
 //!
 //! All connections share one thread, and each is one task, so that tasks that are ready take turns. A task must therefore end
 //! its poll soon, however much there is to do. Each of its parts (reading and writing on both sides, and its calls) has a turn
@@ -31,10 +31,10 @@ pub(super) struct Turns {
 
 /// The turns of one part of a connection. Copies share them.
 #[derive(Clone, Debug)]
-pub(super) struct Turn(Arc<State>);
+pub(super) struct Turn(Arc<TurnState>);
 
 #[derive(Debug)]
-struct State {
+struct TurnState {
     turns: Turns,
     /// The poll in which the part has had something to do for the last time.
     poll: AtomicU64,
@@ -46,15 +46,15 @@ struct State {
     behind: AtomicBool,
 }
 
-/// How a turn stands.
+/// Status of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It has just begun.
-    Begun,
-    /// It goes on.
-    Within,
-    /// It ended this long ago.
-    Over(Duration),
+pub(super) enum TurnStatus {
+    /// The turn has just started.
+    Started,
+    /// The turn is running.
+    Running,
+    /// The turn ended this long ago.
+    Exhausted(Duration),
 }
 
 impl Turns {
@@ -63,9 +63,9 @@ impl Turns {
         Self { polls, exhausted, start: Instant::now(), metrics }
     }
 
-    /// Returns the turns of one more part.
-    pub(super) fn of_part(&self) -> Turn {
-        Turn(Arc::new(State {
+    /// Returns a turn for one more part of the connection.
+    pub(super) fn new_turn(&self) -> Turn {
+        Turn(Arc::new(TurnState {
             turns: self.clone(),
             poll: AtomicU64::new(0),
             end: AtomicU64::new(0),
@@ -90,9 +90,9 @@ impl Turns {
 }
 
 impl Turn {
-    /// Returns how the turn stands. The first question in a poll begins it.
-    pub(super) fn standing(&self) -> Standing {
-        let State { turns, poll, end, worked, behind } = &*self.0;
+    /// Returns the status of the turn. The first call in a poll starts it.
+    pub(super) fn status(&self) -> TurnStatus {
+        let TurnState { turns, poll, end, worked, behind } = &*self.0;
         worked.store(true, Ordering::Relaxed);
         let now = u64::try_from(turns.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let current = turns.polls.load(Ordering::Relaxed);
@@ -100,14 +100,14 @@ impl Turn {
             poll.store(current, Ordering::Relaxed);
             end.store(now.saturating_add(TURN), Ordering::Relaxed);
             behind.store(false, Ordering::Relaxed);
-            return Standing::Begun;
+            return TurnStatus::Started;
         }
         match now.checked_sub(end.load(Ordering::Relaxed)) {
-            None => Standing::Within,
+            None => TurnStatus::Running,
             Some(late) => {
                 turns.exhausted.store(true, Ordering::Relaxed);
                 behind.store(true, Ordering::Relaxed);
-                Standing::Over(Duration::from_nanos(late))
+                TurnStatus::Exhausted(Duration::from_nanos(late))
             }
         }
     }
@@ -124,7 +124,7 @@ impl Turn {
 
     /// Returns whether the part must wait for its next turn, for which the task is woken.
     pub(super) fn is_over(&self, cx: &Context<'_>) -> bool {
-        let is_over = matches!(self.standing(), Standing::Over(_));
+        let is_over = matches!(self.status(), TurnStatus::Exhausted(_));
         if is_over {
             cx.waker().wake_by_ref();
         }
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn a_part_is_begun_in_each_poll_and_ends_with_its_turn() {
         let turns = Turns::new(Metrics::default());
-        let (reading, calls) = (turns.of_part(), turns.of_part());
+        let (reading, calls) = (turns.new_turn(), turns.new_turn());
         let task = turns.clone().run(std::future::poll_fn(|_| {
-            assert_eq!(reading.standing(), Standing::Begun);
+            assert_eq!(reading.status(), TurnStatus::Started);
             work();
-            assert!(matches!(reading.standing(), Standing::Over(_)));
-            assert_eq!(calls.standing(), Standing::Begun, "one part took the turn of another");
+            assert!(matches!(reading.status(), TurnStatus::Exhausted(_)));
+            assert_eq!(calls.status(), TurnStatus::Started, "one part took the turn of another");
             Poll::<()>::Pending
         }));
         let mut task = pin!(task);
@@ -194,7 +194,7 @@ mod tests {
     fn thousands_of_calls_that_are_ready_end_one_poll_soon() {
         let turns = Turns::new(Metrics::default());
         let polled = Arc::new(AtomicUsize::new(0));
-        let mut calls = super::super::calls::Calls::new(turns.of_part());
+        let mut calls = super::super::calls::Calls::new(turns.new_turn());
         for _ in 0..1000 {
             let polled = polled.clone();
             calls.push(async move {

@@ -39,21 +39,22 @@ pub(super) struct Upstream {
     pub(super) backlog: Backlog,
     /// `None` once it is gone.
     connection: Option<Connection<Stream, Bytes>>,
-    /// Tells of a GOAWAY that came.
+    /// Takes no more calls once a GOAWAY has come.
     probe: SendRequest<Bytes>,
     state: State,
-    is_told: bool,
+    state_reported: bool,
 }
 
 impl Upstream {
-    /// Connects, and sends the HTTP/2 preface.
-    pub(super) async fn dial(path: &SocketPath, turns: &Turns) -> io::Result<Self> {
+    /// Connects, and sends the HTTP/2 preface. The runtime is read no faster than the client's backlog allows.
+    pub(super) async fn dial(path: &SocketPath, turns: &Turns, client_backlog: Backlog) -> io::Result<Self> {
         let (read, write) = UnixStream::connect(path.as_path()).await?.into_split();
-        let (outlet, backlog) = Outlet::new(write, turns.of_part());
-        let stream = join(Inlet::new(read, turns.of_part(), None), outlet);
+        let backlog = Backlog::new();
+        let outlet = Outlet::new(write, turns.new_turn(), backlog.clone());
+        let stream = join(Inlet::of_upstream(read, turns.new_turn(), client_backlog), outlet);
         let (calls, connection) = tuning::client().handshake(stream).await.map_err(io::Error::other)?;
         let (connection, probe) = (Some(connection), calls.clone());
-        Ok(Self { calls, backlog, connection, probe, state: State::Open, is_told: true })
+        Ok(Self { calls, backlog, connection, probe, state: State::Open, state_reported: true })
     }
 
     /// Moves the frames of the connection. The task is woken where there is news of it.
@@ -66,7 +67,7 @@ impl Upstream {
             && self.state == State::Open
         {
             self.state = State::Leaving(error.reason().unwrap_or(Reason::NO_ERROR));
-            self.is_told = false;
+            self.state_reported = false;
         }
         if let Poll::Ready(end) = end {
             let said = match self.state {
@@ -76,10 +77,11 @@ impl Upstream {
             // Our own farewell may fail to be written; what the runtime said before is the better reason.
             let reason = end.err().and_then(|error| error.reason()).or(said).unwrap_or(Reason::NO_ERROR);
             self.connection = None;
+            self.backlog.close();
             self.state = State::Gone(reason);
-            self.is_told = false;
+            self.state_reported = false;
         }
-        if !self.is_told {
+        if !self.state_reported {
             // It may be asked for only after the next poll.
             cx.waker().wake_by_ref();
         }
@@ -87,7 +89,7 @@ impl Upstream {
 
     /// Returns how the connection stands, where that is news.
     pub(super) fn news(&mut self) -> Option<State> {
-        (!std::mem::replace(&mut self.is_told, true)).then_some(self.state)
+        (!std::mem::replace(&mut self.state_reported, true)).then_some(self.state)
     }
 
     /// Moves the frames of the connection until there is news of it.

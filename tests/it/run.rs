@@ -159,7 +159,7 @@ async fn upstream_failures_are_in_the_log() {
     drop(runtime);
     fs::remove_file(place.at("runtime.sock")).unwrap();
     drop(tokio::net::UnixStream::connect(&shim.socket).await.unwrap());
-    assert_eq!(shim.logged("upstream is not there: client refused").await["level"], "WARN");
+    assert_eq!(shim.logged("upstream cannot be reached: client refused").await["level"], "WARN");
 }
 
 #[tokio::test]

@@ -55,6 +55,26 @@ async fn client_in_frames(shim: &Shim) -> (Wire, Vec<u8>) {
     (client, settings)
 }
 
+/// Makes calls with a header of 8 KB each, without end; returns how many bytes of them have been taken.
+fn calls_with_large_heads(Wire(mut stream): Wire) -> Arc<AtomicUsize> {
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = taken.clone();
+    tokio::spawn(async move {
+        // A literal that no table keeps.
+        let mut block = wire::REQUEST.to_vec();
+        block.extend(b"\x00\x01x\x7f\x81\x3f");
+        block.resize(block.len() + 8192, b'v');
+        for n in 0_u32.. {
+            let call = frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, &block);
+            if stream.write_all(&call).await.is_err() {
+                return;
+            }
+            counted.fetch_add(call.len(), Ordering::Relaxed);
+        }
+    });
+    taken
+}
+
 /// Another client is served by a runtime that answers.
 async fn another_is_served(shim: &Shim, runtime: &Runtime, calls: usize) {
     let (mut client, mut connection) = soon(async { tokio::join!(shim.client(), runtime.accept()) }).await;
@@ -78,6 +98,13 @@ async fn streams_beyond_the_limit_are_refused_and_the_others_go_on() {
     for _ in 0..MAX_STREAMS {
         calls.push(connection.call().await);
     }
+    // The relay may count it only after the last head has been written.
+    soon(async {
+        while shim.relay_metrics.streams_limited() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     assert_eq!(shim.relay_metrics.streams_limited(), 1);
 
     // With the end of a call there is room for another.
@@ -167,6 +194,85 @@ async fn answers_that_a_client_does_not_read_are_held_up_to_its_limits() {
     assert!(held <= HELD, "{held} bytes were taken that nobody reads");
 }
 
+/// A call of which the runtime does not hear before another one has ended is held with its head.
+#[tokio::test]
+async fn heads_beyond_the_stream_limit_of_the_runtime_are_held_up_to_the_limit_of_unwritten_bytes() {
+    /// What waits to be written, and what sockets take, with room.
+    const HELD: usize = 8 << 20;
+    let shim = shim();
+    let runtime = shim.runtime();
+    let (client, _) = client_in_frames(&shim).await;
+    let mut upstream = Wire(runtime.accept_raw().await);
+    upstream.expect_hello().await;
+    let one_stream = [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &word(1)].concat();
+    upstream.send(&frame(SETTINGS, 0, 0, &one_stream)).await;
+    upstream.send(&frame(SETTINGS, wire::ACK, 0, &[])).await;
+    while upstream.next_of(SETTINGS).await.flags != wire::ACK {}
+    // A runtime that reads everything and answers nothing.
+    let (mut read, _write) = upstream.0.into_split();
+    tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
+    let taken = calls_with_large_heads(client);
+    soon(async {
+        while shim.relay_metrics.unwritten_limited() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    another_is_served(&shim, &runtime, 300).await;
+    let taken = taken.load(Ordering::Relaxed);
+    assert!(taken <= HELD, "{taken} bytes were taken that the runtime has not heard of");
+}
+
+/// Trailers are not subject to flow control.
+#[tokio::test]
+async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_answers() {
+    /// What waits to be written, and what four sockets take, with room.
+    const HELD: usize = 16 << 20;
+    const ANSWERS: usize = 4_000;
+    let shim = shim();
+    let runtime = shim.runtime();
+    let calls: Vec<u8> = (0..ANSWERS as u32)
+        .flat_map(|n| frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, wire::REQUEST))
+        .collect();
+    // It reads nothing from now on.
+    let mut client = Wire(shim.connect().await);
+    client.send(&[wire::HELLO, &calls].concat()).await;
+    let mut upstream = Wire(runtime.accept_raw().await);
+    upstream.expect_hello().await;
+    upstream.send(&frame(SETTINGS, 0, 0, &[])).await;
+    for _ in 0..ANSWERS {
+        upstream.next_of(HEADERS).await;
+    }
+    // A status of 200, and a header of 8 KB as a literal that no table keeps.
+    let mut block = b"\x88\x00\x01x\x7f\x81\x3f".to_vec();
+    block.resize(block.len() + 8192, b'v');
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = sent.clone();
+    let writer = tokio::spawn(async move {
+        for n in 0..ANSWERS as u32 {
+            let answer = frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, &block);
+            if upstream.0.write_all(&answer).await.is_err() {
+                return;
+            }
+            counted.fetch_add(answer.len(), Ordering::Relaxed);
+        }
+    });
+    soon(async {
+        while sent.load(Ordering::Relaxed) < 1 << 20 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    another_is_served(&shim, &runtime, 2000).await;
+    let sent = sent.load(Ordering::Relaxed);
+    assert!(sent <= HELD, "{sent} bytes were taken that nobody reads");
+    // The client reads again, and has everything.
+    for _ in 0..ANSWERS {
+        client.next_of(HEADERS).await;
+    }
+    soon(writer).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_client_is_read_no_faster_than_its_runtime_reads_the_heads_of_its_calls() {
     /// What waits to be written, and what four sockets take, with room.
@@ -175,21 +281,7 @@ async fn a_client_is_read_no_faster_than_its_runtime_reads_the_heads_of_its_call
     let runtime = shim.runtime();
     let (client, _) = client_in_frames(&shim).await;
     let _stopped = runtime.accept_raw().await;
-    let taken = Arc::new(AtomicUsize::new(0));
-    let (Wire(mut stream), counted) = (client, taken.clone());
-    let writer = tokio::spawn(async move {
-        // A header of 8 KB with each call, as a literal that no table keeps.
-        let mut block = wire::REQUEST.to_vec();
-        block.extend(b"\x00\x01x\x7f\x81\x3f");
-        block.resize(block.len() + 8192, b'v');
-        for n in 0_u32.. {
-            let call = frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, &block);
-            if stream.write_all(&call).await.is_err() {
-                return;
-            }
-            counted.fetch_add(call.len(), Ordering::Relaxed);
-        }
-    });
+    let taken = calls_with_large_heads(client);
     soon(async {
         while shim.relay_metrics.unwritten_limited() == 0 {
             tokio::task::yield_now().await;
@@ -199,7 +291,6 @@ async fn a_client_is_read_no_faster_than_its_runtime_reads_the_heads_of_its_call
     another_is_served(&shim, &runtime, 300).await;
     let taken = taken.load(Ordering::Relaxed);
     assert!(taken <= HELD, "{taken} bytes were taken that the runtime does not read");
-    writer.abort();
 }
 
 #[tokio::test]
