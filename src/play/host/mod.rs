@@ -29,6 +29,7 @@ use crate::cri::v1;
 use crate::probe::expand_word;
 use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
 
+pub(super) use beneath::without_links;
 pub(super) use logs::{make_log_directory, remove_log_directory};
 pub(super) use message::message;
 pub(super) use reach::obstacle;

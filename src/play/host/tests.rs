@@ -4,6 +4,7 @@
 #[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]
 pub(super) mod skip;
 
+pub(super) mod limited;
 mod subpaths;
 
 use std::os::unix::fs::symlink;
