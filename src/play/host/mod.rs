@@ -330,7 +330,7 @@ impl Folder {
         }))
     }
 
-    /// Removes all of it. What is mounted there is unmounted before; where that cannot be done, it is not entered: somebody else's files would go.
+    /// Removes the files of the pod. Unmounts everything below them first. Fails if a mount remains, because its files belong to others.
     pub(super) fn remove(&self) -> Result<(), HostError> {
         let mut is_gone = self.lock();
         *is_gone = true;
@@ -342,8 +342,7 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(at(&self.pods))?,
         };
-        // Where it cannot be told what is mounted, nothing mounted is removed either.
-        for point in mountinfo::mounted_below(&root).unwrap_or_default().into_iter().rev() {
+        for point in mountinfo::mounted_below(&root).map_err(at(&root))?.into_iter().rev() {
             let Ok(below) = point.strip_prefix(&self.pods) else { continue };
             let unmounted = subpaths::unmount_at(&pods, below);
             unmounted.map_err(|source| HostError::StillMounted { path: point.clone(), source })?;
