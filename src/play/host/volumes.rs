@@ -10,7 +10,7 @@ use rustix::fs::{Dir, FileType, Gid, Mode, OFlags, fchmod, fchown, fstat, openat
 use rustix::io::Errno;
 
 use super::beneath::{make, trusted};
-use super::{HostError, at};
+use super::error::{HostError, at};
 use crate::play::spec::{FilesKind, HostPathKind};
 
 /// What the kubelet calls the folders of volumes with files.

@@ -11,6 +11,7 @@ use crate::play::configs::Facts;
 use crate::play::seen::Seen;
 use crate::play::spec::{Container, Pod};
 use crate::play::subpath_mounts::MountOwner;
+use crate::terminal::harmless;
 
 impl Worker {
     /// Prepares what a container has of this host. Fails with the reason, for people.
@@ -29,14 +30,20 @@ impl Worker {
             self.means.state.settled().await;
         }
         let (folder, pod, means) = (self.folder.clone(), self.pod.clone(), self.means.clone());
-        let (container, addresses) = (container.clone(), addresses.to_vec());
+        let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
         let variables = variables.to_vec();
         let mounted = spawn_blocking(move || {
             let facts = Facts { pod: &pod, node: &means.node, addresses: &addresses };
             folder.mounts(&container, &facts, &variables, recurses, binds)
         });
         match mounted.await {
-            Ok(mounted) => mounted.map_err(|error| error.to_string()),
+            Ok(mounted) => mounted.map_err(|error| {
+                if let Some(details) = error.details() {
+                    let pod = self.pod.full_name();
+                    warn!(pod, container = name, "{error}: {}", harmless(&details));
+                }
+                error.to_string()
+            }),
             Err(_) => Err("probeshim panicked while it prepared the mounts".to_owned()),
         }
     }
