@@ -1,6 +1,7 @@
 //! What of a pod lies on this host: its volumes, its hosts file, the messages of its containers.
 
 mod beneath;
+mod empty_dir;
 mod error;
 mod files;
 mod logs;
@@ -12,7 +13,7 @@ mod subpaths;
 mod volumes;
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -22,12 +23,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount};
 
 use super::configs::{Facts, hostname};
 use super::spec::{Container, FilesKind, HostAlias, Mount, Pod, RecursiveReadOnly, VolumeSource};
 use crate::cri::v1;
 use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
+use empty_dir::EmptyDir;
 use error::at;
 
 pub(super) use beneath::without_links;
@@ -88,7 +89,7 @@ impl Folder {
         self.is_gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes its volumes, or makes them anew where they tell something else now. What is there stays.
+    /// Creates its volumes, and updates those whose content has changed. Completes what a crash has interrupted.
     pub(super) fn prepare(&self, facts: &Facts<'_>) -> Result<(), HostError> {
         let is_gone = self.lock();
         if *is_gone {
@@ -100,8 +101,13 @@ impl Folder {
         for volume in &facts.pod.volumes {
             let (name, source) = (&volume.name, &volume.source);
             let path = self.volume(name, source);
-            let made = match source {
-                VolumeSource::EmptyDir { is_memory, size } => self.empty_dir(&root, name, *is_memory, *size),
+            let prepared = match source {
+                VolumeSource::EmptyDir { is_memory, size } => {
+                    // Without root it is a directory like others.
+                    let volume = EmptyDir { in_memory: *is_memory && self.is_root, size: *size, group };
+                    open_or_make(&root, &below(None), 0o755, Links::Refuse)
+                        .and_then(|above| volume.ensure(above, OsStr::new(name)))
+                }
                 VolumeSource::HostPath { path, kind } => {
                     volumes::host_path(Path::new(path), *kind)?;
                     continue;
@@ -110,43 +116,12 @@ impl Folder {
                     let above = below(Some(*kind));
                     open_or_make(&root, &above, 0o755, Links::Refuse)
                         .and_then(|above| make(above, OsStr::new(name), 0o755))
-                        .and_then(|volume| Ok(files::write(&volume, files, *mode, facts)?.then_some(volume)))
+                        .and_then(|volume| files::write(&volume, files, *mode, group, facts))
                 }
             };
-            // What is new in a volume belongs to its pod's group.
-            if let (Some(volume), Some(group)) = (made.map_err(at(&path))?, group) {
-                volumes::give_to_group(volume, group).map_err(at(&path))?;
-            }
+            prepared.map_err(at(&path))?;
         }
         Ok(())
-    }
-
-    /// Makes an empty folder, and opens it; `None` where it was there.
-    fn empty_dir(
-        &self,
-        root: &OwnedFd,
-        name: &str,
-        is_memory: bool,
-        size: Option<u64>,
-    ) -> io::Result<Option<OwnedFd>> {
-        let above = open_or_make(root, &below(None), 0o755, Links::Refuse)?;
-        match open(&above, Path::new(name), OFlags::PATH, Links::Refuse) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            there => return there.map(|_| None),
-        }
-        let made = make(&above, OsStr::new(name), 0o777)?;
-        // Without root it is a folder like others.
-        if !is_memory || !self.is_root {
-            return Ok(Some(made));
-        }
-        let options = size.map_or_else(|| "mode=0777".to_owned(), |size| format!("mode=0777,size={size}"));
-        let options = CString::new(options).unwrap_or_default();
-        let place = descriptor_path(&made);
-        mount("tmpfs", place, "tmpfs", MountFlags::empty(), options.as_c_str()).inspect_err(|_| {
-            // Or it would be taken for one the next time.
-            let _ = removal::remove(&above, OsStr::new(name));
-        })?;
-        open(&above, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse).map(Some)
     }
 
     /// Where a volume is.
