@@ -58,7 +58,7 @@ async fn a_log_is_rotated_and_compressed_and_loses_no_line() {
 async fn limits_of_logs_that_the_kubelet_refuses_are_refused() {
     let place = Place::new();
     let limits = [
-        ("--container-log-max-size", "10MiB", "is not a size; write a number of bytes as Kubernetes does"),
+        ("--container-log-max-size", "10MiB", "is not a size; write a whole number of bytes as"),
         ("--container-log-max-files", "1", "is not a number of files; write a whole number from 2"),
         ("--container-log-monitor-interval", "2s", "is too short; write a duration from 3s to 24h"),
     ];
