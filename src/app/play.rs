@@ -80,9 +80,9 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     if let Some(state) = &shim.state {
-        made(state, OWNER_ONLY)?;
+        create_directory(state, OWNER_ONLY)?;
     }
-    let (logs, pods) = (made(&logs, LOGS_MODE)?, made(&pods, OWNER_ONLY)?);
+    let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
     let folders = Folders { logs, keeps_logs, log_rotation, pods };
     // An earlier version made it for everybody.
     let narrowed = fs::set_permissions(&folders.pods, Permissions::from_mode(OWNER_ONLY));
@@ -131,8 +131,8 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     }
 }
 
-/// A folder, made with a mode where it is not there; without links, as the kernel tells of what is mounted below it.
-fn made(folder: &Path, mode: u32) -> Result<PathBuf, PlayError> {
+/// Creates a directory with a mode, unless it is there. Returns its path without links, as in mountinfo.
+fn create_directory(folder: &Path, mode: u32) -> Result<PathBuf, PlayError> {
     let created = DirBuilder::new().recursive(true).mode(mode).create(folder);
     let resolved = created.and_then(|()| folder.canonicalize());
     resolved.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))

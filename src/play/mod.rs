@@ -354,7 +354,7 @@ impl Play {
     fn ended(&self, ended: Result<Ended, JoinError>, workers: &mut JoinSet<Ended>) -> bool {
         let Ok((name, is_gone)) = ended else { return false };
         if !is_gone {
-            error!(pod = name, "a pod is not played any more, and something of it is left in the runtime");
+            error!(pod = name, "a pod is not played any more, and containers or files of it are left");
         }
         let mut players = self.cast.lock();
         for next in players.remove(&name).map(|player| player.next).unwrap_or_default() {

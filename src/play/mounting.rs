@@ -1,4 +1,4 @@
-//! Whether subPaths are mounted for the runtime, and what an earlier run has left mounted.
+//! Decides whether subPaths are bind-mounted, and unmounts those of an earlier run.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,26 +16,55 @@ use crate::terminal::harmless;
 /// Interval between attempts to ask a runtime that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What becomes of mounts that probeshim makes for the runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mounting {
+    /// The runtime sees them.
+    Reaches,
+    /// There are none: probeshim is not root, or the runtime mounts no volumes.
+    Never,
+    /// They do not reach the runtime, for this reason.
+    Unreachable(String),
+}
+
 impl Means {
-    /// Tells whether subPaths are mounted for the runtime: it mounts, and we may. Fails with the reason where our mounts do not reach it: a container
-    /// would silently find an empty directory in the place of its files.
-    pub(super) async fn binds_subpaths(&self) -> Result<bool, String> {
+    /// Returns what becomes of mounts for the runtime. Fails where the runtime does not answer.
+    pub(super) async fn mounting(&self) -> Result<Mounting, String> {
         if !rustix::process::geteuid().is_root() {
-            return Ok(false);
+            return Ok(Mounting::Never);
         }
         let runtime = self.runtime_name().await.map_err(|status| harmless(status.message()))?;
         if runtime == PROCRUN {
-            return Ok(false);
+            return Ok(Mounting::Never);
         }
         // The runtime may have been restarted elsewhere since.
         match host::obstacle(self.upstream.as_path(), &self.node.pods).await {
-            Ok(Some(reason)) => Err(format!("mounts of subPaths cannot reach the runtime: {reason}")),
-            // Where it cannot be told, it is as on most nodes.
-            Ok(None) | Err(_) => Ok(true),
+            Ok(Some(reason)) => Ok(Mounting::Unreachable(reason)),
+            // If this cannot be determined, assume that the runtime sees our mounts, as on most nodes.
+            Ok(None) | Err(_) => Ok(Mounting::Reaches),
         }
     }
 
-    /// Unmounts what an earlier run has mounted for pods that nobody knows any more.
+    /// Returns whether subPaths are bind-mounted for the runtime: probeshim must be root, and the runtime must mount volumes. Fails where the
+    /// mounts do not reach the runtime, because a container would find an empty directory instead of its files.
+    pub(super) async fn binds_subpaths(&self) -> Result<bool, String> {
+        match self.mounting().await? {
+            Mounting::Reaches => Ok(true),
+            Mounting::Never => Ok(false),
+            Mounting::Unreachable(reason) => {
+                Err(format!("mounts of subPaths cannot reach the runtime: {reason}"))
+            }
+        }
+    }
+
+    /// Reports, if the runtime answers, that mounts do not reach it.
+    pub(super) async fn report_unreachable_mounts(&self) {
+        if let Ok(Mounting::Unreachable(reason)) = self.mounting().await {
+            self.witness.mounts_unreachable(reason);
+        }
+    }
+
+    /// Unmounts subPaths that an earlier run mounted for pods that are no longer known.
     pub(super) async fn unmount_stale(&self) {
         let is_of_known = |point: &str, uid: &str| {
             self.memories.knows(uid) && Path::new(point).starts_with(self.node.pods.join(uid))
@@ -53,12 +82,10 @@ impl Means {
     }
 }
 
-/// Tells, as soon as the runtime answers, if mounts of subPaths cannot reach it.
+/// Reports, once the runtime answers, that mounts do not reach it.
 pub(super) async fn tell(means: Arc<Means>) {
     while means.runtime_name().await.is_err() {
         sleep(RETRY_INTERVAL).await;
     }
-    if let Err(reason) = means.binds_subpaths().await {
-        means.witness.mounts_unreachable(reason);
-    }
+    means.report_unreachable_mounts().await;
 }

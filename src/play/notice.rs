@@ -38,7 +38,7 @@ pub trait Witness: fmt::Debug + Send + Sync {
     /// What is to outlive us cannot be written, for this reason; or can again.
     fn troubled(&self, reason: Option<String>);
 
-    /// Mounts of subPaths cannot reach the runtime, for this reason: containers that have any are not created.
+    /// Mounts of probeshim do not reach the runtime, for this reason. Containers with a subPath are not created, and emptyDirs in memory are on disk.
     fn mounts_unreachable(&self, reason: String);
 
     /// A kubelet uses the runtime: nothing is started or ended any more until it has been gone for a minute.

@@ -135,21 +135,21 @@ impl Seen {
     }
 }
 
-/// Sorts by what is told of each: its name, its id, and its attempt with the time when it was made. Attempts first: a clock may have been set
-/// back meanwhile.
+/// Sorts by attempts, then by times of creation: a clock may have been set back meanwhile. `order` returns the name of an item, its id, and its
+/// attempt with its time.
 fn newest_first<T>(
     items: &mut [T],
     is_newer: impl Fn(&str) -> bool,
-    told: impl Fn(&T) -> (&str, &str, (u32, i64)),
+    order: impl Fn(&T) -> (&str, &str, (u32, i64)),
 ) {
     let mut newer = HashMap::new();
-    for (name, id, made) in items.iter().map(&told) {
+    for (name, id, made) in items.iter().map(&order) {
         if is_newer(id) {
             newer.insert(name.to_owned(), made);
         }
     }
     items.sort_by_key(|item| {
-        let (name, id, made) = told(item);
+        let (name, id, made) = order(item);
         Reverse((is_newer(id) || newer.get(name).is_some_and(|newer| is_after(made, *newer)), made))
     });
 }

@@ -1,6 +1,6 @@
-//! Mounts of subPaths, by their mount points: recorded before they are made, so that the next run knows of each after a crash.
+//! Recorded mount points of subPaths.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::state::{Kept, State, StateError, Table};
 
-/// Mounts of subPaths that are there, or may be. The record outlives probeshim.
+/// Recorded mount points of subPaths. A recorded point may not be mounted yet. The record outlives the process.
 #[derive(Debug)]
 pub(super) struct SubPathMounts {
     known: Mutex<BTreeMap<String, MountOwner>>,
@@ -57,9 +57,11 @@ impl SubPathMounts {
         }
     }
 
-    /// Whether a container has any.
-    pub(super) fn has(&self, owner: &MountOwner) -> bool {
-        self.lock().values().any(|known| known == owner)
+    /// Returns the names of the containers of a pod of which mounts are recorded.
+    pub(super) fn containers_of(&self, uid: &str) -> BTreeSet<String> {
+        let lock = self.lock();
+        let owners = lock.values().filter(|owner| owner.uid == uid);
+        owners.map(|owner| owner.container.clone()).collect()
     }
 
     /// Returns all mount points with their owners.

@@ -9,6 +9,11 @@ pub(crate) fn expand(words: &[String], env: &HashMap<String, String>) -> Vec<Str
 
 /// Expands one word.
 pub(crate) fn expand_word(word: &str, env: &HashMap<String, String>) -> String {
+    expand_with(word, |name| env.get(name).map(String::as_str))
+}
+
+/// Expands one word. `value` returns the value of a variable, if it has one.
+pub(crate) fn expand_with<'a>(word: &str, mut value: impl FnMut(&str) -> Option<&'a str>) -> String {
     let (mut expanded, mut rest) = (String::with_capacity(word.len()), word);
     while let Some((before, after)) = rest.split_once('$') {
         expanded.push_str(before);
@@ -17,7 +22,7 @@ pub(crate) fn expand_word(word: &str, env: &HashMap<String, String>) -> String {
             expanded.push('$');
             rest = after;
         } else if let Some((name, after)) = after.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
-            match env.get(name) {
+            match value(name) {
                 Some(value) => expanded.push_str(value),
                 None => expanded.extend(["$(", name, ")"]),
             }

@@ -23,7 +23,7 @@ mod specs;
 mod value;
 mod watch;
 
-pub(crate) use expand::{expand, expand_word};
+pub(crate) use expand::{expand, expand_with, expand_word};
 pub use hook::Hook;
 pub use kubelet::Kubelet;
 pub(crate) use owner::{Kind, Owner};

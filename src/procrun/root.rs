@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ impl Root {
         // For its owner alone: other users must neither look in nor hold the lock.
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let folder = folder.canonicalize()?;
+        check_owner(&folder)?;
         let lock = Lock::take(&folder.join("procrun")).map_err(|error| match error {
             held @ LockError::Held { .. } => {
                 let reason = format!("another procrun works there: {held}");
@@ -94,6 +95,21 @@ impl Root {
     }
 }
 
+/// Fails if another user owns the directory or may write to it: they could exchange the lock and the directories of containers.
+fn check_owner(directory: &Path) -> io::Result<()> {
+    let found = fs::metadata(directory)?;
+    let (shown, own) = (directory.display(), rustix::process::geteuid().as_raw());
+    let reason = if found.uid() != own {
+        format!("{shown} belongs to user {}, not to user {own}", found.uid())
+    } else if found.mode() & 0o002 != 0 {
+        format!("{shown} may be written to by every user (mode {:04o})", found.mode() & 0o7777)
+    } else {
+        return Ok(());
+    };
+    let message = format!("{reason}: give a directory of your own, or one that is not there yet");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
+
 /// Removes a folder with all that is in it, also where a container took away its own permissions. What is not there is removed.
 pub(super) async fn remove(folder: PathBuf) -> io::Result<()> {
     let removing = spawn_blocking(move || {
@@ -147,5 +163,40 @@ mod tests {
         fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
         let _root = Root::claim(&folder).unwrap();
         assert_eq!(mode(&lock), 0o600);
+    }
+
+    /// Another user may have made it first, as in /tmp.
+    #[test]
+    fn a_folder_of_another_user_or_of_everybody_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("root");
+        fs::create_dir(&folder).unwrap();
+        for (mode, expected) in
+            [(0o755, Ok(())), (0o777, Err("every user (mode 0777)")), (0o1777, Err("(mode 1777)"))]
+        {
+            fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
+            let claimed = Root::claim(&folder).map(drop).map_err(|error| error.to_string());
+            match (&claimed, expected) {
+                (Ok(()), Ok(())) => {}
+                (Err(error), Err(reason)) => assert!(error.contains(reason), "{error}"),
+                _ => panic!("{mode:o}: {claimed:?}"),
+            }
+        }
+        assert!(
+            !folder.join(CONTAINERS).exists() || fs::read_dir(folder.join(CONTAINERS)).unwrap().count() == 0
+        );
+        let own = rustix::process::geteuid();
+        // A directory that another user is sure to own.
+        let (other, owner) = if own.is_root() {
+            let other = place.path().join("other");
+            fs::create_dir(&other).unwrap();
+            std::os::unix::fs::chown(&other, Some(4_242), None).unwrap();
+            (other, 4_242)
+        } else {
+            (PathBuf::from("/"), 0)
+        };
+        let error = Root::claim(&other).unwrap_err().to_string();
+        assert!(error.contains(&format!("belongs to user {owner}, not to user {}", own.as_raw())), "{error}");
+        assert!(!other.join("procrun.lock").exists());
     }
 }

@@ -98,10 +98,12 @@ impl Event {
         Self::new(Severity::Warning, "PlayHeld", message.to_owned())
     }
 
-    /// Mounts of subPaths cannot reach the runtime.
+    /// Mounts of probeshim do not reach the runtime.
     #[must_use]
     pub fn of_unreachable_mounts(reason: &str) -> Self {
-        let message = format!("Containers with a subPath are not created: {reason}");
+        let message = format!(
+            "Mounts of probeshim do not reach the runtime: {reason}; containers with a subPath are not created, and emptyDirs in memory are on disk"
+        );
         Self::new(Severity::Warning, "MountsUnreachable", message)
     }
 

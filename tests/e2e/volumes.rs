@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use crate::real::crictl::Crictl;
 use crate::real::image::BUSYBOX;
 use crate::real::life::Runtime as _;
 use crate::real::play::Player;
-use crate::real::server::wait_for;
+use crate::real::server::{looks, wait_for};
 use crate::support::skip::need;
 
 /// A pod whose init container fills a volume of which its other container has parts.
@@ -41,6 +42,14 @@ spec:
   - {{name: c, configMap: {{name: {name}}}}}
 "
     )
+}
+
+/// The manifest with one container more, which has a subPath too.
+fn with_extra(name: &str) -> String {
+    let extra = format!(
+        "  - {{name: extra, image: {BUSYBOX}, imagePullPolicy: Never, command: [sleep, '100000'], volumeMounts: [{{name: c, mountPath: /config, subPath: key}}]}}\n  volumes:"
+    );
+    manifest(name).replace("  volumes:", &extra)
 }
 
 /// Mounts of subPaths that this host has for the pods of a player.
@@ -93,7 +102,17 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
         find(id, name);
     }
     assert_eq!(mounted(&folder).len(), 6);
+    // A process has its working directory on a mount of a pod that goes.
+    let point = mounted(&folder)
+        .into_iter()
+        .find(|point| point.contains("uid-of-first") && Path::new(point).is_dir());
+    let mut busy = Command::new("sleep").arg("infinity").current_dir(point.unwrap()).spawn().unwrap();
     player.forget("first");
+    let retried = "the files of a pod were not removed, and are tried again";
+    let is_retried = looks().any(|()| player.log().contains(retried));
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    assert!(is_retried, "what is in use is tried again: {}", player.log());
     wait_for("the mounts of a pod are gone with it", || (mounted(&folder).len() == 3).then_some(()));
     wait_for("its files are gone", || (!folder.join("state/pods/uid-of-first").exists()).then_some(()));
 
@@ -108,6 +127,30 @@ fn subpaths_are_mounted_while_their_containers_run_and_no_longer_also_where_play
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+#[test]
+fn a_container_that_has_left_its_manifest_leaves_no_mounts() {
+    let containerd = need!(Containerd::start(Version::V2_2));
+    let crictl = need!(Crictl::new("crictl-1.36", &containerd.socket(), containerd.folder()));
+    let folder = containerd.folder().canonicalize().unwrap();
+    let player = Player::start(containerd.folder(), &containerd.socket(), &[]);
+    player.run("pod", &with_extra("pod"));
+    wait_for("both containers have their mounts", || (mounted(&folder).len() == 4).then_some(()));
+    let extra = wait_for("the one runs that is about to leave", || {
+        let ids = crictl.ok(&["ps", "-q", "--name", "extra", "--state", "running"]);
+        Some(ids.trim().to_owned()).filter(|id| !id.is_empty())
+    });
+    player.run("pod", &manifest("pod"));
+    wait_for("it has left", || {
+        let count = player.pod("pod")?["spec"]["containers"].as_array()?.len();
+        (count == 1).then_some(())
+    });
+    assert_eq!(mounted(&folder).len(), 4, "it runs on");
+    crictl.ok(&["stop", "-t", "0", &extra]);
+    wait_for("its mounts are gone", || (mounted(&folder).len() == 3).then_some(()));
+    let wrong = need!(player.ends_cleanly(&containerd));
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 /// As under systemd with `PrivateMounts=`.
 #[test]
 fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_directory_for_its_subpath() {
@@ -115,11 +158,13 @@ fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_director
     let folder = containerd.folder().canonicalize().unwrap();
     let unshare = ["unshare", "--mount", "--propagation", "private"];
     let player = Player::start_by(&unshare, containerd.folder(), &containerd.socket(), &[]);
-    let told = "mounts of subPaths cannot reach the runtime: the runtime (pid ";
+    let told = "the runtime (pid ";
     wait_for("it is told at the start", || {
         let is_it = |event: &Value| {
             event["reason"] == "MountsUnreachable"
-                && event["message"].as_str().is_some_and(|it| it.contains(told))
+                && event["message"].as_str().is_some_and(|it| {
+                    it.contains(told) && it.ends_with("and emptyDirs in memory are on disk")
+                })
         };
         player.list(&["events"]).iter().any(is_it).then_some(())
     });
@@ -130,7 +175,8 @@ fn a_private_mount_namespace_is_told_of_and_no_container_finds_an_empty_director
         (waiting["reason"] == "CreateContainerConfigError")
             .then(|| waiting["message"].as_str().map(str::to_owned))?
     });
-    assert!(message.starts_with(told) && message.contains("is not shared"), "{message}");
+    let told = format!("mounts of subPaths cannot reach the runtime: {told}");
+    assert!(message.starts_with(&told) && message.contains("is not shared"), "{message}");
     assert_eq!(mounted(&folder), Vec::<String>::new());
     let wrong = need!(player.ends_cleanly(&containerd));
     assert_eq!(wrong, Vec::<String>::new());

@@ -15,7 +15,7 @@ use super::life::Runtime as _;
 use super::machine::free_address;
 use super::server::{Server, wait_for};
 use super::story::{Case, Observer};
-use crate::support::logs::{log_files, log_names, numbers_of};
+use crate::support::logs::{are_consecutive, log_files, log_names, numbers_of};
 
 /// How long a story may take.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -212,7 +212,7 @@ pub(crate) fn rotates_logs() -> Result<Vec<String>, String> {
     let mut wrong = player.ends_cleanly(&containerd)?;
     let (files, names) = (log_files(&logs), log_names(&logs));
     let numbers = numbers_of(files.values());
-    if !numbers.iter().copied().eq(1..=numbers.len()) {
+    if !are_consecutive(&numbers) {
         wrong.push(format!("a line is lost or written twice: {names:?}: {numbers:?}"));
     }
     if !(3..=5).contains(&names.len()) {

@@ -29,6 +29,11 @@ pub fn log_names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// Whether each number is the one after the one before it. Any may be the first: the files that began with 1 may be gone.
+pub fn are_consecutive(numbers: &[usize]) -> bool {
+    !numbers.is_empty() && numbers.windows(2).all(|pair| pair[1] == pair[0] + 1)
+}
+
 /// The numbers that a container wrote to stdout, one on each line, in the order of the files. A line that a signal has cut is left out.
 pub fn numbers_of<'a>(files: impl IntoIterator<Item = &'a String>) -> Vec<usize> {
     let lines = files.into_iter().flat_map(|text| text.lines());

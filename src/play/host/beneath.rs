@@ -27,13 +27,13 @@ pub(super) enum Links {
     Refuse,
 }
 
-/// Opens an absolute path that is trusted, because only the owner of the host could have written it.
+/// Opens an absolute path and follows its links. Callers name directories of probeshim, or a hostPath, whose links the kubelet follows too.
 pub(super) fn trusted(path: &Path) -> io::Result<OwnedFd> {
     Ok(openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Opens an absolute path on which there is no link.
-pub(super) fn without_links(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+/// Opens an absolute path. Fails with ELOOP where there is a link on it.
+pub(in crate::play) fn without_links(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
     open(trusted(Path::new("/"))?, below, flags, Links::Refuse)
 }
@@ -46,15 +46,47 @@ pub(super) fn open(dir: impl AsFd, path: &Path, flags: OFlags, links: Links) -> 
     if links == Links::Refuse {
         resolve |= ResolveFlags::NO_SYMLINKS;
     }
+    let opened = try_openat2(|| openat2(dir.as_fd(), path, flags, Mode::empty(), resolve));
+    opened.map_or_else(|| walk(dir.as_fd(), path, flags, links), |opened| Ok(opened?))
+}
+
+/// Opens an entry of a directory without following a link. Fails with EXDEV where something is mounted there.
+pub(super) fn open_on_same_mount(dir: impl AsFd, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+    if !is_name(name) {
+        return Err(Errno::INVAL.into());
+    }
+    let (dir, flags) = (dir.as_fd(), flags | OFlags::NOFOLLOW | OFlags::CLOEXEC);
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match try_openat2(|| openat2(dir, name, flags, Mode::empty(), resolve)) {
+        Some(opened) => Ok(opened?),
+        None => open_with_mount_id(dir, name, flags),
+    }
+}
+
+/// Opens an entry of a directory as `open_on_same_mount` does, on kernels without `openat2`.
+fn open_with_mount_id(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<OwnedFd> {
+    let opened = openat(dir, name, flags, Mode::empty())?;
+    if mount_id(dir)? == mount_id(opened.as_fd())? { Ok(opened) } else { Err(Errno::XDEV.into()) }
+}
+
+/// Returns the id of the mount that a descriptor is open on.
+fn mount_id(descriptor: BorrowedFd<'_>) -> io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd()))?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok());
+    id.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// Calls `openat2` until nothing disturbs it. Returns `None` where the lookup has to be done without it.
+fn try_openat2(mut openat2: impl FnMut() -> Result<OwnedFd, Errno>) -> Option<Result<OwnedFd, Errno>> {
     for _ in 0..MAX_OPENAT2_CALLS {
-        match openat2(dir.as_fd(), path, flags, Mode::empty(), resolve) {
+        match openat2() {
             Err(Errno::AGAIN | Errno::INTR) => {}
             // Before Linux 5.6, or behind a filter of system calls that does not know it.
-            Err(Errno::NOSYS | Errno::PERM) => break,
-            opened => return Ok(opened?),
+            Err(Errno::NOSYS | Errno::PERM) => return None,
+            opened => return Some(opened),
         }
     }
-    walk(dir.as_fd(), path, flags, links)
+    None
 }
 
 /// Opens a path below a directory as `openat2` does, one component at a time. Every directory on the way is held by its descriptor, so that
@@ -109,7 +141,7 @@ fn reversed(path: &Path) -> Result<Vec<OsString>, Errno> {
     path.components().rev().filter_map(|it| part(it).transpose()).collect()
 }
 
-/// Path by which the kernel finds exactly what a descriptor is open on.
+/// Returns the path by which the kernel finds the file that a descriptor is open on.
 pub(super) fn descriptor_path(descriptor: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
 }

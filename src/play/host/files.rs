@@ -11,8 +11,8 @@ use rustix::fs::{AtFlags, Dir, readlinkat, renameat, statat, symlinkat, unlinkat
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
-use super::beneath::{self, Links, is_name, make, open_or_make};
-use super::removal;
+use super::beneath::{self, Links, make, open_or_make};
+use super::{removal, volumes};
 use crate::play::configs::{Facts, field, resource};
 use crate::play::spec::{Content, File};
 
@@ -25,8 +25,14 @@ const NEXT: &str = "..data_tmp";
 /// Mode of the directories that hold files.
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// Writes the files of a volume. Tells whether they were not so already.
-pub(super) fn write(volume: &OwnedFd, files: &[File], mode: u32, facts: &Facts<'_>) -> io::Result<bool> {
+/// Writes the files of a volume, and gives new ones to a group. Where they are so already, completes what a crash may have interrupted.
+pub(super) fn write(
+    volume: &OwnedFd,
+    files: &[File],
+    mode: u32,
+    group: Option<u32>,
+    facts: &Facts<'_>,
+) -> io::Result<()> {
     let content = |file: &File| match &file.content {
         Content::Given(content) => content.clone(),
         Content::Field(of) => field(of, facts).into_bytes(),
@@ -40,17 +46,20 @@ pub(super) fn write(volume: &OwnedFd, files: &[File], mode: u32, facts: &Facts<'
     }
     let digest = digest.finalize();
     let name = digest.iter().take(8).fold("..".to_owned(), |name, byte| format!("{name}{byte:02x}"));
-    let before = readlinkat(volume, DATA, Vec::new()).ok().map(|link| OsString::from_vec(link.into_bytes()));
-    if before.as_deref() == Some(OsStr::new(&name)) {
-        return Ok(false);
+    let current = readlinkat(volume, DATA, Vec::new()).ok().map(|link| OsString::from_vec(link.into_bytes()));
+    if current.as_deref() != Some(OsStr::new(&name)) {
+        let folder = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;
+        for (file, content) in &files {
+            write_file(&folder, &file.path, content, file.mode.unwrap_or(mode))?;
+        }
+        if let Some(group) = group {
+            volumes::give(volume, group)?;
+            volumes::give_to_group(&folder, group)?;
+        }
+        ignore_missing(unlinkat(volume, NEXT, AtFlags::empty()))?;
+        symlinkat(&name, volume, NEXT)?;
+        renameat(volume, NEXT, volume, DATA)?;
     }
-    let folder = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;
-    for (file, content) in &files {
-        write_file(&folder, &file.path, content, file.mode.unwrap_or(mode))?;
-    }
-    gone(unlinkat(volume, NEXT, AtFlags::empty()))?;
-    symlinkat(&name, volume, NEXT)?;
-    renameat(volume, NEXT, volume, DATA)?;
     let names = files.iter().filter_map(|(file, _)| file.path.split('/').find(|part| !part.is_empty()));
     let names: BTreeSet<&str> = names.collect();
     for name in &names {
@@ -58,17 +67,28 @@ pub(super) fn write(volume: &OwnedFd, files: &[File], mode: u32, facts: &Facts<'
             symlinkat(Path::new(DATA).join(name), volume, *name)?;
         }
     }
+    remove_others(volume, &names, &name)
+}
+
+/// Removes links to files that the volume has no more, and the directories of earlier contents. Other directories stay: a subPath that names no
+/// file has made them, and containers may have them mounted.
+fn remove_others(volume: &OwnedFd, names: &BTreeSet<&str>, current: &str) -> io::Result<()> {
     for entry in Dir::read_from(volume)? {
         let entry = entry?;
-        let own = OsStr::from_bytes(entry.file_name().to_bytes());
-        if !own.as_bytes().starts_with(b"..") && own != "." && !names.contains(&*own.to_string_lossy()) {
-            gone(unlinkat(volume, own, AtFlags::empty()))?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." || name == DATA || name == current {
+            continue;
+        }
+        if name.as_bytes().starts_with(b"..") {
+            removal::remove(volume, name)?;
+        } else if !names.contains(&*name.to_string_lossy()) {
+            match unlinkat(volume, name, AtFlags::empty()) {
+                Err(Errno::ISDIR) => {}
+                removed => ignore_missing(removed)?,
+            }
         }
     }
-    if let Some(before) = before.filter(|before| before.as_bytes().starts_with(b"..") && is_name(before)) {
-        removal::remove(volume, &before)?;
-    }
-    Ok(true)
+    Ok(())
 }
 
 /// Writes one file at a path below a directory.
@@ -81,7 +101,7 @@ fn write_file(folder: &OwnedFd, path: &str, content: &[u8], mode: u32) -> io::Re
     beneath::write_file(above, name, content, mode)
 }
 
-/// Takes it for no error that something is not there.
-fn gone(result: Result<(), Errno>) -> io::Result<()> {
+/// Ignores that a file to remove does not exist.
+fn ignore_missing(result: Result<(), Errno>) -> io::Result<()> {
     if result == Err(Errno::NOENT) { Ok(()) } else { Ok(result?) }
 }

@@ -1,6 +1,8 @@
 //! What of a pod lies on this host: its volumes, its hosts file, the messages of its containers.
 
 mod beneath;
+mod empty_dir;
+mod error;
 mod files;
 mod logs;
 mod message;
@@ -11,24 +13,26 @@ mod subpaths;
 mod volumes;
 
 use std::collections::HashMap;
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{OFlags, fstat};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, mount};
 
 use super::configs::{Facts, hostname};
 use super::spec::{Container, FilesKind, HostAlias, Mount, Pod, RecursiveReadOnly, VolumeSource};
 use crate::cri::v1;
-use crate::probe::expand_word;
 use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
+use empty_dir::EmptyDir;
+use error::at;
 
+pub(super) use beneath::without_links;
+pub(super) use error::HostError;
 pub(super) use logs::{make_log_directory, remove_log_directory};
 pub(super) use message::message;
 pub(super) use reach::obstacle;
@@ -59,49 +63,6 @@ pub(super) struct Folder {
     is_gone: Arc<Mutex<bool>>,
 }
 
-/// Why a volume, or a container's place in one, is not to be had.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum HostError {
-    /// The system refuses something.
-    #[error("{path}: {source}")]
-    System {
-        /// Where.
-        path: PathBuf,
-        /// What it says.
-        source: io::Error,
-    },
-    /// Something is mounted in the directory of a pod that is to be removed.
-    #[error("{path} cannot be unmounted, and nothing is removed through it: {source}")]
-    StillMounted {
-        /// The mount point.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// What is at a path of the host is not what it should be.
-    #[error("hostPath type check failed: {path} is not a {expected}")]
-    OtherKind {
-        /// The path.
-        path: PathBuf,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// A path leads out of its volume.
-    #[error("subPath {0:?} leads out of its volume")]
-    Outside(String),
-    /// A path has a variable in it that is not known.
-    #[error("subPathExpr {0:?} names a variable that is not set")]
-    Unset(String),
-    /// The pod ends, and has no files any more.
-    #[error("the files of the pod have been removed")]
-    Gone,
-}
-
-/// Turns what the system says into an error that tells where.
-fn at(path: &Path) -> impl FnOnce(io::Error) -> HostError {
-    move |source| HostError::System { path: path.to_owned(), source }
-}
-
 impl Folder {
     /// That of a pod, below the folder of all of them.
     pub(super) fn of(pod: &Pod, pods: &Path) -> Self {
@@ -128,7 +89,7 @@ impl Folder {
         self.is_gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes its volumes, or makes them anew where they tell something else now. What is there stays.
+    /// Creates its volumes, and updates those whose content has changed. Completes what a crash has interrupted.
     pub(super) fn prepare(&self, facts: &Facts<'_>) -> Result<(), HostError> {
         let is_gone = self.lock();
         if *is_gone {
@@ -140,8 +101,13 @@ impl Folder {
         for volume in &facts.pod.volumes {
             let (name, source) = (&volume.name, &volume.source);
             let path = self.volume(name, source);
-            let made = match source {
-                VolumeSource::EmptyDir { is_memory, size } => self.empty_dir(&root, name, *is_memory, *size),
+            let prepared = match source {
+                VolumeSource::EmptyDir { is_memory, size } => {
+                    // Without root it is a directory like others.
+                    let volume = EmptyDir { in_memory: *is_memory && self.is_root, size: *size, group };
+                    open_or_make(&root, &below(None), 0o755, Links::Refuse)
+                        .and_then(|above| volume.ensure(above, OsStr::new(name)))
+                }
                 VolumeSource::HostPath { path, kind } => {
                     volumes::host_path(Path::new(path), *kind)?;
                     continue;
@@ -150,43 +116,12 @@ impl Folder {
                     let above = below(Some(*kind));
                     open_or_make(&root, &above, 0o755, Links::Refuse)
                         .and_then(|above| make(above, OsStr::new(name), 0o755))
-                        .and_then(|volume| Ok(files::write(&volume, files, *mode, facts)?.then_some(volume)))
+                        .and_then(|volume| files::write(&volume, files, *mode, group, facts))
                 }
             };
-            // What is new in a volume belongs to its pod's group.
-            if let (Some(volume), Some(group)) = (made.map_err(at(&path))?, group) {
-                volumes::give_to_group(volume, group).map_err(at(&path))?;
-            }
+            prepared.map_err(at(&path))?;
         }
         Ok(())
-    }
-
-    /// Makes an empty folder, and opens it; `None` where it was there.
-    fn empty_dir(
-        &self,
-        root: &OwnedFd,
-        name: &str,
-        is_memory: bool,
-        size: Option<u64>,
-    ) -> io::Result<Option<OwnedFd>> {
-        let above = open_or_make(root, &below(None), 0o755, Links::Refuse)?;
-        match open(&above, Path::new(name), OFlags::PATH, Links::Refuse) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            there => return there.map(|_| None),
-        }
-        let made = make(&above, OsStr::new(name), 0o777)?;
-        // Without root it is a folder like others.
-        if !is_memory || !self.is_root {
-            return Ok(Some(made));
-        }
-        let options = size.map_or_else(|| "mode=0777".to_owned(), |size| format!("mode=0777,size={size}"));
-        let options = CString::new(options).unwrap_or_default();
-        let place = descriptor_path(&made);
-        mount("tmpfs", place, "tmpfs", MountFlags::empty(), options.as_c_str()).inspect_err(|_| {
-            // Or it would be taken for one the next time.
-            let _ = removal::remove(&above, OsStr::new(name));
-        })?;
-        open(&above, Path::new(name), OFlags::RDONLY | OFlags::DIRECTORY, Links::Refuse).map(Some)
     }
 
     /// Where a volume is.
@@ -223,8 +158,8 @@ impl Folder {
         subpaths::release(root, container).map_err(at(&self.root()))
     }
 
-    /// Everything that a container has of this host. `recurses`: the runtime can make a mount read-only with all that is mounted below it.
-    /// `binds`: the runtime is given mounts of subPaths, not their paths.
+    /// Returns the mounts of a container. `recurses`: the runtime supports recursive read-only mounts. `binds`: subPaths are bind-mounted;
+    /// otherwise the runtime gets their paths.
     pub(super) fn mounts(
         &self,
         container: &Container,
@@ -246,7 +181,9 @@ impl Folder {
         let mut mounts = Vec::new();
         for (index, mount) in container.mounts.iter().enumerate() {
             let target = binds.then(|| subpaths::target(&mount.volume, &container.name, index));
-            let made = self.mount(mount, facts.pod, &known, &root, target.as_deref())?;
+            let sub_path = subpaths::expand(mount, &known)?;
+            let made = self.mount(mount, &sub_path, facts.pod, &root, target.as_deref());
+            let made = made.map_err(|error| error.in_container(&container.name))?;
             let recursive_read_only = recurses && mount.recursive != RecursiveReadOnly::Disabled;
             mounts.extend(made.map(|made| v1::Mount { recursive_read_only, ..made }));
         }
@@ -280,22 +217,13 @@ impl Folder {
     fn mount(
         &self,
         mount: &Mount,
+        sub_path: &str,
         pod: &Pod,
-        variables: &HashMap<String, String>,
         root: &OwnedFd,
         target: Option<&Path>,
     ) -> Result<Option<v1::Mount>, HostError> {
         let Some(volume) = pod.volumes.iter().find(|volume| volume.name == mount.volume) else {
             return Ok(None);
-        };
-        let sub_path = if mount.expands {
-            let expanded = expand_word(&mount.sub_path, variables);
-            if expanded.contains("$(") {
-                return Err(HostError::Unset(mount.sub_path.clone()));
-            }
-            expanded
-        } else {
-            mount.sub_path.clone()
         };
         let mut path = self.volume(&volume.name, &volume.source);
         if !sub_path.is_empty() {
@@ -306,16 +234,17 @@ impl Folder {
                     .map_err(|_| Errno::XDEV.into())
                     .and_then(|below| open(root, below, OFlags::PATH, Links::Refuse)),
             };
-            let opened = open_subpath(whole.map_err(at(&path))?, &path, &sub_path)?;
-            path = match target {
+            let opened = subpaths::open_or_create(whole.map_err(at(&path))?, &path, sub_path);
+            let opened = opened.map_err(|(action, error)| error.in_volume(action, &volume.name))?;
+            let prepared = match target {
                 Some(target) => {
                     let point = self.root().join(target);
-                    subpaths::bind(root, target, &opened).map_err(at(&point))?;
-                    point
+                    subpaths::bind(root, target, &opened).map_err(at(&point)).map(|()| point)
                 }
                 // The path by which the kernel knows it now.
-                None => fs::read_link(descriptor_path(&opened)).map_err(at(&path))?,
+                None => fs::read_link(descriptor_path(&opened)).map_err(at(&path)),
             };
+            path = prepared.map_err(|error| error.in_volume("prepare subPath", &volume.name))?;
         }
         let is_files = matches!(volume.source, VolumeSource::Files { .. });
         let is_of_host = matches!(volume.source, VolumeSource::HostPath { .. });
@@ -329,7 +258,7 @@ impl Folder {
         }))
     }
 
-    /// Removes all of it. What is mounted there is unmounted before; where that cannot be done, it is not entered: somebody else's files would go.
+    /// Removes the files of the pod. Unmounts everything below them first. Fails if a mount remains, because its files belong to others.
     pub(super) fn remove(&self) -> Result<(), HostError> {
         let mut is_gone = self.lock();
         *is_gone = true;
@@ -341,8 +270,7 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(at(&self.pods))?,
         };
-        // Where it cannot be told what is mounted, nothing mounted is removed either.
-        for point in mountinfo::mounted_below(&root).unwrap_or_default().into_iter().rev() {
+        for point in mountinfo::mounted_below(&root).map_err(at(&root))?.into_iter().rev() {
             let Ok(below) = point.strip_prefix(&self.pods) else { continue };
             let unmounted = subpaths::unmount_at(&pods, below);
             unmounted.map_err(|source| HostError::StillMounted { path: point.clone(), source })?;
@@ -360,21 +288,6 @@ pub(super) fn unmount_stale(path: &Path) -> io::Result<()> {
 /// Directory of the volumes of a kind, below that of the pod; of empty directories where it is none with files.
 fn below(kind: Option<FilesKind>) -> PathBuf {
     Path::new("volumes").join(kind.map_or("kubernetes.io~empty-dir", volumes::folder))
-}
-
-/// Opens what is at a path below a volume. Directories that are missing are made with the mode of the volume: whoever may write to it may write
-/// there.
-fn open_subpath(volume: impl AsFd, path: &Path, sub_path: &str) -> Result<OwnedFd, HostError> {
-    let outside = || HostError::Outside(sub_path.to_owned());
-    if sub_path.starts_with('/') || sub_path.split('/').any(|part| part == "..") {
-        return Err(outside());
-    }
-    let mode = fstat(&volume).map_err(|error| at(path)(error.into()))?.st_mode & 0o7777;
-    let opened = open_or_make(volume, Path::new(sub_path), mode, Links::Follow);
-    opened.map_err(|error| match error.kind() {
-        io::ErrorKind::CrossesDevices => outside(),
-        _ => at(&path.join(sub_path))(error),
-    })
 }
 
 /// What a pod calls itself and others.

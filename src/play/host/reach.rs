@@ -1,73 +1,83 @@
-//! Whether what we mount is seen by the runtime, which may be in another mount namespace.
+//! Whether the runtime, which may be in another mount namespace, sees what probeshim mounts.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use procfs::process::{MountInfo, MountOptFields};
 use tokio::net::UnixStream;
+use tokio::task::spawn_blocking;
 
-use super::mountinfo::{mounts, unescaped};
+use super::mountinfo::{Mount, mounts};
 
-/// Returns why a mount below a directory would not be seen by the process that listens on a socket. Returns `None` where it would be, and where
-/// that cannot be told: the process may be in another pid namespace.
+/// Returns why mounts below `directory` do not reach the process that listens on `socket`, or `None` if they do or if that is unknown.
 pub(in crate::play) async fn obstacle(socket: &Path, directory: &Path) -> io::Result<Option<String>> {
     let peer = UnixStream::connect(socket).await?.peer_cred()?;
-    let Some(pid) = peer.pid().filter(|pid| *pid > 0) else { return Ok(None) };
-    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt"));
-    let (Ok(own), Ok(theirs)) = (namespace("self"), namespace(&pid.to_string())) else { return Ok(None) };
-    if own == theirs {
-        return Ok(None);
-    }
-    let (Ok(own), Ok(theirs)) = (mounts(None), mounts(Some(pid))) else { return Ok(None) };
-    let reason = not_propagated(&own, &theirs, directory);
-    Ok(reason.map(|reason| {
-        format!(
-            "the runtime (pid {pid}) is in another mount namespace, and {reason}; run probeshim in the mount namespace of the runtime \
-             (for systemd: without PrivateMounts=, PrivateTmp=, ProtectSystem= and the like), or have --state on a mount that is shared with it"
-        )
-    }))
+    let (pid, directory) = (peer.pid(), directory.to_owned());
+    spawn_blocking(move || obstacle_of(pid, &directory)).await.map_err(io::Error::other)
 }
 
-/// Why a mount that is made below a directory does not come to other mounts, if it does not.
-fn not_propagated(own: &[MountInfo], theirs: &[MountInfo], directory: &Path) -> Option<String> {
-    let shown = directory.display();
-    let Some(ours) = covering(own, directory) else { return Some(format!("no mount holds {shown}")) };
-    let Some(group) = group(ours) else {
-        return Some(format!(
-            "the mount at {}, which holds {shown}, is not shared",
-            ours.mount_point.display()
-        ));
+/// Returns why mounts below `directory` do not reach a process, given its id as the kernel tells it: 0 in a PID namespace outside of ours.
+fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
+    let own = mounts(None).ok()?;
+    let pid = match pid {
+        Some(pid) if pid > 0 => pid,
+        Some(0) => return not_shared_outwards(&own, directory),
+        _ => return None,
     };
-    let gets = |mount: &MountInfo| {
-        let is_member = |field: &MountOptFields| matches!(field, MountOptFields::Shared(id) | MountOptFields::Master(id) if *id == group);
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    if namespace("self")? == namespace(&pid.to_string())? {
+        return None;
+    }
+    let reason = not_propagated(&own, &mounts(Some(pid)).ok()?, directory)?;
+    Some(format!(
+        "the runtime (pid {pid}) is in another mount namespace, and {reason}; run probeshim in the mount namespace of the runtime \
+         (for systemd: without PrivateMounts=, PrivateTmp=, ProtectSystem= and the like), or have --state on a mount that is shared with it"
+    ))
+}
+
+/// Returns why mounts below a directory leave no container of ours, if they do not. The mounts outside of it are not known.
+fn not_shared_outwards(own: &[Mount], directory: &Path) -> Option<String> {
+    let reason = peer_group(own, directory).err()?;
+    Some(format!(
+        "the runtime is outside of the container in which probeshim runs, and {reason}; give the volume of --state \
+         mountPropagation: Bidirectional"
+    ))
+}
+
+/// Returns why a mount that is made below a directory does not come to other mounts, if it does not.
+fn not_propagated(own: &[Mount], theirs: &[Mount], directory: &Path) -> Option<String> {
+    let (ours, group) = match peer_group(own, directory) {
+        Ok(found) => found,
+        Err(reason) => return Some(reason),
+    };
+    let receives = |mount: &Mount| {
         // Peers show the same part of their filesystem, though perhaps from another root on.
         in_filesystem(mount, directory) == in_filesystem(ours, directory)
-            && mount.opt_fields.iter().any(is_member)
+            && [mount.shared, mount.master].contains(&Some(group))
     };
-    let is_seen = covering(theirs, directory).is_some_and(gets);
-    (!is_seen).then(|| format!("its mount that holds {shown} receives no mounts from ours"))
+    let is_seen = covering(theirs, directory).is_some_and(receives);
+    (!is_seen).then(|| format!("its mount that holds {} receives no mounts from ours", directory.display()))
 }
 
-/// The mount on which a path lies: the last one with the longest mount point.
-fn covering<'a>(mounts: &'a [MountInfo], path: &Path) -> Option<&'a MountInfo> {
-    let length = |mount: &MountInfo| unescaped(&mount.mount_point).components().count();
-    let holds = |mount: &&MountInfo| path.starts_with(unescaped(&mount.mount_point));
-    mounts.iter().filter(holds).max_by_key(|mount| length(mount))
+/// Returns the mount that holds a directory, and its peer group; or that it is not shared, in words.
+fn peer_group<'a>(own: &'a [Mount], directory: &Path) -> Result<(&'a Mount, u32), String> {
+    let shown = directory.display();
+    let ours = covering(own, directory).ok_or_else(|| format!("no mount holds {shown}"))?;
+    let point = ours.point.display();
+    let group =
+        ours.shared.ok_or_else(|| format!("the mount at {point}, which holds {shown}, is not shared"));
+    Ok((ours, group?))
 }
 
-/// Where a path that lies on a mount is in its filesystem.
-fn in_filesystem(mount: &MountInfo, path: &Path) -> Option<PathBuf> {
-    let below = path.strip_prefix(unescaped(&mount.mount_point)).ok()?;
-    Some(unescaped(Path::new(&mount.root)).join(below))
+/// Returns the mount on which a path lies: the last one with the longest mount point.
+fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
+    let holds = |mount: &&Mount| path.starts_with(&mount.point);
+    mounts.iter().filter(holds).max_by_key(|mount| mount.point.components().count())
 }
 
-/// Peer group to which a mount passes on what is mounted on it.
-fn group(mount: &MountInfo) -> Option<u32> {
-    mount.opt_fields.iter().find_map(|field| match field {
-        MountOptFields::Shared(id) => Some(*id),
-        _ => None,
-    })
+/// Returns where a path that lies on a mount is in the filesystem of the mount.
+fn in_filesystem(mount: &Mount, path: &Path) -> Option<PathBuf> {
+    Some(mount.root.join(path.strip_prefix(&mount.point).ok()?))
 }
 
 #[cfg(test)]
@@ -77,6 +87,10 @@ mod tests {
     const ROOT: &str = "1 0 8:1 / / rw shared:1 - ext4 /dev/a rw";
     const INNER: &str = "2 0 0:30 / / rw shared:20 - overlay o rw";
     const STATE: &str = "2 1 8:2 / /var/lib/state rw shared:7 - ext4 /dev/b rw";
+
+    fn read(lines: &[&str]) -> Vec<Mount> {
+        lines.iter().map(|line| Mount::from_line(line.as_bytes()).unwrap()).collect()
+    }
 
     #[test]
     fn mounts_reach_the_runtime_only_through_a_peer_group() {
@@ -103,11 +117,39 @@ mod tests {
             // Another mount with a similar name holds nothing of it.
             (&[ROOT], &[ROOT, "3 1 8:3 / /var/lib/stat rw shared:9 - tmpfs t rw"], true),
         ] {
-            let [own, theirs] = [own, theirs].map(|lines| -> Vec<MountInfo> {
-                lines.iter().map(|line| MountInfo::from_line(line).unwrap()).collect()
-            });
+            let [own, theirs] = [own, theirs].map(read);
             let reason = not_propagated(&own, &theirs, Path::new("/var/lib/state/pods"));
             assert_eq!(reason.is_none(), is_seen, "{reason:?}: {own:?} {theirs:?}");
         }
+    }
+
+    #[test]
+    fn mounts_leave_a_container_of_ours_only_where_they_are_shared() {
+        let state = "3 2 8:1 /srv/state /var/lib/state rw";
+        for (line, is_shared) in [
+            (format!("{state} shared:1 - ext4 /dev/a rw"), true),
+            (format!("{state} master:1 - ext4 /dev/a rw"), false),
+            (format!("{state} - ext4 /dev/a rw"), false),
+        ] {
+            let reason = not_shared_outwards(&read(&[INNER, &line]), Path::new("/var/lib/state/pods"));
+            let expected = "probeshim runs, and the mount at /var/lib/state, which holds /var/lib/state/pods, is not shared";
+            assert_eq!(reason.is_none(), is_shared, "{line}");
+            assert!(reason.is_none_or(|it| it.contains(expected) && it.ends_with(": Bidirectional")));
+        }
+    }
+
+    #[test]
+    fn only_a_known_process_or_one_outside_of_our_container_is_judged() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path().canonicalize().unwrap();
+        let own = mounts(None).unwrap();
+        assert_eq!(obstacle_of(None, &directory), None);
+        assert_eq!(
+            obstacle_of(Some(std::process::id().cast_signed()), &directory),
+            None,
+            "it is in our namespace"
+        );
+        assert_eq!(obstacle_of(Some(i32::MAX), &directory), None, "it has ended");
+        assert_eq!(obstacle_of(Some(0), &directory), not_shared_outwards(&own, &directory));
     }
 }

@@ -1,134 +1,111 @@
-//! Removal of a directory with all that is in it, but of nothing that is mounted there.
+//! Removes a directory tree without crossing mount points or following links.
 
-use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, openat, openat2, renameat, unlinkat};
+use rustix::fs::{AtFlags, Dir, OFlags, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::beneath::is_name;
+use super::beneath::{is_name, open_on_same_mount};
 
-/// Number of times that a directory is listed again because something has come into it meanwhile.
+/// Maximum number of listings that find no directory to move up, and after which the tree is not empty: something comes into it meanwhile.
 const MAX_LISTINGS: u32 = 16;
 
 /// Removes an entry of a directory with all that is below it. It is no error if nothing is there. Links are removed, not followed. A mount
 /// point is neither entered nor removed: it makes the removal fail.
 ///
-/// Directories in directories are moved up before they are emptied, so that a deep tree takes neither stack nor descriptors.
+/// Directories are moved to the top of the tree before they are emptied, and are found there by listing it again. So neither the depth nor the
+/// width of a tree takes stack, descriptors or memory.
 pub(super) fn remove(parent: impl AsFd, name: &OsStr) -> io::Result<()> {
     if !is_name(name) {
         return Err(Errno::INVAL.into());
     }
     let parent = parent.as_fd();
-    let Some(top) = open_directory(parent, name, Path::new(name))? else {
-        return unlink(parent, name, AtFlags::empty(), Path::new(name)).map(drop);
+    let Some(top) = open_directory(parent, name)? else {
+        return unlink(parent, name, AtFlags::empty()).map(drop);
     };
-    for _ in 0..MAX_LISTINGS {
-        let mut directories = VecDeque::new();
-        empty(&top, Path::new(name), &mut directories, None)?;
-        while let Some((entry, path)) = directories.pop_front() {
-            let Some(directory) = open_directory(top.as_fd(), &entry, &path)? else { continue };
-            empty(&directory, &path, &mut directories, Some(&top))?;
-            unlink(top.as_fd(), &entry, AtFlags::REMOVEDIR, &path)?;
+    let mut listings = 0;
+    while listings < MAX_LISTINGS {
+        if !empty_directory(&top, &top)? {
+            listings += 1;
         }
-        if unlink(parent, name, AtFlags::REMOVEDIR, Path::new(name))? {
+        if unlink(parent, name, AtFlags::REMOVEDIR)? {
             return Ok(());
         }
     }
     Err(Errno::NOTEMPTY.into())
 }
 
-/// Removes the entries of a directory that are no directories with content. Moves those up into `top`, if one is given, and queues their names
-/// there with the paths that they had.
-fn empty(
-    directory: &OwnedFd,
-    path: &Path,
-    queue: &mut VecDeque<(OsString, PathBuf)>,
-    top: Option<&OwnedFd>,
-) -> io::Result<()> {
+/// Removes the entries of a directory. Moves directories with content up to `top`; those that are there already are emptied in the same way,
+/// and removed. Returns whether any were moved.
+fn empty_directory(directory: &OwnedFd, top: &OwnedFd) -> io::Result<bool> {
+    let is_top = std::ptr::eq(directory, top);
+    let mut has_moved = false;
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name == "." || name == ".." {
             continue;
         }
-        let path = path.join(name);
         match unlinkat(directory, name, AtFlags::empty()) {
             Err(Errno::ISDIR) => {}
             result => {
-                gone(result, &path)?;
+                is_removed(result, name)?;
                 continue;
             }
         }
-        if unlink(directory.as_fd(), name, AtFlags::REMOVEDIR, &path)? {
+        if unlink(directory.as_fd(), name, AtFlags::REMOVEDIR)? {
             continue;
         }
-        let Some(top) = top else {
-            queue.push_back((name.to_owned(), path));
-            continue;
-        };
-        let moved = OsString::from(format!("..{:032x}", fastrand::u128(..)));
-        if gone(renameat(directory, name, top, &moved), &path)? {
-            queue.push_back((moved, path));
+        if is_top {
+            if let Some(inner) = open_directory(top.as_fd(), name)? {
+                has_moved |= empty_directory(&inner, top)?;
+                unlink(top.as_fd(), name, AtFlags::REMOVEDIR)?;
+            }
+        } else {
+            let moved = OsString::from(format!("..{:032x}", fastrand::u128(..)));
+            has_moved |= is_removed(renameat(directory, name, top, &moved), name)?;
         }
     }
-    Ok(())
+    Ok(has_moved)
 }
 
-/// Unlinks an entry. Tells whether it is gone; a directory with content is not.
-fn unlink(parent: BorrowedFd<'_>, name: &OsStr, flags: AtFlags, path: &Path) -> io::Result<bool> {
-    gone(unlinkat(parent, name, flags), path)
+/// Unlinks an entry. Returns whether it is gone; a directory with content is not.
+fn unlink(parent: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> io::Result<bool> {
+    is_removed(unlinkat(parent, name, flags), name)
 }
 
-fn gone(result: Result<(), Errno>, path: &Path) -> io::Result<bool> {
+/// Returns whether an operation has removed the entry `name` from its directory.
+fn is_removed(result: Result<(), Errno>, name: &OsStr) -> io::Result<bool> {
     match result {
         Ok(()) | Err(Errno::NOENT) => Ok(true),
         Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
-        Err(Errno::BUSY) => Err(mounted(path)),
-        Err(error) => Err(io::Error::new(
-            io::Error::from(error).kind(),
-            format!("{}: {}", path.display(), io::Error::from(error)),
-        )),
+        Err(Errno::BUSY) => Err(mount_point_error(name)),
+        Err(error) => Err(named(name, &error.into())),
     }
 }
 
-fn mounted(path: &Path) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::ResourceBusy,
-        format!("{} is a mount point; what is mounted there is not removed", path.display()),
-    )
-}
-
-/// Opens a directory that is on the same mount as its parent; `None` if the entry is none, or not there.
-fn open_directory(parent: BorrowedFd<'_>, name: &OsStr, path: &Path) -> io::Result<Option<OwnedFd>> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    let opened = match openat2(parent, name, flags, Mode::empty(), resolve) {
-        Err(Errno::NOSYS | Errno::PERM) => openat(parent, name, flags, Mode::empty()).and_then(|opened| {
-            let is_same = mount_id(parent).is_some_and(|id| mount_id(opened.as_fd()) == Some(id));
-            if is_same { Ok(opened) } else { Err(Errno::XDEV) }
-        }),
-        opened => opened,
-    };
-    match opened {
+/// Opens a directory that is on the same mount as its parent; `None` if the entry is no directory, or not there.
+fn open_directory(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<OwnedFd>> {
+    let opened = open_on_same_mount(parent, name, OFlags::RDONLY | OFlags::DIRECTORY);
+    match opened.map_err(|error| (Errno::from_io_error(&error), error)) {
         Ok(opened) => Ok(Some(opened)),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
-        Err(Errno::XDEV) => Err(mounted(path)),
-        Err(error) => Err(io::Error::new(
-            io::Error::from(error).kind(),
-            format!("{}: {}", path.display(), io::Error::from(error)),
-        )),
+        Err((Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP), _)) => Ok(None),
+        Err((Some(Errno::XDEV), _)) => Err(mount_point_error(name)),
+        Err((_, error)) => Err(named(name, &error)),
     }
 }
 
-/// Id of the mount that a descriptor is open on.
-fn mount_id(descriptor: BorrowedFd<'_>) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd())).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim().parse().ok()
+fn mount_point_error(name: &OsStr) -> io::Error {
+    let reason = format!("{} is a mount point; what is mounted there is not removed", name.display());
+    io::Error::new(io::ErrorKind::ResourceBusy, reason)
+}
+
+/// Adds the name of an entry to an error. Its path would be as long as the tree is deep; the caller adds the directory of the pod.
+fn named(name: &OsStr, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", name.display()))
 }
 
 #[cfg(test)]

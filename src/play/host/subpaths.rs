@@ -1,6 +1,8 @@
 //! Bind mounts of subPaths: the runtime mounts what was looked up, whatever has been put at its path since (as the kubelet's subpath code).
 
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +13,10 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
 use super::beneath::{Links, descriptor_path, open, open_or_make};
+use super::error::{HostError, at};
 use super::removal;
+use crate::play::spec::Mount;
+use crate::probe::expand_with;
 
 /// Directory of a pod in which its subPaths are mounted, as the kubelet names it.
 const SUBPATHS: &str = "volume-subpaths";
@@ -19,12 +24,57 @@ const SUBPATHS: &str = "volume-subpaths";
 /// Mode of the directories above a mount.
 const MODE: u32 = 0o750;
 
-/// Path, below the directory of a pod, at which a subPath of a volume is mounted for a container; `index` is that of its volumeMount.
+/// Returns the mount point of a subPath, relative to the directory of the pod; `index` is that of the volumeMount.
 pub(super) fn target(volume: &str, container: &str, index: usize) -> PathBuf {
     Path::new(SUBPATHS).join(volume).join(container).join(index.to_string())
 }
 
-/// Mounts what a descriptor is open on at a path below the directory of a pod, at which nothing may be yet.
+/// Returns the subPath of a volumeMount with the values of its variables, as the kubelet checks it.
+pub(super) fn expand(mount: &Mount, variables: &HashMap<String, String>) -> Result<String, HostError> {
+    let mut missing = BTreeSet::new();
+    let sub_path = if mount.expands {
+        expand_with(&mount.sub_path, |name| {
+            let value = variables.get(name).filter(|value| !value.is_empty());
+            if value.is_none() {
+                missing.insert(name.to_owned());
+            }
+            value.map(String::as_str)
+        })
+    } else {
+        mount.sub_path.clone()
+    };
+    if !missing.is_empty() {
+        return Err(HostError::MissingValues(missing.into_iter().collect()));
+    }
+    if sub_path.starts_with('/') {
+        return Err(HostError::Absolute(sub_path));
+    }
+    if sub_path.split('/').any(|part| part == "..") {
+        return Err(HostError::Backsteps(sub_path));
+    }
+    Ok(sub_path)
+}
+
+/// Opens the file or directory at a subPath of the volume at `path`. Missing directories are created with the mode of the volume: whoever may
+/// write to it may write there. An error comes with the action that the kubelet says has failed.
+pub(super) fn open_or_create(
+    volume: impl AsFd,
+    path: &Path,
+    sub_path: &str,
+) -> Result<OwnedFd, (&'static str, HostError)> {
+    // Decides about words only, so that the lookup may be led astray.
+    let is_missing = fs::metadata(path.join(sub_path)).is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
+    let action = if is_missing { "create subPath directory" } else { "prepare subPath" };
+    let opened = fstat(&volume)
+        .map_err(io::Error::from)
+        .and_then(|found| open_or_make(&volume, Path::new(sub_path), found.st_mode & 0o7777, Links::Follow));
+    opened.map_err(|error| match error.kind() {
+        io::ErrorKind::CrossesDevices => (action, HostError::Outside(sub_path.to_owned())),
+        _ => (action, at(&path.join(sub_path))(error)),
+    })
+}
+
+/// Bind-mounts the file behind a descriptor at a path below the directory of a pod. The path must not exist.
 pub(super) fn bind(pod: impl AsFd, target: &Path, source: &OwnedFd) -> io::Result<()> {
     let (Some(above), Some(name)) = (target.parent(), target.file_name()) else {
         return Err(Errno::INVAL.into());

@@ -4,6 +4,7 @@
 #[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]
 pub(super) mod skip;
 
+pub(super) mod limited;
 mod subpaths;
 
 use std::os::unix::fs::symlink;
@@ -115,6 +116,45 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     folder.remove().unwrap();
     assert!(!root.exists());
     folder.remove().unwrap();
+}
+
+/// The process may be killed after any step of an update.
+#[test]
+fn an_interrupted_update_of_a_volume_is_completed() {
+    let place = Place::new();
+    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let folder = Folder::of(&pod, &place.node.pods);
+    folder.prepare(&place.facts(&pod, &[])).unwrap();
+    let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
+    let names = || -> Vec<String> {
+        let entries = fs::read_dir(&files).unwrap();
+        let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    };
+    let before = names();
+    // The new files are in use, and have no link yet; those of before are there, with a link.
+    fs::remove_file(files.join("other")).unwrap();
+    fs::create_dir_all(files.join("..0123456789abcdef/x")).unwrap();
+    symlink("..0123456789abcdef", files.join("..data_tmp")).unwrap();
+    symlink("..data/left", files.join("left")).unwrap();
+    folder.prepare(&place.facts(&pod, &[])).unwrap();
+    assert_eq!(names(), before);
+    assert_eq!(read(&files.join("other")), "x");
+}
+
+#[test]
+fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_alone() {
+    let place = Place::new();
+    let pod = play(DOCUMENTS).unwrap().remove(0);
+    let folder = Folder::of(&pod, &place.node.pods);
+    folder.prepare(&place.facts(&pod, &[])).unwrap();
+    let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
+    fs::create_dir(files.join("absent")).unwrap();
+    let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow")).unwrap().remove(0);
+    folder.prepare(&place.facts(&other, &[])).unwrap();
+    assert_eq!(read(&files.join("a/mode")), "slow");
+    assert!(files.join("absent").is_dir());
 }
 
 #[test]

@@ -10,10 +10,12 @@ use std::path::Path;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, openat, openat2, renameat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, statat, unlinkat,
 };
+use rustix::io::Errno;
 
 use super::policy::{COMPRESSED, RotationPlan, TEMPORARY};
+use crate::play::host::without_links;
 
 /// The directory of a log, and the name of the log in it.
 #[derive(Debug)]
@@ -23,12 +25,11 @@ pub(super) struct LogDirectory {
 }
 
 impl LogDirectory {
-    /// Opens the directory of the log at `path`, which has no link in it.
+    /// Opens the directory of the log at the absolute path `path`, which has no link in it.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let name = path.file_name().and_then(OsStr::to_str).ok_or(io::ErrorKind::InvalidFilename)?;
-        let parent = path.parent().filter(|_| path.is_absolute()).ok_or(io::ErrorKind::InvalidFilename)?;
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = openat2(CWD, parent, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+        let parent = path.parent().ok_or(io::ErrorKind::InvalidFilename)?;
+        let directory = without_links(parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
         Ok(Self { directory, name: name.to_owned() })
     }
 
@@ -85,15 +86,22 @@ impl LogDirectory {
 
     fn remove(&self, name: &str) -> io::Result<()> {
         match unlinkat(&self.directory, name, AtFlags::empty()) {
-            Err(error) if error != rustix::io::Errno::NOENT => Err(error.into()),
+            Err(error) if error != Errno::NOENT => Err(error.into()),
             _ => Ok(()),
         }
     }
 
-    /// Renames a file. Nobody else makes files of these names: one that is free now is free when the file gets it.
+    /// Renames a file unless the new name is taken. The runtime may create the log at any time.
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.check_free(to)?;
-        Ok(renameat(&self.directory, from, &self.directory, to)?)
+        let directory = &self.directory;
+        match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+            // The filesystem or the kernel cannot check and rename at once.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                self.check_free(to)?;
+                Ok(renameat(directory, from, directory, to)?)
+            }
+            renamed => Ok(renamed?),
+        }
     }
 
     fn check_free(&self, name: &str) -> io::Result<()> {

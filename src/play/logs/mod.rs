@@ -151,12 +151,12 @@ where
 {
     let checked = path.to_owned();
     let open = move || LogDirectory::open(&checked).and_then(|log| Ok((log.size()?, log)));
-    let size = match file("find the log", open.clone()).await {
+    let size = match run_blocking("find the log", open.clone()).await {
         // An earlier rotation was interrupted before the runtime had opened the path again.
         Err(RotateError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
             let reopened = reopen().await;
             reopened.map_err(|status| RotateError::Runtime { method: "ReopenContainerLog", status })?;
-            file("find the log after it was reopened", open).await
+            run_blocking("find the log after it was reopened", open).await
         }
         found => found,
     };
@@ -166,13 +166,13 @@ where
     }
     let log = Arc::new(log);
     let (files, suffix) = (log.clone(), now.strftime(TIMESTAMP_FORMAT).to_string());
-    file("remove or compress earlier logs", move || files.make_room(max_files)).await?;
+    run_blocking("remove or compress earlier logs", move || files.make_room(max_files)).await?;
     let (files, aside) = (log.clone(), suffix.clone());
-    file("rename the log", move || files.set_aside(&aside)).await?;
+    run_blocking("rename the log", move || files.set_aside(&aside)).await?;
     match reopen().await {
         Ok(()) => Ok(true),
         // The next check tries again.
-        Err(status) => match file("rename the log back", move || log.restore(&suffix)).await {
+        Err(status) => match run_blocking("rename the log back", move || log.restore(&suffix)).await {
             Ok(()) => Err(RotateError::Runtime { method: "ReopenContainerLog", status }),
             Err(RotateError::File { source, .. }) => Err(RotateError::NotRestored { status, source }),
             Err(other) => Err(other),
@@ -192,8 +192,8 @@ pub(super) async fn remove_log(path: PathBuf) {
     let _ = removed.await;
 }
 
-/// Works on files beside the runtime's thread.
-async fn file<T: Send + 'static>(
+/// Runs a file operation on a thread for blocking work.
+async fn run_blocking<T: Send + 'static>(
     action: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, RotateError> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::play::quantity::Quantity;
+use crate::play::quantity::as_int64;
 
 /// Suffix of a rotated log that is compressed.
 pub(super) const COMPRESSED: &str = ".gz";
@@ -39,14 +39,10 @@ impl Default for LogRotatePolicy {
 impl LogRotatePolicy {
     /// Reads the value of `containerLogMaxSize`.
     pub fn parse_max_size(text: &str) -> Result<Option<u64>, String> {
-        let (is_negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
-        let size = Quantity::parse(digits).and_then(Quantity::whole_units);
-        let allowed = "write a number of bytes as Kubernetes does, such as 10Mi, or -1 for no rotation";
-        match size {
-            Some(size) if is_negative && size > 0 => Ok(None),
-            Some(size) => Ok(Some(size)),
-            None => Err(format!("is not a size; {allowed}")),
-        }
+        let allowed = "write a whole number of bytes as Kubernetes does, such as 10Mi, or -1 for no rotation";
+        let size = as_int64(text).ok_or_else(|| format!("is not a size; {allowed}"))?;
+        // A negative size disables rotation.
+        Ok(u64::try_from(size).ok())
     }
 
     /// Reads the value of `containerLogMaxFiles`.
@@ -130,14 +126,14 @@ mod tests {
             ("10Mi", Some(10 << 20)),
             ("1e3", Some(1_000)),
             ("0", Some(0)),
-            ("1.5Ki", Some(1_536)),
+            ("+10Mi", Some(10 << 20)),
             ("-1", None),
             ("-10Mi", None),
             ("-0", Some(0)),
         ] {
             assert_eq!(LogRotatePolicy::parse_max_size(text), Ok(size), "{text}");
         }
-        for text in ["", "-", "10MiB", "1.5", "100m", "--1", "ten"] {
+        for text in ["", "-", "10MiB", "1.5", "1.5Ki", "1000m", "--1", "ten"] {
             assert!(LogRotatePolicy::parse_max_size(text).is_err(), "{text}");
         }
         assert_eq!(LogRotatePolicy::parse_max_files("2"), Ok(2));

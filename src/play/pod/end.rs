@@ -70,30 +70,46 @@ impl Worker {
         Ok(())
     }
 
-    /// Removes everything of the pod. Tells whether it is gone; where that is to be quick, it is tried once more.
+    /// Removes everything of the pod, as often as it takes; under `hurry` once more, within a limit. Returns whether it is gone.
     pub(super) async fn clean(&self) -> bool {
         let patient = async {
-            while let Err(status) = self.try_to_clean().await {
+            while let Err(status) = self.remove_from_runtime().await {
                 warn!(pod = self.pod.full_name(), "a pod was not removed: {}", harmless(status.message()));
                 sleep(RETRY_END).await;
             }
-        };
-        let is_gone = self.is_untouched()
-            || tokio::select! {
-                () = patient => true,
-                () = self.signals.hurry.cancelled() => {
-                    matches!(timeout(HURRY, self.try_to_clean()).await, Ok(Ok(())))
+            let mut is_logged = false;
+            while let Err(error) = self.remove_files().await {
+                if !is_logged {
+                    let (pod, error) = (self.pod.full_name(), harmless(&error));
+                    warn!(pod, "the files of a pod were not removed, and are tried again: {error}");
                 }
-            };
-        if let Some(prober) = &self.means.prober {
-            prober.forget(&self.names);
-        }
-        self.means.records.forget(&self.pod.identity());
-        let is_gone = self.remove_files().await && is_gone;
+                is_logged = true;
+                sleep(RETRY_END).await;
+            }
+        };
+        let hurried = async {
+            self.signals.hurry.cancelled().await;
+            let is_removed = matches!(timeout(HURRY, self.remove_from_runtime()).await, Ok(Ok(())));
+            let has_files = !matches!(timeout(HURRY, self.remove_files()).await, Ok(Ok(())));
+            is_removed && !has_files
+        };
+        let is_gone = tokio::select! {
+            () = patient => true,
+            is_gone = hurried => is_gone,
+        };
+        self.forget();
         if is_gone {
             self.means.memories.forget(&self.pod.uid);
         }
         is_gone
+    }
+
+    /// Forgets what was observed of the pod.
+    fn forget(&self) {
+        if let Some(prober) = &self.means.prober {
+            prober.forget(&self.names);
+        }
+        self.means.records.forget(&self.pod.identity());
     }
 
     /// Whether the runtime has never answered, so that nothing was made of a pod that was not there before.
@@ -101,8 +117,8 @@ impl Worker {
         !self.means.records.knows(&self.pod.identity()) && self.means.memories.is_new(&self.pod.uid)
     }
 
-    /// Removes its files, and its logs unless they stay. Tells whether that was so.
-    async fn remove_files(&self) -> bool {
+    /// Removes the files of the pod, and its logs unless they are kept. Fails with the reason.
+    async fn remove_files(&self) -> Result<(), String> {
         let node = &self.means.node;
         let logs =
             (!node.keeps_logs).then(|| (node.logs.clone(), configs::log_folder(&self.pod, &node.logs)));
@@ -114,24 +130,20 @@ impl Worker {
             }
             removed
         });
-        match removed.await {
-            Ok(Ok(())) => {
-                self.means.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
-                true
-            }
-            Ok(Err(error)) => {
-                warn!(pod = self.pod.full_name(), "the files of a pod were not removed: {error}");
-                false
-            }
-            Err(_) => false,
-        }
+        removed.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        self.means.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
+        Ok(())
     }
 
-    /// Until nothing of it is seen any more: what was being made when it was told to end may come later.
-    async fn try_to_clean(&self) -> Result<(), Status> {
+    /// Removes the pod from the runtime, until nothing of it is seen any more: what was being made when it was told to end may come later.
+    async fn remove_from_runtime(&self) -> Result<(), Status> {
+        if self.is_untouched() {
+            return Ok(());
+        }
         loop {
             let seen = self.means.inspect(&self.pod).await?;
             if seen.containers.is_empty() && seen.sandboxes.is_empty() {
+                self.forget();
                 return Ok(());
             }
             self.remove_all(&seen).await?;

@@ -13,6 +13,7 @@ mod pace;
 mod start;
 mod status;
 
+use std::collections::HashSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -79,6 +80,8 @@ struct Memory {
     reasons: Reasons,
     /// Whether all containers are being removed to start again.
     is_resetting: bool,
+    /// Containers whose subPaths could not be unmounted, which was logged.
+    unreleased: HashSet<String>,
     /// What was made for a client since it was looked at last whether it still wants that.
     made: Made,
 }

@@ -1,7 +1,5 @@
 //! Mounts of a container, and the bind mounts of its subPaths: made before it is created, gone after it has ended.
 
-use std::sync::Arc;
-
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
@@ -9,8 +7,9 @@ use super::Worker;
 use crate::cri::v1::Mount;
 use crate::play::configs::Facts;
 use crate::play::seen::Seen;
-use crate::play::spec::{Container, Pod};
+use crate::play::spec::{Container, VolumeSource};
 use crate::play::subpath_mounts::MountOwner;
+use crate::terminal::harmless;
 
 impl Worker {
     /// Prepares what a container has of this host. Fails with the reason, for people.
@@ -23,45 +22,71 @@ impl Worker {
     ) -> Result<Vec<Mount>, String> {
         let points = self.folder.subpath_targets(container);
         let binds = !points.is_empty() && self.means.binds_subpaths().await?;
+        if points.is_empty() && self.uses_memory(container) {
+            // The container finds the directory below the tmpfs then.
+            self.means.report_unreachable_mounts().await;
+        }
         if binds {
-            self.means.subpath_mounts.record(&points, &owner(&self.pod, container));
-            // A crash between the record and the mount leaves a record of nothing, the other way round it would leave a mount of nobody.
+            self.means.subpath_mounts.record(&points, &self.mount_owner(&container.name));
+            // The record is written before the mount: after a crash there may be a record without a mount, but no mount without a record.
             self.means.state.settled().await;
         }
         let (folder, pod, means) = (self.folder.clone(), self.pod.clone(), self.means.clone());
-        let (container, addresses) = (container.clone(), addresses.to_vec());
+        let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
         let variables = variables.to_vec();
         let mounted = spawn_blocking(move || {
             let facts = Facts { pod: &pod, node: &means.node, addresses: &addresses };
             folder.mounts(&container, &facts, &variables, recurses, binds)
         });
         match mounted.await {
-            Ok(mounted) => mounted.map_err(|error| error.to_string()),
+            Ok(mounted) => mounted.map_err(|error| {
+                if let Some(details) = error.details() {
+                    let pod = self.pod.full_name();
+                    warn!(pod, container = name, "{error}: {}", harmless(&details));
+                }
+                error.to_string()
+            }),
             Err(_) => Err("probeshim panicked while it prepared the mounts".to_owned()),
         }
     }
 
-    /// Unmounts the subPaths of containers that do not run. What cannot be unmounted is tried again with the next sync.
+    /// Returns whether a container mounts an emptyDir in memory.
+    fn uses_memory(&self, container: &Container) -> bool {
+        let in_memory =
+            |source: &VolumeSource| matches!(source, VolumeSource::EmptyDir { is_memory: true, .. });
+        let mut volumes = self.pod.volumes.iter().filter(|volume| in_memory(&volume.source));
+        volumes.any(|volume| container.mounts.iter().any(|mount| mount.volume == volume.name))
+    }
+
+    /// Unmounts the subPaths of containers that do not run, whether or not the pod still has them. What cannot be unmounted is tried again with
+    /// the next sync.
     pub(super) async fn release_subpaths(&self, seen: &Seen) {
-        for container in &self.pod.containers {
-            let owner = owner(&self.pod, container);
-            let runs = seen.alive().any(|instance| instance.name == container.name);
-            if runs || !self.means.subpath_mounts.has(&owner) {
+        let known = self.means.subpath_mounts.containers_of(&self.pod.uid);
+        self.lock().unreleased.retain(|name| known.contains(name));
+        for name in known {
+            if seen.alive().any(|instance| instance.name == name) {
                 continue;
             }
-            let (folder, name) = (self.folder.clone(), container.name.clone());
-            match spawn_blocking(move || folder.release(&name)).await {
-                Ok(Ok(())) => self.means.subpath_mounts.forget(|known| *known == owner),
-                Ok(Err(error)) => {
-                    let pod = self.pod.full_name();
-                    warn!(pod, container = container.name, "a subPath is not unmounted yet: {error}");
+            let (folder, container) = (self.folder.clone(), name.clone());
+            match spawn_blocking(move || folder.release(&container)).await {
+                Ok(Ok(())) => {
+                    let owner = self.mount_owner(&name);
+                    self.means.subpath_mounts.forget(|known| *known == owner);
                 }
-                Err(_) => {}
+                Ok(Err(error)) if self.lock().unreleased.insert(name.clone()) => {
+                    let (pod, error) = (self.pod.full_name(), harmless(&error.to_string()));
+                    warn!(
+                        pod,
+                        container = name,
+                        "a subPath is not unmounted yet, and is tried again: {error}"
+                    );
+                }
+                Ok(Err(_)) | Err(_) => {}
             }
         }
     }
-}
 
-fn owner(pod: &Arc<Pod>, container: &Container) -> MountOwner {
-    MountOwner { uid: pod.uid.clone(), container: container.name.clone() }
+    fn mount_owner(&self, container: &str) -> MountOwner {
+        MountOwner { uid: self.pod.uid.clone(), container: container.to_owned() }
+    }
 }

@@ -3,8 +3,14 @@
 use std::fs;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::{MetadataExt as _, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rustix::fs::{RenameFlags, renameat_with};
+use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
 use super::*;
+use crate::play::host::tests::{may_mount, skip::skip};
 
 /// A directory with links in it, beside one that none of them may lead to.
 fn tree() -> (tempfile::TempDir, PathBuf) {
@@ -142,4 +148,88 @@ fn only_names_of_single_entries_are_taken() {
     assert_eq!(fs::read(folder.path().join("..data")).unwrap(), b"2");
     assert_eq!(fs::metadata(folder.path().join("..data")).unwrap().mode() & 0o777, 0o600);
     assert!(!folder.path().join("elsewhere").exists());
+}
+
+#[test]
+fn a_lookup_that_renames_disturb_is_repeated_and_then_done_step_by_step() {
+    let opens = || Ok(OwnedFd::from(File::open("/").unwrap()));
+    for (answers, calls, is_found) in [
+        (&[][..], 1, Some(true)),
+        (&[Errno::AGAIN, Errno::INTR, Errno::AGAIN][..], 4, Some(true)),
+        (&[Errno::AGAIN, Errno::NOENT], 2, Some(false)),
+        (&[Errno::XDEV], 1, Some(false)),
+        (&[Errno::NOSYS], 1, None),
+        (&[Errno::PERM], 1, None),
+        (&[Errno::AGAIN; 64], 64, None),
+    ] {
+        let mut called = 0;
+        let opened = try_openat2(|| {
+            called += 1;
+            answers.get(called - 1).map_or_else(opens, |error| Err(*error))
+        });
+        assert_eq!((called, opened.map(|opened| opened.is_ok())), (calls, is_found), "{answers:?}");
+    }
+}
+
+/// Where `..` is on the way, the kernel refuses a lookup during which anything was renamed on the machine.
+#[test]
+fn a_link_upwards_is_followed_while_directories_are_renamed() {
+    let (_folder, volume) = tree();
+    for name in ["a", "other", "links"] {
+        fs::create_dir_all(volume.join(name).join("b")).unwrap();
+    }
+    symlink("../a/b".to_owned() + &"/../b".repeat(500), volume.join("links/x")).unwrap();
+    let dir = trusted(&volume).unwrap();
+    let identity = |opened: &OwnedFd| fs::metadata(descriptor_path(opened)).unwrap().ino();
+    let allowed = ["a/b", "other/b"].map(|name| fs::metadata(volume.join(name)).unwrap().ino());
+    let (over, path) = (AtomicBool::new(false), Path::new("links/x"));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                renameat_with(&dir, "a", &dir, "other", RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let mut is_disturbed = false;
+        let looked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            while !is_disturbed {
+                let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+                let direct = openat2(&dir, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), resolve);
+                is_disturbed = match direct {
+                    // There is no `openat2` to be disturbed.
+                    Err(Errno::NOSYS | Errno::PERM) => true,
+                    direct => direct.is_err_and(|error| error == Errno::AGAIN),
+                };
+                for opened in [
+                    open(&dir, path, OFlags::PATH, Links::Follow).unwrap(),
+                    walk(dir.as_fd(), path, OFlags::PATH, Links::Follow).unwrap(),
+                ] {
+                    assert!(allowed.contains(&identity(&opened)));
+                }
+            }
+        }));
+        over.store(true, Ordering::Relaxed);
+        looked.unwrap();
+    });
+}
+
+#[test]
+fn what_is_mounted_on_an_entry_is_not_opened_on_any_kernel() {
+    if !may_mount() {
+        return skip("mounts take the right to mount");
+    }
+    let (_folder, volume) = tree();
+    let (dir, point) = (trusted(&volume).unwrap(), volume.join("point"));
+    fs::create_dir(&point).unwrap();
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let ways = |name: &str| {
+        let by_id = open_with_mount_id(dir.as_fd(), OsStr::new(name), flags | OFlags::NOFOLLOW);
+        [open_on_same_mount(&dir, OsStr::new(name), flags), by_id]
+            .map(|opened| opened.map(drop).map_err(|error| error.raw_os_error().unwrap()))
+    };
+    assert_eq!(ways("point"), [Ok(()), Ok(())]);
+    assert!(ways("in").iter().all(Result::is_err), "a link is not followed");
+    mount_bind(volume.join("inner"), &point).unwrap();
+    let opened = ways("point");
+    unmount(&point, UnmountFlags::NOFOLLOW).unwrap();
+    assert_eq!(opened, [Err(Errno::XDEV.raw_os_error()), Err(Errno::XDEV.raw_os_error())]);
 }

@@ -7,7 +7,7 @@ use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
 use super::super::beneath::{make, trusted};
 use super::*;
-use crate::play::host::tests::{may_mount, skip::skip};
+use crate::play::host::tests::{limited, may_mount, skip::skip};
 
 #[test]
 fn links_are_removed_and_not_followed() {
@@ -45,6 +45,28 @@ fn a_tree_of_any_depth_is_removed() {
         directory = make(&directory, OsStr::new("d"), 0o755).unwrap();
     }
     remove(&parent, OsStr::new("tree")).unwrap();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// The paths of the directories at the bottom are 125 KiB long, and 625 MiB together.
+#[test]
+fn a_removal_holds_no_path_of_any_directory() {
+    let tree = OsStr::new("tree");
+    if let Some(directory) = limited::directory() {
+        return remove(trusted(&directory).unwrap(), tree).unwrap();
+    }
+    let long = |number: usize| OsString::from(format!("{number:0>255}"));
+    let folder = tempfile::tempdir().unwrap();
+    let mut directory = make(trusted(folder.path()).unwrap(), tree, 0o755).unwrap();
+    for number in 0..500 {
+        directory = make(&directory, &long(number), 0o755).unwrap();
+    }
+    for number in 0..5_000 {
+        let bottom = make(&directory, &long(number), 0o755).unwrap();
+        make(&bottom, OsStr::new("content"), 0o755).unwrap();
+    }
+    let test = concat!(module_path!(), "::a_removal_holds_no_path_of_any_directory");
+    limited::run(test, "-d 131072", folder.path());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

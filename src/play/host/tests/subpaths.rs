@@ -8,7 +8,7 @@ use std::thread;
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
 
 use super::*;
-use crate::play::host::mountinfo::{mounted_below, mounts, unescaped};
+use crate::play::host::mountinfo::{mounted_below, mounts};
 
 /// A pod with one container that has these mounts of a volume of each kind.
 fn pod_with(volume_mounts: &str) -> Pod {
@@ -22,7 +22,7 @@ kind: Pod
 metadata: {{name: p, uid: u, labels: {{app: web}}}}
 spec:
   containers:
-  - {{name: main, image: i, env: [{{name: UP, value: ../..}}], volumeMounts: [{volume_mounts}]}}
+  - {{name: main, image: i, env: [{{name: UP, value: ../..}}, {{name: ROOT, value: /etc}}, {{name: EMPTY, value: ''}}], volumeMounts: [{volume_mounts}]}}
   volumes:
   - {{name: empty, emptyDir: {{}}}}
   - {{name: config, configMap: {{name: c, items: [{{key: key, path: key}}, {{key: other, path: dir/other}}]}}}}
@@ -93,9 +93,20 @@ fn no_subpath_leads_out_of_its_volume_while_a_container_exchanges_directories_fo
             thread::yield_now();
         }
         let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            for _ in 0..300 {
-                if let Ok(paths) = made.mounts() {
-                    check_inside(&made, &paths[0]);
+            let (mut attempts, mut prepared) = (0, 0);
+            while attempts < 300 || prepared == 0 {
+                attempts += 1;
+                match made.mounts() {
+                    Ok(paths) => {
+                        prepared += 1;
+                        check_inside(&made, &paths[0]);
+                    }
+                    Err(error) => {
+                        let details = error.details().unwrap_or_default();
+                        let expected =
+                            ["leads out of its volume", "File exists", "No such file or directory"];
+                        assert!(expected.iter().any(|it| details.contains(it)), "{error}: {details}");
+                    }
                 }
                 removal::remove(inside.as_fd(), OsStr::new("b")).unwrap();
                 let found = fs::metadata(outside.join("b")).unwrap();
@@ -125,9 +136,9 @@ fn check_inside(made: &Made, path: &Path) {
         return assert!(path.starts_with(made.volume()), "{}", path.display());
     }
     let all = mounts(None).unwrap();
-    let mount = all.iter().rfind(|mount| unescaped(&mount.mount_point) == path).expect("it is mounted");
+    let mount = all.iter().rfind(|mount| mount.point == path).expect("it is mounted");
     let below = made.volume().strip_prefix(made.place.node.pods.parent().unwrap()).unwrap().to_owned();
-    let root = unescaped(Path::new(&mount.root)).display().to_string();
+    let root = mount.root.display().to_string();
     assert!(root.contains(&format!("/{}/", below.display())), "{root}");
 }
 
@@ -189,21 +200,33 @@ fn a_subpath_may_be_a_file_or_anything_else_in_its_volume() {
 fn links_that_are_there_beforehand_lead_out_of_no_volume() {
     let outside = tempfile::tempdir().unwrap();
     fs::create_dir(outside.path().join("b")).unwrap();
-    for (link, sub_path, expected) in [
-        (outside.path().to_owned(), "subPath: l/b", "leads out of its volume"),
-        (outside.path().to_owned(), "subPath: l/new", "leads out of its volume"),
-        ("../../..".into(), "subPath: l", "leads out of its volume"),
-        ("../../../new".into(), "subPath: l", "leads out of its volume"),
-        ("nowhere".into(), "subPath: l/new", "File exists"),
-        ("/nowhere".into(), "subPath: l", "leads out of its volume"),
-        ("/proc/self/root".into(), "subPath: l/etc", "leads out of its volume"),
-        ("x".into(), "subPathExpr: $(UP)/new", "leads out of its volume"),
-        ("x".into(), "subPathExpr: $(NO)/new", "names a variable that is not set"),
+    let [created, prepared] = ["create subPath directory", "prepare subPath"]
+        .map(|action| format!("failed to {action} for volumeMount \"empty\" of container \"main\""));
+    let leads_out = Some("leads out of its volume");
+    for (link, sub_path, expected, details) in [
+        (outside.path().to_owned(), "subPath: l/b", &*prepared, leads_out),
+        (outside.path().to_owned(), "subPath: l/new", &*created, leads_out),
+        ("../../..".into(), "subPath: l", &*prepared, leads_out),
+        ("../../../new".into(), "subPath: l", &*created, leads_out),
+        ("nowhere".into(), "subPath: l/new", &*created, Some("File exists")),
+        ("/nowhere".into(), "subPath: l", &*created, leads_out),
+        ("/proc/self/root".into(), "subPath: l/etc", &*prepared, leads_out),
+        (
+            "x".into(),
+            "subPathExpr: $(UP)/new",
+            "unable to provision SubPath `../../new`: must not contain '..'",
+            None,
+        ),
+        ("x".into(), "subPathExpr: $(ROOT)", "error SubPath `/etc` must not be an absolute path", None),
+        ("x".into(), "subPathExpr: $(NO)/$(EMPTY)/$(A)$(UP)", "missing value for A, EMPTY, NO", None),
     ] {
         let made = Made::new(&format!("{{name: empty, mountPath: /m, {sub_path}}}"));
         symlink(&link, made.volume().join("l")).unwrap();
-        let error = made.mounts().unwrap_err().to_string();
-        assert!(error.contains(expected), "{link:?} {sub_path}: {error}");
+        let error = made.mounts().unwrap_err();
+        assert_eq!(error.to_string(), expected, "{link:?} {sub_path}");
+        let withheld = error.details();
+        assert_eq!(withheld.is_some(), details.is_some(), "{withheld:?}");
+        assert!(withheld.unwrap_or_default().contains(details.unwrap_or_default()), "{link:?} {sub_path}");
         assert_eq!(made.mounted(), Vec::<PathBuf>::new());
     }
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
@@ -212,6 +235,10 @@ fn links_that_are_there_beforehand_lead_out_of_no_volume() {
     symlink("inner", made.volume().join("l")).unwrap();
     made.mounts().unwrap();
     assert!(made.volume().join("inner/new").is_dir(), "a link that stays in the volume is followed");
+    made.folder.remove().unwrap();
+    let made = Made::new("{name: empty, mountPath: /m, subPathExpr: $$(NO)}");
+    made.mounts().unwrap();
+    assert!(made.volume().join("$(NO)").is_dir(), "this names no variable");
     made.folder.remove().unwrap();
 }
 
