@@ -55,7 +55,7 @@ pub(super) struct Backlogs {
 struct Opening {
     upstream: SendRequest<Bytes>,
     /// Counts the request's head while it waits.
-    _held: HeldHead,
+    _head: HeldHead,
 }
 
 impl Opening {
@@ -101,13 +101,13 @@ async fn exchange(
         // A request may come without, and h2 sends it on without if it is told that it was of HTTP/1.
         *head.version_mut() = Version::HTTP_11;
     }
-    let held = backlogs.upstream.hold_head(head.headers());
+    let waiting_head = backlogs.upstream.hold_head(head.headers());
     backlogs.upstream.add_head(head.headers());
     let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
         Ok(sent) => sent,
         Err(error) => return Outcome::unanswered(Failure::before_sending(&error)),
     };
-    let opening = Opening { upstream, _held: held };
+    let opening = Opening { upstream, _head: waiting_head };
     let CallInFlight { request: sent, response: received, end, .. } = call;
     let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
     let answered = answer(opening, response, respond, &mut upload, &backlogs.client, received, end).await;

@@ -24,6 +24,12 @@ const HOLD: Duration = Duration::from_secs(1);
 /// Frames that are written at once.
 const BATCH: usize = 500;
 
+/// Bytes that must be taken of an attack that the other end does not stop.
+const MIN_SENT: u64 = 100_000;
+
+/// Bytes that must be taken of an attack that the other end stops, or that is small.
+const MIN_SENT_IF_STOPPED: u64 = 2_000;
+
 /// What is judged of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
@@ -39,6 +45,8 @@ type Running<'a> = Pin<Box<dyn Future<Output = u64> + 'a>>;
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) measure: Measure,
+    /// Bytes that must be taken, or the attack has not been made.
+    pub(crate) min_sent: u64,
     /// Makes it, and returns how many bytes were taken.
     pub(crate) make: Box<dyn Fn(&Path) -> Running<'_> + Sync>,
 }
@@ -50,8 +58,17 @@ where
     Attack {
         name,
         measure: Measure::Latency,
+        min_sent: MIN_SENT,
         make: Box::new(move |socket| Box::pin(make(socket.to_owned()))),
     }
+}
+
+/// An attack that the other end stops, or that is small.
+fn stopped<F>(name: &'static str, make: fn(std::path::PathBuf) -> F) -> Attack
+where
+    F: Future<Output = u64> + 'static,
+{
+    Attack { min_sent: MIN_SENT_IF_STOPPED, ..attack(name, make) }
 }
 
 /// Every attack, in the order of the report's tables.
@@ -78,7 +95,7 @@ pub(crate) fn all() -> Vec<Attack> {
             let mut streams = Streams::default();
             flood(&socket, Reading::Everything, move || frames::open(streams.next(), VERSION)).await
         }),
-        attack("large lists, no window", |socket| async move {
+        stopped("large lists, no window", |socket| async move {
             let mut flood =
                 Flood::connect(&socket, Reading::Everything, Some(frames::stream_window(0))).await;
             let mut streams = Streams::default();
@@ -112,10 +129,10 @@ pub(crate) fn all() -> Vec<Attack> {
             flood.go_on(FLOOD, || batch(|| frame(WINDOW_UPDATE, 0, 1, &word(1)))).await;
             flood.sent
         }),
-        attack("CONTINUATION, empty", |socket| async move { continuations(&socket, 0).await }),
-        attack("CONTINUATION, full", |socket| async move { continuations(&socket, 16 << 10).await }),
-        attack("DATA, empty", |socket| async move { data(&socket, 0, &[]).await }),
-        attack("DATA, padding only", |socket| async move { data(&socket, PADDED, &[3, 0, 0, 0]).await }),
+        stopped("CONTINUATION, empty", |socket| async move { continuations(&socket, 0).await }),
+        stopped("CONTINUATION, full", |socket| async move { continuations(&socket, 16 << 10).await }),
+        stopped("DATA, empty", |socket| async move { data(&socket, 0, &[]).await }),
+        stopped("DATA, padding only", |socket| async move { data(&socket, PADDED, &[3, 0, 0, 0]).await }),
         attack("DATA, a byte each", |socket| async move { data(&socket, 0, &[7]).await }),
         attack("rapid reset", |socket| async move {
             let mut streams = Streams::default();

@@ -18,7 +18,7 @@ const MAX_P99_FACTOR: f64 = 10.0;
 const MAX_WORST_DIFFERENCE: f64 = 100.0;
 
 /// MiB that one connection may take: 10,000 streams and the bytes that are buffered for them, with room.
-const MAX_MEMORY: f64 = 256.0;
+const MAX_MEMORY: f64 = 128.0;
 
 /// How long latencies without an attack are measured.
 const QUIET: Duration = Duration::from_secs(1);
@@ -92,6 +92,13 @@ pub(crate) fn judge(attack: &Attack, measured: &[Attacked]) -> Vec<String> {
     let memory = [0, 1, 2].map(|at| of(&|run| Some(run.memory[at])).unwrap());
     let sent = of(&|run| Some(run.sent as f64 / f64::from(1 << 20))).unwrap();
     let mut failures = Vec::new();
+    let least = measured.iter().map(|run| run.sent).min().unwrap_or_default();
+    if least < attack.min_sent {
+        failures.push(format!(
+            "{}: was not made: {least} bytes were taken, at least {}",
+            attack.name, attack.min_sent
+        ));
+    }
     let [_, peak, _] = memory;
     if peak > MAX_MEMORY {
         failures.push(format!("{}: probeshim took {peak:.0} MiB, at most {MAX_MEMORY} MiB", attack.name));

@@ -228,10 +228,10 @@ async fn heads_beyond_the_stream_limit_of_the_runtime_are_held_up_to_the_limit_o
 async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_answers() {
     /// What waits to be written, and what four sockets take, with room.
     const HELD: usize = 16 << 20;
-    const ANSWERS: usize = 4_000;
+    const ANSWERS: u32 = 4_000;
     let shim = shim();
     let runtime = shim.runtime();
-    let calls: Vec<u8> = (0..ANSWERS as u32)
+    let calls: Vec<u8> = (0..ANSWERS)
         .flat_map(|n| frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, wire::REQUEST))
         .collect();
     // It reads nothing from now on.
@@ -249,7 +249,7 @@ async fn a_runtime_is_read_no_faster_than_its_client_reads_the_trailers_of_its_a
     let sent = Arc::new(AtomicUsize::new(0));
     let counted = sent.clone();
     let writer = tokio::spawn(async move {
-        for n in 0..ANSWERS as u32 {
+        for n in 0..ANSWERS {
             let answer = frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 2 * n + 1, &block);
             if upstream.0.write_all(&answer).await.is_err() {
                 return;
