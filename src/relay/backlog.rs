@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use http::HeaderMap;
@@ -39,6 +39,8 @@ pub(super) struct Backlog(Arc<State>);
 struct State {
     /// Whether the last write had to wait.
     blocked: AtomicBool,
+    /// Bytes that have been handed to the connection since its start.
+    handed_on: AtomicU64,
     /// Room for parts of messages, in permits.
     room: Arc<Semaphore>,
     /// Permits that have been taken.
@@ -71,6 +73,7 @@ impl Backlog {
     pub(super) fn new() -> Self {
         Self(Arc::new(State {
             blocked: AtomicBool::new(false),
+            handed_on: AtomicU64::new(0),
             room: Arc::new(Semaphore::new(MAX_UNWRITTEN_BYTES / PERMIT_BYTES)),
             taken: AtomicUsize::new(0),
             head_bytes: AtomicUsize::new(0),
@@ -120,7 +123,14 @@ impl Backlog {
 
     /// Adds a head, or trailers.
     pub(super) fn add_head(&self, headers: &HeaderMap) {
-        self.0.head_bytes.fetch_add(bytes_of(headers), Ordering::Relaxed);
+        let bytes = bytes_of(headers);
+        self.0.head_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.0.handed_on.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes have been handed to the connection since its start.
+    pub(super) fn handed_on(&self) -> u64 {
+        self.0.handed_on.load(Ordering::Relaxed)
     }
 
     /// Adds a head that waits until the peer takes another stream.
@@ -187,6 +197,7 @@ impl Room {
             self.waiting = None;
         }
         state.taken.fetch_add(permits, Ordering::Relaxed);
+        state.handed_on.fetch_add(bytes as u64, Ordering::Relaxed);
         Poll::Ready(())
     }
 }

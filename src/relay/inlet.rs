@@ -24,6 +24,13 @@ const MAX_LATENESS: Duration = Duration::from_micros(50);
 /// cancellations.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
+/// Pause after a turn in which a client sent hardly anything that goes to the runtime: floods of PING, SETTINGS, WINDOW_UPDATE and the
+/// like. Without it they would take a processor, which the other clients and the runtime need as well.
+const FLOOD_PAUSE: Duration = Duration::from_millis(1);
+
+/// Bytes that a client may send for each byte that goes to the runtime. More is a flood, if it takes more than a turn.
+const FLOOD_FACTOR: u64 = 4;
+
 /// Reads a stream in turns.
 #[derive(Debug)]
 pub(super) struct Inlet<S> {
@@ -39,12 +46,35 @@ pub(super) struct Inlet<S> {
     read_bytes: u32,
     /// Whether the last turn was too short.
     was_over: bool,
+    /// For a client: how much of what is read goes to the runtime.
+    flood: Option<Flood>,
+}
+
+/// Notices floods of frames that do not go to the runtime.
+#[derive(Debug, Default)]
+struct Flood {
+    /// Bytes that have been read since the last turn started.
+    read: u64,
+    /// Bytes that had been handed to the upstream connection when the last turn started.
+    handed_on: u64,
+    /// Set while a client that floods is not read.
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Flood {
+    /// Starts a turn. Returns whether what was read in the last one is a flood.
+    fn start_turn(&mut self, handed_on: u64) -> bool {
+        let (before, read) = (self.handed_on, self.read);
+        (self.handed_on, self.read) = (handed_on, 0);
+        handed_on.wrapping_sub(before) < read / FLOOD_FACTOR
+    }
 }
 
 impl<S> Inlet<S> {
     /// The reading half of a client's stream.
     pub(super) fn of_client(stream: S, turn: Turn, onward: Backlog) -> Self {
-        Self::new(stream, turn, onward, Backlog::is_full)
+        let flood = Flood { handed_on: onward.handed_on(), ..Flood::default() };
+        Self { flood: Some(flood), ..Self::new(stream, turn, onward, Backlog::is_full) }
     }
 
     /// The reading half of an upstream connection. Only heads and trailers hold up its reads: the data of answers is limited by
@@ -54,7 +84,16 @@ impl<S> Inlet<S> {
     }
 
     fn new(stream: S, turn: Turn, onward: Backlog, is_full: fn(&Backlog) -> bool) -> Self {
-        Self { stream, turn, onward, is_full, pause: None, read_bytes: MAX_READ_BYTES, was_over: false }
+        Self {
+            stream,
+            turn,
+            onward,
+            is_full,
+            pause: None,
+            read_bytes: MAX_READ_BYTES,
+            was_over: false,
+            flood: None,
+        }
     }
 }
 
@@ -73,11 +112,27 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
         if self.onward.is_source_paused() {
             return Poll::Pending;
         }
+        if let Some(flood) = &mut self.flood
+            && let Some(pause) = &mut flood.pause
+        {
+            ready!(pause.as_mut().poll(cx));
+            flood.pause = None;
+        }
         match self.turn.status() {
-            TurnStatus::Started if !self.was_over => {
-                self.read_bytes = (self.read_bytes * 2).min(MAX_READ_BYTES);
+            TurnStatus::Started => {
+                let was_over = std::mem::take(&mut self.was_over);
+                if !was_over {
+                    self.read_bytes = (self.read_bytes * 2).min(MAX_READ_BYTES);
+                }
+                let handed_on = self.onward.handed_on();
+                if let Some(flood) = &mut self.flood
+                    && flood.start_turn(handed_on)
+                    && was_over
+                {
+                    let pause = flood.pause.insert(Box::pin(sleep(FLOOD_PAUSE)));
+                    ready!(pause.as_mut().poll(cx));
+                }
             }
-            TurnStatus::Started => self.was_over = false,
             TurnStatus::Running => {}
             TurnStatus::Exhausted(late) => {
                 if late > MAX_LATENESS && !self.was_over {
@@ -89,7 +144,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Inlet<S> {
             }
         }
         let read_bytes = u64::from(self.read_bytes);
-        Pin::new(&mut (&mut self.stream).take(read_bytes)).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut (&mut self.stream).take(read_bytes)).poll_read(cx, buf);
+        if let Some(flood) = &mut self.flood {
+            flood.read += (buf.filled().len() - before) as u64;
+        }
+        polled
     }
 }
 
@@ -102,10 +162,16 @@ mod tests {
     use super::super::turn::Turns;
     use super::*;
 
+    /// Works for longer than a turn, however fast the machine is.
+    fn work() {
+        let start = std::time::SystemTime::now();
+        while start.elapsed().is_ok_and(|elapsed| elapsed < 4 * MAX_LATENESS) {}
+    }
+
     #[test]
     fn a_stream_without_end_is_read_less_at_once_the_longer_its_frames_take() {
         let turns = Turns::new(Metrics::default());
-        let mut inlet = Inlet::of_client(tokio::io::repeat(7), turns.new_turn(), Backlog::new());
+        let mut inlet = Inlet::of_upstream(tokio::io::repeat(7), turns.new_turn(), Backlog::new());
         let mut buffer = vec![0; 2 * MAX_READ_BYTES as usize];
         let mut reads = Vec::new();
         {
@@ -118,8 +184,7 @@ mod tests {
                         return if reads.len() < 20 { Poll::Pending } else { Poll::Ready(()) };
                     }
                     of_this_poll.push(buf.filled().len());
-                    let start = std::time::SystemTime::now();
-                    while start.elapsed().is_ok_and(|elapsed| elapsed < 4 * MAX_LATENESS) {}
+                    work();
                 }
             })));
             while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
@@ -127,5 +192,45 @@ mod tests {
         assert!(reads.iter().all(|reads| reads.len() == 1), "{reads:?}");
         assert_eq!(reads[0], [MAX_READ_BYTES as usize]);
         assert_eq!(reads[19], [MIN_READ_BYTES as usize], "{reads:?}");
+    }
+
+    /// Reads a client that sends more than a turn allows, twice, and returns whether it is paused then. A `share` of what is read goes to
+    /// the runtime.
+    async fn is_paused_after_a_turn(share: impl Fn(usize) -> usize) -> bool {
+        let turns = Turns::new(Metrics::default());
+        let backlog = Backlog::new();
+        let mut room = backlog.room();
+        let mut inlet = Inlet::of_client(tokio::io::repeat(7), turns.new_turn(), backlog.clone());
+        let mut buffer = vec![0; MAX_READ_BYTES as usize];
+        let mut turn = |cx: &mut Context<'_>| {
+            let mut reads = 0;
+            loop {
+                let mut buf = ReadBuf::new(&mut buffer);
+                if Pin::new(&mut inlet).poll_read(cx, &mut buf).is_pending() {
+                    return reads;
+                }
+                reads += 1;
+                work();
+                assert!(room.poll(cx, share(buf.filled().len())).is_ready());
+                backlog.polled();
+            }
+        };
+        let mut reads = Vec::new();
+        {
+            let mut task = pin!(turns.run(std::future::poll_fn(|cx| {
+                reads.push(turn(cx));
+                if reads.len() < 2 { Poll::Pending } else { Poll::Ready(()) }
+            })));
+            while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+        }
+        assert!(reads[0] > 0);
+        reads[1] == 0
+    }
+
+    #[tokio::test]
+    async fn a_client_whose_frames_do_not_go_to_the_runtime_is_paused_after_a_turn() {
+        assert!(is_paused_after_a_turn(|_| 0).await);
+        assert!(is_paused_after_a_turn(|read| read / 10).await);
+        assert!(!is_paused_after_a_turn(|read| read / 2).await);
     }
 }
