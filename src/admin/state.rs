@@ -82,7 +82,7 @@ pub struct Admin {
     pub(super) metrics: Registry,
     /// The metrics of single probes.
     pub(super) of_probes: Vec<Registry>,
-    /// A permit for each connection that follows.
+    /// Permits of connections that follow calls or events.
     pub(super) followers: Arc<Semaphore>,
 }
 
