@@ -28,10 +28,11 @@ pub(super) struct Counter {
     has_dropped: AtomicBool,
 }
 
-/// Counts bytes that this thread allocates, or frees if they are negative. It neither allocates nor panics.
+/// Counts bytes that this thread has allocated, or has freed if they are negative. It neither allocates nor panics: a sum that overflows
+/// wraps.
 #[inline]
 pub(super) fn count(bytes: isize) {
-    let uncounted = UNCOUNTED.get() + bytes;
+    let uncounted = UNCOUNTED.get().wrapping_add(bytes);
     if uncounted.unsigned_abs() < UNCOUNTED_BYTES {
         UNCOUNTED.set(uncounted);
     } else {
@@ -54,9 +55,9 @@ impl Counter {
     /// Adds bytes, and returns whether the count has now fallen far below its peak, for the first time since `reset_peak`.
     #[cold]
     fn add(&self, bytes: isize) -> bool {
-        let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
         let peak = self.peak.fetch_max(allocated, Ordering::Relaxed);
-        peak - allocated >= MIN_DROP_BYTES
+        peak.wrapping_sub(allocated) >= MIN_DROP_BYTES
             && !self.has_dropped.load(Ordering::Relaxed)
             && !self.has_dropped.swap(true, Ordering::Relaxed)
     }
@@ -96,6 +97,15 @@ mod tests {
         assert_eq!(counter.allocated(), 2 * MIN_DROP_BYTES - 1);
         assert!(!counter.add(1 - MIN_DROP_BYTES), "the peak is the count at the reset");
         assert!(counter.add(-1));
+    }
+
+    #[test]
+    fn a_count_that_overflows_does_not_panic() {
+        let counter = Counter::new();
+        for bytes in [isize::MAX, isize::MAX, isize::MIN, isize::MIN, isize::MAX, 1] {
+            counter.add(bytes);
+            counter.reset_peak();
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Returns memory to the system that clients or the start of the program took once.
+//! Returns memory to the system that clients or the start of the program no longer use.
 //!
 //! glibc keeps freed memory that lies below any allocation still in use. So allocations are counted, and a thread has glibc return what is
 //! free (`malloc_trim`) whenever the count has fallen far below its peak. The thread sleeps until then.
