@@ -134,12 +134,12 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
             kept,
             dropped: admin.from.tap.observations_dropped(),
         },
-        record: admin.from.journal.as_ref().map(|journal| shape::Recording {
-            folder: journal.folder().display().to_string(),
-            off: journal.failure(),
+        record: admin.from.journal.as_ref().map(|journal| shape::DirStatus {
+            dir: journal.folder().display().to_string(),
+            failure: journal.failure(),
         }),
-        state: admin.from.state.as_ref().map(|state| shape::StateFolder {
-            folder: state.folder().display().to_string(),
+        state: admin.from.state.as_ref().map(|state| shape::DirStatus {
+            dir: state.folder().display().to_string(),
             failure: state.trouble().borrow().clone(),
         }),
         pods: pods_of(&admin),
