@@ -1,4 +1,5 @@
-//! Reads files that people or other programs name: regular files, FIFOs where a person names one, and no more than a limit.
+//! Reads files that people or other programs name: regular files, FIFOs where a person names one, and no more
+//! than a limit.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -44,7 +45,8 @@ pub fn open(path: &Path) -> io::Result<File> {
 
 /// Opens what a check of its type lets through.
 fn open_checked(path: &Path, check: fn(FileType) -> Result<(), Refusal>) -> io::Result<File> {
-    // Opening a device can have an effect of its own, so the type is looked at before and, since it may have changed, after.
+    // Opening a device can have an effect of its own, so the type is looked at before and, since it may have
+    // changed, after.
     check(fs::metadata(path)?.file_type()).map_err(io::Error::other)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -57,15 +59,17 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     read_all(open(path)?, limit)
 }
 
-/// Reads what a person names: a regular file; or a FIFO, such as that of `<(command)` or of standard input, until its writers have closed it.
-/// Fails at once if the FIFO is empty and has no writer. The content is UTF-8 of at most `limit` bytes.
+/// Reads what a person names: a regular file; or a FIFO, such as that of `<(command)` or of standard input,
+/// until its writers have closed it. Fails at once if the FIFO is empty and has no writer. The content is
+/// UTF-8 of at most `limit` bytes.
 pub fn read_named_to_string(path: &Path, limit: u64) -> io::Result<String> {
     let file = open_checked(path, |kind| {
         if kind.is_file() || kind.is_fifo() { Ok(()) } else { Err(Refusal::NotReadable(name_of(kind))) }
     })?;
     let is_fifo = file.metadata()?.file_type().is_fifo();
     if is_fifo {
-        // It was opened without waiting for a writer. Reads wait for the writers that there are, and end where there is none.
+        // It was opened without waiting for a writer. Reads wait for the writers that there are, and end
+        // where there is none.
         fcntl_setfl(&file, OFlags::empty())?;
     }
     let content = read_all(file, limit)?;

@@ -277,7 +277,8 @@ fn array_of<R: Send + Sync + 'static, T: Serialize>(
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Takes one of the permits to follow. The connection keeps its slot from now on, also where others wait for one.
+/// Takes one of the permits to follow. The connection keeps its slot from now on, also where others wait for
+/// one.
 fn follow_permit(admin: &Admin, slot: &Slot) -> Result<OwnedSemaphorePermit, RequestError> {
     let permit = admin.followers.clone().try_acquire_owned();
     let permit = permit.map_err(|_| RequestError::TooManyFollowers)?;

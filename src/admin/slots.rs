@@ -1,4 +1,5 @@
-//! Connection slots of a listener: their number is limited, and a client that only occupies one gives way to the next.
+//! Connection slots of a listener: their number is limited, and a client that only occupies one gives way to
+//! the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,7 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// Time after which a request or its answer that still goes on gives way to other connections. Readiness takes two seconds.
+/// Time after which a request or its answer that still goes on gives way to other connections. Readiness
+/// takes two seconds.
 const MAX_ANSWER: Duration = Duration::from_secs(4);
 
 /// The slots of one listener.
@@ -57,8 +59,9 @@ impl Slots {
         Arc::new(Self { limit, table: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Takes a slot. Where all are taken, the connection that has waited longest without a complete head loses its own. If every connection
-    /// has sent a head, one that has been answered for too long loses its own. Else this waits.
+    /// Takes a slot. Where all are taken, the connection that has waited longest without a complete head
+    /// loses its own. If every connection has sent a head, one that has been answered for too long loses its
+    /// own. Else this waits.
     pub(super) async fn take(self: &Arc<Self>) -> Slot {
         loop {
             let freed = self.freed.notified();

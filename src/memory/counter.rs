@@ -8,15 +8,17 @@ use super::wake_trimmer;
 /// Bytes by which allocated memory falls below its peak before the heap is worth a trim.
 pub(super) const MIN_DROP_BYTES: isize = 8 << 20;
 
-/// Bytes that a thread allocates or frees before it adds them to `COUNTER`, so that threads do not compete for it.
+/// Bytes that a thread allocates or frees before it adds them to `COUNTER`, so that threads do not compete
+/// for it.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 
-/// The bytes that this process has allocated, give or take `UNCOUNTED_BYTES` for each thread that has ever run. That error grows too slowly
-/// to matter: the peak is that since the last trim.
+/// The bytes that this process has allocated, give or take `UNCOUNTED_BYTES` for each thread that has ever
+/// run. That error grows too slowly to matter: the peak is that since the last trim.
 pub(super) static COUNTER: Counter = Counter::new();
 
 thread_local! {
-    /// Bytes that this thread has allocated, less those that it has freed, since it last added them to `COUNTER`.
+    /// Bytes that this thread has allocated, less those that it has freed, since it last added them to
+    /// `COUNTER`.
     static UNCOUNTED: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -28,8 +30,8 @@ pub(super) struct Counter {
     has_dropped: AtomicBool,
 }
 
-/// Counts bytes that this thread has allocated, or has freed if they are negative. It neither allocates nor panics: a sum that overflows
-/// wraps.
+/// Counts bytes that this thread has allocated, or has freed if they are negative. It neither allocates nor
+/// panics: a sum that overflows wraps.
 #[inline]
 pub(super) fn count(bytes: isize) {
     let uncounted = UNCOUNTED.get().wrapping_add(bytes);
@@ -52,7 +54,8 @@ impl Counter {
         }
     }
 
-    /// Adds bytes, and returns whether the count has now fallen far below its peak, for the first time since `reset_peak`.
+    /// Adds bytes, and returns whether the count has now fallen far below its peak, for the first time since
+    /// `reset_peak`.
     #[cold]
     fn add(&self, bytes: isize) -> bool {
         let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);

@@ -10,13 +10,13 @@ use std::{env, fs, io};
 
 use super::counter::count;
 
-/// Free bytes at the end of a heap above which glibc returns them by itself. `malloc_trim` leaves those of every heap but the main
-/// thread's, and where nothing is set glibc lets them grow to 64 MiB.
+/// Free bytes at the end of a heap above which glibc returns them by itself. `malloc_trim` leaves those of
+/// every heap but the main thread's, and where nothing is set glibc lets them grow to 64 MiB.
 #[cfg(target_env = "gnu")]
 const MAX_FREE_END_BYTES: i32 = 2 << 20;
 
-/// Size from which on an allocation is a mapping of its own. Once the other limit is set glibc no longer adapts this one, and its 128 KiB
-/// would have the lists of large nodes mapped and unmapped with every call.
+/// Size from which on an allocation is a mapping of its own. Once the other limit is set glibc no longer
+/// adapts this one, and its 128 KiB would have the lists of large nodes mapped and unmapped with every call.
 #[cfg(target_env = "gnu")]
 const MIN_MAPPING_BYTES: i32 = 1 << 20;
 
@@ -87,8 +87,8 @@ pub(super) fn trim() {
     }
 }
 
-/// Unmaps the pages of this program's code, most of which only its start needed. What is executed again is mapped again from the page
-/// cache.
+/// Unmaps the pages of this program's code, most of which only its start needed. What is executed again is
+/// mapped again from the page cache.
 pub(super) fn release_code() -> io::Result<()> {
     let program = env::current_exe()?;
     for mapping in fs::read_to_string("/proc/self/maps")?.lines() {
@@ -98,8 +98,8 @@ pub(super) fn release_code() -> io::Result<()> {
         let Some((start, end)) = range.split_once('-').filter(|_| is_of_program) else { continue };
         let address = |text| usize::from_str_radix(text, 16).map_err(io::Error::other);
         let (start, end) = (address(start)?, address(end)?);
-        // SAFETY: the pages are read-only and mapped from a file, so that the kernel finds the same bytes there when they are executed
-        // again. Only breakpoints that a debugger has set meanwhile are lost.
+        // SAFETY: the pages are read-only and mapped from a file, so that the kernel finds the same bytes
+        // there when they are executed again. Only breakpoints that a debugger has set meanwhile are lost.
         unsafe {
             libc::madvise(std::ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED);
         }

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 /// Stands where a query string was.
 const REDACTED: &str = "redacted";
 
-/// Returns a text in which the query string of each URL and path is left out. One in double quotes goes on until they end, any other one
-/// until the next white space: which of the quotes and brackets in it belong to it cannot be known.
+/// Returns a text in which the query string of each URL and path is left out. One in double quotes goes on
+/// until they end, any other one until the next white space: which of the quotes and brackets in it belong to
+/// it cannot be known.
 pub(crate) fn without_queries(text: &str) -> Cow<'_, str> {
     if !text.contains('?') {
         return Cow::Borrowed(text);

@@ -61,7 +61,8 @@ pub(super) struct File {
     path: PathBuf,
     /// The file behind the database: it can be read when it was removed, and when the database has failed.
     handle: fs::File,
-    /// `None` after a failure: the library refuses every use of a database that has failed once. It is opened again from `handle`.
+    /// `None` after a failure: the library refuses every use of a database that has failed once. It is opened
+    /// again from `handle`.
     database: Option<Database>,
     lock: Lock,
 }
@@ -199,7 +200,8 @@ impl File {
         }
     }
 
-    /// Writes the file again with its whole content if it was removed: a file without a name is lost when it is closed.
+    /// Writes the file again with its whole content if it was removed: a file without a name is lost when it
+    /// is closed.
     fn restore(&mut self) -> Result<(), WriteError> {
         match self.presence()? {
             Presence::There => return Ok(()),
@@ -241,7 +243,8 @@ fn new_path(path: &Path) -> PathBuf {
     path.with_extension("new")
 }
 
-/// Creates an empty state file. It is written under another name first, so that it is whole once it has its own.
+/// Creates an empty state file. It is written under another name first, so that it is whole once it has its
+/// own.
 fn make(path: &Path) -> Result<(), redb::Error> {
     let new = new_path(path);
     drop(create(&new, &Values::new())?);
@@ -305,7 +308,8 @@ fn database_in(file: &fs::File) -> Result<Database, DatabaseError> {
     Database::builder().create_with_backend(FileBackend::new(file.try_clone()?)?)
 }
 
-/// Opens a file, checks every page of it, and reads all of it. A page that is damaged would else be found later, or never.
+/// Opens a file, checks every page of it, and reads all of it. A page that is damaged would else be found
+/// later, or never.
 fn read(path: &Path) -> Result<(fs::File, Database, Content), redb::Error> {
     let (file, mut database) = open(path)?;
     if !database.check_integrity()? {

@@ -12,7 +12,7 @@ use super::{CloseError, Table};
 /// When it is tried again where the disk has not taken something, unless there is something new before.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// From one look at whether the file is still there to the next, while nothing changes.
+/// Interval of checks that the file still exists, while nothing changes.
 const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the thread is told.

@@ -150,7 +150,8 @@ impl<T: Said> Files<T> {
         self.look_for(false)
     }
 
-    /// Looks at them, where `is_first` also at the FIFOs among the paths: they have their content once, and later nobody may be there to write.
+    /// Looks at them, where `is_first` also at the FIFOs among the paths: they have their content once, and
+    /// later nobody may be there to write.
     fn look_for(&mut self, is_first: bool) -> bool {
         let (mut there, mut has_changed) = (BTreeSet::new(), false);
         self.unreadable.clear();
@@ -236,15 +237,16 @@ fn with_those_before<T: Said>(now: Vec<T>, before: &[T]) -> Vec<T> {
 impl Mark {
     fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
-        // The times of a FIFO change as it is read and written. There is nothing in it then that could be read again.
+        // The times of a FIFO change as it is read and written. There is nothing in it then that could be
+        // read again.
         let is_fifo = found.file_type().is_fifo();
         let modified = if is_fifo { (0, 0) } else { (found.mtime(), found.mtime_nsec()) };
         Ok(Self { inode: found.ino(), length: found.len(), modified })
     }
 }
 
-/// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong, and counts the kinds that make no
-/// pods.
+/// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong,
+/// and counts the kinds that make no pods.
 pub(crate) fn read(
     path: &Path,
     errors: &mut Vec<FileError>,

@@ -21,7 +21,8 @@ use crate::record::shape;
 use crate::socket::{Lock, LockError};
 use crate::terminal::harmless;
 
-/// Pause before the first attempt to write again after a failure; it doubles with each attempt up to [`MAX_RETRY_INTERVAL`].
+/// Pause before the first attempt to write again after a failure; it doubles with each attempt up to
+/// [`MAX_RETRY_INTERVAL`].
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -45,8 +46,8 @@ pub(super) struct Writer {
     pending: VecDeque<Arc<Record>>,
     /// Whether it was logged that another probeshim holds the folder.
     holder_logged: bool,
-    /// Whether an event was published for the failure. There is none where another probeshim holds the folder, which may last as long as both
-    /// are wanted.
+    /// Whether an event was published for the failure. There is none where another probeshim holds the
+    /// folder, which may last as long as both are wanted.
     failure_published: bool,
 }
 
