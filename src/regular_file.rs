@@ -1,11 +1,12 @@
-//! Reads files that people or other programs name: regular files only, and no more than a limit.
+//! Reads files that people or other programs name: regular files, FIFOs where a person names one, and no more
+//! than a limit.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, fcntl_setfl};
 
 use crate::terminal::human;
 
@@ -21,6 +22,12 @@ enum Refusal {
     /// The path leads to something that could block its reader, or has no end.
     #[error("it is {0}; only regular files are read")]
     NotRegular(&'static str),
+    /// The path leads to something else than a file or FIFO.
+    #[error("it is {0}; only regular files and FIFOs are read")]
+    NotReadable(&'static str),
+    /// The FIFO is empty and no process can write to it.
+    #[error("it is a FIFO that is empty and has no writer")]
+    NoWriter,
     /// The file is longer than the limit.
     #[error("it has {size} bytes, and at most {limit} bytes ({}) are read", human::size(*limit))]
     TooLong {
@@ -33,17 +40,46 @@ enum Refusal {
 
 /// Opens a regular file for reading. Never waits, also where the path leads to a FIFO that nobody writes.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Opening a device can have an effect of its own, so the type is looked at before and, since it may have changed, after.
-    check(fs::metadata(path)?.file_type())?;
+    open_checked(path, |kind| if kind.is_file() { Ok(()) } else { Err(Refusal::NotRegular(name_of(kind))) })
+}
+
+/// Opens what a check of its type lets through.
+fn open_checked(path: &Path, check: fn(FileType) -> Result<(), Refusal>) -> io::Result<File> {
+    // Opening a device can have an effect of its own, so the type is looked at before and, since it may have
+    // changed, after.
+    check(fs::metadata(path)?.file_type()).map_err(io::Error::other)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
-    check(file.metadata()?.file_type())?;
+    check(file.metadata()?.file_type()).map_err(io::Error::other)?;
     Ok(file)
 }
 
 /// Reads a regular file of at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = open(path)?;
+    read_all(open(path)?, limit)
+}
+
+/// Reads what a person names: a regular file; or a FIFO, such as that of `<(command)` or of standard input,
+/// until its writers have closed it. Fails at once if the FIFO is empty and has no writer. The content is
+/// UTF-8 of at most `limit` bytes.
+pub fn read_named_to_string(path: &Path, limit: u64) -> io::Result<String> {
+    let file = open_checked(path, |kind| {
+        if kind.is_file() || kind.is_fifo() { Ok(()) } else { Err(Refusal::NotReadable(name_of(kind))) }
+    })?;
+    let is_fifo = file.metadata()?.file_type().is_fifo();
+    if is_fifo {
+        // It was opened without waiting for a writer. Reads wait for the writers that there are, and end
+        // where there is none.
+        fcntl_setfl(&file, OFlags::empty())?;
+    }
+    let content = read_all(file, limit)?;
+    if is_fifo && content.is_empty() {
+        return Err(io::Error::other(Refusal::NoWriter));
+    }
+    text(content)
+}
+
+fn read_all(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let size = file.metadata()?.len();
     if size > limit {
         return Err(io::Error::other(Refusal::TooLong { size, limit }));
@@ -57,29 +93,35 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 
 /// Reads a regular file of at most `limit` bytes, which is UTF-8.
 pub fn read_to_string(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read(path, limit)?).map_err(|error| {
+    text(read(path, limit)?)
+}
+
+fn text(content: Vec<u8>) -> io::Result<String> {
+    String::from_utf8(content).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
         io::Error::new(io::ErrorKind::InvalidData, format!("it is not UTF-8 at byte {place}"))
     })
 }
 
-fn check(found: FileType) -> io::Result<()> {
-    let kind = match found {
-        _ if found.is_file() => return Ok(()),
-        _ if found.is_dir() => "a folder",
-        _ if found.is_fifo() => "a FIFO",
-        _ if found.is_socket() => "a socket",
-        _ if found.is_char_device() || found.is_block_device() => "a device",
+/// Name of a type that is not a regular file's.
+fn name_of(kind: FileType) -> &'static str {
+    match kind {
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ if kind.is_char_device() || kind.is_block_device() => "a device",
         _ => "of an unknown type",
-    };
-    Err(io::Error::other(Refusal::NotRegular(kind)))
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::unix::net::UnixListener;
+    use std::thread;
 
     use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use rustix::io::ioctl_fionread;
 
     use super::*;
 
@@ -133,6 +175,45 @@ mod tests {
         ] {
             let refused = read(path, 8).unwrap_err().to_string();
             assert_eq!(refused, format!("it is {kind}; only regular files are read"));
+            let refused = read_named_to_string(path, 8).unwrap_err().to_string();
+            let expected = match kind {
+                "a FIFO" => "it is a FIFO that is empty and has no writer".to_owned(),
+                _ => format!("it is {kind}; only regular files and FIFOs are read"),
+            };
+            assert_eq!(refused, expected);
         }
+    }
+
+    #[test]
+    fn a_fifo_that_is_named_is_read_until_its_writers_have_closed_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // It stays open for both ends, so that opening it waits for nobody.
+        let reads = File::options().read(true).write(true).open(&fifo).unwrap();
+        let mut writes = File::options().write(true).open(&fifo).unwrap();
+        writes.write_all("größer".as_bytes()).unwrap();
+        let reader = {
+            let fifo = fifo.clone();
+            thread::spawn(move || read_named_to_string(&fifo, 20))
+        };
+        while ioctl_fionread(&reads).unwrap() > 0 {
+            thread::yield_now();
+        }
+        writes.write_all(b" and greater").unwrap();
+        drop((reads, writes));
+        assert_eq!(reader.join().unwrap().unwrap(), "größer and greater");
+    }
+
+    #[test]
+    fn of_a_fifo_no_more_than_the_limit_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        // It stays open: the end is not waited for.
+        let mut endless = File::options().read(true).write(true).open(&fifo).unwrap();
+        endless.write_all(b"123456789").unwrap();
+        let refused = read_named_to_string(&fifo, 8).unwrap_err().to_string();
+        assert_eq!(refused, "it has 9 bytes, and at most 8 bytes (8 B) are read");
     }
 }

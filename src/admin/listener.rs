@@ -24,7 +24,7 @@ pub(super) struct Asker(pub(super) Option<Peer>);
 /// What one listener grants its clients.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
-    /// Connections that are served at a time; for one more, the one that has waited longest without a complete head is closed.
+    /// Connections that are served at a time; for one more, one that only occupies its slot is closed.
     pub(super) connections: usize,
     /// How long a connection may take to send the head of a request, its first or its next.
     pub(super) head_timeout: Duration,
@@ -39,7 +39,7 @@ pub(super) async fn serve<L: Listener>(
     router: Router,
     asker: fn(&L::Io) -> Asker,
 ) {
-    let slots = Slots::new(grant.connections, grant.lasts.is_some());
+    let slots = Slots::new(grant.connections);
     loop {
         let (stream, _) = listener.accept().await;
         let slot = Arc::new(slots.take().await);
@@ -48,6 +48,7 @@ pub(super) async fn serve<L: Listener>(
         let router = router.clone().map_request(move |mut request: Request<Incoming>| {
             answering.answering();
             request.extensions_mut().insert(asker.clone());
+            request.extensions_mut().insert(answering.clone());
             request
         });
         let service = TowerToHyperService::new(router);

@@ -22,6 +22,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use super::listener::Asker;
 use super::readiness;
 use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
+use super::slots::Slot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
@@ -60,7 +61,7 @@ pub(super) fn pods_list() -> Router<Arc<Admin>> {
 
 /// Tells where the pods are, on a listener that does not serve them.
 pub(super) fn no_pods() -> Router<Arc<Admin>> {
-    let reason = "pods are told of on the admin socket, and here with --http-pods only: their commands and annotations are not for every user of this machine";
+    let reason = "/pods is served on the admin socket; with --http-pods it is served here too, where every user of this machine can read commands, annotations and query strings";
     Router::new().route("/pods", get(async || refusal(StatusCode::NOT_FOUND, reason.to_owned())))
 }
 
@@ -133,12 +134,12 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
             kept,
             dropped: admin.from.tap.observations_dropped(),
         },
-        record: admin.from.journal.as_ref().map(|journal| shape::Recording {
-            folder: journal.folder().display().to_string(),
-            off: journal.failure(),
+        record: admin.from.journal.as_ref().map(|journal| shape::DirStatus {
+            dir: journal.folder().display().to_string(),
+            failure: journal.failure(),
         }),
-        state: admin.from.state.as_ref().map(|state| shape::StateFolder {
-            folder: state.folder().display().to_string(),
+        state: admin.from.state.as_ref().map(|state| shape::DirStatus {
+            dir: state.folder().display().to_string(),
             failure: state.trouble().borrow().clone(),
         }),
         pods: pods_of(&admin),
@@ -203,13 +204,17 @@ async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, Re
 }
 
 /// What is kept, and then every call as it ends, a line each.
-async fn follow(State(admin): Shared, query: QueryOfCalls) -> Result<Response, RequestError> {
+async fn follow(
+    State(admin): Shared,
+    Extension(slot): Extension<Arc<Slot>>,
+    query: QueryOfCalls,
+) -> Result<Response, RequestError> {
     let Query(query) = query?;
     if query.slowest.is_some() {
         return Err(RequestError::BadRequest("slowest cannot be followed".to_owned()));
     }
     let filter = filter(&query, &admin)?;
-    let permit = follow_permit(&admin)?;
+    let permit = follow_permit(&admin, &slot)?;
     let (kept, coming) = admin.from.calls.follow(&filter, selection(&query)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
         Ok(record) => filter.lets_through(&record).then(|| Line::from(&*record)),
@@ -240,9 +245,13 @@ async fn events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, 
 }
 
 /// What is kept, and then every event as it happens, a line each.
-async fn follow_events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, RequestError> {
+async fn follow_events(
+    State(admin): Shared,
+    Extension(slot): Extension<Arc<Slot>>,
+    query: QueryOfEvents,
+) -> Result<Response, RequestError> {
     let Query(query) = query?;
-    let permit = follow_permit(&admin)?;
+    let permit = follow_permit(&admin, &slot)?;
     let (kept, coming) = admin.from.events.follow(&EventFilter { since: query.since_ms.map(ago) });
     let coming = BroadcastStream::new(coming).map(|next| match next {
         Ok(event) => EventLine::Event((&*event).into()),
@@ -268,9 +277,13 @@ fn array_of<R: Send + Sync + 'static, T: Serialize>(
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// Takes one of the connections that may follow.
-fn follow_permit(admin: &Admin) -> Result<OwnedSemaphorePermit, RequestError> {
-    admin.followers.clone().try_acquire_owned().map_err(|_| RequestError::TooManyFollowers)
+/// Takes one of the permits to follow. The connection keeps its slot from now on, also where others wait for
+/// one.
+fn follow_permit(admin: &Admin, slot: &Slot) -> Result<OwnedSemaphorePermit, RequestError> {
+    let permit = admin.followers.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| RequestError::TooManyFollowers)?;
+    slot.following();
+    Ok(permit)
 }
 
 /// Lines of JSON, as they come. The permit is given back when the client goes.
@@ -341,7 +354,7 @@ impl IntoResponse for RequestError {
             Self::BadRequest(reason) => refusal(StatusCode::BAD_REQUEST, reason),
             Self::TooManyFollowers => {
                 let reason =
-                    format!("{MAX_FOLLOWERS} clients follow calls or events already, and no more may");
+                    format!("{MAX_FOLLOWERS} clients already follow calls or events, which is the limit");
                 refusal(StatusCode::SERVICE_UNAVAILABLE, reason)
             }
         }

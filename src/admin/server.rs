@@ -14,8 +14,8 @@ use super::state::Admin;
 use super::{API_HEADER, API_VERSION, guard, listener, routes};
 use crate::relay::Peer;
 
-/// For the owner of the admin socket. Each that follows calls or events holds a connection, of which there are
-/// [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) at most: the others are for questions that are answered at once.
+/// For the owner of the admin socket. At most [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) connections
+/// follow calls or events: the others are for questions that are answered at once.
 const ADMIN: Grant = Grant { connections: 256, head_timeout: Duration::from_secs(10), lasts: None };
 
 /// For everyone on this machine: nobody may keep the others from asking.

@@ -69,11 +69,11 @@ pub struct Status {
     pub connections: Connections,
     /// Calls.
     pub calls: CallCounts,
-    /// Where calls are recorded on disk; null where they are not.
-    pub record: Option<Recording>,
-    /// Where what is to outlive probeshim is kept; null where nothing is.
+    /// Directory in which calls are recorded; null where they are not.
+    pub record: Option<DirStatus>,
+    /// State directory; null without one.
     #[serde(default)]
-    pub state: Option<StateFolder>,
+    pub state: Option<DirStatus>,
     /// The pods of the node, each with its containers.
     pub pods: Vec<StatusPod>,
     /// How kills stand; null where no probes are made.
@@ -126,20 +126,11 @@ pub struct Agreement {
     pub invented: u64,
 }
 
-/// Where calls are recorded on disk.
+/// Directory that probeshim writes to, and its last write failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Recording {
-    /// The folder.
-    pub folder: String,
-    /// Why nothing is recorded there now; null while it is.
-    pub off: Option<String>,
-}
-
-/// Where what is to outlive probeshim is kept.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StateFolder {
-    /// The folder.
-    pub folder: String,
+pub struct DirStatus {
+    /// Path of the directory.
+    pub dir: String,
     /// Why nothing is written there now; null while it is.
     pub failure: Option<String>,
 }

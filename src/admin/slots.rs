@@ -1,4 +1,5 @@
-//! Connection slots of a listener: their number is limited, and a client that only occupies one gives way to the next.
+//! Connection slots of a listener: their number is limited, and a client that only occupies one gives way to
+//! the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,17 +9,15 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// How long an answer may go on before its connection gives way to others, where connections are for one request. Readiness takes two
-/// seconds.
+/// Time after which a request or its answer that still goes on gives way to other connections. Readiness
+/// takes two seconds.
 const MAX_ANSWER: Duration = Duration::from_secs(4);
 
 /// The slots of one listener.
 #[derive(Debug)]
 pub(super) struct Slots {
     limit: usize,
-    /// Whether a connection is for one request only.
-    one_request: bool,
-    state: Mutex<State>,
+    table: Mutex<SlotTable>,
     freed: Notify,
 }
 
@@ -31,14 +30,14 @@ pub(super) struct Slot {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SlotTable {
     next_id: u64,
-    taken: HashMap<u64, Connection>,
+    taken: HashMap<u64, SlotHolder>,
 }
 
 /// A connection that holds a slot.
 #[derive(Debug)]
-struct Connection {
+struct SlotHolder {
     phase: Phase,
     /// Since when it is in this phase.
     since: Instant,
@@ -49,17 +48,20 @@ struct Connection {
 enum Phase {
     /// The head of the first request is not complete.
     ReadingHead,
-    /// A request is being answered, or the head of the next is awaited.
+    /// The body of a request is awaited, the request is being answered, or the head of the next is awaited.
     Answering,
+    /// Calls or events are followed, for as long as the client likes. Permits limit how many connections do.
+    Following,
 }
 
 impl Slots {
-    pub(super) fn new(limit: usize, one_request: bool) -> Arc<Self> {
-        Arc::new(Self { limit, one_request, state: Mutex::default(), freed: Notify::new() })
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, table: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Takes a slot. Where all are taken, the connection that has waited longest without a complete head loses its own; if every connection is
-    /// being answered, one that has been so for too long; else this waits.
+    /// Takes a slot. Where all are taken, the connection that has waited longest without a complete head
+    /// loses its own. If every connection has sent a head, one that has been answered for too long loses its
+    /// own. Else this waits.
     pub(super) async fn take(self: &Arc<Self>) -> Slot {
         loop {
             let freed = self.freed.notified();
@@ -77,36 +79,34 @@ impl Slots {
     /// Takes a slot if there is one, or tells when the next can be had at the latest.
     fn try_take(self: &Arc<Self>) -> Result<Slot, Option<Instant>> {
         let now = Instant::now();
-        let mut state = self.lock();
-        if state.taken.len() >= self.limit {
-            let id = state.longest(Phase::ReadingHead).map(|(id, _)| id);
-            let id = match (id, state.longest(Phase::Answering)) {
-                (Some(id), _) => id,
-                (None, Some((id, since))) if self.one_request && since + MAX_ANSWER <= now => id,
-                (None, Some((_, since))) => return Err(self.one_request.then_some(since + MAX_ANSWER)),
-                (None, None) => return Err(None),
+        let mut table = self.lock();
+        if table.taken.len() >= self.limit {
+            let id = match (table.longest(Phase::ReadingHead), table.longest(Phase::Answering)) {
+                (Some((id, _)), _) => id,
+                (None, Some((id, since))) if since + MAX_ANSWER <= now => id,
+                (None, answering) => return Err(answering.map(|(_, since)| since + MAX_ANSWER)),
             };
-            if let Some(connection) = state.taken.remove(&id) {
-                connection.evicted.cancel();
+            if let Some(holder) = table.taken.remove(&id) {
+                holder.evicted.cancel();
             }
         }
-        let (id, evicted) = (state.next_id, CancellationToken::new());
-        state.next_id += 1;
-        let connection = Connection { phase: Phase::ReadingHead, since: now, evicted: evicted.clone() };
-        state.taken.insert(id, connection);
+        let (id, evicted) = (table.next_id, CancellationToken::new());
+        table.next_id += 1;
+        let holder = SlotHolder { phase: Phase::ReadingHead, since: now, evicted: evicted.clone() };
+        table.taken.insert(id, holder);
         Ok(Slot { slots: self.clone(), id, evicted })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SlotTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl SlotTable {
     /// The connection that has been in a phase for longest, and since when.
     fn longest(&self, phase: Phase) -> Option<(u64, Instant)> {
-        let in_phase = self.taken.iter().filter(|(_, connection)| connection.phase == phase);
-        in_phase.map(|(id, connection)| (*id, connection.since)).min_by_key(|(id, since)| (*since, *id))
+        let in_phase = self.taken.iter().filter(|(_, holder)| holder.phase == phase);
+        in_phase.map(|(id, holder)| (*id, holder.since)).min_by_key(|(id, since)| (*since, *id))
     }
 }
 
@@ -118,9 +118,17 @@ impl Slot {
 
     /// Called when the head of a request is complete.
     pub(super) fn answering(&self) {
-        let mut state = self.slots.lock();
-        if let Some(connection) = state.taken.get_mut(&self.id) {
-            (connection.phase, connection.since) = (Phase::Answering, Instant::now());
+        self.enter(Phase::Answering);
+    }
+
+    /// Called when calls or events are followed: the connection no longer gives way to others.
+    pub(super) fn following(&self) {
+        self.enter(Phase::Following);
+    }
+
+    fn enter(&self, phase: Phase) {
+        if let Some(holder) = self.slots.lock().taken.get_mut(&self.id) {
+            (holder.phase, holder.since) = (phase, Instant::now());
         }
     }
 }
@@ -142,7 +150,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_connection_that_has_waited_longest_for_a_head_gives_way() {
-        let slots = Slots::new(2, true);
+        let slots = Slots::new(2);
         let (first, second) = (slots.take().await, slots.take().await);
         assert!(!is_evicted(&first) && !is_evicted(&second));
         let third = slots.take().await;
@@ -156,7 +164,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_is_not_taken_gives_way_after_a_while() {
-        let slots = Slots::new(1, true);
+        let slots = Slots::new(1);
         let first = slots.take().await;
         first.answering();
         let begun = Instant::now();
@@ -166,10 +174,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slot_whose_connection_may_go_on_is_waited_for() {
-        let slots = Slots::new(1, false);
+    async fn the_slot_of_a_connection_that_follows_is_waited_for() {
+        let slots = Slots::new(1);
         let first = slots.take().await;
         first.answering();
+        first.following();
         let waiting = timeout_at(Instant::now() + 10 * MAX_ANSWER, slots.take()).await;
         assert!(waiting.is_err() && !is_evicted(&first));
         let (_second, ()) = tokio::join!(slots.take(), async { drop(first) });

@@ -66,7 +66,7 @@ pub struct Sources {
     pub exec: exec::Metrics,
     /// What is recorded on disk, if anything is.
     pub journal: Option<Journal>,
-    /// The state on disk; `None` without one.
+    /// State store; `None` without --state.
     pub state: Option<State>,
     /// What is exported as traces, if anything is.
     pub traces: Option<Traces>,
@@ -82,7 +82,7 @@ pub struct Admin {
     pub(super) metrics: Registry,
     /// The metrics of single probes.
     pub(super) of_probes: Vec<Registry>,
-    /// A permit for each connection that follows.
+    /// Permits of connections that follow calls or events.
     pub(super) followers: Arc<Semaphore>,
 }
 

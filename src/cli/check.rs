@@ -7,7 +7,7 @@ use clap::Args;
 use super::Failure;
 use super::table::{Cell, Column, Table};
 use crate::config::{self, Surroundings};
-use crate::probe::{Described, passed_over};
+use crate::probe::Described;
 use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
 
@@ -29,7 +29,7 @@ impl Check {
         if self.paths.is_empty() && self.config.is_none() {
             return Err(Failure::Usage("nothing to check: name files, folders, or a --config".to_owned()));
         }
-        let specs = config::check(&self.paths, self.config.as_ref(), &Surroundings::here())?;
+        let (specs, passed_over) = config::check(&self.paths, self.config.as_ref(), &Surroundings::here())?;
         let described = specs.described();
         let mut text = if described.is_empty() {
             "nothing is wrong, and nothing would be probed: there is no probe in it\n".to_owned()
@@ -38,7 +38,7 @@ impl Check {
             Table::new(columns(), Screen::of_stdout()).text(&rows)
         };
         // A slip in a kind looks like one of others.
-        let others = passed_over(&self.paths).into_iter().map(|(kind, count)| format!("{count} {kind}"));
+        let others = passed_over.into_iter().map(|(kind, count)| format!("{count} {kind}"));
         let others: Vec<String> = others.collect();
         if !others.is_empty() {
             text += &["passed over, since no pods come of it: ", &harmless_text(&others.join(", ")), "\n"]

@@ -339,15 +339,15 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
     let dropped = if status.calls.dropped > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
     let (recorded, style_of_record) = match &status.record {
         None => ("off".to_owned(), Style::new()),
-        Some(shape::Recording { folder, off: None }) => (folder.clone(), Style::new()),
-        Some(shape::Recording { off: Some(why), .. }) => {
+        Some(shape::DirStatus { dir, failure: None }) => (dir.clone(), Style::new()),
+        Some(shape::DirStatus { failure: Some(why), .. }) => {
             (format!("not now, because {why}"), AnsiColor::Yellow.on_default())
         }
     };
     let state = status.state.as_ref().map(|state| match &state.failure {
-        None => ("state", state.folder.clone(), Style::new()),
+        None => ("state", state.dir.clone(), Style::new()),
         Some(why) => {
-            let told = format!("{}, not written now, because {why}", state.folder);
+            let told = format!("{}, not written now, because {why}", state.dir);
             ("state", told, AnsiColor::Yellow.on_default())
         }
     });

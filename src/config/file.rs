@@ -12,7 +12,7 @@ use super::read::{Reader, duration};
 use super::{Flags, Surroundings};
 use crate::probe::node::{Node, Problem};
 use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, Specs, matches, read_probe};
-use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
+use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 
 /// From one question to the kubelet to the next, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -62,7 +62,8 @@ impl File {
     pub(super) fn read(flags: &mut Flags, around: &Surroundings, reader: &mut Reader) -> Self {
         let default = around.config.as_ref().filter(|path| path.exists());
         let Some(path) = flags.config.as_ref().or(default).cloned() else { return Self::default() };
-        let text = read_to_string(&path, MAX_YAML_BYTES).map_err(|error| error.to_string());
+        let read = if flags.config.is_some() { read_named_to_string } else { read_to_string };
+        let text = read(&path, MAX_YAML_BYTES).map_err(|error| error.to_string());
         let value = match text.and_then(|text| parsed(&text)) {
             Ok(value) => value,
             Err(reason) => {

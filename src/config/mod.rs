@@ -6,6 +6,7 @@ mod read;
 mod runtime;
 mod surroundings;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -347,8 +348,13 @@ pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketP
     reader.admin(flag, around).ok_or(Problems(reader.problems))
 }
 
-/// What files of manifests and the rules of a configuration tell of probes. Returns every problem, not the first.
-pub fn check(paths: &[PathBuf], config: Option<&PathBuf>, around: &Surroundings) -> Result<Specs, Problems> {
+/// What files of manifests and the rules of a configuration tell of probes, and how many documents of each
+/// kind make no pods. Returns every problem, not the first.
+pub fn check(
+    paths: &[PathBuf],
+    config: Option<&PathBuf>,
+    around: &Surroundings,
+) -> Result<(Specs, BTreeMap<String, usize>), Problems> {
     // Where it will run is not where it is checked.
     let around = Surroundings { is_root: true, ..around.clone() };
     let (mut flags, mut reader) = (Flags { config: config.cloned(), ..Flags::default() }, Reader::default());
@@ -357,12 +363,13 @@ pub fn check(paths: &[PathBuf], config: Option<&PathBuf>, around: &Surroundings)
     let settings = Settings::of(&flags, file, reader, &around, Purpose::Run);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&pods).collect();
-    let specs = Specs::read(&paths).unwrap_or_else(|errors| {
+    let mut passed_over = BTreeMap::new();
+    let specs = Specs::read_and_count(&paths, &mut passed_over).unwrap_or_else(|errors| {
         let wrong = |reason: String| Problem { field: String::new(), value: None, reason };
         problems.extend(errors.iter().map(|error| wrong(error.to_string())));
         Specs::default()
     });
-    if problems.is_empty() { Ok(specs.with_rules(rules)) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok((specs.with_rules(rules), passed_over)) } else { Err(Problems(problems)) }
 }
 
 /// What `--since` says.

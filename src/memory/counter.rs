@@ -8,15 +8,17 @@ use super::wake_trimmer;
 /// Bytes by which allocated memory falls below its peak before the heap is worth a trim.
 pub(super) const MIN_DROP_BYTES: isize = 8 << 20;
 
-/// Bytes that a thread allocates or frees before it adds them to `COUNTER`, so that threads do not compete for it.
+/// Bytes that a thread allocates or frees before it adds them to `COUNTER`, so that threads do not compete
+/// for it.
 const UNCOUNTED_BYTES: usize = 64 << 10;
 
-/// The bytes that this process has allocated, give or take `UNCOUNTED_BYTES` for each thread that has ever run. That error grows too slowly
-/// to matter: the peak is that since the last trim.
+/// The bytes that this process has allocated, give or take `UNCOUNTED_BYTES` for each thread that has ever
+/// run. That error grows too slowly to matter: the peak is that since the last trim.
 pub(super) static COUNTER: Counter = Counter::new();
 
 thread_local! {
-    /// Bytes that this thread has allocated, less those that it has freed, since it last added them to `COUNTER`.
+    /// Bytes that this thread has allocated, less those that it has freed, since it last added them to
+    /// `COUNTER`.
     static UNCOUNTED: Cell<isize> = const { Cell::new(0) };
 }
 
@@ -28,10 +30,11 @@ pub(super) struct Counter {
     has_dropped: AtomicBool,
 }
 
-/// Counts bytes that this thread allocates, or frees if they are negative. It neither allocates nor panics.
+/// Counts bytes that this thread has allocated, or has freed if they are negative. It neither allocates nor
+/// panics: a sum that overflows wraps.
 #[inline]
 pub(super) fn count(bytes: isize) {
-    let uncounted = UNCOUNTED.get() + bytes;
+    let uncounted = UNCOUNTED.get().wrapping_add(bytes);
     if uncounted.unsigned_abs() < UNCOUNTED_BYTES {
         UNCOUNTED.set(uncounted);
     } else {
@@ -51,12 +54,13 @@ impl Counter {
         }
     }
 
-    /// Adds bytes, and returns whether the count has now fallen far below its peak, for the first time since `reset_peak`.
+    /// Adds bytes, and returns whether the count has now fallen far below its peak, for the first time since
+    /// `reset_peak`.
     #[cold]
     fn add(&self, bytes: isize) -> bool {
-        let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let allocated = self.allocated.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
         let peak = self.peak.fetch_max(allocated, Ordering::Relaxed);
-        peak - allocated >= MIN_DROP_BYTES
+        peak.wrapping_sub(allocated) >= MIN_DROP_BYTES
             && !self.has_dropped.load(Ordering::Relaxed)
             && !self.has_dropped.swap(true, Ordering::Relaxed)
     }
@@ -96,6 +100,15 @@ mod tests {
         assert_eq!(counter.allocated(), 2 * MIN_DROP_BYTES - 1);
         assert!(!counter.add(1 - MIN_DROP_BYTES), "the peak is the count at the reset");
         assert!(counter.add(-1));
+    }
+
+    #[test]
+    fn a_count_that_overflows_does_not_panic() {
+        let counter = Counter::new();
+        for bytes in [isize::MAX, isize::MAX, isize::MIN, isize::MIN, isize::MAX, 1] {
+            counter.add(bytes);
+            counter.reset_peak();
+        }
     }
 
     #[test]

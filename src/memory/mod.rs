@@ -1,7 +1,8 @@
-//! Returns memory to the system that clients or the start of the program took once.
+//! Returns memory to the system that clients or the start of the program no longer use.
 //!
-//! glibc keeps freed memory that lies below any allocation still in use. So allocations are counted, and a thread has glibc return what is
-//! free (`malloc_trim`) whenever the count has fallen far below its peak. The thread sleeps until then.
+//! glibc keeps freed memory that lies below any allocation still in use. So allocations are counted, and a
+//! thread has glibc return what is free (`malloc_trim`) whenever the count has fallen far below its peak. The
+//! thread sleeps until then.
 
 mod counter;
 mod system;
@@ -23,8 +24,8 @@ const START_DURATION: Duration = Duration::from_secs(5);
 const SETTLE_DELAY: Duration = Duration::from_secs(1);
 const MAX_SETTLE_DELAYS: u32 = 5;
 
-/// Minimum time between two trims; and the same as a multiple of the time that the last one took, because a trim blocks threads that
-/// allocate meanwhile.
+/// Minimum time between two trims; and the same as a multiple of the time that the last one took, because a
+/// trim blocks threads that allocate meanwhile.
 const MIN_TRIM_INTERVAL: Duration = Duration::from_secs(5);
 const TRIM_INTERVAL_FACTOR: u32 = 20;
 

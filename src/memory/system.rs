@@ -1,4 +1,4 @@
-//! The allocator, and what the C library and the kernel are told of memory: everything here that is unsafe.
+//! Allocator and calls of the C library and kernel about memory: all unsafe code of this crate.
 
 #![allow(
     unsafe_code,
@@ -10,13 +10,13 @@ use std::{env, fs, io};
 
 use super::counter::count;
 
-/// Free bytes at the end of a heap above which glibc returns them by itself. `malloc_trim` leaves those of every heap but the main
-/// thread's, and where nothing is set glibc lets them grow to 64 MiB.
+/// Free bytes at the end of a heap above which glibc returns them by itself. `malloc_trim` leaves those of
+/// every heap but the main thread's, and where nothing is set glibc lets them grow to 64 MiB.
 #[cfg(target_env = "gnu")]
 const MAX_FREE_END_BYTES: i32 = 2 << 20;
 
-/// Size from which on an allocation is a mapping of its own. Once the other limit is set glibc no longer adapts this one, and its 128 KiB
-/// would have the lists of large nodes mapped and unmapped with every call.
+/// Size from which on an allocation is a mapping of its own. Once the other limit is set glibc no longer
+/// adapts this one, and its 128 KiB would have the lists of large nodes mapped and unmapped with every call.
 #[cfg(target_env = "gnu")]
 const MIN_MAPPING_BYTES: i32 = 1 << 20;
 
@@ -29,30 +29,42 @@ pub struct CountingAllocator;
 unsafe impl GlobalAlloc for CountingAllocator {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
         // SAFETY: the caller keeps the rules of `alloc`, which are those of `System`.
-        unsafe { System.alloc(layout) }
+        let memory = unsafe { System.alloc(layout) };
+        count_new(memory, layout.size());
+        memory
     }
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count(layout.size().cast_signed());
         // SAFETY: as in `alloc`.
-        unsafe { System.alloc_zeroed(layout) }
+        let memory = unsafe { System.alloc_zeroed(layout) };
+        count_new(memory, layout.size());
+        memory
     }
 
     #[inline(never)]
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         // SAFETY: as in `alloc`; all memory of this allocator is from `System`.
         unsafe { System.dealloc(memory, layout) };
-        count(-layout.size().cast_signed());
+        count(layout.size().cast_signed().wrapping_neg());
     }
 
     #[inline(never)]
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        count(new_size.cast_signed() - layout.size().cast_signed());
         // SAFETY: as in `dealloc`.
-        unsafe { System.realloc(memory, layout, new_size) }
+        let moved = unsafe { System.realloc(memory, layout, new_size) };
+        if !moved.is_null() {
+            count(new_size.cast_signed().wrapping_sub(layout.size().cast_signed()));
+        }
+        moved
+    }
+}
+
+/// Counts an allocation, unless it has failed.
+fn count_new(memory: *const u8, size: usize) {
+    if !memory.is_null() {
+        count(size.cast_signed());
     }
 }
 
@@ -75,8 +87,8 @@ pub(super) fn trim() {
     }
 }
 
-/// Unmaps the pages of this program's code, most of which only its start needed. What is executed again is mapped again from the page
-/// cache.
+/// Unmaps the pages of this program's code, most of which only its start needed. What is executed again is
+/// mapped again from the page cache.
 pub(super) fn release_code() -> io::Result<()> {
     let program = env::current_exe()?;
     for mapping in fs::read_to_string("/proc/self/maps")?.lines() {
@@ -86,11 +98,33 @@ pub(super) fn release_code() -> io::Result<()> {
         let Some((start, end)) = range.split_once('-').filter(|_| is_of_program) else { continue };
         let address = |text| usize::from_str_radix(text, 16).map_err(io::Error::other);
         let (start, end) = (address(start)?, address(end)?);
-        // SAFETY: the pages are read-only and mapped from a file, so that the kernel finds the same bytes there when they are executed
-        // again. Only breakpoints that a debugger has set meanwhile are lost.
+        // SAFETY: the pages are read-only and mapped from a file, so that the kernel finds the same bytes
+        // there when they are executed again. Only breakpoints that a debugger has set meanwhile are lost.
         unsafe {
             libc::madvise(std::ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED);
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::counter::COUNTER;
+
+    #[test]
+    fn allocations_that_fail_are_not_counted() {
+        let (large, small) = (Layout::from_size_align(1 << 62, 8).unwrap(), Layout::new::<u64>());
+        let before = COUNTER.allocated();
+        // SAFETY: the layouts are not empty, and what was allocated is freed with its own.
+        unsafe {
+            assert!(CountingAllocator.alloc(large).is_null());
+            assert!(CountingAllocator.alloc_zeroed(large).is_null());
+            let memory = CountingAllocator.alloc(small);
+            assert!(CountingAllocator.realloc(memory, small, large.size()).is_null());
+            CountingAllocator.dealloc(memory, small);
+        }
+        // Other tests allocate meanwhile.
+        assert!(COUNTER.allocated().abs_diff(before) < 1 << 40);
+    }
 }

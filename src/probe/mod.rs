@@ -30,7 +30,7 @@ pub(crate) use owner::{Kind, Owner};
 pub(crate) use pod::GRACE_PERIOD;
 pub use pod::{ContainerPort, ContainerSpec, Env, PodSpec, RestartPolicy, RestartRule, Role};
 pub use read::annotation::annotation_problems;
-pub use read::files::{FileError, Files, passed_over};
+pub use read::files::{FileError, Files};
 pub(crate) use read::files::{Said, Terms};
 pub use read::manifest::Manifest;
 pub(crate) use read::manifest::{Object, objects, version};

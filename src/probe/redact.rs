@@ -5,26 +5,53 @@ use std::borrow::Cow;
 /// Stands where a query string was.
 const REDACTED: &str = "redacted";
 
-/// Characters that end a URL within a message, beside white space.
-const ENDS: [char; 5] = ['"', '\'', '`', '<', '>'];
-
-/// Returns a text in which the query string of each URL and path is left out.
+/// Returns a text in which the query string of each URL and path is left out. One in double quotes goes on
+/// until they end, any other one until the next white space: which of the quotes and brackets in it belong to
+/// it cannot be known.
 pub(crate) fn without_queries(text: &str) -> Cow<'_, str> {
     if !text.contains('?') {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len());
-    for piece in text.split_inclusive(|c: char| c.is_whitespace() || ENDS.contains(&c)) {
-        let word = piece.trim_end_matches(|c: char| c.is_whitespace() || ENDS.contains(&c));
-        match word.split_once('?') {
-            // A question mark that ends a word begins no query.
-            Some((path, query)) if path.contains('/') && query.chars().any(char::is_alphanumeric) => {
-                shown.extend([path, "?", REDACTED, &piece[word.len()..]]);
-            }
-            _ => shown.push_str(piece),
+    for (nth, part) in split_at_quotes(text).into_iter().enumerate() {
+        if nth > 0 {
+            shown.push('"');
+        }
+        if nth % 2 == 1 {
+            push_without_query(&mut shown, part);
+            continue;
+        }
+        for piece in part.split_inclusive(char::is_whitespace) {
+            let word = piece.trim_end();
+            push_without_query(&mut shown, word);
+            shown.push_str(&piece[word.len()..]);
         }
     }
     Cow::Owned(shown)
+}
+
+/// Appends a word or quoted text up to the query string in it. A question mark that ends it begins none.
+fn push_without_query(shown: &mut String, text: &str) {
+    let begins_query =
+        |at: &usize| text[..*at].contains('/') && text[at + 1..].chars().any(char::is_alphanumeric);
+    match text.match_indices('?').map(|(at, _)| at).find(begins_query) {
+        Some(at) => shown.extend([&text[..at], "?", REDACTED]),
+        None => shown.push_str(text),
+    }
+}
+
+/// Splits a text at each double quote that no backslash precedes: every second part was quoted.
+fn split_at_quotes(text: &str) -> Vec<&str> {
+    let (mut parts, mut begin, mut is_escaped) = (Vec::new(), 0, false);
+    for (at, letter) in text.char_indices() {
+        if letter == '"' && !is_escaped {
+            parts.push(&text[begin..at]);
+            begin = at + 1;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+    }
+    parts.push(&text[begin..]);
+    parts
 }
 
 /// Returns the path of an httpGet without its query string.
@@ -50,6 +77,18 @@ mod tests {
                 "to https://a.test/?x then /b?y=z and /c",
                 "to https://a.test/?redacted then /b?redacted and /c",
             ),
+            (
+                r#"Get "http://10.0.0.1:80/ready?token='s3cret'": dial"#,
+                r#"Get "http://10.0.0.1:80/ready?redacted": dial"#,
+            ),
+            (r#"Get "http://a/?q=a s3cret": EOF"#, r#"Get "http://a/?redacted": EOF"#),
+            (r#"Get "http://a/?q=\"s3cret\"&b": EOF"#, r#"Get "http://a/?redacted": EOF"#),
+            (r#"Get "http://a/?x=<s3cret>": EOF"#, r#"Get "http://a/?redacted": EOF"#),
+            ("/a?'s3cret' and /b?`s3cret`", "/a?redacted and /b?redacted"),
+            (r#"<a href="/a?s3cret">Found</a>"#, r#"<a href="/a?redacted">Found</a>"#),
+            (r#"cut: "http://a/?q='s3cret' s3cr"#, r#"cut: "http://a/?redacted"#),
+            ("really?/a?b=s3cret", "really?/a?redacted"),
+            (r#"exec "sh" failed: what? "no""#, r#"exec "sh" failed: what? "no""#),
             ("is it /there? yes: what?", "is it /there? yes: what?"),
             ("HTTP probe failed with statuscode: 500", "HTTP probe failed with statuscode: 500"),
             ("", ""),

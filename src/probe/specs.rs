@@ -50,9 +50,17 @@ impl Specs {
     /// Reads files and folders of manifests: YAML or JSON, any number of documents, of which those that make pods are taken. Says
     /// everything that is wrong with them.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
+        Self::read_and_count(paths, &mut BTreeMap::new())
+    }
+
+    /// The same, and counts the documents of each kind that makes no pods.
+    pub fn read_and_count<P: AsRef<Path>>(
+        paths: &[P],
+        passed_over: &mut BTreeMap<String, usize>,
+    ) -> Result<Self, Vec<FileError>> {
         let mut errors = Vec::new();
-        let manifests: Manifests =
-            paths.iter().flat_map(|path| files::read(path.as_ref(), &mut errors)).collect();
+        let mut read = |path: &P| files::read(path.as_ref(), &mut errors, passed_over);
+        let manifests: Manifests = paths.iter().flat_map(&mut read).collect();
         if errors.is_empty() {
             Ok(Self { manifests: Arc::new(manifests), ..Self::default() })
         } else {

@@ -22,21 +22,21 @@ const NAMED_PART: u32 = 10;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
     /// The longest time by which it was late, without what the attempt took itself.
-    pub(super) late: Duration,
-    /// The probe whose attempts took most of the thread's time just before.
-    pub(super) by: Option<Arc<Meter>>,
+    pub(super) lateness: Duration,
+    /// Probe whose attempts used most of the thread's time just before.
+    pub(super) culprit: Option<Arc<Meter>>,
     /// The time that the attempt itself took from the thread.
-    pub(super) own: Duration,
+    pub(super) own_time: Duration,
 }
 
 impl Delay {
     /// Whether an attempt with this delay and timeout is discarded, after so many of the same probe in a row.
     ///
-    /// An attempt that itself took the thread's time counts. So does one after `failure_threshold` discarded ones: where the prober is
-    /// always late, a container that has failed is still found.
+    /// An attempt that itself took the thread's time counts. So does one after `failure_threshold` discarded
+    /// ones: where the prober is always late, a container that has failed is still found.
     pub(super) fn discards(&self, timeout: Duration, in_a_row: u32, failure_threshold: u32) -> bool {
         let tolerated = timeout / TOLERATED_PART;
-        self.late > tolerated && self.own <= tolerated && in_a_row < failure_threshold
+        self.lateness > tolerated && self.own_time <= tolerated && in_a_row < failure_threshold
     }
 }
 
@@ -46,22 +46,23 @@ pub(super) async fn timed<T>(
     timeout: Duration,
     attempt: impl Future<Output = T>,
 ) -> (T, Delay) {
-    let (tick, begun) = (timeout / TICK_PART, meter.taken());
+    let (tick, used_before) = (timeout / TICK_PART, meter.used());
     let (mut attempt, mut timer) = (pin!(attempt), pin!(sleep(tick)));
-    let (mut delay, mut taken) = (Delay::default(), begun);
+    let (mut delay, mut used) = (Delay::default(), used_before);
     let result = poll_fn(|cx| {
         let now = Instant::now();
         if now >= timer.deadline() {
-            let late = (now - timer.deadline()).saturating_sub(meter.taken().saturating_sub(taken));
-            if late > delay.late {
-                let busiest = meter.busiest(now).filter(|(_, time)| *time >= late / NAMED_PART);
+            let own_time = meter.used().saturating_sub(used);
+            let lateness = (now - timer.deadline()).saturating_sub(own_time);
+            if lateness > delay.lateness {
+                let busiest = meter.busiest(now).filter(|(_, time)| *time >= lateness / NAMED_PART);
                 // The probe that others are late for is not late itself.
                 if !busiest.as_ref().is_some_and(|(busiest, _)| Arc::ptr_eq(busiest, meter)) {
-                    (delay.late, delay.by) = (late, busiest.map(|(busiest, _)| busiest));
+                    (delay.lateness, delay.culprit) = (lateness, busiest.map(|(busiest, _)| busiest));
                 }
             }
             timer.as_mut().reset(now + tick);
-            taken = meter.taken();
+            used = meter.used();
         }
         let polled = meter.run(|| attempt.as_mut().poll(cx));
         if polled.is_pending() && timer.as_mut().poll(cx).is_ready() {
@@ -71,7 +72,7 @@ pub(super) async fn timed<T>(
         polled
     })
     .await;
-    delay.own = meter.taken().saturating_sub(begun);
+    delay.own_time = meter.used().saturating_sub(used_before);
     (result, delay)
 }
 
@@ -112,14 +113,14 @@ mod tests {
     async fn an_attempt_knows_how_late_the_thread_was_and_by_whom() {
         let ([a, b], _thread) = meters();
         let delay = during(&a, async || {}).await;
-        assert_eq!((delay.late, delay.own), (Duration::ZERO, Duration::ZERO));
+        assert_eq!((delay.lateness, delay.own_time), (Duration::ZERO, Duration::ZERO));
         let delay = during(&a, async || {
             b.add(milliseconds(300), Instant::now());
             advance(milliseconds(300)).await;
         })
         .await;
-        assert!(delay.late >= milliseconds(200) && delay.discards(TIMEOUT, 0, 1), "{delay:?}");
-        assert!(Arc::ptr_eq(&delay.by.unwrap(), &b));
+        assert!(delay.lateness >= milliseconds(200) && delay.discards(TIMEOUT, 0, 1), "{delay:?}");
+        assert!(Arc::ptr_eq(&delay.culprit.unwrap(), &b));
         let delay = during(&a, async || advance(milliseconds(120)).await).await;
         assert!(!delay.discards(TIMEOUT, 0, 1), "it is late by less than is tolerated: {delay:?}");
     }
@@ -129,7 +130,7 @@ mod tests {
         let ([a, b], _thread) = meters();
         b.add(milliseconds(1), Instant::now());
         let delay = during(&a, async || advance(milliseconds(300)).await).await;
-        assert!(delay.discards(TIMEOUT, 0, 1) && delay.by.is_none(), "{delay:?}");
+        assert!(delay.discards(TIMEOUT, 0, 1) && delay.culprit.is_none(), "{delay:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -140,7 +141,7 @@ mod tests {
             advance(milliseconds(300)).await;
         })
         .await;
-        assert_eq!((delay.late, delay.own), (Duration::ZERO, milliseconds(300)));
+        assert_eq!((delay.lateness, delay.own_time), (Duration::ZERO, milliseconds(300)));
         // Where others take as much, it is late for them, and counts all the same.
         let delay = during(&a, async || {
             a.add(milliseconds(300), Instant::now());
@@ -148,7 +149,7 @@ mod tests {
             advance(milliseconds(1_200)).await;
         })
         .await;
-        assert!(delay.late > milliseconds(500) && !delay.discards(TIMEOUT, 0, 1), "{delay:?}");
+        assert!(delay.lateness > milliseconds(500) && !delay.discards(TIMEOUT, 0, 1), "{delay:?}");
     }
 
     proptest! {
@@ -161,8 +162,8 @@ mod tests {
             let timeout = Duration::from_secs(timeout.into());
             let mut in_a_row = 0;
             for (late, own) in attempts {
-                let delay = Delay { late: milliseconds(late), own: milliseconds(own), by: None };
-                let is_delayed = delay.late * 10 > timeout && delay.own * 10 <= timeout;
+                let delay = Delay { lateness: milliseconds(late), own_time: milliseconds(own), culprit: None };
+                let is_delayed = delay.lateness * 10 > timeout && delay.own_time * 10 <= timeout;
                 let is_discarded = delay.discards(timeout, in_a_row, threshold);
                 prop_assert_eq!(is_discarded, is_delayed && in_a_row < threshold);
                 in_a_row = if is_discarded { in_a_row + 1 } else { 0 };

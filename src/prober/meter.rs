@@ -25,25 +25,25 @@ pub(super) struct Meter {
     /// The probe.
     pub(super) series: Series,
     nanoseconds: AtomicU64,
-    /// The probe is not made any more.
+    /// Whether the probe has ended.
     is_over: AtomicBool,
     thread: Weak<ThreadUse>,
 }
 
 /// Time that probes have lately taken from the prober's thread.
 #[derive(Debug, Default)]
-pub(super) struct ThreadUse(Mutex<Windows>);
+pub(super) struct ThreadUse(Mutex<UsageWindows>);
 
 /// Time taken by each probe, in the window that goes on and in the one before it.
 #[derive(Debug, Default)]
-struct Windows {
+struct UsageWindows {
     since: Option<Instant>,
-    current: Taken,
-    previous: Taken,
+    current: UsageByProbe,
+    previous: UsageByProbe,
 }
 
 /// Time taken by probes, by the addresses of their meters.
-type Taken = HashMap<usize, (Arc<Meter>, Duration)>;
+type UsageByProbe = HashMap<usize, (Arc<Meter>, Duration)>;
 
 /// A task whose time is counted.
 struct Metered<F> {
@@ -61,8 +61,8 @@ impl Meter {
         })
     }
 
-    /// Time taken so far.
-    pub(super) fn taken(&self) -> Duration {
+    /// Time used so far.
+    pub(super) fn used(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
     }
 
@@ -89,12 +89,12 @@ impl Meter {
         self.thread.upgrade()?.busiest(now)
     }
 
-    /// Notes that the probe is not made any more.
+    /// Marks the probe as ended.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the probe is not made any more.
+    /// Whether the probe has ended.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -111,7 +111,7 @@ impl ThreadUse {
     fn busiest(&self, now: Instant) -> Option<(Arc<Meter>, Duration)> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.turn(now);
-        let Windows { current, previous, .. } = &*windows;
+        let UsageWindows { current, previous, .. } = &*windows;
         let before = |key: &usize| previous.get(key).map_or(Duration::ZERO, |(_, time)| *time);
         let ongoing = current.iter().map(|(key, (meter, time))| (meter, *time + before(key)));
         let earlier = previous.iter().filter(|(key, _)| !current.contains_key(*key));
@@ -121,7 +121,7 @@ impl ThreadUse {
     }
 }
 
-impl Windows {
+impl UsageWindows {
     /// Begins another window once the current one is over.
     fn turn(&mut self, now: Instant) {
         let age = now.saturating_duration_since(*self.since.get_or_insert(now));
@@ -183,7 +183,7 @@ mod tests {
         advance(WINDOW).await;
         assert_eq!(busiest(), is(&b, 20), "one before that does not");
         advance(3 * WINDOW).await;
-        assert_eq!((busiest(), a.taken()), (None, 30 * MILLISECOND));
+        assert_eq!((busiest(), a.used()), (None, 30 * MILLISECOND));
     }
 
     #[tokio::test]
@@ -198,11 +198,11 @@ mod tests {
         let inner = async move { spend() };
         let outer = async move { tokio::spawn(metered(inner)).await.unwrap() };
         let spawned = meter.run(|| tokio::spawn(metered(outer)));
-        let before = meter.taken();
+        let before = meter.used();
         spawned.await.unwrap();
-        assert!(meter.taken() >= before + MILLISECOND);
-        let before = meter.taken();
+        assert!(meter.used() >= before + MILLISECOND);
+        let before = meter.used();
         tokio::spawn(metered(async move { spend() })).await.unwrap();
-        assert_eq!(meter.taken(), before, "it belongs to no attempt");
+        assert_eq!(meter.used(), before, "it belongs to no attempt");
     }
 }

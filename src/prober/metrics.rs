@@ -172,7 +172,7 @@ impl Metrics {
             ),
             alone(
                 "probeshim_prober_discarded_attempts",
-                "Attempts that count for nothing because the prober itself was late",
+                "Attempts discarded because the prober's thread was late",
                 self.discarded.clone(),
             ),
             alone(

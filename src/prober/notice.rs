@@ -29,7 +29,7 @@ pub enum What {
     Unhealthy,
     /// An attempt went well, in a way that somebody should look at.
     ProbeWarning,
-    /// An attempt counts for nothing, since the prober itself was late.
+    /// The attempt was discarded because the prober's thread was late.
     Discarded,
     /// The container would be killed now, if somebody were to.
     WouldKill,

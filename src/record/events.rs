@@ -22,7 +22,7 @@ const LAG: usize = 256;
 pub struct Event {
     /// When; of one that happened again, when it did last.
     pub time: SystemTime,
-    /// Whether somebody should look.
+    /// Severity.
     pub severity: Severity,
     /// One word for it, in CamelCase.
     pub reason: &'static str,
@@ -36,7 +36,7 @@ pub struct Event {
     pub count: u64,
 }
 
-/// Whether somebody should look.
+/// Severity of an event, as Kubernetes names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
     /// It happens.
@@ -166,7 +166,7 @@ impl Event {
         hasher.finish()
     }
 
-    /// Whether somebody should look.
+    /// Whether the severity is Warning.
     #[must_use]
     pub fn is_warning(&self) -> bool {
         self.severity == Severity::Warning

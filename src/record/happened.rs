@@ -159,7 +159,7 @@ impl Event {
     #[must_use]
     pub fn of_record_failure(folder: &Path, reason: &str) -> Self {
         let message = format!(
-            "Calls are not recorded in {}: {reason}; it is tried again, and traffic is not touched",
+            "Calls are not recorded in {}: {reason}; probeshim retries, and calls are forwarded as before",
             folder.display()
         );
         Self::new(Severity::Warning, "RecordWriteFailed", message)
@@ -176,7 +176,7 @@ impl Event {
     #[must_use]
     pub fn of_removed_records(folder: &Path) -> Self {
         let message = format!(
-            "The records in {} were removed by somebody else; calls are recorded there anew",
+            "Another process removed the records in {}; recording starts again there",
             folder.display()
         );
         Self::new(Severity::Warning, "RecordRemoved", message)

@@ -1,5 +1,7 @@
 //! Accepting clients, also while the system cannot have more of them.
 
+use std::future::pending;
+use std::io;
 use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
@@ -9,8 +11,8 @@ use tracing::error;
 /// How long to wait after accept failed, so that a lack of descriptors is not made worse by a busy loop.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a failure is not told again.
-const TOLD_INTERVAL: Duration = Duration::from_secs(10);
+/// Interval in which further failures are only counted.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Accepts the clients of a listener.
 #[derive(Debug)]
@@ -18,42 +20,134 @@ pub struct Acceptor {
     listener: UnixListener,
     /// Set after a failure: when to try again.
     resume_at: Option<Instant>,
-    /// When a failure was told.
-    told_at: Option<Instant>,
-    /// Failures that have not been told.
-    untold: u64,
+    failures: FailureLog,
+}
+
+/// Logs failures: the first one at once, those of the next ten seconds in one line when these are over.
+#[derive(Debug, Default)]
+struct FailureLog {
+    /// When failures were logged last.
+    logged_at: Option<Instant>,
+    /// Number of failures that were not logged.
+    unlogged: u64,
+    /// The last failure that was not logged.
+    last: Option<io::Error>,
 }
 
 impl Acceptor {
     /// Accepts from this listener.
     #[must_use]
     pub fn new(listener: UnixListener) -> Self {
-        Self { listener, resume_at: None, told_at: None, untold: 0 }
+        Self { listener, resume_at: None, failures: FailureLog::default() }
     }
 
-    /// Returns the next client. A failure is told, at most every ten seconds, and tried again after a pause. May be dropped and
-    /// called again without losing a client or the pause.
+    /// Returns the next client. Tries again after a pause when accepting fails, and logs failures at most
+    /// every ten seconds. May be dropped and called again without losing a client or the pause.
     pub async fn accept(&mut self) -> UnixStream {
         loop {
             if let Some(resume_at) = self.resume_at {
                 sleep_until(resume_at).await;
             }
             self.resume_at = None;
-            match self.listener.accept().await {
-                Ok((client, _)) => return client,
-                Err(error) => self.failed(&error),
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((client, _)) => return client,
+                    Err(error) => {
+                        self.resume_at = Some(Instant::now() + PAUSE);
+                        self.failures.add(error);
+                    }
+                },
+                () = self.failures.due() => self.failures.log(),
             }
         }
     }
+}
 
-    fn failed(&mut self, error: &std::io::Error) {
-        let now = Instant::now();
-        self.resume_at = Some(now + PAUSE);
-        self.untold += 1;
-        if self.told_at.is_none_or(|told_at| now >= told_at + TOLD_INTERVAL) {
-            let failures = std::mem::take(&mut self.untold);
-            self.told_at = Some(now);
+impl FailureLog {
+    fn add(&mut self, error: io::Error) {
+        self.unlogged += 1;
+        self.last = Some(error);
+        if self.logged_at.is_none_or(|logged_at| logged_at.elapsed() >= LOG_INTERVAL) {
+            self.log();
+        }
+    }
+
+    /// Ends when failures that were not logged are to be logged; never without any.
+    async fn due(&self) {
+        match self.logged_at.filter(|_| self.last.is_some()) {
+            Some(logged_at) => sleep_until(logged_at + LOG_INTERVAL).await,
+            None => pending().await,
+        }
+    }
+
+    fn log(&mut self) {
+        if let Some(error) = self.last.take() {
+            let failures = std::mem::take(&mut self.unlogged);
+            self.logged_at = Some(Instant::now());
             error!(%error, failures, "cannot accept a connection");
         }
+    }
+}
+
+impl Drop for FailureLog {
+    fn drop(&mut self) {
+        self.log();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// What was logged.
+    #[derive(Clone, Default)]
+    struct Logged(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Logged {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Logged {
+        /// The numbers of failures, one for each line.
+        fn failures(&self) -> Vec<u64> {
+            let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+            let number = |line: &str| line.split_once("failures=")?.1.split(' ').next()?.parse().ok();
+            text.lines().map(|line| number(line).unwrap_or_else(|| panic!("{line}"))).collect()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_failure_is_logged_and_at_most_every_ten_seconds() {
+        let logged = Logged::default();
+        let log = logged.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone()).finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let mut failures = FailureLog::default();
+        assert!(timeout(2 * LOG_INTERVAL, failures.due()).await.is_err(), "there is nothing to log");
+        for _ in 0..3 {
+            failures.add(io::Error::other("a lack"));
+        }
+        assert_eq!(logged.failures(), [1], "the first of three");
+        let first = Instant::now();
+        failures.due().await;
+        assert_eq!(first.elapsed().as_secs(), LOG_INTERVAL.as_secs());
+        failures.log();
+        assert_eq!(logged.failures(), [1, 2]);
+        for _ in 0..2 {
+            failures.add(io::Error::other("a lack"));
+        }
+        drop(failures);
+        assert_eq!(logged.failures(), [1, 2, 2], "the rest at the end");
     }
 }

@@ -30,7 +30,7 @@ pub enum LockError {
         /// The holder, if it has written its pid.
         pid: Option<String>,
     },
-    /// The file with the lock's name is no lock file: it is a FIFO, or it has a second name. It has been left alone.
+    /// The lock file is not a regular file, or has a second name; it is not changed.
     #[error(
         "{path} is not a lock file: it is not a regular file, or it has a second name; remove it or use another path"
     )]

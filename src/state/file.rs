@@ -59,10 +59,11 @@ pub enum StateError {
 #[derive(Debug)]
 pub(super) struct File {
     path: PathBuf,
-    /// It is opened again where writing has failed.
+    /// The file behind the database: it can be read when it was removed, and when the database has failed.
+    handle: fs::File,
+    /// `None` after a failure: the library refuses every use of a database that has failed once. It is opened
+    /// again from `handle`.
     database: Option<Database>,
-    /// Identity of the file that is open for writing.
-    id: FileId,
     lock: Lock,
 }
 
@@ -98,8 +99,8 @@ pub(super) type Changes = BTreeMap<(Table, String), Option<Vec<u8>>>;
 
 type Values = Vec<(Table, String, Vec<u8>)>;
 
-/// A file that was opened, its version if it has one, and everything in it.
-type Opened = (Database, FileId, (Option<u64>, Values));
+/// Content of the file: its version if it has one, and all values.
+type Content = (Option<u64>, Values);
 
 impl File {
     /// Takes the file and reads all of it.
@@ -124,7 +125,7 @@ impl File {
         // What is damaged may be so in ways that its reader does not expect.
         let read = quiet::catch(|| read(&path));
         let damaged = |reason: String| StateError::Damaged(format!("{}: {reason}", path.display()));
-        let (database, id, (version, values)) = match read {
+        let (handle, database, (version, values)) = match read {
             Ok(Ok(read)) => read,
             Ok(Err(redb::Error::Io(source))) if !CUT_OFF.contains(&source.kind()) => {
                 return Err(StateError::File { path, source });
@@ -133,7 +134,7 @@ impl File {
             Err(panic) => return Err(damaged(format!("it cannot be read, {}", harmless(&panic)))),
         };
         match version {
-            Some(VERSION) => Ok((Self { path, database: Some(database), id, lock }, values)),
+            Some(VERSION) => Ok((Self { path, handle, database: Some(database), lock }, values)),
             Some(found) if found > VERSION => Err(StateError::Newer { path, found }),
             _ => Err(damaged("it has no version".to_owned())),
         }
@@ -147,18 +148,32 @@ impl File {
     /// Has changes on disk, all of them or none.
     pub(super) fn write(&mut self, changes: &Changes) -> Result<(), WriteError> {
         self.restore()?;
-        let written = quiet::catch(|| self.try_to_write(changes));
-        let written = match written {
-            Ok(written) => written.map_err(WriteError::Database),
-            Err(panic) => Err(WriteError::Panic(panic)),
-        };
-        if written.is_err() {
-            self.give_up();
-        }
-        written
+        self.with_database(|database| apply(database, changes))
     }
 
-    /// After a failure what is open is of no use any more: it is opened again where something is written.
+    /// Uses the database, which is closed after a failure.
+    fn with_database<T>(
+        &mut self,
+        work: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, WriteError> {
+        let done = quiet::catch(|| {
+            let database = match self.database.take() {
+                Some(database) => database,
+                None => database_in(&self.handle)?,
+            };
+            work(self.database.insert(database))
+        });
+        let done = match done {
+            Ok(done) => done.map_err(WriteError::Database),
+            Err(panic) => Err(WriteError::Panic(panic)),
+        };
+        if done.is_err() {
+            self.give_up();
+        }
+        done
+    }
+
+    /// Closes the database after a failure. The next use opens it again.
     pub(super) fn give_up(&mut self) {
         let database = self.database.take();
         // A database writes as it is closed.
@@ -178,58 +193,43 @@ impl File {
 
     fn presence(&self) -> io::Result<Presence> {
         match FileId::named(&self.path) {
-            Ok(named) if named == self.id => Ok(Presence::There),
+            Ok(named) if named == FileId::of(&self.handle.metadata()?) => Ok(Presence::There),
             Ok(_) => Ok(Presence::Replaced),
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => Ok(Presence::Removed),
             Err(other) => Err(other),
         }
     }
 
-    /// Writes the file anew, with all that was in it, where it was removed: what is written to a file without a name is lost at the end.
+    /// Writes the file again with its whole content if it was removed: a file without a name is lost when it
+    /// is closed.
     fn restore(&mut self) -> Result<(), WriteError> {
         match self.presence()? {
             Presence::There => return Ok(()),
             Presence::Replaced => return Err(WriteError::Replaced(self.path.clone())),
             Presence::Removed => {}
         }
-        // Where writing has failed before, nothing is left of it to read.
-        let Some(database) = &self.database else {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "No such file or directory").into());
-        };
-        let (_, values) = quiet::catch(|| values(database)).map_err(WriteError::Panic)??;
-        let folder = self.folder();
-        make_folder(&folder)?;
+        let (_, values) = self.with_database(values)?;
+        make_folder(&self.folder())?;
         if !self.lock.is_in_place() {
             self.lock = Lock::take(&self.path)?;
         }
-        // Somebody else may have put it there before the lock was taken.
+        // Another process may have created one before the lock was taken.
         if fs::exists(&self.path)? {
             return Err(WriteError::Replaced(self.path.clone()));
         }
-        quiet::catch(|| make(&self.path)).map_err(WriteError::Panic)??;
-        let (database, id) = open(&self.path).map_err(redb::Error::from)?;
+        // The removed file is given up only once another holds all values: until then it is the only copy.
+        let new = new_path(&self.path);
+        let written = quiet::catch(|| create(&new, &values)).map_err(WriteError::Panic);
+        let named = written.and_then(|written| {
+            let written = written?;
+            fs::rename(&new, &self.path)?;
+            Ok(written)
+        });
+        let (handle, database) = named.inspect_err(|_| drop(fs::remove_file(&new)))?;
         self.give_up();
-        (self.database, self.id) = (Some(database), id);
-        let changes = values.into_iter().map(|(table, key, value)| ((table, key), Some(value))).collect();
-        quiet::catch(|| self.try_to_write(&changes)).map_err(WriteError::Panic)??;
-        warn!(path = %self.path.display(), "what is to outlive probeshim was removed by somebody else, and is written anew");
-        Ok(())
-    }
-
-    fn try_to_write(&mut self, changes: &Changes) -> Result<(), redb::Error> {
-        let database = match &self.database {
-            Some(database) => database,
-            None => self.database.insert(open(&self.path)?.0),
-        };
-        let writing = database.begin_write()?;
-        for ((table, key), value) in changes {
-            let mut table = writing.open_table(definition(*table))?;
-            match value {
-                Some(value) => drop(table.insert(key.as_str(), value.as_slice())?),
-                None => drop(table.remove(key.as_str())?),
-            }
-        }
-        Ok(writing.commit()?)
+        (self.handle, self.database) = (handle, Some(database));
+        warn!(path = %self.path.display(), "another process removed the state file; it was written again with its whole content");
+        Ok(sync_folder(&self.path)?)
     }
 }
 
@@ -238,25 +238,56 @@ pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join("state.redb")
 }
 
-/// Makes the file under another name first, so that it is whole once it is there.
+/// Name of a state file that is still being written.
+fn new_path(path: &Path) -> PathBuf {
+    path.with_extension("new")
+}
+
+/// Creates an empty state file. It is written under another name first, so that it is whole once it has its
+/// own.
 fn make(path: &Path) -> Result<(), redb::Error> {
-    let new = path.with_extension("new");
-    match fs::remove_file(&new) {
+    let new = new_path(path);
+    drop(create(&new, &Values::new())?);
+    fs::rename(&new, path)?;
+    Ok(sync_folder(path)?)
+}
+
+/// Creates a file with these values and has it on disk.
+fn create(path: &Path, values: &Values) -> Result<(fs::File, Database), redb::Error> {
+    match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&new)?;
-    let database = Database::builder().create_with_backend(FileBackend::new(file)?)?;
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    let database = database_in(&file)?;
     let writing = database.begin_write()?;
     writing.open_table(ABOUT)?.insert("version", VERSION)?;
     for table in Table::ALL {
         writing.open_table(definition(table))?;
     }
+    for (table, key, value) in values {
+        writing.open_table(definition(*table))?.insert(key.as_str(), value.as_slice())?;
+    }
     writing.commit()?;
-    drop(database);
-    fs::rename(&new, path)?;
+    Ok((file, database))
+}
+
+fn apply(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
+    let writing = database.begin_write()?;
+    for ((table, key), value) in changes {
+        let mut table = writing.open_table(definition(*table))?;
+        match value {
+            Some(value) => drop(table.insert(key.as_str(), value.as_slice())?),
+            None => drop(table.remove(key.as_str())?),
+        }
+    }
+    Ok(writing.commit()?)
+}
+
+/// Has the name of a file on disk.
+fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().map(fs::File::open).transpose()?;
-    Ok(folder.map(|folder| folder.sync_all()).transpose().map(drop)?)
+    folder.map_or(Ok(()), |folder| folder.sync_all())
 }
 
 /// Makes a folder for its owner alone, where it is missing.
@@ -264,27 +295,33 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-fn open(path: &Path) -> Result<(Database, FileId), DatabaseError> {
+fn open(path: &Path) -> Result<(fs::File, Database), DatabaseError> {
     let file = OpenOptions::new().read(true).write(true).open(path)?;
     // It may have been put back from elsewhere.
     file.set_permissions(Permissions::from_mode(0o600))?;
-    let id = FileId::of(&file.metadata()?);
-    Ok((Database::builder().create_with_backend(FileBackend::new(file)?)?, id))
+    let database = database_in(&file)?;
+    Ok((file, database))
 }
 
-/// Opens a file, checks every page of it, and reads all of it. A page that is damaged would else be found later, or never.
-fn read(path: &Path) -> Result<Opened, redb::Error> {
-    let (mut database, id) = open(path)?;
+/// Opens the database in a file.
+fn database_in(file: &fs::File) -> Result<Database, DatabaseError> {
+    Database::builder().create_with_backend(FileBackend::new(file.try_clone()?)?)
+}
+
+/// Opens a file, checks every page of it, and reads all of it. A page that is damaged would else be found
+/// later, or never.
+fn read(path: &Path) -> Result<(fs::File, Database, Content), redb::Error> {
+    let (file, mut database) = open(path)?;
     if !database.check_integrity()? {
         let path = path.display();
         warn!(%path, "it was damaged, and has been repaired: what was written last may be missing");
     }
-    let values = values(&database)?;
-    Ok((database, id, values))
+    let content = values(&database)?;
+    Ok((file, database, content))
 }
 
 /// Its version, if it has one, and everything in it.
-fn values(database: &Database) -> Result<(Option<u64>, Values), redb::Error> {
+fn values(database: &Database) -> Result<Content, redb::Error> {
     let reading = database.begin_read()?;
     let version = reading.open_table(ABOUT)?.get("version")?.map(|version| version.value());
     let mut values = Vec::new();
@@ -315,7 +352,7 @@ pub(super) mod tests {
 
     /// Somebody else has written it.
     pub(in crate::state) fn set_version(path: &Path, version: u64) {
-        let (database, _) = open(path).unwrap();
+        let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();
         writing.open_table(ABOUT).unwrap().insert("version", version).unwrap();
         writing.commit().unwrap();
@@ -323,7 +360,7 @@ pub(super) mod tests {
 
     /// A probeshim has written the file that did not have the table yet.
     pub(in crate::state) fn remove_table(path: &Path, table: Table) {
-        let (database, _) = open(path).unwrap();
+        let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();
         assert!(writing.delete_table(definition(table)).unwrap());
         writing.commit().unwrap();

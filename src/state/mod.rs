@@ -1,6 +1,8 @@
-//! What outlives probeshim: values by their keys, in one file below `--state`, of which a crash at any byte leaves the old or the new.
+//! What outlives probeshim: values by their keys, in one file below `--state`, of which a crash at any byte
+//! leaves the old or the new.
 //!
-//! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried again: nothing is lost silently.
+//! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried
+//! again: nothing is lost silently.
 
 mod file;
 mod quiet;
@@ -61,7 +63,7 @@ struct Shared {
 
 /// The state was not closed in order, and may lack the last changes.
 #[derive(Debug, thiserror::Error)]
-#[error("what is to outlive probeshim may not be whole: {0}")]
+#[error("the state may be incomplete: {0}")]
 pub struct CloseError(String);
 
 /// What was kept before.
@@ -94,7 +96,8 @@ impl Table {
 }
 
 impl State {
-    /// Opens what is kept below a folder, which is made where it is missing, for its owner alone. One probeshim at a time has it.
+    /// Opens what is kept below a folder, which is made where it is missing, for its owner alone. One
+    /// probeshim at a time has it.
     pub fn open(folder: &Path) -> Result<(Self, Kept), StateError> {
         let (file, kept) = File::open(folder)?;
         let folder = file.folder();
@@ -131,7 +134,8 @@ impl State {
         self.send(Message::Change(table, key.to_owned(), None));
     }
 
-    /// Waits until what was changed before is on disk, or the disk has not taken it; for ten seconds at most, since a disk may hang.
+    /// Waits until what was changed before is on disk, or the disk has not taken it; for ten seconds at most,
+    /// since a disk may hang.
     pub async fn settled(&self) {
         let (settled, wait) = oneshot::channel();
         self.send(Message::Settle(settled));
@@ -140,8 +144,8 @@ impl State {
         }
     }
 
-    /// Has everything on disk, as far as the disk takes it, and gives the file up: nothing is kept any more. Fails where the database
-    /// panicked, or its thread did: what was kept may not be whole then.
+    /// Has everything on disk, as far as the disk takes it, and gives the file up: nothing is kept any more.
+    /// Fails where the database panicked, or its thread did: what was kept may not be whole then.
     pub async fn close(&self) -> Result<(), CloseError> {
         let (closed, wait) = oneshot::channel();
         self.send(Message::Close(closed));

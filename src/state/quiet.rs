@@ -1,4 +1,4 @@
-//! Panics of the database library on damaged files, caught without a word on standard error: they are told of as errors are.
+//! Catches panics of the database library without printing them; callers report them as errors.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,7 +13,7 @@ thread_local! {
 /// Puts a hook before the one that is there, which keeps the panics of quiet threads from it.
 static HOOK: Once = Once::new();
 
-/// Runs something that may panic. Returns the words of the panic, of which nothing else is told.
+/// Runs a closure and returns the message of its panic, which is not printed.
 pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let hook = panic::take_hook();

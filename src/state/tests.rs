@@ -117,7 +117,8 @@ async fn what_is_not_readable_is_told_of_by_its_key() {
     assert!(refused.contains("pods of a"), "{refused}");
 }
 
-/// Damages a real file in many ways. Each is opened and read, or refused in words, with nothing on standard error: never a panic.
+/// Damages a real file in many ways. Each is opened and read, or refused in words, with nothing on standard
+/// error: never a panic.
 #[tokio::test]
 async fn a_damaged_file_is_read_or_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use super::{CloseError, Table};
 /// When it is tried again where the disk has not taken something, unless there is something new before.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// From one look at whether the file is still there to the next, while nothing changes.
+/// Interval of checks that the file still exists, while nothing changes.
 const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What the thread is told.
@@ -108,71 +108,4 @@ impl Writer {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[test]
-    fn what_the_disk_does_not_take_is_held_and_told_of_and_tried_again() {
-        let place = tempfile::tempdir().unwrap();
-        let [folder, away] = ["state", "away"].map(|name| place.path().join(name));
-        let (mut file, _) = File::open(&folder).unwrap();
-        file.give_up();
-        let (troubles, mut trouble) = watch::channel(None);
-        let mut writer = Writer::new(file, troubles);
-        let change = |key: &str| Message::Change(Table::Pods, key.to_owned(), Some(b"1".to_vec()));
-        fs::rename(&folder, &away).unwrap();
-        writer.take(change("a"));
-        writer.save();
-        let told = trouble.borrow_and_update().clone().unwrap();
-        assert!(told.contains("No such file"), "{told}");
-        writer.save();
-        assert!(!trouble.has_changed().unwrap(), "it is told once");
-        fs::rename(&away, &folder).unwrap();
-        writer.take(change("b"));
-        writer.save();
-        assert_eq!(*trouble.borrow_and_update(), None);
-        drop(writer);
-        let (_file, values) = File::open(&folder).unwrap();
-        assert_eq!(values, ["a", "b"].map(|key| (Table::Pods, key.to_owned(), b"1".to_vec())));
-    }
-
-    #[test]
-    fn a_file_that_is_removed_is_written_anew_with_all_that_was_in_it() {
-        let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("state");
-        let (file, _) = File::open(&folder).unwrap();
-        let (troubles, trouble) = watch::channel(None);
-        let mut writer = Writer::new(file, troubles);
-        let change = |key: &str| Message::Change(Table::Pods, key.to_owned(), Some(b"1".to_vec()));
-        writer.take(change("a"));
-        writer.save();
-        fs::remove_dir_all(&folder).unwrap();
-        writer.save();
-        assert!(folder.join("state.redb").exists(), "also where nothing has changed");
-        fs::remove_file(folder.join("state.redb")).unwrap();
-        writer.take(change("b"));
-        writer.save();
-        assert_eq!(*trouble.borrow(), None);
-        drop(writer);
-        let (_file, values) = File::open(&folder).unwrap();
-        assert_eq!(values, ["a", "b"].map(|key| (Table::Pods, key.to_owned(), b"1".to_vec())));
-    }
-
-    #[test]
-    fn a_file_that_is_replaced_is_left_as_it_is() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("state.redb");
-        let (file, _) = File::open(place.path()).unwrap();
-        let (troubles, trouble) = watch::channel(None);
-        let mut writer = Writer::new(file, troubles);
-        fs::remove_file(&path).unwrap();
-        fs::write(&path, "precious").unwrap();
-        writer.take(Message::Change(Table::Pods, "a".to_owned(), None));
-        writer.save();
-        let told = trouble.borrow().clone().unwrap();
-        assert!(told.contains("state.redb has been replaced by another file"), "{told}");
-        assert_eq!(fs::read(&path).unwrap(), b"precious");
-    }
-}
+mod tests;

@@ -1,22 +1,20 @@
 //! Probes that are made beside the relay: what is told of them, where they come from, and that nothing else is done.
 
+mod lateness;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use probeshim::cri::v1::*;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::admin::{kept, public_address, until_shown};
-use crate::playing::{POLITE, pod, start as play_start};
-use crate::procrun::{Runtime, shell, until};
+use crate::procrun::{Runtime, shell};
 use crate::program::{Answer, Place};
 
 /// Waits until an event of a pod has been told so often, with something in its message.
@@ -369,59 +367,4 @@ async fn a_runtime_that_hangs_holds_up_nobody_else() {
     probes(&place, "goes-on", |probes| probes[0]["run"].as_u64() >= Some(3)).await;
     let hanging = probes(&place, "hangs", |_| true).await;
     assert_eq!((&hanging[0]["run"], &hanging[0]["verdict"]), (&json!(0), &json!("success")));
-}
-
-/// A server that answers each request with what it is told to write, again and again if it is to. It counts requests.
-async fn serve(answer: String, is_endless: bool) -> (u16, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (port, requests) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
-    let counted = requests.clone();
-    tokio::spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let (answer, counted) = (answer.clone(), counted.clone());
-            tokio::spawn(async move {
-                if !matches!(stream.read(&mut [0; 4096]).await, Ok(1..)) {
-                    return;
-                }
-                counted.fetch_add(1, Ordering::Relaxed);
-                while stream.write_all(answer.as_bytes()).await.is_ok() && is_endless {}
-            });
-        }
-    });
-    (port, requests)
-}
-
-#[tokio::test]
-async fn endless_heads_of_one_pod_do_not_harm_another() {
-    let place = Place::new();
-    let runtime = Runtime::start_at(&place.at("runtime.sock"));
-    let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(500);
-    let (healthy, requests) = serve("HTTP/1.1 204 Fine\r\n\r\n".to_owned(), false).await;
-    let mut pods = String::new();
-    let probe = |port: u16, timeout: u32, threshold: u32| {
-        format!(
-            ", livenessProbe: {{httpGet: {{host: 127.0.0.1, port: {port}}}, periodSeconds: 1, \
-             timeoutSeconds: {timeout}, failureThreshold: {threshold}}}"
-        )
-    };
-    pods += &pod("healthy", POLITE, "", &probe(healthy, 10, 1));
-    let floods: Vec<String> = (0..8).map(|count| format!("flood-{count}")).collect();
-    for name in &floods {
-        pods += &pod(name, POLITE, "", &probe(serve(interim.clone(), true).await.0, 30, 1_000));
-    }
-    fs::write(place.at("pods.yaml"), pods).unwrap();
-    let mut playing = play_start(&place, place.at("pods.yaml").to_str().unwrap()).await;
-    for name in &floods {
-        told(&place, name, "Unhealthy", "server response headers exceeded 10485760 bytes; aborted", 1).await;
-    }
-    until(async || (requests.load(Ordering::Relaxed) > 2).then_some(())).await;
-    let events = place.ask(&["events", "-o", "json"]).await.json();
-    let of_healthy = events.as_array().unwrap().iter().filter(|event| event["pod"] == "healthy");
-    let reasons: Vec<&str> = of_healthy.map(|event| event["reason"].as_str().unwrap()).collect();
-    assert!(reasons.contains(&"Started"), "{reasons:?}");
-    assert!(!reasons.iter().any(|reason| ["Unhealthy", "Killing"].contains(reason)), "{reasons:?}");
-    playing.signal(Signal::TERM);
-    assert_eq!(playing.ended().await, Some(0));
-    runtime.end().await;
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ use super::manifest::{self, Manifest};
 use super::node::Problem;
 use crate::probe::manifests::Manifests;
 use crate::probe::source::Source;
-use crate::regular_file::{MAX_YAML_BYTES, read_to_string};
+use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 
 /// What files of manifests are called, other files of a folder are passed over.
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
@@ -93,6 +93,9 @@ struct Read<T> {
     warnings: Vec<FileError>,
 }
 
+/// Reads the text of a file up to a limit.
+type Reader = fn(&Path, u64) -> io::Result<String>;
+
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
@@ -132,7 +135,7 @@ impl<T: Said> Files<T> {
     /// Reads them for the first time.
     pub(crate) fn new(paths: &[PathBuf], terms: Terms) -> Self {
         let mut files = Self { paths: paths.to_owned(), terms, ..Self::default() };
-        files.look();
+        files.look_for(true);
         files
     }
 
@@ -144,6 +147,12 @@ impl<T: Said> Files<T> {
     /// Looks at them again. Tells whether they say something else now. Of a file that cannot be read any more, what it said before goes on
     /// to count.
     pub(crate) fn look(&mut self) -> bool {
+        self.look_for(false)
+    }
+
+    /// Looks at them, where `is_first` also at the FIFOs among the paths: they have their content once, and
+    /// later nobody may be there to write.
+    fn look_for(&mut self, is_first: bool) -> bool {
         let (mut there, mut has_changed) = (BTreeSet::new(), false);
         self.unreadable.clear();
         for (place, path) in self.paths.iter().enumerate() {
@@ -173,7 +182,7 @@ impl<T: Said> Files<T> {
             if known.is_some_and(|known| known.mark == mark) {
                 continue;
             }
-            let Read { said, errors, warnings } = read_file(&key.1, self.terms);
+            let Read { said, errors, warnings } = read_file(&key.1, self.reader(&key, is_first), self.terms);
             let said = match known {
                 Some(known) if !errors.is_empty() => with_those_before(said, &known.said),
                 _ => said,
@@ -184,6 +193,11 @@ impl<T: Said> Files<T> {
             self.known.insert(key, Known { mark, said, problems, warnings });
         }
         has_changed
+    }
+
+    fn reader(&self, (place, file): &(usize, PathBuf), is_first: bool) -> Reader {
+        let is_named = self.paths.get(*place) == Some(file);
+        if is_first && is_named { read_named_to_string } else { read_to_string }
     }
 
     /// What they say, in their order.
@@ -223,13 +237,21 @@ fn with_those_before<T: Said>(now: Vec<T>, before: &[T]) -> Vec<T> {
 impl Mark {
     fn of(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
-        let modified = (found.mtime(), found.mtime_nsec());
+        // The times of a FIFO change as it is read and written. There is nothing in it then that could be
+        // read again.
+        let is_fifo = found.file_type().is_fifo();
+        let modified = if is_fifo { (0, 0) } else { (found.mtime(), found.mtime_nsec()) };
         Ok(Self { inode: found.ino(), length: found.len(), modified })
     }
 }
 
-/// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong.
-pub(crate) fn read(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
+/// Reads a file, or all manifests of a folder, in the order of their names. Says everything that is wrong,
+/// and counts the kinds that make no pods.
+pub(crate) fn read(
+    path: &Path,
+    errors: &mut Vec<FileError>,
+    passed_over: &mut BTreeMap<String, usize>,
+) -> Vec<Manifest> {
     let files = match files(path) {
         Ok(files) => files,
         Err(source) => {
@@ -239,7 +261,18 @@ pub(crate) fn read(path: &Path, errors: &mut Vec<FileError>) -> Vec<Manifest> {
     };
     let mut manifests = Vec::new();
     for file in &files {
-        let read = read_file(file, Terms::default());
+        let documents =
+            match documents(file, if file == path { read_named_to_string } else { read_to_string }) {
+                Ok(documents) => documents,
+                Err(error) => {
+                    errors.push(error);
+                    continue;
+                }
+            };
+        for kind in documents.iter().flat_map(manifest::passed_over) {
+            *passed_over.entry(kind).or_default() += 1;
+        }
+        let read = read_documents(file, &documents, Terms::default());
         manifests.extend(read.said);
         errors.extend(read.errors);
     }
@@ -277,38 +310,25 @@ fn options() -> serde_saphyr::Options {
     serde_saphyr::options! { budget: budget, legacy_octal_numbers: true }
 }
 
-/// How often each kind is there that makes no pods, in files and folders that can be read.
-#[must_use]
-pub fn passed_over<P: AsRef<Path>>(paths: &[P]) -> BTreeMap<String, usize> {
-    let mut kinds = BTreeMap::new();
-    let files = paths.iter().filter_map(|path| files(path.as_ref()).ok()).flatten();
-    for document in files.flat_map(|file| documents(&file).unwrap_or_default()) {
-        for kind in manifest::passed_over(&document) {
-            *kinds.entry(kind).or_default() += 1;
-        }
-    }
-    kinds
-}
-
 /// The documents of a file.
-fn documents(path: &Path) -> Result<Vec<Value>, FileError> {
+fn documents(path: &Path, read: Reader) -> Result<Vec<Value>, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
-    let text = read_to_string(path, MAX_YAML_BYTES).map_err(unreadable)?;
+    let text = read(path, MAX_YAML_BYTES).map_err(unreadable)?;
     serde_saphyr::from_multiple_with_options(&text, options()).map_err(|error| FileError::Malformed {
         path: path.to_owned(),
         reason: error.without_snippet().to_string(),
     })
 }
 
-fn read_file<T: Said>(path: &Path, terms: Terms) -> Read<T> {
+fn read_file<T: Said>(path: &Path, reader: Reader, terms: Terms) -> Read<T> {
+    match documents(path, reader) {
+        Ok(documents) => read_documents(path, &documents, terms),
+        Err(error) => Read { said: Vec::new(), errors: vec![error], warnings: Vec::new() },
+    }
+}
+
+fn read_documents<T: Said>(path: &Path, documents: &[Value], terms: Terms) -> Read<T> {
     let mut read = Read { said: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
-    let documents = match documents(path) {
-        Ok(documents) => documents,
-        Err(error) => {
-            read.errors.push(error);
-            return read;
-        }
-    };
     let several = documents.len() > 1;
     for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
         let mut problems = Vec::new();

@@ -7,9 +7,9 @@ use crate::prober::meter::metered;
 
 /// Runs the tasks of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drive;
+pub(super) struct MeteredExecutor;
 
-impl<F> Executor<F> for Drive
+impl<F> Executor<F> for MeteredExecutor
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,

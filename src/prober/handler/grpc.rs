@@ -24,7 +24,7 @@ use tower::Service;
 
 use super::address::joined;
 use super::dial::{Connection, dial};
-use super::driver::{Drive, drive};
+use super::driver::{MeteredExecutor, drive};
 use super::go::{quoted, rpc_error, seconds};
 use super::{Attempt, USER_AGENT};
 use crate::probe::GrpcHealth;
@@ -106,7 +106,7 @@ async fn greet(host: &str, port: u16) -> Option<Server> {
     let connection = dial(host, port).await.ok()?;
     let greeting = Arc::new(Greeting::default());
     let stream = Greeted { connection, seen: 0, greeting: greeting.clone() };
-    let (sender, connection) = handshake(Drive, TokioIo::new(stream)).await.ok()?;
+    let (sender, connection) = handshake(MeteredExecutor, TokioIo::new(stream)).await.ok()?;
     let ended = Arc::new(Notify::new());
     let tell = ended.clone();
     let driver = drive(async move {

@@ -66,7 +66,7 @@ async fn run_hook(
 ) -> Result<(), String> {
     match hook {
         Hook::Exec(command) => exec(command, target, names, executor).await,
-        Hook::Http(get) => http_get(get, target).await,
+        Hook::Http(get) => http_get(get, target, executor.redacts()).await,
         Hook::Sleep(seconds) => {
             sleep(Duration::from_secs((*seconds).into())).await;
             Ok(())
@@ -93,16 +93,16 @@ async fn exec(
 }
 
 /// Whatever is answered will do. A server that speaks plain HTTP where HTTPS is asked for is asked once more.
-async fn http_get(get: &HttpGet, target: &Target<'_>) -> Result<(), String> {
+async fn http_get(get: &HttpGet, target: &Target<'_>, redact: bool) -> Result<(), String> {
     let port = address::port(&get.port, &target.container.ports).map_err(|error| error.to_string())?;
     let host = get.host.as_deref().unwrap_or(target.pod_ip);
     if host.is_empty() {
         return Err("the address of the pod is not known".to_owned());
     }
-    match http::ask_once(get, host, port, USER_AGENT).await {
+    match http::ask_once(get, host, port, USER_AGENT, redact).await {
         Err(reason) if get.is_https && reason.ends_with(http::NOT_HTTPS) => {
             let plain = HttpGet { is_https: false, ..get.clone() };
-            http::ask_once(&plain, host, port, USER_AGENT).await
+            http::ask_once(&plain, host, port, USER_AGENT, redact).await
         }
         asked => asked,
     }

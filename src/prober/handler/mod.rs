@@ -78,7 +78,7 @@ pub async fn attempt(
         Handler::Http(get) => {
             let port = address::port(&get.port, &target.container.ports)?;
             let host = get.host.as_deref().unwrap_or(target.pod_ip);
-            http::attempt(get, host, port, timeout).await
+            http::attempt(get, host, port, timeout, executor.redacts()).await
         }
         Handler::Tcp(socket) => {
             let port = address::port(&socket.port, &target.container.ports)?;

@@ -113,8 +113,8 @@ impl Worker {
         let (what, message) = told(task, &tried.result);
         if tried.is_discarded(&task.probe, self.discarded) {
             self.discarded += 1;
-            metrics.discarded(&meter.series, tried.delay.by.as_ref());
-            self.shared.notice(task, What::Discarded, tried.discarded_words(task, &message));
+            metrics.discarded(&meter.series, tried.delay.culprit.as_ref());
+            self.shared.notice(task, What::Discarded, tried.discarded_message(task, &message));
             return;
         }
         self.discarded = 0;
@@ -150,12 +150,12 @@ impl Tried {
         !is_sure && self.delay.discards(timeout, in_a_row, probe.failure_threshold)
     }
 
-    /// Words for a discarded attempt, which would have been told of with this message. They have no figure that is another one each
-    /// time, so that events of the same kind are counted together.
-    fn discarded_words(&self, task: &Task, message: &str) -> String {
+    /// Message of a discarded attempt. It has no figure that changes, so that equal events are counted
+    /// together. `message` is that of the attempt if it counted.
+    fn discarded_message(&self, task: &Task, message: &str) -> String {
         let title = task.probe_type.title();
-        let by = match &self.delay.by {
-            Some(by) => format!("the {} took most of its time", by.series),
+        let by = match &self.delay.culprit {
+            Some(culprit) => format!("the {} took most of its time", culprit.series),
             None => "no probe took much of its time".to_owned(),
         };
         let told = if message.is_empty() { "" } else { ": " };

@@ -92,6 +92,7 @@ mod tests {
 
     use super::*;
     use crate::record::EventFilter;
+    use crate::socket::Lock;
     use crate::tap::Call;
 
     fn record(id: u64) -> Record {
@@ -192,6 +193,24 @@ mod tests {
         recording.end();
         let ids = read(&folder);
         assert_eq!(ids, (0..=last).collect::<Vec<_>>(), "what waited meanwhile is not lost");
+    }
+
+    #[test]
+    fn the_failure_tells_for_how_long_another_probeshim_holds_the_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let lock = Lock::take(&place.path().join("calls")).unwrap();
+        let mut recording = Recording::start(place.path().to_owned());
+        recording.until(|journal| journal.failure().is_some());
+        let reason = recording.journal.failure().unwrap();
+        assert!(reason.starts_with("another probeshim (pid"), "{reason}");
+        drop(lock);
+        // Also where no record arrives meanwhile.
+        while recording.journal.failure().is_some() {
+            thread::park_timeout(Duration::from_millis(1));
+        }
+        recording.until(|_| !read(place.path()).is_empty());
+        assert_eq!(recording.reasons(), Vec::<&str>::new(), "a successor is no reason to worry");
+        recording.end();
     }
 
     #[test]

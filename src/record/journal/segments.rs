@@ -84,7 +84,7 @@ impl Segments {
         while self.known.iter().map(|(_, size)| size).sum::<u64>() > room {
             let (oldest, _) = self.known.remove(0);
             match fs::remove_file(path_of(&self.folder, oldest)) {
-                // Somebody else has removed it.
+                // Another process has removed the file.
                 Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
             }
@@ -139,7 +139,7 @@ pub(super) fn of(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
         match entry.metadata() {
             Ok(file) if file.is_file() => found.push((number, file.len())),
             Ok(_) => {}
-            // Somebody else has removed it.
+            // Another process has removed the file.
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
             Err(other) => return Err(other),
         }

@@ -21,14 +21,15 @@ use crate::record::shape;
 use crate::socket::{Lock, LockError};
 use crate::terminal::harmless;
 
-/// Pause before the first attempt to write again after a failure; it doubles with each attempt up to [`MAX_RETRY_INTERVAL`].
+/// Pause before the first attempt to write again after a failure; it doubles with each attempt up to
+/// [`MAX_RETRY_INTERVAL`].
 const MIN_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// From one attempt to take a folder that another probeshim still holds to the next.
+/// Interval of attempts to lock a directory that another probeshim holds.
 const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// From one look at whether the files are still there to the next, while nothing is recorded.
+/// Interval of checks that the files still exist, while no record arrives.
 const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Records that are written to the disk's cache at once, and again after a failure.
@@ -43,13 +44,16 @@ pub(super) struct Writer {
     failure: watch::Sender<Option<String>>,
     /// Records that are not on disk yet, the oldest first.
     pending: VecDeque<Arc<Record>>,
-    /// Whether it was told that another probeshim holds the folder.
-    told_of_holder: bool,
+    /// Whether it was logged that another probeshim holds the folder.
+    holder_logged: bool,
+    /// Whether an event was published for the failure. There is none where another probeshim holds the
+    /// folder, which may last as long as both are wanted.
+    failure_published: bool,
 }
 
 /// Why writing ended.
 enum Stop {
-    /// Nobody is left to send records, and all are written.
+    /// No sender is left, and all records are written.
     Finished,
     /// Another probeshim holds the folder.
     Held(LockError),
@@ -72,7 +76,9 @@ impl Writer {
         dropped: Counter,
         failure: watch::Sender<Option<String>>,
     ) -> Self {
-        Self { settings, events, dropped, failure, pending: VecDeque::new(), told_of_holder: false }
+        let (holder_logged, failure_published) = (false, false);
+        let pending = VecDeque::new();
+        Self { settings, events, dropped, failure, pending, holder_logged, failure_published }
     }
 
     /// Writes until nobody is left to send anything. After a failure it tries again, less and less often.
@@ -90,14 +96,15 @@ impl Writer {
             let pause = match stop {
                 Stop::Finished => return,
                 Stop::Held(held) => {
-                    if !self.told_of_holder {
-                        self.told_of_holder = true;
+                    if !self.holder_logged {
+                        self.holder_logged = true;
                         info!(%held, "calls are recorded on disk once it is free");
                     }
+                    self.failure.send_replace(Some(held.to_string()));
                     LOCK_RETRY_INTERVAL
                 }
                 Stop::Removed => {
-                    self.told(Event::of_removed_records(&self.settings.folder));
+                    self.publish(Event::of_removed_records(&self.settings.folder));
                     Duration::ZERO
                 }
                 Stop::Failed(error) => {
@@ -126,6 +133,10 @@ impl Writer {
             not_a_lock @ LockError::NotALock { .. } => Stop::Failed(io::Error::other(not_a_lock)),
         })?;
         let mut segments = Segments::open(folder, self.settings.limit)?;
+        self.holder_logged = false;
+        if !self.failure_published {
+            self.failure.send_replace(None);
+        }
         loop {
             if self.pending.is_empty() {
                 match records.recv_timeout(REMOVAL_CHECK_INTERVAL) {
@@ -172,23 +183,26 @@ impl Writer {
         }
     }
 
-    fn failed(&self, error: &io::Error) {
+    fn failed(&mut self, error: &io::Error) {
         let reason = error.to_string();
         // Whoever sees the failure finds the event.
-        if self.failure.borrow().is_none() {
-            self.told(Event::of_record_failure(&self.settings.folder, &reason));
+        if !self.failure_published {
+            self.failure_published = true;
+            self.publish(Event::of_record_failure(&self.settings.folder, &reason));
         }
         self.failure.send_replace(Some(reason));
     }
 
-    fn recovered(&self) {
-        if self.failure.borrow().is_some() {
-            self.told(Event::of_record_recovery(&self.settings.folder));
+    fn recovered(&mut self) {
+        if self.failure_published {
+            self.failure_published = false;
+            self.publish(Event::of_record_recovery(&self.settings.folder));
             self.failure.send_replace(None);
         }
     }
 
-    fn told(&self, event: Event) {
+    /// Logs an event and publishes it.
+    fn publish(&self, event: Event) {
         let message = harmless(&event.message);
         if event.is_warning() {
             warn!("{message}");

@@ -206,7 +206,8 @@ async fn what_the_disk_does_not_take_is_warned_of_once_and_touches_no_call() {
     }
     kept(&place, 3).await;
     let told =
-        until_shown(&place, &["status"], |status| status["record"]["off"].as_str().map(str::to_owned)).await;
+        until_shown(&place, &["status"], |status| status["record"]["failure"].as_str().map(str::to_owned))
+            .await;
     assert!(told.contains("directory"), "{told}");
     execute(&shim, &container, &["true"]).await;
     kept(&place, 4).await;

@@ -75,13 +75,13 @@ async fn recording_comes_back_when_the_disk_has_room_again() {
     // As much as there is room for.
     fs::write(&filler, vec![0; 1 << 20]).unwrap_err();
     until_recorded(&place, &shim, |record| {
-        record["off"].as_str().is_some_and(|why| why.contains("No space left on device"))
+        record["failure"].as_str().is_some_and(|why| why.contains("No space left on device"))
     })
     .await;
     let table = place.ask(&["status"]).await.stdout;
     assert!(table.contains("recorded     not now, because No space left on device"), "{table}");
     fs::remove_file(&filler).unwrap();
-    until_recorded(&place, &shim, |record| record["off"].is_null()).await;
+    until_recorded(&place, &shim, |record| record["failure"].is_null()).await;
     let events = place.ask(&["events", "-o", "json"]).await.json();
     assert_eq!(reasons(&events), ["RecordWriteFailed", "RecordWriteRecovered"]);
     shim.signal(Signal::TERM);
@@ -120,7 +120,7 @@ async fn the_folders_of_play_are_their_owners_and_state_that_is_removed_is_writt
     };
     let status = ready("a").await;
     let state = place.at("state");
-    assert_eq!(status["state"]["folder"], state.canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(status["state"]["dir"], state.canonicalize().unwrap().to_str().unwrap());
     assert_eq!(status["state"]["failure"], Value::Null);
     for folder in [state.clone(), state.join("pods")] {
         assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700, "{folder:?}");

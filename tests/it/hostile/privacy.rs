@@ -12,10 +12,10 @@ use crate::program::Place;
 
 /// A pod with secrets wherever a manifest may have one.
 fn secretive() -> String {
-    let probe = ", readinessProbe: {periodSeconds: 1, httpGet: {port: 1, path: '/ready?token=s3cret-query', \
+    let probe = ", readinessProbe: {periodSeconds: 1, httpGet: {port: 1, path: \"/ready?token='s3cret-query'\", \
                  httpHeaders: [{name: X, value: s3cret-header}]}}, \
                  livenessProbe: {exec: {command: ['true', s3cret-argument]}}, \
-                 lifecycle: {preStop: {httpGet: {port: 1, path: '/stop?token=s3cret-hook'}}}, \
+                 lifecycle: {preStop: {httpGet: {port: 1, path: \"/stop?token='s3cret-hook'\"}}}, \
                  env: [{name: KEY, value: s3cret-env}]";
     pod("a", POLITE, "", probe)
         .replace("namespace: test}", "namespace: test, annotations: {note: s3cret-annotation}}")
@@ -84,7 +84,7 @@ async fn redaction_leaves_out_query_strings_too() {
 #[tokio::test]
 async fn events_have_no_query_strings_where_commands_are_redacted() {
     for (arguments, shown) in
-        [(&[][..], "/ready?token=s3cret-query"), (&["--redact-commands"], "/ready?redacted")]
+        [(&[][..], "/ready?token='s3cret-query'"), (&["--redact-commands"], "/ready?redacted")]
     {
         let place = Place::new();
         let runtime = Runtime::start_at(&place.at("runtime.sock"));

@@ -70,7 +70,7 @@ async fn followers_leave_places_for_others_on_the_admin_socket() {
         followers.push(stream);
     }
     let (_one_more, head) = soon(follow()).await;
-    assert!(head.starts_with("HTTP/1.1 503") && head.contains("192 clients follow"), "{head}");
+    assert!(head.starts_with("HTTP/1.1 503") && head.contains("192 clients already follow"), "{head}");
     // And as many that ask for nothing.
     for _ in 0..256 {
         let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
@@ -78,9 +78,20 @@ async fn followers_leave_places_for_others_on_the_admin_socket() {
         followers.push(stream);
     }
     assert_eq!(place.ask(&["status"]).await.code, Some(0));
+    // And more than there are places left, whose requests do not end.
+    for _ in 0..65 {
+        let mut stream = UnixStream::connect(place.at("admin.sock")).await.unwrap();
+        let head = b"PUT /v1/mode HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n";
+        stream.write_all(head).await.unwrap();
+        followers.push(stream);
+    }
+    assert_eq!(place.ask(&["status"]).await.code, Some(0));
     let refused = place.ask(&["events", "-f"]).await;
     assert_eq!(refused.code, Some(1), "{refused:?}");
-    assert!(refused.stderr.contains("192 clients follow calls or events already"), "{refused:?}");
+    assert!(
+        refused.stderr.contains("192 clients already follow calls or events, which is the limit"),
+        "{refused:?}"
+    );
     drop(followers);
     let served = async { while !follow().await.1.starts_with("HTTP/1.1 200") {} };
     soon(served).await;

@@ -109,7 +109,7 @@ mod tests {
             // It ends with the connection.
             let _ = connection.accept().await;
         });
-        let place = Place::new(true, "localhost", 1, "/").unwrap();
+        let place = Place::new(true, "localhost", 1, "/", false).unwrap();
         let request = Headers::new(&[], "a").unwrap().request(&place, None, None).unwrap();
         let answered = exchange(ours, request, &place, &Ends("a->b".to_owned())).await;
         let status = answered.map(|(head, ..)| head.status);

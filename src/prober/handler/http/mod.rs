@@ -27,18 +27,19 @@ const MOST_REDIRECTS: usize = 10;
 const NO_HEADERS: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
 const NO_BODY: &str = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
 
-/// One attempt; `limit` is for all of it, redirects included.
+/// One attempt; `limit` is for all of it, redirects included. `redact` leaves query strings out of messages.
 pub(super) async fn attempt(
     get: &HttpGet,
     host: &str,
     port: u16,
     limit: Duration,
+    redact: bool,
 ) -> Result<Attempt, AttemptError> {
     let until = Instant::now() + limit;
-    let mut place = Place::new(get.is_https, host, port, &get.path).map_err(AttemptError::Request)?;
+    let mut place = Place::new(get.is_https, host, port, &get.path, redact).map_err(AttemptError::Request)?;
     let headers = match Headers::new(&get.headers, USER_AGENT) {
         Ok(headers) => headers,
-        Err(reason) => return Ok(failed(&place.url(), &reason)),
+        Err(reason) => return Ok(failed(&place, &place.url(), &reason)),
     };
     let (mut own_host, mut referer) = (headers.host().map(str::to_owned), None);
     let mut followed = 0;
@@ -49,21 +50,22 @@ pub(super) async fn attempt(
             Err(reason) => Ok(Err(reason)),
         };
         let answer = match answer {
-            Err(_) => return Ok(failed(&place.url(), NO_HEADERS)),
-            Ok(Err(reason)) => return Ok(failed(&place.url(), &reason)),
+            Err(_) => return Ok(failed(&place, &place.url(), NO_HEADERS)),
+            Ok(Err(reason)) => return Ok(failed(&place, &place.url(), &reason)),
             Ok(Ok(answer)) => answer,
         };
         let Some(location) = answer.location() else { return finished(answer, until).await };
         let Some((next, is_whole)) = place.elsewhere(&location) else {
-            let reason = format!("failed to parse Location header {}: invalid URL", quoted(&location));
-            return Ok(failed(&place.url(), &reason));
+            let location = quoted(&place.shown(&location));
+            let reason = format!("failed to parse Location header {location}: invalid URL");
+            return Ok(failed(&place, &place.url(), &reason));
         };
         if !next.host().eq_ignore_ascii_case(place.host()) {
             return finished(answer, until).await;
         }
         followed += 1;
         if followed >= MOST_REDIRECTS {
-            return Ok(failed(&location, "stopped after 10 redirects"));
+            return Ok(failed(&place, &location, "stopped after 10 redirects"));
         }
         if is_whole {
             // A host of one's own is for the server that one names oneself.
@@ -74,14 +76,15 @@ pub(super) async fn attempt(
     }
 }
 
-/// Asks for a page, once; every answer will do.
+/// Asks for a page, once; every answer will do. `redact` leaves query strings out of errors.
 pub(super) async fn ask_once(
     get: &HttpGet,
     host: &str,
     port: u16,
     agent: &'static str,
+    redact: bool,
 ) -> Result<(), String> {
-    let place = Place::new(get.is_https, host, port, &get.path)?;
+    let place = Place::new(get.is_https, host, port, &get.path, redact)?;
     let headers = Headers::new(&get.headers, agent)?;
     let request = headers.request(&place, headers.host(), None)?;
     exchange(&place, request).await.map(drop)
@@ -102,8 +105,8 @@ async fn finished(answer: Answer, until: Instant) -> Result<Attempt, AttemptErro
     })
 }
 
-fn failed(url: &str, reason: &str) -> Attempt {
-    Attempt::Failure(format!("Get {}: {reason}", quoted(url)))
+fn failed(place: &Place, url: &str, reason: &str) -> Attempt {
+    Attempt::Failure(format!("Get {}: {reason}", quoted(&place.shown(url))))
 }
 
 #[cfg(test)]

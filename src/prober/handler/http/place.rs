@@ -1,8 +1,11 @@
 //! Where a page is asked for.
 
+use std::borrow::Cow;
+
 use url::Url;
 
 use super::reference;
+use crate::probe::path_without_query;
 use crate::prober::handler::address::joined;
 use crate::prober::handler::go::quoted;
 
@@ -14,11 +17,19 @@ pub(super) struct Place {
     pub(super) authority: String,
     /// Path and query, as they are written: empty at times.
     path: String,
+    /// Whether messages leave query strings out.
+    redact: bool,
 }
 
 impl Place {
-    /// What a probe asks for. A host that cannot be one is an error.
-    pub(super) fn new(is_https: bool, host: &str, port: u16, path: &str) -> Result<Self, String> {
+    /// What a probe asks for. A host that cannot be one is an error. `redact` leaves query strings out of messages.
+    pub(super) fn new(
+        is_https: bool,
+        host: &str,
+        port: u16,
+        path: &str,
+        redact: bool,
+    ) -> Result<Self, String> {
         // Go writes what no host has as an escape, and then finds that no host has those.
         let is_wrong = |letter: char| letter.is_ascii_control() || " \\^`{|}%/?#@".contains(letter);
         let wrong = host.chars().find(|letter| is_wrong(*letter));
@@ -27,18 +38,23 @@ impl Place {
             .chars()
             .map(|letter| if is_wrong(letter) { escape(letter) } else { letter.to_string() })
             .collect();
-        let place = Self { is_https, authority: joined(&host, port), path: reference::target(path) };
+        let place = Self { is_https, authority: joined(&host, port), path: reference::target(path), redact };
         wrong.map_or(Ok(()), |wrong| {
-            let (url, escape) = (quoted(&place.url()), quoted(&escape(wrong)));
+            let (url, escape) = (quoted(&place.shown(&place.url())), quoted(&escape(wrong)));
             Err(format!("parse {url}: invalid URL escape {escape}"))
         })?;
         Ok(place)
     }
 
-    /// Its URL.
+    /// Its whole URL, which is sent as the referer of a redirect.
     pub(super) fn url(&self) -> String {
         let scheme = if self.is_https { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority, self.path)
+    }
+
+    /// A URL as messages show it.
+    pub(super) fn shown<'a>(&self, url: &'a str) -> Cow<'a, str> {
+        if self.redact { path_without_query(url) } else { Cow::Borrowed(url) }
     }
 
     /// Path and query, as they are sent.
@@ -71,7 +87,8 @@ impl Place {
         } else {
             self.authority.clone()
         };
-        Some((Self { is_https: next.scheme() == "https", authority, path }, is_whole))
+        let (is_https, redact) = (next.scheme() == "https", self.redact);
+        Some((Self { is_https, authority, path, redact }, is_whole))
     }
 
     fn port_at(&self) -> Option<(usize, u16)> {
@@ -86,7 +103,7 @@ mod tests {
 
     #[test]
     fn who_is_sent_elsewhere_keeps_what_is_not_said() {
-        let here = Place::new(false, "10.0.0.1", 8080, "/a/b?c").unwrap();
+        let here = Place::new(false, "10.0.0.1", 8080, "/a/b?c", false).unwrap();
         let sent = |location: &str| here.elsewhere(location).map(|(place, is_whole)| (place.url(), is_whole));
         let url = |url: &str, is_whole| Some((url.to_owned(), is_whole));
         assert_eq!(sent("/new"), url("http://10.0.0.1:8080/new", false));
@@ -101,9 +118,9 @@ mod tests {
 
     #[test]
     fn a_host_that_is_none_is_refused() {
-        let error = Place::new(false, "a b", 80, "/").unwrap_err();
+        let error = Place::new(false, "a b", 80, "/", false).unwrap_err();
         assert_eq!(error, "parse \"http://a%20b:80/\": invalid URL escape \"%20\"");
-        let local = Place::new(true, "", 80, "").unwrap();
+        let local = Place::new(true, "", 80, "", false).unwrap();
         assert_eq!((local.url().as_str(), local.host(), local.target().as_str()), ("https://:80", "", "/"));
     }
 }

@@ -1,5 +1,7 @@
 //! Table 9.4 of the kubelet's tests, http: each row against a real server, on real time.
 
+mod redaction;
+
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::thread;
@@ -62,7 +64,7 @@ fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> HttpGet {
 }
 
 async fn probed(server: &Server, path: &str, headers: &[(&str, &str)]) -> Result<Attempt, AttemptError> {
-    attempt(&get(server.port, path, headers), "127.0.0.1", server.port, LONG).await
+    attempt(&get(server.port, path, headers), "127.0.0.1", server.port, LONG, false).await
 }
 
 /// The lines of the request that a probe sends, sorted but for the first.
@@ -205,7 +207,7 @@ async fn table_9_4_what_is_answered() {
         let is_late = answer == "never" || answer.ends_with("stall");
         let limit = if is_late { Duration::from_secs(3) } else { LONG };
         let server = serve(move |_| answer.clone()).await;
-        let told = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit).await;
+        let told = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit, false).await;
         match (&told, &expected) {
             (Ok(Attempt::Failure(told)), Ok(Attempt::Failure(expected))) => {
                 assert!(told.contains(expected), "{row}: {told}");
@@ -274,11 +276,11 @@ async fn table_9_4_redirects() {
 #[tokio::test]
 async fn who_is_not_there_fails_with_the_words_of_the_system() {
     let (_socket, port) = refusing();
-    let closed = attempt(&get(port, "/x", &[]), "127.0.0.1", port, LONG).await;
+    let closed = attempt(&get(port, "/x", &[]), "127.0.0.1", port, LONG, false).await;
     let text =
         format!("Get \"http://127.0.0.1:{port}/x\": dial tcp 127.0.0.1:{port}: connect: connection refused");
     assert_eq!(closed, Ok(Attempt::Failure(text)));
-    let bad = attempt(&get(port, "/", &[("X-A", "a\u{1}")]), "127.0.0.1", port, LONG).await;
+    let bad = attempt(&get(port, "/", &[("X-A", "a\u{1}")]), "127.0.0.1", port, LONG, false).await;
     assert!(
         matches!(bad, Ok(Attempt::Failure(text)) if text.ends_with("invalid header field value for \"X-A\""))
     );
@@ -295,7 +297,7 @@ async fn a_server_without_tls_is_told_apart() {
         let _ = stream.read(&mut [0; 1024]).await;
     });
     let https = HttpGet { is_https: true, ..get(port, "/", &[]) };
-    let told = attempt(&https, "127.0.0.1", port, LONG).await;
+    let told = attempt(&https, "127.0.0.1", port, LONG, false).await;
     answering.await.unwrap();
     let text = format!("Get \"https://127.0.0.1:{port}/\": http: server gave HTTP response to HTTPS client");
     assert_eq!(told, Ok(Attempt::Failure(text)));
@@ -351,7 +353,7 @@ impl Drop for Flood {
 #[tokio::test]
 async fn heads_without_end_fail_with_the_words_of_go() {
     let flood = Flood::start();
-    let told = attempt(&get(flood.port, "/", &[]), "127.0.0.1", flood.port, LONG).await;
+    let told = attempt(&get(flood.port, "/", &[]), "127.0.0.1", flood.port, LONG, false).await;
     let text = format!(
         "Get \"http://127.0.0.1:{}/\": net/http: HTTP/1.x transport connection broken: \
          net/http: server response headers exceeded 10485760 bytes; aborted",
@@ -382,7 +384,7 @@ async fn others_have_their_turn_while_heads_come_without_end() {
         let port = flood.port;
         floods.spawn(async move {
             loop {
-                let told = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG).await;
+                let told = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG, false).await;
                 assert!(matches!(told, Ok(Attempt::Failure(_))), "{told:?}");
             }
         });

@@ -1,0 +1,139 @@
+//! What is not on disk is known, tried again, and not lost.
+
+#[path = "../../../tests/support/skip.rs"]
+#[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]
+#[allow(clippy::duplicate_mod, reason = "this room cannot use the copy of a later one")]
+mod skip;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::statvfs;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::*;
+
+fn change(key: &str) -> Message {
+    Message::Change(Table::Pods, key.to_owned(), Some(b"1".to_vec()))
+}
+
+fn values(keys: &[&str]) -> Vec<(Table, String, Vec<u8>)> {
+    keys.iter().map(|key| (Table::Pods, (*key).to_owned(), b"1".to_vec())).collect()
+}
+
+#[test]
+fn what_the_disk_does_not_take_is_held_and_told_of_and_tried_again() {
+    let place = tempfile::tempdir().unwrap();
+    let [folder, away] = ["state", "away"].map(|name| place.path().join(name));
+    let (mut file, _) = File::open(&folder).unwrap();
+    file.give_up();
+    let (troubles, mut trouble) = watch::channel(None);
+    let mut writer = Writer::new(file, troubles);
+    fs::rename(&folder, &away).unwrap();
+    fs::write(&folder, "").unwrap();
+    writer.take(change("a"));
+    writer.save();
+    let told = trouble.borrow_and_update().clone().unwrap();
+    assert!(told.contains("Not a directory"), "{told}");
+    writer.save();
+    assert!(!trouble.has_changed().unwrap(), "it is told once");
+    fs::remove_file(&folder).unwrap();
+    fs::rename(&away, &folder).unwrap();
+    writer.take(change("b"));
+    writer.save();
+    assert_eq!(*trouble.borrow_and_update(), None);
+    drop(writer);
+    assert_eq!(File::open(&folder).unwrap().1, values(&["a", "b"]));
+}
+
+#[test]
+fn a_file_that_is_removed_is_written_anew_with_all_that_was_in_it() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("state");
+    let (file, _) = File::open(&folder).unwrap();
+    let (troubles, trouble) = watch::channel(None);
+    let mut writer = Writer::new(file, troubles);
+    writer.take(change("a"));
+    writer.save();
+    fs::remove_dir_all(&folder).unwrap();
+    writer.save();
+    assert!(folder.join("state.redb").exists(), "also where nothing has changed");
+    fs::remove_file(folder.join("state.redb")).unwrap();
+    writer.take(change("b"));
+    writer.save();
+    // Also after a failure.
+    writer.file.give_up();
+    fs::remove_file(folder.join("state.redb")).unwrap();
+    writer.take(change("c"));
+    writer.save();
+    assert_eq!(*trouble.borrow(), None);
+    drop(writer);
+    assert_eq!(File::open(&folder).unwrap().1, values(&["a", "b", "c"]));
+}
+
+/// A file system in memory, unmounted when dropped.
+struct Disk(PathBuf);
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn what_was_removed_is_lost_only_once_it_is_written_again() {
+    let place = tempfile::tempdir().unwrap();
+    let disk = Disk(place.path().to_owned());
+    if mount("tmpfs", &disk.0, "tmpfs", MountFlags::empty(), c"size=64m").is_err() {
+        return skip::skip("mounts take the right to mount");
+    }
+    let (empty, folder, filler) = (disk.0.join("empty"), disk.0.join("state"), disk.0.join("filler"));
+    File::open(&empty).unwrap().0.close().unwrap();
+    let size = |folder: &Path| fs::metadata(folder.join("state.redb")).unwrap().blocks() * 512;
+    let (file, _) = File::open(&folder).unwrap();
+    let (troubles, trouble) = watch::channel(None);
+    let mut writer = Writer::new(file, troubles);
+    let large = vec![0; 1 << 20];
+    for key in ["a", "b", "c", "d"] {
+        writer.take(Message::Change(Table::Pods, key.to_owned(), Some(large.clone())));
+    }
+    writer.save();
+    assert_eq!(*trouble.borrow(), None);
+    // Leaves room for a file without values, and none for the values.
+    let room = size(&empty) + (1 << 20);
+    assert!(size(&folder) > room, "{} is too small", size(&folder));
+    let free = statvfs(&disk.0).unwrap();
+    let filling = free.f_bavail * free.f_frsize - room;
+    fs::write(&filler, vec![0; usize::try_from(filling).unwrap()]).unwrap();
+    fs::remove_file(folder.join("state.redb")).unwrap();
+    for _ in 0..3 {
+        writer.save();
+        let told = trouble.borrow().clone().unwrap();
+        assert!(told.contains("No space left on device"), "{told}");
+        assert!(!folder.join("state.new").exists(), "what cannot be used takes no room");
+    }
+    fs::remove_file(&filler).unwrap();
+    writer.save();
+    assert_eq!(*trouble.borrow(), None);
+    drop(writer);
+    let (_file, values) = File::open(&folder).unwrap();
+    assert_eq!(values.len(), 4);
+    assert!(values.iter().all(|(.., value)| *value == large));
+}
+
+#[test]
+fn a_file_that_is_replaced_is_left_as_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("state.redb");
+    let (file, _) = File::open(place.path()).unwrap();
+    let (troubles, trouble) = watch::channel(None);
+    let mut writer = Writer::new(file, troubles);
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "precious").unwrap();
+    writer.take(Message::Change(Table::Pods, "a".to_owned(), None));
+    writer.save();
+    let told = trouble.borrow().clone().unwrap();
+    assert!(told.contains("state.redb has been replaced by another file"), "{told}");
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+}
