@@ -40,16 +40,39 @@ enum Refusal {
 
 /// Opens a regular file for reading. Never waits, also where the path leads to a FIFO that nobody writes.
 pub fn open(path: &Path) -> io::Result<File> {
-    open_checked(path, |kind| if kind.is_file() { Ok(()) } else { Err(Refusal::NotRegular(name_of(kind))) })
+    open_checked(path, OpenOptions::new().read(true), is_regular)
+}
+
+/// Opens a regular file for reading and writing. The file is not created.
+pub fn open_for_writing(path: &Path) -> io::Result<File> {
+    open_checked(path, OpenOptions::new().read(true).write(true), is_regular)
+}
+
+/// Returns whether a file was refused because of its type or its size.
+#[must_use]
+pub fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<Refusal>())
+}
+
+fn is_regular(kind: FileType) -> Result<(), Refusal> {
+    if kind.is_file() { Ok(()) } else { Err(Refusal::NotRegular(name_of(kind))) }
+}
+
+fn is_regular_or_fifo(kind: FileType) -> Result<(), Refusal> {
+    if kind.is_file() || kind.is_fifo() { Ok(()) } else { Err(Refusal::NotReadable(name_of(kind))) }
 }
 
 /// Opens what a check of its type lets through.
-fn open_checked(path: &Path, check: fn(FileType) -> Result<(), Refusal>) -> io::Result<File> {
+fn open_checked(
+    path: &Path,
+    options: &mut OpenOptions,
+    check: fn(FileType) -> Result<(), Refusal>,
+) -> io::Result<File> {
     // Opening a device can have an effect of its own, so the type is looked at before and, since it may have
     // changed, after.
     check(fs::metadata(path)?.file_type()).map_err(io::Error::other)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     check(file.metadata()?.file_type()).map_err(io::Error::other)?;
     Ok(file)
 }
@@ -63,9 +86,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
 /// until its writers have closed it. Fails at once if the FIFO is empty and has no writer. The content is
 /// UTF-8 of at most `limit` bytes.
 pub fn read_named_to_string(path: &Path, limit: u64) -> io::Result<String> {
-    let file = open_checked(path, |kind| {
-        if kind.is_file() || kind.is_fifo() { Ok(()) } else { Err(Refusal::NotReadable(name_of(kind))) }
-    })?;
+    let file = open_checked(path, OpenOptions::new().read(true), is_regular_or_fifo)?;
     let is_fifo = file.metadata()?.file_type().is_fifo();
     if is_fifo {
         // It was opened without waiting for a writer. Reads wait for the writers that there are, and end
@@ -173,8 +194,10 @@ mod tests {
             (folder.path(), "a folder"),
             (Path::new("/dev/zero"), "a device"),
         ] {
-            let refused = read(path, 8).unwrap_err().to_string();
-            assert_eq!(refused, format!("it is {kind}; only regular files are read"));
+            for refused in [read(path, 8).unwrap_err(), open_for_writing(path).unwrap_err()] {
+                assert!(is_refusal(&refused));
+                assert_eq!(refused.to_string(), format!("it is {kind}; only regular files are read"));
+            }
             let refused = read_named_to_string(path, 8).unwrap_err().to_string();
             let expected = match kind {
                 "a FIFO" => "it is a FIFO that is empty and has no writer".to_owned(),

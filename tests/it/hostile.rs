@@ -1,4 +1,4 @@
-//! Hostile clients, requests, names and files: each is answered as documented, other clients are served, and private data stays private.
+//! Hostile clients, runtimes, requests, names and files: each is answered as documented, other clients are served, and private data stays private.
 
 mod disk;
 mod displays;
@@ -9,14 +9,17 @@ mod manifests;
 mod names;
 mod privacy;
 mod requests;
+mod runtimes;
 mod secrets;
 mod slots;
 mod sockets;
+mod states;
 
 use std::fs;
 use std::time::Duration;
 
 use crate::admin::get;
+use crate::procrun::until;
 use crate::program::{Place, Running};
 use crate::support::client::Client;
 use crate::support::runtime::Runtime;
@@ -39,7 +42,7 @@ impl Besieged {
         let stream = tokio::net::UnixStream::connect(&shim.socket).await.unwrap();
         let mut bystander = Client::over(stream).await;
         assert_eq!(answered(bystander.ask("/a.B/C")).await, "served");
-        let descriptors = open_descriptors(&shim);
+        let descriptors = descriptors_at_rest(&place, &shim).await;
         Self { shim, bystander, descriptors, _place: place }
     }
 
@@ -78,6 +81,17 @@ async fn answer_every_call(runtime: Runtime) {
 /// How many descriptors probeshim has open.
 fn open_descriptors(shim: &Running) -> usize {
     fs::read_dir(format!("/proc/{}/fd", shim.process.id())).unwrap().count()
+}
+
+/// How many descriptors probeshim has open once it has written a call to disk: a thread of its own opens those files.
+async fn descriptors_at_rest(place: &Place, shim: &Running) -> usize {
+    let is_written = || {
+        let files = fs::read_dir(place.at("state/calls")).into_iter().flatten().flatten();
+        let mut records = files.filter(|file| file.path().extension().is_some_and(|it| it == "jsonl"));
+        records.any(|file| file.metadata().is_ok_and(|file| file.len() > 0))
+    };
+    until(|| async { is_written().then_some(()) }).await;
+    open_descriptors(shim)
 }
 
 /// Waits until probeshim has at most so many descriptors open.

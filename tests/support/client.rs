@@ -18,14 +18,21 @@ pub struct Client {
 
 impl Client {
     pub async fn over(stream: UnixStream) -> Self {
+        Self::try_over(stream).await.unwrap()
+    }
+
+    /// The same; fails where the server goes meanwhile.
+    pub async fn try_over(stream: UnixStream) -> Result<Self, h2::Error> {
         let mut builder = Builder::new();
         builder
             .max_header_list_size(1 << 20)
             .initial_connection_window_size(1 << 30)
             .max_concurrent_reset_streams(10_000)
-            .data_frame_budget(usize::MAX);
-        let (calls, connection) = soon(builder.handshake(stream)).await.unwrap();
-        Self { calls, driver: tokio::spawn(connection) }
+            .data_frame_budget(usize::MAX)
+            // As clients of gRPC have it.
+            .enable_push(false);
+        let (calls, connection) = soon(builder.handshake(stream)).await?;
+        Ok(Self { calls, driver: tokio::spawn(connection) })
     }
 
     /// Sends the head of a call.
