@@ -51,7 +51,7 @@ pub fn open_for_writing(path: &Path) -> io::Result<File> {
 /// Returns whether a file was refused because of its type or its size.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<Refusal>())
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Refusal>)
 }
 
 fn is_regular(kind: FileType) -> Result<(), Refusal> {

@@ -24,8 +24,8 @@ const MAX_LATENESS: Duration = Duration::from_micros(50);
 /// cancellations.
 const FULL_PAUSE: Duration = Duration::from_secs(1);
 
-/// Pause after a turn in which a client sent hardly anything that goes to the runtime: floods of PING, SETTINGS, WINDOW_UPDATE and the
-/// like. Without it they would take a processor, which the other clients and the runtime need as well.
+/// Pause after a turn in which a client sent hardly anything that goes to the runtime: a flood of PING or SETTINGS frames, say. Without
+/// it such a flood takes a processor, which the other clients and the runtime need as well.
 const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 
 /// Bytes that a client may send for each byte that goes to the runtime. More is a flood, if it takes more than a turn.
@@ -196,7 +196,7 @@ mod tests {
 
     /// Reads a client that sends more than a turn allows, twice, and returns whether it is paused then. A `share` of what is read goes to
     /// the runtime.
-    async fn is_paused_after_a_turn(share: impl Fn(usize) -> usize) -> bool {
+    fn is_paused_after_a_turn(share: impl Fn(usize) -> usize) -> bool {
         let turns = Turns::new(Metrics::default());
         let backlog = Backlog::new();
         let mut room = backlog.room();
@@ -229,8 +229,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_client_whose_frames_do_not_go_to_the_runtime_is_paused_after_a_turn() {
-        assert!(is_paused_after_a_turn(|_| 0).await);
-        assert!(is_paused_after_a_turn(|read| read / 10).await);
-        assert!(!is_paused_after_a_turn(|read| read / 2).await);
+        assert!(is_paused_after_a_turn(|_| 0));
+        assert!(is_paused_after_a_turn(|read| read / 10));
+        assert!(!is_paused_after_a_turn(|read| read / 2));
     }
 }
