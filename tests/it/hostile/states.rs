@@ -103,15 +103,15 @@ async fn a_damaged_file_is_played_on_or_refused_in_words() {
 
 #[tokio::test]
 async fn what_is_no_file_is_refused_and_kept() {
+    type Put<'a> = Box<dyn Fn(&Path) + 'a>;
     need!(is_root());
     // A device of this test alone: nothing else is harmed if it is changed.
     let folder = tempfile::tempdir().unwrap();
     let [fifo, zero] = ["fifo", "zero"].map(|name| folder.path().join(name));
     let mode = Mode::from_raw_mode(0o640);
     mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
-    let made = mknodat(CWD, &zero, FileType::CharacterDevice, mode, makedev(1, 5));
-    need!(made.map_err(|error| format!("cannot make a device: {error}")));
-    type Put<'a> = Box<dyn Fn(&Path) + 'a>;
+    let device = mknodat(CWD, &zero, FileType::CharacterDevice, mode, makedev(1, 5));
+    need!(device.map_err(|error| format!("cannot make a device: {error}")));
     let cases: [(&str, Put<'_>); 5] = [
         ("a FIFO", Box::new(|file| mknodat(CWD, file, FileType::Fifo, mode, 0).unwrap())),
         ("a link to a FIFO", Box::new(|file| symlink(&fifo, file).unwrap())),
