@@ -33,10 +33,25 @@ enum Refusal {
 
 /// Opens a regular file for reading. Never waits, also where the path leads to a FIFO that nobody writes.
 pub fn open(path: &Path) -> io::Result<File> {
+    open_with(path, OpenOptions::new().read(true))
+}
+
+/// Opens a regular file for reading and writing. The file is not created.
+pub fn open_for_writing(path: &Path) -> io::Result<File> {
+    open_with(path, OpenOptions::new().read(true).write(true))
+}
+
+/// Returns whether a file was refused because it is not regular, or too long.
+#[must_use]
+pub fn is_refusal(error: &io::Error) -> bool {
+    matches!(error.get_ref(), Some(inner) if inner.is::<Refusal>())
+}
+
+fn open_with(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     // Opening a device can have an effect of its own, so the type is looked at before and, since it may have changed, after.
     check(fs::metadata(path)?.file_type())?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
     check(file.metadata()?.file_type())?;
     Ok(file)
 }
@@ -131,8 +146,10 @@ mod tests {
             (folder.path(), "a folder"),
             (Path::new("/dev/zero"), "a device"),
         ] {
-            let refused = read(path, 8).unwrap_err().to_string();
-            assert_eq!(refused, format!("it is {kind}; only regular files are read"));
+            for refused in [read(path, 8).unwrap_err(), open_for_writing(path).unwrap_err()] {
+                assert!(is_refusal(&refused));
+                assert_eq!(refused.to_string(), format!("it is {kind}; only regular files are read"));
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, T
 use tracing::warn;
 
 use super::{Table, quiet};
+use crate::regular_file;
 use crate::socket::{FileId, Lock, LockError};
 use crate::terminal::harmless;
 
@@ -126,7 +127,9 @@ impl File {
         let damaged = |reason: String| StateError::Damaged(format!("{}: {reason}", path.display()));
         let (database, id, (version, values)) = match read {
             Ok(Ok(read)) => read,
-            Ok(Err(redb::Error::Io(source))) if !CUT_OFF.contains(&source.kind()) => {
+            Ok(Err(redb::Error::Io(source)))
+                if !CUT_OFF.contains(&source.kind()) && !regular_file::is_refusal(&source) =>
+            {
                 return Err(StateError::File { path, source });
             }
             Ok(Err(error)) => return Err(damaged(error.to_string())),
@@ -265,7 +268,8 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn open(path: &Path) -> Result<(Database, FileId), DatabaseError> {
-    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    // Neither the mode nor the content of a device or a FIFO is changed.
+    let file = regular_file::open_for_writing(path)?;
     // It may have been put back from elsewhere.
     file.set_permissions(Permissions::from_mode(0o600))?;
     let id = FileId::of(&file.metadata()?);
