@@ -13,6 +13,7 @@ mod runtimes;
 mod secrets;
 mod slots;
 mod sockets;
+mod states;
 
 use std::fs;
 use std::time::Duration;
