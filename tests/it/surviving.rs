@@ -1,5 +1,7 @@
 //! probeshim is killed, at each call that it makes, and started again: what it plays comes to the same end.
 
+mod runtime;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::future::Future;

@@ -1,0 +1,225 @@
+//! procrun is killed, at each call that `play` makes, alone or with `play` in turn: pods come back, and come to their end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::iter;
+use probeshim::cri::v1::{ContainerState, ListContainersRequest, ListPodSandboxRequest};
+use probeshim::cri::{MethodName, runtime_service};
+use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
+use probeshim::socket::{Access, Claim, SocketPath, claim};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{ACTS, AT_ONCE, Moment, moments};
+use crate::playing::{POLITE, begin, pod};
+use crate::procrun::processes_of;
+use crate::program::{Place, Running};
+use crate::support::soon;
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Who {
+    Play,
+    Procrun,
+}
+
+/// When somebody is killed, one after the other.
+type Plan = Vec<(Moment, Who)>;
+
+/// Counts what is asked of procrun, and kills by a plan.
+#[derive(Debug, Default)]
+struct Killer {
+    plan: Plan,
+    /// The processes that are there.
+    pids: Mutex<BTreeMap<u8, Pid>>,
+    asked: AtomicUsize,
+    answered: AtomicUsize,
+    killed: AtomicUsize,
+}
+
+impl Killer {
+    /// A relay in front of procrun.
+    fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<Claim>, CancellationToken) {
+        let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
+        let listening = claim(&SocketPath::new(&place.at("runtime.sock")).unwrap(), Access::Private).unwrap();
+        let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
+        let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
+        let relay = Relay::start(
+            listening.listener,
+            settings,
+            self,
+            relay::Metrics::default(),
+            numbers,
+            drain.clone(),
+        );
+        (relay.unwrap(), listening.claim, drain)
+    }
+
+    fn knows(&self, who: Who, running: &Running) {
+        self.pids.lock().unwrap().insert(who as u8, Pid::from_child(&running.process));
+    }
+
+    fn now(&self, moment: Moment) {
+        for (_, who) in self.plan.iter().filter(|(at, _)| *at == moment) {
+            // Once killed, a process is known no more: its number may become that of another.
+            if let Some(pid) = self.pids.lock().unwrap().remove(&(*who as u8)) {
+                kill_process(pid, Signal::KILL).unwrap();
+                self.killed.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl Observer for Killer {
+    fn captures(&self, method: &MethodName) -> Captures {
+        if ACTS.contains(&method.label()) {
+            self.now(Moment::Asked(self.asked.fetch_add(1, Ordering::SeqCst) + 1));
+        }
+        Captures::default()
+    }
+
+    fn ended(&self, call: Observed) {
+        if ACTS.contains(&call.head.method.label()) {
+            self.now(Moment::Answered(self.answered.fetch_add(1, Ordering::SeqCst) + 1));
+        }
+    }
+}
+
+async fn start_procrun(place: &Place) -> Running {
+    let log = place.at("procrun.log");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
+    command.arg("runtime").arg("--listen").arg(place.at("procrun.sock")).arg("--root").arg(place.at("root"));
+    let process = command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let running = Running { process, socket: place.at("procrun.sock"), log };
+    running.logged("procrun started").await;
+    running
+}
+
+/// How it went.
+struct Walk {
+    /// Calls that were made.
+    calls: usize,
+    killed: usize,
+}
+
+/// The containers of procrun, or nothing where it is not there.
+async fn containers(place: &Place) -> Vec<probeshim::cri::v1::Container> {
+    let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
+    let listed = client.list_containers(ListContainersRequest::default()).await;
+    listed.map(|listed| listed.into_inner().containers).unwrap_or_default()
+}
+
+/// How often `play` has restarted the pod, once it says that this container runs.
+async fn restarts(place: &Place, container: &str) -> Option<u64> {
+    let answer = place.ask(&["status", "-o", "json"]).await;
+    let status: Value = serde_json::from_str(&answer.stdout).ok()?;
+    let pod = &status["pods"][0];
+    let runs = |it: &Value| it["id"] == container && it["state"] == "running";
+    pod["containers"].as_array()?.iter().any(runs).then(|| pod["restarts"].as_u64())?
+}
+
+/// A pod is played until its main container runs after everybody was killed who is to be, and then ended. Who is killed is started again.
+async fn walk(plan: Plan) -> Walk {
+    let place = Place::new();
+    let mut procrun = start_procrun(&place).await;
+    let killer = Arc::new(Killer { plan: plan.clone(), ..Killer::default() });
+    let (relay, _claim, drain) = killer.clone().between(&place);
+    let [starts, twice] = ["starts", "twice"].map(|name| place.at(name).display().to_string());
+    // Each container tells of those before it that still run.
+    let script = format!(
+        "for it in $(cat {starts}); do grep -qs 'State:.[RSDT]' /proc/$it/status && echo $it >> {twice}; done; \
+         echo $$ >> {starts}; {POLITE}"
+    );
+    fs::write(&starts, "").unwrap();
+    let init = ", initContainers: [{name: init, image: i, command: ['true']}]";
+    fs::write(place.at("pods.yaml"), pod("a", &script, init, "")).unwrap();
+    let manifests = place.at("pods.yaml");
+    let mut player = begin(&place, &[manifests.to_str().unwrap()]);
+    killer.knows(Who::Procrun, &procrun);
+    killer.knows(Who::Play, &player);
+    let mut attempts = BTreeSet::<(u32, String)>::new();
+    let mut is_ending = false;
+    loop {
+        if procrun.process.try_wait().unwrap().is_some() {
+            procrun = start_procrun(&place).await;
+            killer.knows(Who::Procrun, &procrun);
+        }
+        if let Some(status) = player.process.try_wait().unwrap() {
+            if is_ending && status.code().is_some() {
+                assert_eq!(status.code(), Some(0), "{plan:?}");
+                break;
+            }
+            player = begin(&place, &[manifests.to_str().unwrap()]);
+            killer.knows(Who::Play, &player);
+            is_ending = false;
+        }
+        let running: Vec<_> = containers(&place)
+            .await
+            .into_iter()
+            .filter(|it| it.state() == ContainerState::ContainerRunning)
+            .filter(|it| it.metadata.as_ref().unwrap().name == "main")
+            .collect();
+        assert!(running.len() <= 1, "{plan:?}: main runs twice: {running:#?}");
+        attempts.extend(running.iter().map(|it| (it.metadata.as_ref().unwrap().attempt, it.id.clone())));
+        let count = fs::read_to_string(&starts).unwrap().lines().count();
+        if !is_ending
+            && let [container] = &running[..]
+            && let Some(restarts) = restarts(&place, &container.id).await
+            && count > 0
+        {
+            let attempt = u64::from(container.metadata.as_ref().unwrap().attempt);
+            assert_eq!(restarts, attempt, "{plan:?}: {attempts:?}");
+            // One that was killed as it started may have had no time to tell of it.
+            assert!(count as u64 <= restarts + 1, "{plan:?}: {count} were started, {restarts} of them again");
+            player.signal(Signal::TERM);
+            is_ending = true;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let numbers: BTreeSet<u32> = attempts.iter().map(|(attempt, _)| *attempt).collect();
+    assert_eq!(numbers.len(), attempts.len(), "{plan:?}: two have one attempt: {attempts:?}");
+    assert!(!place.at("twice").exists(), "{plan:?}: a container began while the one before it ran");
+    let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
+    let left = client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap().into_inner().items;
+    assert!(left.is_empty(), "{plan:?}: {left:#?}");
+    assert_eq!(fs::read_dir(place.at("state/pods")).unwrap().count(), 0, "{plan:?}");
+    procrun.signal(Signal::TERM);
+    assert_eq!(procrun.ended().await, Some(0), "{plan:?}");
+    assert_eq!(processes_of(&place.at("")), Vec::<String>::new(), "{plan:?}");
+    drain.cancel();
+    soon(relay.ended()).await.unwrap();
+    Walk { calls: killer.asked.load(Ordering::SeqCst), killed: killer.killed.load(Ordering::SeqCst) }
+}
+
+/// Walks, some of them at once.
+async fn all(plans: impl Iterator<Item = Plan>) -> Vec<Walk> {
+    iter(plans.map(|plan| soon(walk(plan)))).buffer_unordered(AT_ONCE).collect().await
+}
+
+#[tokio::test]
+async fn whenever_procrun_is_killed_a_pod_comes_back_and_then_to_its_end() {
+    let Walk { calls, .. } = walk(Vec::new()).await;
+    assert!(calls >= 10, "{calls}");
+    let walks = all(moments(calls).map(|moment| vec![(moment, Who::Procrun)])).await;
+    assert!(walks.iter().all(|walk| walk.killed == 1));
+}
+
+#[tokio::test]
+async fn whenever_play_and_procrun_are_killed_in_turn_a_pod_comes_back_and_then_to_its_end() {
+    let Walk { calls, .. } = walk(Vec::new()).await;
+    let in_turn = |first, second| {
+        (1..=calls).map(move |call| vec![(Moment::Asked(call), first), (Moment::Asked(call + 1), second)])
+    };
+    let walks = all(in_turn(Who::Play, Who::Procrun)).await;
+    assert!(walks.iter().all(|walk| walk.killed == 2));
+    // A pod that ends has ended with procrun: there is nothing more to ask for, and nobody else is killed.
+    let walks = all(in_turn(Who::Procrun, Who::Play)).await;
+    assert!(walks.iter().filter(|walk| walk.killed == 2).count() >= 4);
+}
