@@ -14,6 +14,7 @@ mod secrets;
 mod slots;
 mod sockets;
 mod states;
+mod targets;
 
 use std::fs;
 use std::time::Duration;

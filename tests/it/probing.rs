@@ -1,6 +1,6 @@
 //! Probes that are made beside the relay: what is told of them, where they come from, and that nothing else is done.
 
-mod lateness;
+pub(crate) mod lateness;
 
 use std::collections::BTreeSet;
 use std::fs;

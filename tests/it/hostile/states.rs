@@ -101,19 +101,21 @@ async fn a_damaged_file_is_played_on_or_refused_in_words() {
     assert!((4..ends.len()).contains(&refused), "the damage is of both kinds: {ends:?}");
 }
 
+/// Puts something in the place of the file.
+type Put<'a> = Box<dyn Fn(&Path) + 'a>;
+
 #[tokio::test]
 async fn what_is_no_file_is_refused_and_kept() {
-    type Put<'a> = Box<dyn Fn(&Path) + 'a>;
     need!(is_root());
     // A device of this test alone: nothing else is harmed if it is changed.
     let folder = tempfile::tempdir().unwrap();
     let [fifo, zero] = ["fifo", "zero"].map(|name| folder.path().join(name));
-    let mode = Mode::from_raw_mode(0o640);
-    mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
-    let device = mknodat(CWD, &zero, FileType::CharacterDevice, mode, makedev(1, 5));
-    need!(device.map_err(|error| format!("cannot make a device: {error}")));
+    let read_write = Mode::from_raw_mode(0o640);
+    mknodat(CWD, &fifo, FileType::Fifo, read_write, 0).unwrap();
+    let made = mknodat(CWD, &zero, FileType::CharacterDevice, read_write, makedev(1, 5));
+    need!(made.map_err(|error| format!("cannot make a device: {error}")));
     let cases: [(&str, Put<'_>); 5] = [
-        ("a FIFO", Box::new(|file| mknodat(CWD, file, FileType::Fifo, mode, 0).unwrap())),
+        ("a FIFO", Box::new(|file| mknodat(CWD, file, FileType::Fifo, read_write, 0).unwrap())),
         ("a link to a FIFO", Box::new(|file| symlink(&fifo, file).unwrap())),
         ("a link to a device", Box::new(|file| symlink(&zero, file).unwrap())),
         ("a folder", Box::new(|file| fs::create_dir(file).unwrap())),

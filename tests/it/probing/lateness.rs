@@ -24,7 +24,7 @@ fn interim_heads() -> String {
 }
 
 /// A server that answers each request with what it is told to write, again and again if it is to. It counts requests.
-async fn serve(answer: String, is_endless: bool) -> (u16, Arc<AtomicUsize>) {
+pub(crate) async fn serve(answer: String, is_endless: bool) -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, requests) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
     let counted = requests.clone();

@@ -141,9 +141,9 @@ async fn walk(plan: Plan) -> Walk {
     let init = ", initContainers: [{name: init, image: i, command: ['true']}]";
     fs::write(place.at("pods.yaml"), pod("a", &script, init, "")).unwrap();
     let manifests = place.at("pods.yaml");
-    let mut playing = begin(&place, &[manifests.to_str().unwrap()]);
+    let mut player = begin(&place, &[manifests.to_str().unwrap()]);
     killer.knows(Who::Procrun, &procrun);
-    killer.knows(Who::Play, &playing);
+    killer.knows(Who::Play, &player);
     let mut attempts = BTreeSet::<(u32, String)>::new();
     let mut is_ending = false;
     loop {
@@ -151,13 +151,13 @@ async fn walk(plan: Plan) -> Walk {
             procrun = start_procrun(&place).await;
             killer.knows(Who::Procrun, &procrun);
         }
-        if let Some(status) = playing.process.try_wait().unwrap() {
+        if let Some(status) = player.process.try_wait().unwrap() {
             if is_ending && status.code().is_some() {
                 assert_eq!(status.code(), Some(0), "{plan:?}");
                 break;
             }
-            playing = begin(&place, &[manifests.to_str().unwrap()]);
-            killer.knows(Who::Play, &playing);
+            player = begin(&place, &[manifests.to_str().unwrap()]);
+            killer.knows(Who::Play, &player);
             is_ending = false;
         }
         let running: Vec<_> = containers(&place)
@@ -178,7 +178,7 @@ async fn walk(plan: Plan) -> Walk {
             assert_eq!(restarts, attempt, "{plan:?}: {attempts:?}");
             // One that was killed as it started may have had no time to tell of it.
             assert!(count as u64 <= restarts + 1, "{plan:?}: {count} were started, {restarts} of them again");
-            playing.signal(Signal::TERM);
+            player.signal(Signal::TERM);
             is_ending = true;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
