@@ -348,8 +348,8 @@ pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketP
     reader.admin(flag, around).ok_or(Problems(reader.problems))
 }
 
-/// What files of manifests and the rules of a configuration tell of probes, and how many documents of each
-/// kind make no pods. Returns every problem, not the first.
+/// Reads manifests and the rules of a configuration. Returns their probes, and how many documents of each
+/// kind make no pods; or every problem, not the first.
 pub fn check(
     paths: &[PathBuf],
     config: Option<&PathBuf>,

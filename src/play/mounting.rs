@@ -16,7 +16,7 @@ use crate::terminal::harmless;
 /// Interval between attempts to ask a runtime that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What becomes of mounts that probeshim makes for the runtime.
+/// Whether mounts of probeshim reach the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mounting {
     /// The runtime sees them.

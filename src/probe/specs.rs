@@ -53,7 +53,7 @@ impl Specs {
         Self::read_and_count(paths, &mut BTreeMap::new())
     }
 
-    /// The same, and counts the documents of each kind that makes no pods.
+    /// Reads manifests as [`read`](Self::read) does, and counts the documents of each kind that makes no pods.
     pub fn read_and_count<P: AsRef<Path>>(
         paths: &[P],
         passed_over: &mut BTreeMap<String, usize>,

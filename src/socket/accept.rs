@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// What was logged.
+    /// The log lines.
     #[derive(Clone, Default)]
     struct Logged(Arc<Mutex<Vec<u8>>>);
 

@@ -1,5 +1,5 @@
-//! What outlives probeshim: values by their keys, in one file below `--state`, of which a crash at any byte
-//! leaves the old or the new.
+//! Stores values by their keys in one file below `--state`. A crash at any byte leaves the old values or the
+//! new ones.
 //!
 //! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried
 //! again: nothing is lost silently.

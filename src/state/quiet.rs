@@ -29,7 +29,7 @@ pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|payload| words(&*payload))
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn words(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -12,7 +12,7 @@ pub(in crate::play) enum HostError {
     System {
         /// Where.
         path: PathBuf,
-        /// What it says.
+        /// Error of the system.
         source: io::Error,
     },
     /// Something is mounted in the directory of a pod that is to be removed.
@@ -23,12 +23,12 @@ pub(in crate::play) enum HostError {
         /// The error of the system.
         source: io::Error,
     },
-    /// What is at a path of the host is not what it should be.
+    /// The file at a hostPath has another type than the volume asks for.
     #[error("hostPath type check failed: {path} is not a {expected}")]
     OtherKind {
         /// The path.
         path: PathBuf,
-        /// What it should be.
+        /// Type that the volume asks for.
         expected: &'static str,
     },
     /// A path or a link on it leads out of its volume.
@@ -46,7 +46,7 @@ pub(in crate::play) enum HostError {
     /// A subPath cannot be used. The words are the kubelet's, which withholds the source: it could tell about files of the host.
     #[error("failed to {action} for volumeMount {volume:?} of container {container:?}")]
     SubPath {
-        /// What failed.
+        /// The action that failed.
         action: &'static str,
         /// Name of the volume.
         volume: String,

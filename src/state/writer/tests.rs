@@ -1,4 +1,4 @@
-//! What is not on disk is known, tried again, and not lost.
+//! Changes that are not on disk are reported, written again, and not lost.
 
 #[path = "../../../tests/support/skip.rs"]
 #[allow(unused_macros, unreachable_pub, reason = "the macro is for tests of the program")]

@@ -75,6 +75,16 @@ fn calls_with_large_heads(Wire(mut stream): Wire) -> Arc<AtomicUsize> {
     taken
 }
 
+/// Waits until a client has reached the limit of unwritten bytes.
+async fn limited_by_unwritten_bytes(shim: &Shim) {
+    soon(async {
+        while shim.relay_metrics.unwritten_limited() == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
 /// Another client is served by a runtime that answers.
 async fn another_is_served(shim: &Shim, runtime: &Runtime, calls: usize) {
     let (mut client, mut connection) = soon(async { tokio::join!(shim.client(), runtime.accept()) }).await;
@@ -212,12 +222,7 @@ async fn heads_beyond_the_stream_limit_of_the_runtime_are_held_up_to_the_limit_o
     let (mut read, _write) = upstream.0.into_split();
     tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
     let taken = calls_with_large_heads(client);
-    soon(async {
-        while shim.relay_metrics.unwritten_limited() == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    limited_by_unwritten_bytes(&shim).await;
     another_is_served(&shim, &runtime, 300).await;
     let taken = taken.load(Ordering::Relaxed);
     assert!(taken <= HELD, "{taken} bytes were taken that the runtime has not heard of");
@@ -282,12 +287,7 @@ async fn a_client_is_read_no_faster_than_its_runtime_reads_the_heads_of_its_call
     let (client, _) = client_in_frames(&shim).await;
     let _stopped = runtime.accept_raw().await;
     let taken = calls_with_large_heads(client);
-    soon(async {
-        while shim.relay_metrics.unwritten_limited() == 0 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    limited_by_unwritten_bytes(&shim).await;
     another_is_served(&shim, &runtime, 300).await;
     let taken = taken.load(Ordering::Relaxed);
     assert!(taken <= HELD, "{taken} bytes were taken that the runtime does not read");

@@ -22,7 +22,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// What a probe asks for. A host that cannot be one is an error. `redact` leaves query strings out of messages.
+    /// Returns the address that a probe asks for. A host that cannot be one is an error. `redact` leaves query strings out of messages.
     pub(super) fn new(
         is_https: bool,
         host: &str,
