@@ -25,6 +25,8 @@ pub(super) struct Outlet<S> {
     stream: S,
     backlog: Backlog,
     turn: Turn,
+    /// Whether writes to a peer that has closed its end are dropped instead of failing.
+    drops_after_close: bool,
 }
 
 /// The bytes that have been handed to a connection and are not yet written to its socket.
@@ -41,6 +43,8 @@ struct State {
     blocked: AtomicBool,
     /// Bytes that have been handed to the connection since its start.
     handed_on: AtomicU64,
+    /// Bytes that the socket has taken since its start.
+    written: AtomicU64,
     /// Room for parts of messages, in permits.
     room: Arc<Semaphore>,
     /// Permits that have been taken.
@@ -74,6 +78,7 @@ impl Backlog {
         Self(Arc::new(State {
             blocked: AtomicBool::new(false),
             handed_on: AtomicU64::new(0),
+            written: AtomicU64::new(0),
             room: Arc::new(Semaphore::new(MAX_UNWRITTEN_BYTES / PERMIT_BYTES)),
             taken: AtomicUsize::new(0),
             head_bytes: AtomicUsize::new(0),
@@ -156,8 +161,16 @@ impl Backlog {
         Room { backlog: self.clone(), waiting: None }
     }
 
-    fn note<T>(&self, written: Poll<T>) -> Poll<T> {
+    /// Returns how many bytes the socket has taken since its start.
+    pub(super) fn written(&self) -> u64 {
+        self.0.written.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.0.blocked.store(written.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.0.written.fetch_add(*bytes as u64, Ordering::Relaxed);
+        }
         written
     }
 }
@@ -165,6 +178,10 @@ impl Backlog {
 /// Returns the size of a head as HTTP/2 counts it (RFC 9113, section 6.5.2).
 fn bytes_of(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 32).sum()
+}
+
+fn is_closed_by_peer(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 impl Drop for HeldHead {
@@ -203,8 +220,26 @@ impl Room {
 }
 
 impl<S> Outlet<S> {
-    pub(super) fn new(stream: S, turn: Turn, backlog: Backlog) -> Self {
-        Self { stream, backlog, turn }
+    /// The writing half of a client's stream.
+    pub(super) fn to_client(stream: S, turn: Turn, backlog: Backlog) -> Self {
+        Self { stream, backlog, turn, drops_after_close: false }
+    }
+
+    /// The writing half of an upstream connection. A runtime that has gone may have sent answers that are not read yet. A write that
+    /// failed would make h2 drop them. The end of the reading half ends the connection instead.
+    pub(super) fn to_upstream(stream: S, turn: Turn, backlog: Backlog) -> Self {
+        Self { stream, backlog, turn, drops_after_close: true }
+    }
+
+    /// Returns the result of a write of so many bytes, and notes it.
+    fn written(&self, result: Poll<io::Result<usize>>, bytes: usize) -> Poll<io::Result<usize>> {
+        let result = match result {
+            Poll::Ready(Err(error)) if self.drops_after_close && is_closed_by_peer(&error) => {
+                Poll::Ready(Ok(bytes))
+            }
+            result => result,
+        };
+        self.backlog.note(result)
     }
 }
 
@@ -215,7 +250,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Outlet<S> {
         } else {
             Pin::new(&mut self.stream).poll_write(cx, buf)
         };
-        self.backlog.note(written)
+        self.written(written, buf.len())
     }
 
     fn poll_write_vectored(
@@ -228,7 +263,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Outlet<S> {
         } else {
             Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
         };
-        self.backlog.note(written)
+        self.written(written, bufs.iter().map(|buf| buf.len()).sum())
     }
 
     fn is_write_vectored(&self) -> bool {

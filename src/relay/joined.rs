@@ -29,7 +29,7 @@ use super::tuning::MAX_CONCURRENT_STREAMS;
 use super::turn::{Turn, Turns};
 use super::upstream::{State, Upstream};
 
-/// How long calls may take to hand on what they had when their upstream went, and the client to read our farewell.
+/// How long a client may take nothing of what calls had when their upstream went, or not read our farewell.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 pub(super) type Client = Connection<Join<Adapter<Inlet<OwnedReadHalf>>, Outlet<OwnedWriteHalf>>, Bytes>;
@@ -41,6 +41,25 @@ struct Reset {
     stream: SendResponse<Bytes>,
     reason: Reason,
     until: Instant,
+}
+
+/// The time at which calls are cut off that hand on what they have while a lost call waits.
+#[derive(Clone, Copy)]
+struct Cut {
+    at: Instant,
+    /// Bytes that the client had taken when the time was set.
+    written: u64,
+}
+
+impl Cut {
+    fn new(client: &Backlog) -> Self {
+        Self { at: Instant::now() + FAREWELL, written: client.written() }
+    }
+
+    /// Returns a later time if the client has taken something since this one was set.
+    fn extended(self, client: &Backlog) -> Option<Self> {
+        (client.written() != self.written).then(|| Self::new(client))
+    }
 }
 
 /// An event on a link.
@@ -75,8 +94,8 @@ pub(super) struct Joined {
     leaving: bool,
     /// Set once upstream is gone: why.
     gone: Option<Reason>,
-    /// Set once a call is lost: until when the others may hand on what they have.
-    cut_at: Option<Instant>,
+    /// Set once a call is lost: how long the others may hand on what they have.
+    cut: Option<Cut>,
     /// Set while the relay drains and nothing is left to do here: until when the client may go by itself.
     idle_until: Option<Instant>,
 }
@@ -104,7 +123,7 @@ impl Joined {
             lost: Vec::new(),
             leaving: false,
             gone: None,
-            cut_at: None,
+            cut: None,
             idle_until: None,
         }
     }
@@ -123,7 +142,7 @@ impl Joined {
         let mut drained = pin!(drain.cancelled());
         loop {
             let reset_at = self.resets.first().map(|reset| reset.until);
-            let (cut_at, idle_until, leaving) = (self.cut_at, self.idle_until, self.leaving);
+            let (cut_at, idle_until, leaving) = (self.cut.map(|cut| cut.at), self.idle_until, self.leaving);
             let paused_until = self.paused_until;
             tokio::select! {
                 biased;
@@ -140,7 +159,12 @@ impl Joined {
                     Event::Accepted(_) => return LinkEnd::Client,
                 },
                 () = &mut drained, if !leaving => self.leave(),
-                () = wait_until(cut_at) => return self.farewell().await,
+                () = wait_until(cut_at) => {
+                    self.cut = self.cut.and_then(|cut| cut.extended(&self.backlogs.client));
+                    if self.cut.is_none() {
+                        return self.farewell().await;
+                    }
+                }
                 () = wait_until(idle_until) => {
                     self.farewell().await;
                     return LinkEnd::Drain;
@@ -230,7 +254,7 @@ impl Joined {
             }
             Settled::Lost(respond) => {
                 self.lost.push(respond);
-                self.cut_at.get_or_insert_with(|| Instant::now() + FAREWELL);
+                self.cut.get_or_insert_with(|| Cut::new(&self.backlogs.client));
             }
         }
     }
@@ -281,7 +305,9 @@ impl Joined {
     /// its time to read, unless another call waits to learn that it is lost.
     async fn farewell(&mut self) -> LinkEnd {
         self.backlogs.upstream.close();
-        let cut_at = self.cut_at;
+        let (backlog, mut cut) = (self.backlogs.client.clone(), self.cut);
+        // Without a cut, a lost call has waited for as long as it may.
+        let is_cut = cut.is_none() && !self.lost.is_empty();
         let written = poll_fn(|cx| {
             match poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx) {
                 Poll::Ready(Some(Ok((request, stream)))) => {
@@ -299,10 +325,18 @@ impl Joined {
                 _ => Poll::Ready(()),
             }
         });
-        tokio::select! {
-            biased;
-            () = written => {}
-            () = wait_until(cut_at) => {}
+        let mut written = pin!(written);
+        while !is_cut {
+            tokio::select! {
+                biased;
+                () = &mut written => break,
+                () = wait_until(cut.map(|cut| cut.at)) => {
+                    cut = cut.and_then(|cut| cut.extended(&backlog));
+                    if cut.is_none() {
+                        break;
+                    }
+                }
+            }
         }
         self.client.abrupt_shutdown(self.gone.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };

@@ -93,7 +93,7 @@ async fn serve(
 ) -> LinkEnd {
     let (read, write) = stream.into_split();
     let inlet = Inlet::of_client(read, turns.new_turn(), upstream.backlog.clone());
-    let outlet = Outlet::new(write, turns.new_turn(), backlog.clone());
+    let outlet = Outlet::to_client(write, turns.new_turn(), backlog.clone());
     let handshake = tuning::server().handshake(join(Adapter::new(inlet), outlet));
     let client = tokio::select! {
         client = handshake => client,

@@ -50,7 +50,7 @@ impl Upstream {
     pub(super) async fn dial(path: &SocketPath, turns: &Turns, client_backlog: Backlog) -> io::Result<Self> {
         let (read, write) = UnixStream::connect(path.as_path()).await?.into_split();
         let backlog = Backlog::new();
-        let outlet = Outlet::new(write, turns.new_turn(), backlog.clone());
+        let outlet = Outlet::to_upstream(write, turns.new_turn(), backlog.clone());
         let stream = join(Inlet::of_upstream(read, turns.new_turn(), client_backlog), outlet);
         let (calls, connection) = tuning::client().handshake(stream).await.map_err(io::Error::other)?;
         let (connection, probe) = (Some(connection), calls.clone());
