@@ -325,18 +325,22 @@ impl Joined {
                 _ => Poll::Ready(()),
             }
         });
-        let mut written = pin!(written);
-        while !is_cut {
-            tokio::select! {
-                biased;
-                () = &mut written => break,
-                () = wait_until(cut.map(|cut| cut.at)) => {
-                    cut = cut.and_then(|cut| cut.extended(&backlog));
-                    if cut.is_none() {
-                        break;
-                    }
+        let cut_off = async {
+            if is_cut {
+                return;
+            }
+            loop {
+                wait_until(cut.map(|cut| cut.at)).await;
+                cut = cut.and_then(|cut| cut.extended(&backlog));
+                if cut.is_none() {
+                    return;
                 }
             }
+        };
+        tokio::select! {
+            biased;
+            () = written => {}
+            () = cut_off => {}
         }
         self.client.abrupt_shutdown(self.gone.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
