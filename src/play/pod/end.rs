@@ -23,6 +23,9 @@ const LEAST_AT_END: u32 = 1;
 /// How long the runtime may take to remove a pod that is to be gone at once.
 const HURRY: Duration = Duration::from_secs(20);
 
+/// Pause between attempts to remove the files of a pod in a hurry.
+const HURRIED_RETRY: Duration = Duration::from_millis(100);
+
 /// Attempts to remove the directory of a pod's logs.
 const REMOVE_ATTEMPTS: usize = 5;
 
@@ -87,21 +90,32 @@ impl Worker {
                 sleep(RETRY_END).await;
             }
         };
-        let hurried = async {
-            self.signals.hurry.cancelled().await;
-            let is_removed = matches!(timeout(HURRY, self.remove_from_runtime()).await, Ok(Ok(())));
-            let has_files = !matches!(timeout(HURRY, self.remove_files()).await, Ok(Ok(())));
-            is_removed && !has_files
-        };
+        // What was being removed is given up before it is removed again: two removals at once would each find some of it gone.
         let is_gone = tokio::select! {
             () = patient => true,
-            is_gone = hurried => is_gone,
-        };
+            () = self.signals.hurry.cancelled() => false,
+        } || self.removes_in_a_hurry().await;
         self.forget();
         if is_gone {
             self.means.memories.forget(&self.pod.uid);
         }
         is_gone
+    }
+
+    /// Removes everything of the pod within a limit. Returns whether it is gone.
+    async fn removes_in_a_hurry(&self) -> bool {
+        let is_removed = matches!(timeout(HURRY, self.remove_from_runtime()).await, Ok(Ok(())));
+        let remove_files = async {
+            // A removal that was given up may still be going on.
+            for _ in 0..REMOVE_ATTEMPTS {
+                if self.remove_files().await.is_ok() {
+                    return true;
+                }
+                sleep(HURRIED_RETRY).await;
+            }
+            false
+        };
+        timeout(HURRY, remove_files).await.unwrap_or(false) && is_removed
     }
 
     /// Forgets what was observed of the pod.
