@@ -30,7 +30,7 @@ const MIN_SENT: u64 = 100_000;
 /// Bytes that must be taken of an attack that the other end stops, or that is small.
 const MIN_SENT_IF_STOPPED: u64 = 2_000;
 
-/// What is judged of an attack.
+/// The figures of an attack that are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// The second client's latencies, and memory.

@@ -26,7 +26,7 @@ const QUIET: Duration = Duration::from_secs(1);
 /// How long the second client goes on, and memory is left to settle, once the attacker has gone.
 const AFTER: Duration = Duration::from_secs(1);
 
-/// What one attack cost once.
+/// The cost of one run of an attack.
 #[derive(Debug)]
 pub(crate) struct Attacked {
     /// The second client through probeshim without an attack.

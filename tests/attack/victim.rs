@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_millis(1);
 /// A call that takes longer has failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the calls took.
+/// The latencies of the calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Latencies {
     pub(crate) failed: u64,

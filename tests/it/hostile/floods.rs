@@ -16,7 +16,7 @@ const UNKNOWN: u8 = 0xfa;
 
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// What becomes of a client that floods.
+/// How the connection of a client that floods ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// Its next request is answered on the same connection.

@@ -1,4 +1,4 @@
-//! What other users of the machine can read.
+//! Other users of the machine read no secrets of pods.
 
 use std::fs;
 

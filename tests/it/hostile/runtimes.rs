@@ -199,7 +199,7 @@ async fn an_answer_without_end_ends_when_its_client_has_enough() {
     fronted.assert_unharmed("an answer without end").await;
 }
 
-/// What the client has not read yet is delivered first.
+/// Data that the client has not read yet is delivered first.
 #[tokio::test]
 async fn an_answer_beyond_its_window_is_cut_off_there() {
     let fronted = Fronted::start().await;
