@@ -71,7 +71,7 @@ impl Target {
         command
             .args(["run", "--log", "warn", "--http", "off", "--admin"])
             .arg(folder.join("admin.sock"))
-            .arg("--state")
+            .arg("--state-dir")
             .arg(folder.join("state"))
             .arg("--config")
             .arg(&file)
@@ -87,9 +87,12 @@ impl Target {
         let socket = folder.join("probeshim.sock");
         let mut command = Command::new(program());
         command.arg("play").arg(manifest).args(["--log", "warn", "--http", "off"]).stdout(Stdio::null());
-        for (flag, name) in
-            [("--admin", "admin.sock"), ("--state", "state"), ("--pod-logs", "logs"), ("--upstream", RUNTIME)]
-        {
+        for (flag, name) in [
+            ("--admin", "admin.sock"),
+            ("--state-dir", "state"),
+            ("--pod-logs", "logs"),
+            ("--upstream", RUNTIME),
+        ] {
             command.arg(flag).arg(folder.join(name));
         }
         command.arg("--listen").arg(&socket);

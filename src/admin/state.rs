@@ -66,7 +66,7 @@ pub struct Sources {
     pub exec: exec::Metrics,
     /// What is recorded on disk, if anything is.
     pub journal: Option<Journal>,
-    /// State store; `None` without --state.
+    /// State store; `None` without --state-dir.
     pub state: Option<State>,
     /// What is exported as traces, if anything is.
     pub traces: Option<Traces>,

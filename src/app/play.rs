@@ -17,7 +17,7 @@ use crate::play::{Play, PodStatus, Standing};
 use crate::state::StateError;
 use crate::terminal::{harmless, human};
 
-/// The mode of folders with the files of pods, as of all that is below `--state`. Containers reach their volumes by mounts, which do not
+/// The mode of folders with the files of pods, as of all that is below `--state-dir`. Containers reach their volumes by mounts, which do not
 /// ask who may search the folders above.
 const OWNER_ONLY: u32 = 0o700;
 
@@ -37,7 +37,7 @@ pub enum PlayError {
     #[error("{0}")]
     Folder(String),
     /// What was kept is not to be had.
-    #[error("--state: {0}")]
+    #[error("--state-dir: {0}")]
     State(#[from] StateError),
     /// There is no socket to listen on.
     #[error("--listen: is needed")]

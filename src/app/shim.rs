@@ -55,10 +55,10 @@ pub enum RunError {
         source: io::Error,
     },
     /// What was kept is not to be had.
-    #[error("--state: {0}")]
+    #[error("--state-dir: {0}")]
     State(#[from] StateError),
     /// The state may lack the last changes.
-    #[error("--state: {0}")]
+    #[error("--state-dir: {0}")]
     StateNotClosed(#[from] CloseError),
     /// What systemd passed cannot be used.
     #[error(transparent)]
@@ -67,7 +67,7 @@ pub enum RunError {
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
     /// Traces cannot be exported.
-    #[error("--otlp: {0}")]
+    #[error("--otlp-endpoint: {0}")]
     Traces(#[from] TracesError),
     /// A fault of ours ended the relay.
     #[error("the relay ended by itself")]

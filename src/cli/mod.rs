@@ -56,7 +56,7 @@ pub enum Command {
     /// Sandbox, init containers, sidecars, probes, kills, restarts under back-off, and an orderly end on Ctrl-C, which removes
     /// everything; a second Ctrl-C ends them at once. Ends by itself once all pods have ended. Exit code 0: all have succeeded, or
     /// what --until says is so, or it was told to stop; 1: a pod has failed, or a container was killed for good, or --timeout is over.
-    #[command(mut_arg("pods", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_name("off|dry-run|restart")
+    #[command(mut_arg("manifests", |arg| arg.hide(true)), mut_arg("enforce", |arg| arg.value_name("off|dry-run|restart")
         .help("What is done about probes. off: nothing. dry-run: they are made, and it is said what would be killed; nothing is. restart: \
                what has failed is killed, and started again [default: restart]")),
         mut_arg("max_kills", |arg| arg.help("How many containers may be killed for their probes within which time, such as 5/1h, or off \

@@ -28,17 +28,17 @@ pub(super) const FLAGS: [(&str, &str, Slot); 13] = [
     ("http", "--http", |flags| &mut flags.http),
     ("enforce", "--enforce", |flags| &mut flags.enforce),
     ("maxKills", "--max-kills", |flags| &mut flags.max_kills),
-    ("state", "--state", |flags| &mut flags.state),
-    ("record", "--record", |flags| &mut flags.record),
-    ("otlp", "--otlp", |flags| &mut flags.otlp),
+    ("stateDir", "--state-dir", |flags| &mut flags.state_dir),
+    ("recordLimit", "--record-limit", |flags| &mut flags.record_limit),
+    ("otlpEndpoint", "--otlp-endpoint", |flags| &mut flags.otlp_endpoint),
     ("watchRuntime", "--watch-runtime", |flags| &mut flags.watch_runtime),
-    ("slow", "--slow", |flags| &mut flags.slow),
+    ("slowThreshold", "--slow-threshold", |flags| &mut flags.slow_threshold),
     ("drainTimeout", "--drain-timeout", |flags| &mut flags.drain_timeout),
     ("log", "--log", |flags| &mut flags.log),
 ];
 
 /// The other fields.
-const OTHERS: [&str; 6] = ["httpPods", "redactCommands", "pods", "neverKill", "kubelet", "probes"];
+const OTHERS: [&str; 6] = ["httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
 
 /// What a configuration file says beside what flags say.
 #[derive(Debug, Default)]
@@ -113,10 +113,10 @@ fn fill_in(
     flags.redact_commands |= redacts.unwrap_or(false);
     let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
     flags.http_pods |= http_pods.unwrap_or(false);
-    let pods = root.field("pods").map(|pods| pods.texts(problems)).unwrap_or_default();
-    if flags.pods.is_empty() && !pods.is_empty() {
-        flags.pods = pods.into_iter().map(PathBuf::from).collect();
-        written.insert("--pods", format!("{}: pods", path.display()));
+    let manifests = root.field("manifests").map(|paths| paths.texts(problems)).unwrap_or_default();
+    if flags.manifests.is_empty() && !manifests.is_empty() {
+        flags.manifests = manifests.into_iter().map(PathBuf::from).collect();
+        written.insert("--manifests", format!("{}: manifests", path.display()));
     }
     written
 }

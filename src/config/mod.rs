@@ -90,7 +90,7 @@ pub struct Flags {
     /// Manifests that tell which probes there are, a file or a folder of them, in YAML or JSON: Pod, Deployment, DaemonSet, StatefulSet,
     /// ReplicaSet, Job, CronJob, List. May be given more than once
     #[arg(long, value_name = "PATH")]
-    pub pods: Vec<PathBuf>,
+    pub manifests: Vec<PathBuf>,
 
     /// What is done about probes. off: nothing. dry-run: they are made as the kubelet makes them, and it is said what would be killed;
     /// nothing is. kill: what has failed its liveness or startup probe is stopped; somebody else starts it again. restart: what clients make
@@ -108,27 +108,28 @@ pub struct Flags {
     #[arg(long, value_name = "SELECTOR", allow_hyphen_values = true)]
     pub never_kill: Vec<String>,
 
-    /// Where calls are recorded on disk [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
-    #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
-    pub state: Option<String>,
+    /// Directory of recorded calls and of the state that outlives probeshim
+    /// [default: /var/lib/probeshim, without root $XDG_STATE_HOME/probeshim]
+    #[arg(long, value_name = "DIR", allow_hyphen_values = true, verbatim_doc_comment)]
+    pub state_dir: Option<String>,
 
-    /// How much of the disk they may take, 1MiB to 1TiB, or off [default: 64MiB]
+    /// Size limit of the recorded calls on disk, 1MiB to 1TiB; off records none [default: 64MiB]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    pub record: Option<String>,
+    pub record_limit: Option<String>,
 
     /// Where a span for each call about a pod or container is sent: http://HOST:PORT of a collector (gRPC where the port is 4317, else
     /// HTTP), on for what the OTEL_ variables say, or off [default: on where OTEL_EXPORTER_OTLP_ENDPOINT is set, else off]
     #[arg(long, value_name = "URL", allow_hyphen_values = true)]
-    pub otlp: Option<String>,
+    pub otlp_endpoint: Option<String>,
 
     /// Whether the runtime is asked which pods and containers there are, and for its events. off: only what passes is seen, and not where
     /// the time of an ExecSync goes [default: on]
     #[arg(long, value_name = "on|off")]
     pub watch_runtime: Option<String>,
 
-    /// How long an ExecSync may take before it is looked at as slow, 0s to 24h [default: 1s]
+    /// Duration from which an ExecSync counts as slow, 0s to 24h [default: 1s]
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub slow: Option<String>,
+    pub slow_threshold: Option<String>,
 
     /// Show of commands only the program, never its arguments, nothing of what probes write, and no query strings of their URLs: in no call,
     /// event, log, metric or trace, and not in /pods
@@ -282,15 +283,15 @@ impl Settings {
             (Purpose::Run, Some(Mode::Restart)) => Role::Keeps,
             (Purpose::Run, _) => Role::Watches,
         };
-        let state = match &flags.state {
-            Some(state) => reader.read("--state", state, folder),
+        let state = match &flags.state_dir {
+            Some(state) => reader.read("--state-dir", state, folder),
             None if role == Role::Watches => around.state_dir(),
-            None => reader.fill_in("--state", around.needed_state_dir()),
+            None => reader.fill_in("--state-dir", around.needed_state_dir()),
         };
-        let journal = reader.journal(state.as_deref(), flags.record.as_deref(), around);
-        let traces = reader.traces(flags.otlp.as_deref(), around);
-        let slow = reader.read_or("--slow", flags.slow.as_deref(), SLOW, duration);
-        let files = reader.files(&flags.pods, flags.redact_commands);
+        let journal = reader.journal(state.as_deref(), flags.record_limit.as_deref(), around);
+        let traces = reader.traces(flags.otlp_endpoint.as_deref(), around);
+        let slow = reader.read_or("--slow-threshold", flags.slow_threshold.as_deref(), SLOW, duration);
+        let files = reader.files(&flags.manifests, flags.redact_commands);
         let specs = Specs::of_files(&files).with_rules(rules);
         let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
@@ -359,10 +360,10 @@ pub fn check(
     let around = Surroundings { is_root: true, ..around.clone() };
     let (mut flags, mut reader) = (Flags { config: config.cloned(), ..Flags::default() }, Reader::default());
     let file = File::read(&mut flags, &around, &mut reader);
-    let (rules, pods) = (file.rules.clone(), std::mem::take(&mut flags.pods));
+    let (rules, manifests) = (file.rules.clone(), std::mem::take(&mut flags.manifests));
     let settings = Settings::of(&flags, file, reader, &around, Purpose::Run);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
-    let paths: Vec<&PathBuf> = paths.iter().chain(&pods).collect();
+    let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
     let mut passed_over = BTreeMap::new();
     let specs = Specs::read_and_count(&paths, &mut passed_over).unwrap_or_else(|errors| {
         let wrong = |reason: String| Problem { field: String::new(), value: None, reason };

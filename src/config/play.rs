@@ -36,7 +36,7 @@ pub struct PlayFlags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub timeout: Option<String>,
 
-    /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs below --state; removed with each pod]
+    /// Where the logs of pods are written, and stay [default: /var/log/pods, without root pod-logs below --state-dir; removed with each pod]
     #[arg(long, value_name = "DIR", allow_hyphen_values = true)]
     pub pod_logs: Option<String>,
 
@@ -52,7 +52,7 @@ pub struct PlayFlags {
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub container_log_monitor_interval: Option<String>,
 
-    /// Remove pods that were played before with this --state and that no manifest has any more, which an end by force has left; else they
+    /// Remove pods that were played before with this --state-dir and that no manifest has any more, which an end by force has left; else they
     /// are told of
     #[arg(long)]
     pub prune: bool,
@@ -103,13 +103,13 @@ impl PlaySettings {
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, common, .. } = flags;
         let (mut common, mut reader) = (common.clone(), Reader::default());
         let log_rotation = log_rotation(flags, &mut reader);
-        if !common.pods.is_empty() {
-            reader.complain("--pods", None, "is for run: what is played is named without it".to_owned());
+        if !common.manifests.is_empty() {
+            reader.complain("--manifests", None, "is for run: what is played is named without it".to_owned());
         }
         let (enforce, most) = (common.enforce.clone(), common.max_kills.clone());
         let file = File::read(&mut common, around, &mut reader);
         // What the file says of these is for `run`, beside a kubelet that restarts what was killed.
-        (common.enforce, common.max_kills, common.pods) = (enforce, most, Vec::new());
+        (common.enforce, common.max_kills, common.manifests) = (enforce, most, Vec::new());
         let until = until.as_deref().map(|until| reader.read("--until", until, self::until));
         let timeout = timeout.as_deref().map(|timeout| reader.read("--timeout", timeout, limit));
         let logs = pod_logs.as_ref().map(|logs| reader.read("--pod-logs", logs, folder));

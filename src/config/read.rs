@@ -38,7 +38,7 @@ impl Reader {
     pub(super) fn files(&mut self, paths: &[PathBuf], redacts: bool) -> Files {
         Files::read(paths, redacts).unwrap_or_else(|errors| {
             for error in errors {
-                self.complain("--pods", None, error);
+                self.complain("--manifests", None, error);
             }
             Files::default()
         })
@@ -51,13 +51,13 @@ impl Reader {
         record: Option<&str>,
         around: &Surroundings,
     ) -> Option<journal::Settings> {
-        let limit = self.read_or("--record", record, RECORD, size)??;
+        let limit = self.read_or("--record-limit", record, RECORD, size)??;
         if state.is_none() && record.is_none() {
             // Nobody asked for it, and there is no place for it.
             return None;
         }
         let state = state.map(Path::to_owned);
-        let state = self.fill_in("--state", state.map_or_else(|| around.needed_state_dir(), Ok))?;
+        let state = self.fill_in("--state-dir", state.map_or_else(|| around.needed_state_dir(), Ok))?;
         Some(journal::Settings { folder: state.join("calls"), limit })
     }
 
@@ -68,7 +68,7 @@ impl Reader {
             None => around.has_collector.then_some(traces::Settings { endpoint: None }),
             Some("on") => Some(traces::Settings { endpoint: None }),
             Some(endpoint) => {
-                let endpoint = self.read("--otlp", endpoint, Endpoint::parse)?;
+                let endpoint = self.read("--otlp-endpoint", endpoint, Endpoint::parse)?;
                 Some(traces::Settings { endpoint: Some(endpoint) })
             }
         }

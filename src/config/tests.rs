@@ -138,8 +138,8 @@ fn file(text: &str) -> (tempfile::TempDir, Flags) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.yaml");
     std::fs::write(&path, text).unwrap();
-    let state = Some(folder.path().display().to_string());
-    (folder, Flags { config: Some(path), state, ..Flags::default() })
+    let state_dir = Some(folder.path().display().to_string());
+    (folder, Flags { config: Some(path), state_dir, ..Flags::default() })
 }
 
 /// Everything that a file may say.
@@ -149,15 +149,15 @@ upstream: unix:///run/crio/crio.sock
 admin: /run/b.sock
 http: off
 enforce: dry-run
-state: /tmp
-record: 1GiB
-otlp: off
+stateDir: /tmp
+recordLimit: 1GiB
+otlpEndpoint: off
 watchRuntime: on
-slow: 2s
+slowThreshold: 2s
 drainTimeout: 5s
 log: warn
 redactCommands: true
-pods: [/tmp]
+manifests: [/tmp]
 kubelet:
   url: https://127.0.0.1:10250
   tokenFile: /a
@@ -184,7 +184,7 @@ probes:
 #[test]
 fn a_file_says_what_flags_do_not() {
     let (_folder, flags) = file(WHOLE);
-    let flags = Flags { slow: Some("3s".into()), state: None, ..flags };
+    let flags = Flags { slow_threshold: Some("3s".into()), state_dir: None, ..flags };
     let Settings { shim, .. } = Settings::new(&flags, &around(true, None)).unwrap();
     assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
     assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
@@ -206,10 +206,10 @@ fn a_file_says_what_flags_do_not() {
 fn everything_that_is_wrong_with_a_file_is_told_at_once_with_its_path() {
     let text = r#"
 upsteam: /run/a.sock
-slow: 1 fortnight
+slowThreshold: 1 fortnight
 drainTimeout: 5
 kubelet: {url: "http://127.0.0.1:10255", tokenFile: /a, keyFile: /b, interval: 1ms}
-pods: none
+manifests: none
 probes:
 - livenessProbe: {exec: {command: [x]}, periodSecs: 3}
 - match: {pods: "*", pod: ""}
@@ -223,8 +223,8 @@ probes:
     for expected in [
         "/config.yaml: upsteam is \"/run/a.sock\"; it must not be there: known fields are listen, upstream,",
         "/config.yaml: drainTimeout is 5; it must be a string",
-        "/config.yaml: slow \"1 fortnight\" is not a duration",
-        "/config.yaml: pods is \"none\"; it must be a list",
+        "/config.yaml: slowThreshold \"1 fortnight\" is not a duration",
+        "/config.yaml: manifests is \"none\"; it must be a list",
         "/config.yaml: kubelet.interval is \"1ms\"; it must be a duration from 1s to 24h",
         "/config.yaml: kubelet.certificateFile is missing; it must be there beside keyFile",
         "/config.yaml: kubelet.tokenFile is \"/a\"; it must not be there where the url is http",
@@ -240,10 +240,10 @@ probes:
     }
     assert_eq!(told.lines().count(), 14, "{told}");
     // What is written well is still checked.
-    let (folder, flags) = file("slow: 1 fortnight\nenforce: shoot\n");
+    let (folder, flags) = file("slowThreshold: 1 fortnight\nenforce: shoot\n");
     let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     let told = told.replace(&folder.path().display().to_string(), "");
-    assert!(told.contains("/config.yaml: slow \"1 fortnight\" is not a duration"), "{told}");
+    assert!(told.contains("/config.yaml: slowThreshold \"1 fortnight\" is not a duration"), "{told}");
     assert!(told.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{told}");
     let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
     let told = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();

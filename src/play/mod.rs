@@ -246,7 +246,7 @@ impl Play {
 
     /// What is to outlive us cannot be written, or can again.
     fn troubled(&self, reason: Option<&str>) {
-        let what = "--state: what is to outlive probeshim cannot be written, and is tried again";
+        let what = "--state-dir: what is to outlive probeshim cannot be written, and is tried again";
         match reason {
             Some(reason) => self.means.witness.troubled(Some(format!("{what}: {reason}"))),
             None => self.means.witness.troubled(None),

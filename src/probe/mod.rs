@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! rules of the config ──┐
-//! --pods files ─────────┼──► read ──► Specs ──► a pod with its probes
+//! --manifests files ─────────┼──► read ──► Specs ──► a pod with its probes
 //! the kubelet's /pods ──┤                  └──► what is executed in which container, and why
 //! annotations ──────────┘
 //! ```

@@ -7,7 +7,7 @@ pub enum Source {
     Config,
     /// An annotation of the pod for probeshim.
     Annotation,
-    /// A file that `--pods` names.
+    /// A file that `--manifests` names.
     Manifest,
     /// What the kubelet tells of its pods.
     Kubelet,

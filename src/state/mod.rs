@@ -1,4 +1,4 @@
-//! Stores values by their keys in one file below `--state`. A crash at any byte leaves the old values or the
+//! Stores values by their keys in one file below `--state-dir`. A crash at any byte leaves the old values or the
 //! new ones.
 //!
 //! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried

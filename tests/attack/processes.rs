@@ -39,7 +39,7 @@ impl Processes {
         command
             .args(["run", "--log", "error", "--http", "off", "--watch-runtime", "off", "--admin"])
             .arg(at("admin.sock"))
-            .arg("--state")
+            .arg("--state-dir")
             .arg(at("state"))
             .arg("--config")
             .arg(at("config.yaml"))

@@ -30,7 +30,7 @@ fn have_no_phases_on_crio_but_all_else() {
     });
     let pods = crio.folder().join("pod.json");
     std::fs::write(&pods, manifest.to_string()).unwrap();
-    let execs = need!(Execs::start_with(&crio, &["--pods", pods.to_str().unwrap()]));
+    let execs = need!(Execs::start_with(&crio, &["--manifests", pods.to_str().unwrap()]));
     let fast = execs.exec(&["true"], 5);
     let phases = &fast["exec"]["phases"];
     assert_eq!((&phases["state"], &phases["startMs"]), (&json!("unsupported"), &json!(null)), "{fast:#}");
@@ -66,7 +66,7 @@ fn of_probes_that_time_out_on_crio_have_failed() {
     });
     let pods = crio.folder().join("pod.json");
     std::fs::write(&pods, manifest.to_string()).unwrap();
-    let flags = ["--enforce", "dry-run", "--pods", pods.to_str().unwrap()];
+    let flags = ["--enforce", "dry-run", "--manifests", pods.to_str().unwrap()];
     let execs = need!(Execs::start_with(&crio, &flags));
     for (reason, message) in [
         ("Unhealthy", "Liveness probe failed: command timed out"),

@@ -40,7 +40,7 @@ fn are_known_by_what_manifests_and_annotations_say_or_by_their_habits() {
     });
     let pods = containerd.folder().join("pod.json");
     std::fs::write(&pods, manifest.to_string()).unwrap();
-    let execs = need!(Execs::start_with(&containerd, &["--pods", pods.to_str().unwrap()]));
+    let execs = need!(Execs::start_with(&containerd, &["--manifests", pods.to_str().unwrap()]));
     let probe = |command: &[&str], timeout| execs.exec(command, timeout)["exec"]["probe"].clone();
     assert_eq!(
         probe(&["test", "!", "-f", "/tmp/x"], 3),

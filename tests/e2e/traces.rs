@@ -44,7 +44,8 @@ fn spans_of_trace(collector: &Collector) -> Vec<String> {
 fn a_call_is_a_span_with_its_phases_in_the_trace_of_its_caller() {
     let containerd = need!(Containerd::start(Version::V2_2));
     let collector = need!(Collector::start(containerd.folder()));
-    let execs = need!(Execs::start_with(&containerd, &["--otlp", &format!("http://{}", collector.http)]));
+    let execs =
+        need!(Execs::start_with(&containerd, &["--otlp-endpoint", &format!("http://{}", collector.http)]));
     exec_in_trace(&execs, &["true"]);
     let spans = spans_of_trace(&collector);
     let call = spans.iter().find(|span| span.contains("runtime.v1.RuntimeService/ExecSync")).unwrap();

@@ -31,7 +31,7 @@ pub(crate) fn play(place: &Place, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_probeshim"));
     command.arg("play").args(arguments).arg("--config").arg(place.at("config.yaml"));
     command.arg("--listen").arg(place.at("probeshim.sock")).arg("--admin").arg(place.at("admin.sock"));
-    command.arg("--upstream").arg(place.at("runtime.sock")).arg("--state").arg(place.at("state"));
+    command.arg("--upstream").arg(place.at("runtime.sock")).arg("--state-dir").arg(place.at("state"));
     command.arg("--pod-logs").arg(place.at("logs")).args(["--http", "127.0.0.1:0"]);
     command
 }

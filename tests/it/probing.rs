@@ -164,7 +164,7 @@ async fn one_that_is_broken_harms_nobody_else() {
     for name in ["good", "wrong", "port", "nothing", "gone"] {
         gone = run(&mut runtime, name).await;
     }
-    let _shim = place.start_watching(&["--enforce", "dry-run", "--pods", pods.to_str().unwrap()]).await;
+    let _shim = place.start_watching(&["--enforce", "dry-run", "--manifests", pods.to_str().unwrap()]).await;
     told(&place, "", "SpecMisread", "broken.yaml: ", 1).await;
     told(
         &place,
@@ -341,7 +341,7 @@ async fn what_enforce_cannot_be_is_said() {
     for (flags, expected) in [
         (&["--enforce", "shoot"][..], "--enforce \"shoot\" is none of off, dry-run, kill"),
         (&["--enforce", "dry-run"], "--watch-runtime \"off\" cannot be off beside --enforce dry-run"),
-        (&["--pods", "/nowhere.yaml"], "--pods /nowhere.yaml: No such file"),
+        (&["--manifests", "/nowhere.yaml"], "--manifests /nowhere.yaml: No such file"),
     ] {
         let (code, told) = place.refused(place.command("shim.sock", flags)).await;
         assert_eq!(code, 2, "{told}");

@@ -104,7 +104,7 @@ impl Place {
         command.arg("run").arg("--listen").arg(self.at(listen));
         command.arg("--upstream").arg(self.at("runtime.sock"));
         command.arg("--admin").arg(self.at("admin.sock"));
-        command.arg("--state").arg(self.at("state")).arg("--config").arg(self.at("config.yaml"));
+        command.arg("--state-dir").arg(self.at("state")).arg("--config").arg(self.at("config.yaml"));
         command.env_remove("LISTEN_FDS").env_remove("LISTEN_PID");
         command
     }

@@ -300,7 +300,7 @@ async fn a_socket_that_systemd_passes_is_served_and_left_in_place() {
     // A shell puts the socket where systemd would: descriptor 3, and its own pid is the one that goes on.
     let program = env!("CARGO_BIN_EXE_probeshim");
     let script = format!(
-        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec {program} run --upstream {} --admin {} --http off --watch-runtime off --record off",
+        "exec 3<&0 </dev/null; LISTEN_FDS=1 LISTEN_PID=$$ exec {program} run --upstream {} --admin {} --http off --watch-runtime off --record-limit off",
         place.at("runtime.sock").display(),
         place.at("admin.sock").display()
     );

@@ -281,7 +281,7 @@ async fn a_state_that_cannot_be_used_is_refused_and_nothing_is_made() {
     fs::write(place.at("state/state.redb"), "something else").unwrap();
     let answer = played(&place, &pod("a", POLITE, "", ""), &["--until", "ready"]).await;
     assert_eq!(answer.code, Some(1), "{answer:?}");
-    let told = format!("--state: what was kept is damaged ({}", place.at("state/state.redb").display());
+    let told = format!("--state-dir: what was kept is damaged ({}", place.at("state/state.redb").display());
     assert!(answer.stderr.contains(&told) && answer.stderr.contains("move it away"), "{answer:?}");
     assert_eq!(fs::read(place.at("state/state.redb")).unwrap(), b"something else");
     assert_eq!(sandboxes(&mut runtime).await, 0);
@@ -298,7 +298,7 @@ async fn one_state_is_for_one_probeshim() {
     let mut other = place.watching_command_of(program, "other.sock");
     other.args(["--enforce", "restart", "--http", "off"]);
     let answer = Answer::to(other).await;
-    let told = format!("--state: another probeshim (pid {})", running.process.id());
+    let told = format!("--state-dir: another probeshim (pid {})", running.process.id());
     assert!(answer.code == Some(1) && answer.stderr.contains(&told), "{answer:?}");
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
@@ -345,7 +345,7 @@ async fn a_disk_that_is_full_loses_nothing() {
     while file.write_all(&[1; 4096]).is_ok() {}
     drop(file);
     folder.write("b.yaml", &pod("b", "sleep 0.2; exit 3", "", ""));
-    told(&place, "StateNotWritten", "--state: what is to outlive probeshim cannot be written").await;
+    told(&place, "StateNotWritten", "--state-dir: what is to outlive probeshim cannot be written").await;
     told(&place, "BackOff", "main").await;
     fs::remove_file(&filler).unwrap();
     told(&place, "StateWritten", "").await;
@@ -375,9 +375,9 @@ async fn a_state_that_is_read_only_is_refused_and_nothing_is_forgotten() {
     let mut refused = owner.place.watching_command_of(program, "other.sock");
     refused.args(["--enforce", "restart", "--http", "off"]);
     let answer = Answer::to(refused).await;
-    let is_told = ["--state: ", "Read-only file system"].iter().all(|told| answer.stderr.contains(told));
+    let is_told = ["--state-dir: ", "Read-only file system"].iter().all(|told| answer.stderr.contains(told));
     assert!(answer.code == Some(1) && is_told, "{answer:?}");
-    let mut watching = owner.place.start_watching(&["--record", "off"]).await;
+    let mut watching = owner.place.start_watching(&["--record-limit", "off"]).await;
     watching.logged("what clients stop is not noted for --enforce restart").await;
     watching.signal(Signal::TERM);
     assert_eq!(watching.ended().await, Some(0));

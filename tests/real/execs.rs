@@ -39,7 +39,7 @@ pub(crate) struct Execs {
 /// Executes what is fast, what takes its time, and what fails, and finds each explained by where its time went.
 pub(crate) fn are_explained(containerd: &Containerd) -> Result<(), String> {
     // What is slow is so by its timeout, however slow the machine is.
-    let execs = Execs::start_with(containerd, &["--slow", "1h"])?;
+    let execs = Execs::start_with(containerd, &["--slow-threshold", "1h"])?;
 
     let fast = execs.exec(&["true"], 600);
     completely(&fast);

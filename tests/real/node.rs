@@ -76,7 +76,7 @@ impl Node {
     /// The same with a relay that kills what fails by these manifests. This kubelet is told of no probes, and restarts what has ended.
     pub(crate) fn start_killing(manifests: &Path) -> Result<Self, String> {
         let containerd = Containerd::start(Version::V2_2)?;
-        let flags = ["--enforce", "kill", "--max-kills", "off", "--pods", manifests.to_str().unwrap()];
+        let flags = ["--enforce", "kill", "--max-kills", "off", "--manifests", manifests.to_str().unwrap()];
         let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &flags);
         let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
         let kubelet = Kubelet::start(containerd.folder(), shim.socket())?;

@@ -42,7 +42,7 @@ impl Probing {
         for (place, manifest) in manifests.iter().enumerate() {
             std::fs::write(folder.join(format!("{place:03}.json")), manifest.to_string()).unwrap();
         }
-        let flags = ["--enforce", mode, "--pods", folder.to_str().unwrap()];
+        let flags = ["--enforce", mode, "--manifests", folder.to_str().unwrap()];
         let shim = Probeshim::start_with(containerd.folder(), &containerd.socket(), &flags);
         let crictl = Crictl::new("crictl-1.36", shim.socket(), containerd.folder())?;
         Ok(Self { shim, crictl, containerd, probes })

@@ -72,7 +72,7 @@ impl Probeshim {
         command.arg("run").arg("--listen").arg(&self.socket).arg("--upstream").arg(&self.upstream);
         command.arg("--admin").arg(&self.admin).args(["--http", "off", "--log", "debug"]);
         command
-            .arg("--state")
+            .arg("--state-dir")
             .arg(&self.state)
             .arg("--config")
             .arg(&self.config)

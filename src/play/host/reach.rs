@@ -31,7 +31,7 @@ fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
     let reason = not_propagated(&own, &mounts(Some(pid)).ok()?, directory)?;
     Some(format!(
         "the runtime (pid {pid}) is in another mount namespace, and {reason}; run probeshim in the mount namespace of the runtime \
-         (for systemd: without PrivateMounts=, PrivateTmp=, ProtectSystem= and the like), or have --state on a mount that is shared with it"
+         (for systemd: without PrivateMounts=, PrivateTmp=, ProtectSystem= and the like), or have --state-dir on a mount that is shared with it"
     ))
 }
 
@@ -39,7 +39,7 @@ fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
 fn not_shared_outwards(own: &[Mount], directory: &Path) -> Option<String> {
     let reason = peer_group(own, directory).err()?;
     Some(format!(
-        "the runtime is outside of the container in which probeshim runs, and {reason}; give the volume of --state \
+        "the runtime is outside of the container in which probeshim runs, and {reason}; give the volume of --state-dir \
          mountPropagation: Bidirectional"
     ))
 }

@@ -47,7 +47,7 @@ async fn manifests_and_configurations_are_files_up_to_a_limit() {
         let checked = probeshim(&["check", "--config", path]).await;
         assert_eq!(checked.code, Some(2), "{checked:?}");
         assert!(checked.stderr.starts_with(&format!("probeshim: {path}: ")), "{checked:?}");
-        let refused = place.refused(place.command("shim.sock", &["--pods", path])).await;
+        let refused = place.refused(place.command("shim.sock", &["--manifests", path])).await;
         assert_eq!(refused.0, 2, "{refused:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Damaged state below `--state`: `play` begins with what can be read, or refuses in words and makes nothing.
+//! Damaged state below `--state-dir`: `play` begins with what can be read, or refuses in words and makes nothing.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -59,7 +59,7 @@ async fn is_refused(what: &str, put: impl FnOnce(&Path)) -> bool {
     }
     assert_eq!(answer.code, Some(1), "{what}: {answer:?}");
     let is_told = |line: &str| {
-        ["probeshim: --state: ", "/state/state.redb: ", "; move it away to begin anew"]
+        ["probeshim: --state-dir: ", "/state/state.redb: ", "; move it away to begin anew"]
             .iter()
             .all(|told| line.contains(told))
     };

@@ -118,7 +118,7 @@ async fn beside_a_kubelet_nothing_is_started() {
     let kubelet = place.at("kubelet");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_probeshim"), &kubelet).unwrap();
     let mut client = Command::new(kubelet);
-    client.args(["run", "--http", "off", "--record", "off", "--log", "off"]);
+    client.args(["run", "--http", "off", "--record-limit", "off", "--log", "off"]);
     for (flag, name) in [
         ("--listen", "of-kubelet.sock"),
         ("--admin", "of-kubelet-admin.sock"),
