@@ -139,7 +139,7 @@ pub struct DirStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Stuck {
-    /// `overdue`, `unanswered` or `left`.
+    /// `overdue`, `unanswered` or `leaked`.
     pub kind: String,
     /// The call.
     pub call: u64,

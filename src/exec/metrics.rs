@@ -193,7 +193,7 @@ impl Metrics {
     }
 
     pub(super) fn stuck(&self, stuck: &Stuck) {
-        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::Left] {
+        for kind in [StuckKind::Overdue, StuckKind::Unanswered, StuckKind::Leaked] {
             let count = stuck.keys().filter(|(stuck, _)| *stuck == kind).count();
             let gauge = self.stuck.get_or_create(&KindLabel { kind: kind.name() });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));

@@ -32,7 +32,7 @@ pub enum StuckKind {
     /// A command exited more than five seconds ago, and its call has not been answered. The number is the call's.
     Unanswered,
     /// A process that an `ExecSync` started is still there, though the call ended more than five seconds ago. The number is the process's.
-    Left,
+    Leaked,
 }
 
 /// Something that is stuck.
@@ -79,7 +79,7 @@ impl StuckKind {
         match self {
             Self::Overdue => "overdue",
             Self::Unanswered => "unanswered",
-            Self::Left => "left",
+            Self::Leaked => "leaked",
         }
     }
 }
@@ -101,7 +101,7 @@ impl Watchdog {
             let is_left = |session: &Session| {
                 self.stuck
                     .values()
-                    .any(|stuck| stuck.kind == StuckKind::Left && stuck.call == session.call.id)
+                    .any(|stuck| stuck.kind == StuckKind::Leaked && stuck.call == session.call.id)
             };
             let index = looking.sessions.iter().position(|session| !is_left(session)).unwrap_or(0);
             looking.sessions.remove(index);
@@ -131,7 +131,7 @@ impl Watchdog {
                 }
             }
         }
-        self.stuck.extend(before.into_iter().filter(|((kind, _), _)| *kind == StuckKind::Left));
+        self.stuck.extend(before.into_iter().filter(|((kind, _), _)| *kind == StuckKind::Leaked));
         for (container, looking) in &mut self.containers {
             if now < looking.next {
                 continue;
@@ -149,14 +149,14 @@ impl Watchdog {
     /// What is left of the sessions that were asked about.
     pub(super) fn left(&mut self, container: &Arc<str>, processes: &[Process], now: Instant) {
         let is_left_here =
-            |stuck: &StuckExec| stuck.kind == StuckKind::Left && stuck.container_id == *container;
+            |stuck: &StuckExec| stuck.kind == StuckKind::Leaked && stuck.container_id == *container;
         self.stuck.retain(|_, stuck| !is_left_here(stuck));
         let Some(looking) = self.containers.get_mut(container) else { return };
         for process in processes {
             let session = looking.sessions.iter().rev().find(|session| session.pid == process.session);
             let Some(Session { call, ended, .. }) = session else { continue };
             let left = StuckExec {
-                kind: StuckKind::Left,
+                kind: StuckKind::Leaked,
                 call: call.id,
                 since: *ended,
                 container_id: container.clone(),
@@ -165,7 +165,7 @@ impl Watchdog {
                 pid: Some(process.pid),
                 command: process.command.clone(),
             };
-            self.stuck.insert((StuckKind::Left, process.pid.into()), left);
+            self.stuck.insert((StuckKind::Leaked, process.pid.into()), left);
         }
         let alive: HashSet<u32> = processes.iter().map(|process| process.session).collect();
         looking.sessions.retain(|session| alive.contains(&session.pid) || now - session.ended < MARGIN);
@@ -177,7 +177,7 @@ impl Watchdog {
     /// A container has no processes any more.
     pub(super) fn gone(&mut self, container: &str) {
         self.containers.remove(container);
-        self.stuck.retain(|(kind, _), stuck| *kind != StuckKind::Left || *stuck.container_id != *container);
+        self.stuck.retain(|(kind, _), stuck| *kind != StuckKind::Leaked || *stuck.container_id != *container);
     }
 }
 

@@ -244,9 +244,9 @@ impl Play {
         drop(looking);
     }
 
-    /// What is to outlive us cannot be written, or can again.
+    /// Tells that the state cannot be written, or can be written again.
     fn troubled(&self, reason: Option<&str>) {
-        let what = "--state-dir: what is to outlive probeshim cannot be written, and is tried again";
+        let what = "--state-dir: the state cannot be written, and probeshim retries";
         match reason {
             Some(reason) => self.means.witness.troubled(Some(format!("{what}: {reason}"))),
             None => self.means.witness.troubled(None),

@@ -218,9 +218,9 @@ impl Metrics {
     pub fn agreement(&self) -> Agreement {
         let of = |what| AgreementLabels::of(what).map_or(0, |kill| self.agreement.get_or_create(&kill).get());
         Agreement {
-            foreseen: of(What::Foreseen),
-            not_foreseen: of(What::NotForeseen),
-            invented: of(What::Invented),
+            foreseen: of(What::Predicted),
+            not_foreseen: of(What::Unpredicted),
+            invented: of(What::NotObserved),
         }
     }
 
@@ -298,9 +298,9 @@ impl fmt::Display for Series {
 impl AgreementLabels {
     fn of(what: What) -> Option<Self> {
         let kill = match what {
-            What::Foreseen => "foreseen",
-            What::NotForeseen => "not_foreseen",
-            What::Invented => "invented",
+            What::Predicted => "foreseen",
+            What::Unpredicted => "not_foreseen",
+            What::NotObserved => "invented",
             _ => return None,
         };
         Some(Self { kill })

@@ -39,25 +39,25 @@ pub enum What {
     FailedPreStopHook,
     /// The runtime has not stopped it; it is tried again.
     KillFailed,
-    /// It was to be killed, and is left alone.
-    KillGivenUp,
-    /// It would be killed now, if nothing stood against it.
-    KillHeld,
-    /// The kubelet kills it, as was to be expected.
-    Foreseen,
-    /// The kubelet has killed it, and nothing told why.
-    NotForeseen,
-    /// It would have been killed, and the kubelet has not.
-    Invented,
-    /// A fault of our own ended an attempt.
-    Fault,
+    /// A kill that had begun was given up: the container is left alone.
+    KillAborted,
+    /// The container is not killed, although its probe failed: a reason speaks against it.
+    KillSkipped,
+    /// The kubelet kills the container, as the prober predicted.
+    Predicted,
+    /// The kubelet killed the container, and the prober had not predicted it.
+    Unpredicted,
+    /// The prober predicted a kill, and the kubelet did not make it.
+    NotObserved,
+    /// An attempt ended with a panic of the prober.
+    Panicked,
 }
 
 /// Something that concerns no pod alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// There have been as many kills as there may be: others are held.
-    KillsHeld(MostKills),
+    /// The limit of kills is reached: further kills are skipped.
+    KillRateLimited(MostKills),
     /// Nobody on the node is whom this selector spares.
     NobodySpared(String),
     /// Somebody has switched what is done about probes.

@@ -65,12 +65,12 @@ impl Event {
             What::Killing => (Severity::Normal, "Killing"),
             What::FailedPreStopHook => (Severity::Warning, "FailedPreStopHook"),
             What::KillFailed => (Severity::Warning, "KillFailed"),
-            What::KillGivenUp => (Severity::Normal, "KillGivenUp"),
-            What::KillHeld => (Severity::Warning, "KillHeld"),
-            What::Foreseen => (Severity::Normal, "KillForeseen"),
-            What::NotForeseen => (Severity::Warning, "KillNotForeseen"),
-            What::Invented => (Severity::Warning, "KillInvented"),
-            What::Fault => (Severity::Warning, "ProbeFault"),
+            What::KillAborted => (Severity::Normal, "KillAborted"),
+            What::KillSkipped => (Severity::Warning, "KillSkipped"),
+            What::Predicted => (Severity::Normal, "KillPredicted"),
+            What::Unpredicted => (Severity::Warning, "KillUnpredicted"),
+            What::NotObserved => (Severity::Warning, "KillNotObserved"),
+            What::Panicked => (Severity::Warning, "ProbePanicked"),
         };
         Self {
             pod: Some(notice.pod),
@@ -90,12 +90,11 @@ impl Event {
         }
     }
 
-    /// What is played stands still, because a kubelet uses the runtime.
+    /// Playing is paused, because a kubelet uses the runtime.
     #[must_use]
     pub fn of_hold() -> Self {
-        let message =
-            "A kubelet uses the runtime: nothing is started or ended until it has been gone for a minute";
-        Self::new(Severity::Warning, "PlayHeld", message.to_owned())
+        let message = "A kubelet uses the runtime: probeshim starts and ends nothing until the kubelet has been gone for a minute";
+        Self::new(Severity::Warning, "PausedForKubelet", message.to_owned())
     }
 
     /// Mounts of probeshim do not reach the runtime.
@@ -111,48 +110,48 @@ impl Event {
     #[must_use]
     pub fn of_remark(remark: &Remark) -> Self {
         match remark {
-            Remark::KillsHeld(MostKills { count, within }) => {
+            Remark::KillRateLimited(MostKills { count, within }) => {
                 let within = human::duration(*within);
                 let message = format!(
-                    "There have been {count} kills within {within}, as many as there may be (--max-kills): others are held"
+                    "--max-kills is reached: {count} kills within {within}; further kills are skipped"
                 );
-                Self::new(Severity::Warning, "KillsHeld", message)
+                Self::new(Severity::Warning, "KillRateLimited", message)
             }
             Remark::NobodySpared(selector) => Self::new(
                 Severity::Warning,
                 "SelectorMatchesNothing",
-                format!("Nobody on the node is whom --never-kill spares: {selector}"),
+                format!("--never-kill selector {selector} matches no container on this node"),
             ),
             Remark::Switched { from, to, by } => {
                 let (from, to) = (from.name(), to.name());
-                Self::new(Severity::Warning, "ModeSwitched", format!("From {from} to {to}, by {by}"))
+                Self::new(
+                    Severity::Warning,
+                    "EnforcementModeChanged",
+                    format!("From {from} to {to}, by {by}"),
+                )
             }
         }
     }
 
-    /// An annotation of a pod for probeshim that cannot be read.
+    /// An annotation of a pod for probeshim is invalid.
     #[must_use]
     pub fn of_misread(sandbox: &Sandbox, problem: String) -> Self {
-        Self { severity: Severity::Warning, ..Self::of_sandbox("AnnotationMisread", sandbox, problem) }
+        Self { severity: Severity::Warning, ..Self::of_sandbox("InvalidAnnotation", sandbox, problem) }
     }
 
-    /// What is written of probes cannot be read.
+    /// A specification of probes is invalid.
     #[must_use]
     pub fn of_specs(problem: String) -> Self {
-        Self::new(Severity::Warning, "SpecMisread", problem)
+        Self::new(Severity::Warning, "InvalidSpec", problem)
     }
 
-    /// What is to outlive us cannot be written, for a reason; or can again.
+    /// The state cannot be written, for a reason; or it can be written again.
     #[must_use]
     pub fn of_state(problem: Option<String>) -> Self {
         if let Some(problem) = problem {
-            return Self::new(Severity::Warning, "StateNotWritten", problem);
+            return Self::new(Severity::Warning, "StateWriteFailed", problem);
         }
-        Self::new(
-            Severity::Normal,
-            "StateWritten",
-            "What is to outlive probeshim is written again".to_owned(),
-        )
+        Self::new(Severity::Normal, "StateWriteRecovered", "The state is written again".to_owned())
     }
 
     /// Calls cannot be recorded on disk.
@@ -182,10 +181,10 @@ impl Event {
         Self::new(Severity::Warning, "RecordRemoved", message)
     }
 
-    /// It can be read again.
+    /// A specification of probes is no longer invalid.
     #[must_use]
     pub fn of_mended_specs(problem: &str) -> Self {
-        Self::new(Severity::Normal, "SpecMended", format!("No longer so: {problem}"))
+        Self::new(Severity::Normal, "SpecResolved", format!("Resolved: {problem}"))
     }
 
     /// A container has ended and is not started again, though others are.
@@ -208,16 +207,16 @@ impl Event {
         }
     }
 
-    /// The runtime is watched, or is not any more.
+    /// The runtime answers, or does not answer any more.
     #[must_use]
     pub fn of_runtime(runtime: Option<&Runtime>) -> Self {
         match runtime {
             Some(Runtime { name, version }) => {
-                Self::new(Severity::Normal, "RuntimeWatched", format!("{name} {version} answers"))
+                Self::new(Severity::Normal, "RuntimeReady", format!("{name} {version} answers"))
             }
             None => Self::new(
                 Severity::Warning,
-                "RuntimeGone",
+                "RuntimeUnavailable",
                 "The runtime does not answer, or its events have ended; it is asked until it does".to_owned(),
             ),
         }
@@ -229,7 +228,7 @@ impl Event {
         let reason = match stuck.kind {
             StuckKind::Overdue => "ExecSyncOverdue",
             StuckKind::Unanswered => "ExecSyncUnanswered",
-            StuckKind::Left => "ExecProcessLeft",
+            StuckKind::Leaked => "ExecProcessLeaked",
         };
         let message = stuck.sentence(age);
         Self::about(stuck, Severity::Warning, reason, message)
@@ -241,10 +240,10 @@ impl Event {
         let (reason, what) = match stuck.kind {
             StuckKind::Overdue => ("ExecSyncEnded", "ended"),
             StuckKind::Unanswered => ("ExecSyncAnswered", "was answered"),
-            StuckKind::Left => ("ExecProcessGone", "is gone"),
+            StuckKind::Leaked => ("ExecProcessExited", "exited"),
         };
         let subject = match (stuck.kind, stuck.pid) {
-            (StuckKind::Left, Some(pid)) => format!("Process {pid} of call {}", stuck.call),
+            (StuckKind::Leaked, Some(pid)) => format!("Process {pid} of call {}", stuck.call),
             _ => format!("Call {}", stuck.call),
         };
         let age = human::duration(age);
@@ -291,7 +290,9 @@ impl StuckExec {
             StuckKind::Unanswered => {
                 format!("Call {call} has not been answered, {age} after its command exited{pid}: {command}")
             }
-            StuckKind::Left => format!("A process{pid} is left {age} after call {call} ended: {command}"),
+            StuckKind::Leaked => {
+                format!("A process{pid} still runs {age} after call {call} ended: {command}")
+            }
         }
     }
 }

@@ -140,7 +140,7 @@ impl State {
         let (settled, wait) = oneshot::channel();
         self.send(Message::Settle(settled));
         if timeout(PATIENCE, wait).await.is_err() {
-            warn!("what is to outlive probeshim is not written yet: the disk takes its time");
+            warn!("the state is not on disk yet: the disk is slow");
         }
     }
 

@@ -107,12 +107,12 @@ fn that_are_stuck_are_told_of_while_they_last() {
     }
     // What is left of a call that is over.
     let left = execs.exec(&["sh", "-c", &format!("sleep {left_over} >/dev/null 2>&1 & exit 0")], 60);
-    let told = wait_for("left", || stuck("left"));
+    let told = wait_for("left", || stuck("leaked"));
     assert_eq!((&told["call"], &told["command"]), (&left["id"], &json!(["sleep", left_over])));
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", told["pid"])).unwrap();
     assert_eq!(comm, "sleep\n");
     end_sleep(&left_over);
-    wait_for("nothing is left", || stuck("left").is_none().then_some(()));
+    wait_for("nothing is left", || stuck("leaked").is_none().then_some(()));
     execs.end();
 }
 
@@ -141,7 +141,7 @@ fn that_outlive_containerd_lose_their_phases_and_no_others() {
     );
     wait_for("the runtime is watched again", || {
         let events = execs.shim.json(&["events"]);
-        let watched = events.as_array().unwrap().iter().find(|event| event["reason"] == "RuntimeWatched");
+        let watched = events.as_array().unwrap().iter().find(|event| event["reason"] == "RuntimeReady");
         (watched?["count"] == 2).then_some(())
     });
     completely(&execs.exec(&["true"], 0));

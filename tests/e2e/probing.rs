@@ -60,7 +60,7 @@ fn beside_a_kubelet_the_same_is_found_dead() {
         shim.list(&["events"]).into_iter().filter(|event| event["pod"] == name.as_str()).collect()
     };
     let compared = wait_for("what the kubelet does is compared", || {
-        events().into_iter().find(|event| event["reason"] == "KillForeseen")
+        events().into_iter().find(|event| event["reason"] == "KillPredicted")
     });
     assert_eq!(compared["container"], "main");
     node.kubelet.container_when("probed", "restarted", |status| status["restartCount"].as_u64() >= Some(1));

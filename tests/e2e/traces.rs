@@ -95,7 +95,7 @@ fn no_secret_is_in_anything_that_is_told() {
     execs.exec(&["sh", "-c", &format!("sleep 20 >/dev/null 2>&1 & : {}", PLANTED[3])], 5);
     execs.exec(&["sh", "-c", &format!("sleep 7; : {}", PLANTED[3])], 1);
     wait_for("what is left is told of", || {
-        execs.shim.ask(&["events"]).contains("ExecProcessLeft").then_some(())
+        execs.shim.ask(&["events"]).contains("ExecProcessLeaked").then_some(())
     });
     wait_for("the spans", || (collector.spans().len() >= 10).then_some(()));
 

@@ -375,7 +375,7 @@ async fn what_was_not_seen_is_told_of() {
             Some(found["message"].as_str()?.to_owned())
         }
     };
-    let held = until_shown(&owner.place, &["events"], is_event("KillHeld")).await;
+    let held = until_shown(&owner.place, &["events"], is_event("KillSkipped")).await;
     assert!(held.contains("nobody would start it again"), "{held}");
     let container = owner.runs("before", 0).await;
     let request = StopContainerRequest { container_id: container.id, timeout: 2 };

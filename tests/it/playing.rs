@@ -228,7 +228,7 @@ async fn a_folder_is_watched_and_a_changed_manifest_is_another_pod() {
     folder.write("a.yaml", &pod("a", POLITE, "", ", env: [{name: A, value: b}]"));
     until(|| async { (pods(running_one).await != first).then_some(()) }).await;
     folder.write("b.yaml", "{kind: Pod, metadata: {name: b}, spec: {containers: [{name: main}]}}");
-    told(&place, "SpecMisread", "b.yaml: spec.containers[0].image is missing").await;
+    told(&place, "InvalidSpec", "b.yaml: spec.containers[0].image is missing").await;
     folder.remove("a.yaml");
     pods(|pods| pods.is_empty().then(String::new)).await;
     running.signal(Signal::TERM);
@@ -261,10 +261,10 @@ async fn a_pod_with_a_uid_stays_what_it_is_as_far_as_it_can() {
     assert_eq!(restarts(1).await, sandbox);
     told(&place, "Killing", "Container main definition changed, will be restarted").await;
     folder.remove("c.yaml");
-    told(&place, "SpecMisread", "it must be a ConfigMap of namespace test among these files").await;
+    told(&place, "InvalidSpec", "it must be a ConfigMap of namespace test among these files").await;
     assert_eq!(restarts(1).await, sandbox);
     folder.write("c.yaml", "{kind: ConfigMap, metadata: {name: c, namespace: test}, data: {A: b}}");
-    told(&place, "SpecMended", "it must be a ConfigMap of namespace test among these files").await;
+    told(&place, "SpecResolved", "it must be a ConfigMap of namespace test among these files").await;
     running.signal(Signal::TERM);
     assert_eq!(running.ended().await, Some(0));
     is_clean(&place, runtime).await;

@@ -165,11 +165,11 @@ async fn one_that_is_broken_harms_nobody_else() {
         gone = run(&mut runtime, name).await;
     }
     let _shim = place.start_watching(&["--enforce", "dry-run", "--manifests", pods.to_str().unwrap()]).await;
-    told(&place, "", "SpecMisread", "broken.yaml: ", 1).await;
+    told(&place, "", "InvalidSpec", "broken.yaml: ", 1).await;
     told(
         &place,
         "",
-        "SpecMisread",
+        "InvalidSpec",
         "wrong.yaml: spec.containers[0].livenessProbe.exec.command is an empty list",
         1,
     )
@@ -202,9 +202,9 @@ async fn one_that_is_broken_harms_nobody_else() {
     // What is mended counts, and what is broken afterwards counts as it was.
     write("wrong", &manifest("wrong", &exec(&["true"])));
     probes(&place, "wrong", |probes| counts(probes, 1)).await;
-    told(&place, "", "SpecMended", "wrong.yaml: spec.containers[0].livenessProbe", 1).await;
+    told(&place, "", "SpecResolved", "wrong.yaml: spec.containers[0].livenessProbe", 1).await;
     write("good", "kind: Pod\nmetadata: {name: [");
-    told(&place, "", "SpecMisread", "good.yaml: ", 1).await;
+    told(&place, "", "InvalidSpec", "good.yaml: ", 1).await;
     let before = probes(&place, "good", |_| true).await[0]["run"].as_u64().unwrap();
     probes(&place, "good", |probes| counts(probes, before + 1)).await;
     runtime.end().await;
@@ -219,7 +219,7 @@ async fn a_runtime_that_restarts_is_probed_again() {
     let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
     told(&place, "web", "WouldKill", "", 1).await;
     runtime.end().await;
-    told(&place, "", "RuntimeGone", "", 1).await;
+    told(&place, "", "RuntimeUnavailable", "", 1).await;
     let mut runtime = Runtime::start_at(&place.at("runtime.sock"));
     run(&mut runtime, "other").await;
     told(&place, "other", "WouldKill", "", 1).await;
@@ -268,14 +268,14 @@ async fn a_kubelet_tells_of_its_pods() {
     ]);
     place.configure(&format!("kubelet: {{url: '{}', interval: 1s}}", url.await));
     let _shim = place.start_watching(&["--enforce", "dry-run"]).await;
-    told(&place, "", "SpecMisread", "it answers 401 Unauthorized; it tells those who may get", 1).await;
-    told(&place, "", "SpecMisread", "its answer is no list of pods", 1).await;
+    told(&place, "", "InvalidSpec", "it answers 401 Unauthorized; it tells those who may get", 1).await;
+    told(&place, "", "InvalidSpec", "its answer is no list of pods", 1).await;
     let probes = probes(&place, "web", |probes| probes[0]["verdict"] == "success").await;
     assert_eq!(probes[0]["source"], "kubelet");
     told(
         &place,
         "",
-        "SpecMisread",
+        "InvalidSpec",
         "Pod default/bad: spec.containers[0].livenessProbe is an empty object",
         1,
     )

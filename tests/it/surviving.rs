@@ -345,10 +345,10 @@ async fn a_disk_that_is_full_loses_nothing() {
     while file.write_all(&[1; 4096]).is_ok() {}
     drop(file);
     folder.write("b.yaml", &pod("b", "sleep 0.2; exit 3", "", ""));
-    told(&place, "StateNotWritten", "--state-dir: what is to outlive probeshim cannot be written").await;
+    told(&place, "StateWriteFailed", "--state-dir: the state cannot be written, and probeshim retries").await;
     told(&place, "BackOff", "main").await;
     fs::remove_file(&filler).unwrap();
-    told(&place, "StateWritten", "").await;
+    told(&place, "StateWriteRecovered", "").await;
     running.signal(Signal::KILL);
     running.ended().await;
     running = start(&place, folder.path()).await;

@@ -275,8 +275,9 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
         (ids.len() as u64 >= verdict.agreement[0]).then_some(ids.len())
     });
     let events = shim.list(&["events"]);
-    let about =
-        |event: &&Value| ["KillNotForeseen", "KillInvented"].iter().any(|reason| event["reason"] == *reason);
+    let about = |event: &&Value| {
+        ["KillUnpredicted", "KillNotObserved"].iter().any(|reason| event["reason"] == *reason)
+    };
     verdict.differences.extend(events.iter().filter(about).map(ToString::to_string));
     Ok(verdict)
 }

@@ -282,7 +282,7 @@ pub(crate) fn beside_a_kubelet() -> Result<(), String> {
     reaches(&probing, "ends", 1);
     let kubelet = Kubelet::start(probing.containerd.folder(), probing.shim.socket())?;
     wait_for("it is known that a kubelet is there", || {
-        probing.shim.list(&["events"]).iter().any(|event| event["reason"] == "PlayHeld").then_some(())
+        probing.shim.list(&["events"]).iter().any(|event| event["reason"] == "PausedForKubelet").then_some(())
     });
     let sandboxes = |pod: &str| probing.crictl.ok(&["pods", "-q", "--state", "ready", "--name", pod]);
     wait_for("the kubelet has ended what it does not know", || sandboxes("ends").is_empty().then_some(()));

@@ -23,6 +23,14 @@ pub(in crate::play) enum HostError {
         /// The error of the system.
         source: io::Error,
     },
+    /// A volume cannot be set up. The words are the kubelet's.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
+    SetUp {
+        /// Name of the volume.
+        volume: String,
+        /// The reason.
+        source: Box<HostError>,
+    },
     /// The file at a hostPath has another type than the volume asks for.
     #[error("hostPath type check failed: {path} is not a {expected}")]
     OtherKind {

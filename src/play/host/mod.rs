@@ -101,6 +101,7 @@ impl Folder {
         for volume in &facts.pod.volumes {
             let (name, source) = (&volume.name, &volume.source);
             let path = self.volume(name, source);
+            let failed = |source| HostError::SetUp { volume: name.clone(), source: Box::new(source) };
             let prepared = match source {
                 VolumeSource::EmptyDir { is_memory, size } => {
                     // Without root it is a directory like others.
@@ -109,7 +110,7 @@ impl Folder {
                         .and_then(|above| volume.ensure(above, OsStr::new(name)))
                 }
                 VolumeSource::HostPath { path, kind } => {
-                    volumes::host_path(Path::new(path), *kind)?;
+                    volumes::host_path(Path::new(path), *kind).map_err(failed)?;
                     continue;
                 }
                 VolumeSource::Files { kind, files, mode } => {
@@ -119,7 +120,7 @@ impl Folder {
                         .and_then(|volume| files::write(&volume, files, *mode, group, facts))
                 }
             };
-            prepared.map_err(at(&path))?;
+            prepared.map_err(at(&path)).map_err(failed)?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
 use crate::cri::{AuthoredSandbox, PATIENCE, within};
 use crate::play::configs::{self, Facts};
-use crate::play::host::make_log_directory;
+use crate::play::host::{HostError, make_log_directory};
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Origin;
 use crate::probe::Role;
@@ -217,13 +217,13 @@ impl Worker {
         let prepared = spawn_blocking(move || {
             folder.prepare(&Facts { pod: &pod, node: &means.node, addresses: &addresses })
         });
-        let prepared = match prepared.await {
-            Ok(prepared) => prepared.map_err(|error| error.to_string()),
-            Err(_) => Err("a fault of probeshim's own".to_owned()),
+        let (reason, message) = match prepared.await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error @ HostError::SetUp { .. })) => ("FailedMount", error.to_string()),
+            Ok(Err(error)) => ("Failed", format!("error making pod data directories: {error}")),
+            Err(_) => ("Failed", "error making pod data directories: probeshim panicked".to_owned()),
         };
-        prepared.map_err(|reason| {
-            self.tell(None, ("FailedMount", true), format!("MountVolume.SetUp failed: {reason}"));
-            SyncError::Volumes(reason)
-        })
+        self.tell(None, (reason, true), message.clone());
+        Err(SyncError::Volumes(message))
     }
 }

@@ -31,7 +31,9 @@ impl Wanted<'_> {
         let image = self.container.image.as_str();
         let there = match self.container.pull_policy {
             PullPolicy::Always => None,
-            _ => self.status(image).await?,
+            _ => self.status(image).await.inspect_err(|error| {
+                self.tell("InspectFailed", true, error.message.clone());
+            })?,
         };
         match (there, self.container.pull_policy) {
             (Some(there), _) => {
@@ -67,7 +69,7 @@ impl Wanted<'_> {
                 self.tell(
                     "Pulled",
                     false,
-                    format!("Successfully pulled image {image:?} in {took}. Image size: {size} bytes."),
+                    format!("Successfully pulled image {image:?} in {took} ({took} including waiting). Image size: {size} bytes."),
                 );
                 Ok((pulled, status))
             }

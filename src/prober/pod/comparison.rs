@@ -70,7 +70,7 @@ impl PodState {
             } else if let Some(probe_type) = known.filter(|_| self.enforcement.mode() == Mode::DryRun) {
                 let message =
                     format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
-                todo.notices.push(self.notice(place, probe_type, What::NotForeseen, message));
+                todo.notices.push(self.notice(place, probe_type, What::Unpredicted, message));
             }
         }
         for job in self.jobs.iter_mut().filter(|job| job.container == name) {
@@ -97,7 +97,7 @@ impl PodState {
     /// The kubelet has done what was to be expected: its own count begins anew, and so does ours.
     fn foreseen(&mut self, place: usize, probe_type: ProbeType, message: String, todo: &mut Todo) {
         if self.enforcement.mode() == Mode::DryRun {
-            todo.notices.push(self.notice(place, probe_type, What::Foreseen, message));
+            todo.notices.push(self.notice(place, probe_type, What::Predicted, message));
         }
         let container = &mut self.containers[place];
         container.their_stop = Some(TheirStop::Judged);
@@ -126,7 +126,7 @@ impl PodState {
                     let message = format!(
                         "The kubelet has not stopped it for its {probe} probe within {patience:.1}s of when it would have been"
                     );
-                    todo.notices.push(self.notice(place, probe_type, What::Invented, message));
+                    todo.notices.push(self.notice(place, probe_type, What::NotObserved, message));
                 }
             }
         }

@@ -129,19 +129,19 @@ impl PodState {
             return Some((What::WouldKill, "never killed: it is excluded".to_owned()));
         }
         if let Some(obstacle) = &kill.obstacle {
-            return Some((What::KillHeld, format!("not stopped: {obstacle}")));
+            return Some((What::KillSkipped, format!("not stopped: {obstacle}")));
         }
         if self.enforcement.mode() == Mode::Restart && !self.is_started_again(self.containers[place].name()) {
-            return Some((What::KillHeld, "not stopped: nobody would start it again".to_owned()));
+            return Some((What::KillSkipped, "not stopped: nobody would start it again".to_owned()));
         }
         match self.enforcement.sentence(now) {
             Sentence::Kill => None,
             Sentence::Tell => Some((What::WouldKill, "dry-run since just now".to_owned())),
             Sentence::Hold { is_first } => {
                 if is_first {
-                    todo.remarks.extend(self.enforcement.kills(now).most.map(Remark::KillsHeld));
+                    todo.remarks.extend(self.enforcement.kills(now).most.map(Remark::KillRateLimited));
                 }
-                Some((What::KillHeld, "not stopped: there have been too many kills".to_owned()))
+                Some((What::KillSkipped, "not stopped: there have been too many kills".to_owned()))
             }
         }
     }
@@ -196,12 +196,12 @@ impl PodState {
         Notice { pod, container, probe_type, what, message }
     }
 
-    /// A fault of ours ended an attempt of a worker.
+    /// Tells of an attempt of a worker that ended with a panic.
     pub(in crate::prober) fn fault_of(&self, signals: &Arc<Signals>) -> Option<Notice> {
         let job = &self.jobs[self.place_of(signals)?];
         let place = self.place_named(&job.container)?;
         let probe_type = job.machine.probe_type;
-        let message = format!("{} probe was not made: a fault of probeshim's own", probe_type.title());
-        Some(self.notice(place, probe_type, What::Fault, message))
+        let message = format!("{} probe was not made: probeshim panicked", probe_type.title());
+        Some(self.notice(place, probe_type, What::Panicked, message))
     }
 }

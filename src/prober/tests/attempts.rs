@@ -289,7 +289,7 @@ async fn a_panic_in_one_worker_harms_nobody_and_is_told() {
     node.run_pod("bad");
     node.run_pod("good");
     after(3.5).await;
-    let faults = node.told_since(begin).into_iter().filter(|(_, what, _)| *what == What::Fault).count();
+    let faults = node.told_since(begin).into_iter().filter(|(_, what, _)| *what == What::Panicked).count();
     assert_eq!((faults, calls.load(Ordering::Relaxed)), (4, 4), "each goes on");
     assert_eq!(node.workers(), ["bad/main liveness", "good/main liveness"]);
 }

@@ -53,13 +53,17 @@ async fn what_somebody_else_stops_is_compared() {
     after(21.0).await;
     let _call = node.stop("web/main");
     let expected = "The kubelet stops it, 1.0s after it would have been for its liveness probe";
-    assert_eq!(last(&node, begin), (What::Foreseen, expected.to_owned()));
+    assert_eq!(last(&node, begin), (What::Predicted, expected.to_owned()));
     // What it was for is known once it is there again.
     for (seconds, what, expected) in [
-        (11.0, What::Foreseen, "The kubelet stops it; its liveness probe was one failure short of that here"),
+        (
+            11.0,
+            What::Predicted,
+            "The kubelet stops it; its liveness probe was one failure short of that here",
+        ),
         (
             1.0,
-            What::NotForeseen,
+            What::Unpredicted,
             "The kubelet has stopped and restarted it, and nothing here told why: liveness: 1 of 3 failures, the last of them: Liveness probe failed: ; the kubelet's last: exit code 1",
         ),
     ] {
@@ -73,7 +77,7 @@ async fn what_somebody_else_stops_is_compared() {
         node.run("web/main#1");
         assert_eq!(last(&node, begin), (what, expected.to_owned()));
         let run = node.probe("web/main", LIVENESS).unwrap().run.length;
-        assert_eq!(run, u32::from(what == What::NotForeseen), "the kubelet counts anew, and so do we");
+        assert_eq!(run, u32::from(what == What::Unpredicted), "the kubelet counts anew, and so do we");
     }
     // A stop that is repeated is one.
     let (mut node, begin) = start().await;
@@ -84,7 +88,7 @@ async fn what_somebody_else_stops_is_compared() {
     node.exit("web/main", 137);
     node.run("web/main#1");
     assert_eq!(node.prober.agreement(), Agreement { foreseen: 1, ..Agreement::default() });
-    assert_eq!(last(&node, begin).0, What::Foreseen);
+    assert_eq!(last(&node, begin).0, What::Predicted);
     // One that goes with its pod was not killed for its probe's sake.
     let (mut node, begin) = start().await;
     after(1.0).await;
@@ -130,7 +134,7 @@ async fn what_the_kubelet_is_about_to_stop_is_foreseen_all_the_same() {
     let (begin, _call) = (Instant::now(), node.stop("web/main"));
     let told = node.told_since(begin);
     let expected = "The kubelet stops it, as its liveness probe has failed";
-    assert_eq!(told, [(0.0, What::Foreseen, expected.to_owned())]);
+    assert_eq!(told, [(0.0, What::Predicted, expected.to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -183,8 +187,10 @@ async fn what_the_kubelet_should_have_stopped_is_told() {
             after(1.0).await;
         }
         let told = node.told_since(begin);
-        let told =
-            told.iter().find(|(_, what, _)| *what == What::Invented).map(|(_, _, message)| message.as_str());
+        let told = told
+            .iter()
+            .find(|(_, what, _)| *what == What::NotObserved)
+            .map(|(_, _, message)| message.as_str());
         // A period of the probe, what its attempt took, and two seconds.
         let expected =
             "The kubelet has not stopped it for its liveness probe within 12.0s of when it would have been";

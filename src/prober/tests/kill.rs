@@ -262,7 +262,7 @@ async fn who_ends_otherwise_is_left_alone() {
         let call = act(&mut node);
         after(5.5).await;
         assert_eq!(stops.lock().unwrap().len(), 0, "{row}");
-        assert_eq!(told(&node, begin, What::KillGivenUp).len(), usize::from(is_told), "{row}");
+        assert_eq!(told(&node, begin, What::KillAborted).len(), usize::from(is_told), "{row}");
         drop(call);
     }
 }
@@ -281,8 +281,8 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
     node.exit("b/main", 137);
     after(49.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
-    assert!(told(&node, begin, What::KillHeld).len() > 10, "it goes on to be probed");
-    assert_eq!(*node.notices.1.lock().unwrap(), [Remark::KillsHeld(most)], "said once");
+    assert!(told(&node, begin, What::KillSkipped).len() > 10, "it goes on to be probed");
+    assert_eq!(*node.notices.1.lock().unwrap(), [Remark::KillRateLimited(most)], "said once");
     assert!(node.prober.kills().is_held);
     after(20.0).await;
     assert_eq!(stops.lock().unwrap().len(), 3);
@@ -332,7 +332,7 @@ async fn what_cannot_be_read_of_an_end_kills_nobody() {
         node.annotated("web", &annotations, &[(key, text)]);
         after(3.0).await;
         assert_eq!(stops.lock().unwrap().len(), 0);
-        let held = told(&node, begin, What::KillHeld);
+        let held = told(&node, begin, What::KillSkipped);
         assert!(held[0].1.ends_with(&format!("(not stopped: {reason})")), "{held:?}");
     }
 }

@@ -69,7 +69,7 @@ impl Killing {
                 }
                 Ended::Pardoned(Pardon::Gone) => return,
                 Ended::Pardoned(pardon) => {
-                    self.notice(What::KillGivenUp, format!("Is not stopped after all: {}", pardon.reason()));
+                    self.notice(What::KillAborted, format!("Is not stopped after all: {}", pardon.reason()));
                     self.let_go();
                     return;
                 }

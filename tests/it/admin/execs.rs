@@ -63,14 +63,15 @@ async fn pods_of_clients_that_go_another_way_are_seen_too() {
     let events = events.await;
     assert_eq!(
         reasons(&events),
-        ["RuntimeWatched", "SandboxStarted", "ContainerCreated", "ContainerStarted", "ContainerExited"],
+        ["RuntimeReady", "SandboxStarted", "ContainerCreated", "ContainerStarted", "ContainerExited"],
         "what was there before is no news"
     );
     assert_eq!((&events[4]["pod"], &events[4]["container"]), (&json!("bypass"), &json!("side")));
 
     // A runtime that goes is told of, and what it had is known until it says otherwise.
     runtime.end().await;
-    until_shown(&place, &["events"], |events| reasons(events).contains(&"RuntimeGone").then_some(())).await;
+    until_shown(&place, &["events"], |events| reasons(events).contains(&"RuntimeUnavailable").then_some(()))
+        .await;
     let runtime = Runtime::start_at(&place.at("runtime.sock"));
     until_shown(&place, &["status"], |status| pods(status).is_empty().then_some(())).await;
     runtime.end().await;
@@ -184,7 +185,7 @@ async fn an_annotation_that_cannot_be_read_is_an_event() {
     let request = RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
     call(&shim, &[(&format!("{SERVICE}/RunPodSandbox"), request.encode_to_vec())]).await;
     let event = until_shown(&place, &["events"], |events| {
-        events.as_array()?.iter().find(|event| event["reason"] == "AnnotationMisread").cloned()
+        events.as_array()?.iter().find(|event| event["reason"] == "InvalidAnnotation").cloned()
     });
     let event = event.await;
     let message = "annotation probeshim.io/liveness.main: exec.command is \"true\"; it must be a list";

@@ -77,7 +77,7 @@ async fn hostile_names_are_shown_as_their_codes() {
     };
     until_shown(&place, &["events"], |events| {
         let reasons = reasons(events);
-        (reasons.contains("Unhealthy") && reasons.contains("AnnotationMisread")).then_some(())
+        (reasons.contains("Unhealthy") && reasons.contains("InvalidAnnotation")).then_some(())
     })
     .await;
     for arguments in [&["calls"][..], &["events"], &["status"], &["explain", &number], &["status", HOSTILE]] {

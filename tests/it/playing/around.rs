@@ -129,7 +129,7 @@ async fn beside_a_kubelet_nothing_is_started() {
     }
     let (socket, log) = (place.at("of-kubelet.sock"), place.at("log"));
     let mut client = Running { process: client.spawn().unwrap(), socket, log };
-    told(&place, "PlayHeld", "").await;
+    told(&place, "PausedForKubelet", "").await;
     client.signal(Signal::TERM);
     assert_eq!(client.ended().await, Some(0));
     folder.write("a.yaml", &pod("a", POLITE, "", ""));
