@@ -146,8 +146,8 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.from.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
-        held: admin.from.play.get().is_some_and(Play::is_held),
-        faults: admin.from.faults.get(),
+        paused: admin.from.play.get().is_some_and(Play::is_held),
+        panics: admin.from.faults.get(),
     })
 }
 

@@ -84,12 +84,12 @@ pub struct Status {
     pub agreement: Option<Agreement>,
     /// What is stuck.
     pub stuck: Vec<Stuck>,
-    /// Of what is played nothing is started or ended, because a kubelet is there.
+    /// Whether nothing is started or ended of the pods that are played, because a kubelet uses the runtime.
     #[serde(default)]
-    pub held: bool,
-    /// Faults of probeshim's own in what watches the calls.
+    pub paused: bool,
+    /// Number of panics in the observation of calls; calls are forwarded all the same.
     #[serde(default)]
-    pub faults: u64,
+    pub panics: u64,
 }
 
 /// What is done about probes.
@@ -110,20 +110,20 @@ pub struct Kills {
     pub within_ms: Option<f64>,
     /// How many there have been.
     pub recent: usize,
-    /// Whether more of them are held.
-    pub held: bool,
+    /// Whether the limit is reached: further kills are skipped.
+    pub rate_limited: bool,
 }
 
 /// How a kubelet's kills and ours agree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Agreement {
-    /// Kills of the kubelet's that were to be expected.
-    pub foreseen: u64,
-    /// Kills of the kubelet's that were not.
-    pub not_foreseen: u64,
-    /// Kills that the kubelet should have made, and has not.
-    pub invented: u64,
+    /// Kills by the kubelet that the prober predicted.
+    pub predicted: u64,
+    /// Kills by the kubelet that the prober did not predict.
+    pub unpredicted: u64,
+    /// Kills that the prober predicted and the kubelet did not make.
+    pub not_observed: u64,
 }
 
 /// Directory that probeshim writes to, and its last write failure.
@@ -237,14 +237,14 @@ impl From<KillsNow> for Kills {
     fn from(now: KillsNow) -> Self {
         let KillsNow { most, recent, is_held } = now;
         let (limit, within_ms) = most.map(|most| (most.count, milliseconds(most.within))).unzip();
-        Self { limit, within_ms, recent, held: is_held }
+        Self { limit, within_ms, recent, rate_limited: is_held }
     }
 }
 
 impl From<prober::Agreement> for Agreement {
     fn from(agreement: prober::Agreement) -> Self {
-        let prober::Agreement { foreseen, not_foreseen, invented } = agreement;
-        Self { foreseen, not_foreseen, invented }
+        let prober::Agreement { predicted, unpredicted, not_observed } = agreement;
+        Self { predicted, unpredicted, not_observed }
     }
 }
 

@@ -104,8 +104,8 @@ impl Admin {
             traces.register(&mut metrics);
         }
         metrics.register(
-            "faults",
-            "Faults of probeshim's own in what watches the calls; traffic is not touched by them",
+            "panics",
+            "Panics in the observation of calls, which are forwarded all the same",
             from.faults.clone(),
         );
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));

@@ -294,9 +294,9 @@ fn stuck_row(stuck: &shape::Stuck) -> Vec<Cell> {
 
 /// What is done about probes, and whether what is played stands still.
 fn mode(status: &shape::Status) -> (&'static str, String, Style) {
-    if status.held {
-        let held = format!("{}, held: a kubelet uses the runtime", status.mode);
-        return ("mode", held, AnsiColor::Red.on_default());
+    if status.paused {
+        let paused = format!("{}, paused: a kubelet uses the runtime", status.mode);
+        return ("mode", paused, AnsiColor::Red.on_default());
     }
     ("mode", status.mode.clone(), Style::new())
 }
@@ -311,17 +311,17 @@ fn kills(status: &shape::Status) -> Option<(&'static str, String, Style)> {
         }
         _ => "any number".to_owned(),
     };
-    let style = if kills.held { AnsiColor::Red.on_default() } else { Style::new() };
-    Some(("kills", most + if kills.held { "; others are held" } else { "" }, style))
+    let style = if kills.rate_limited { AnsiColor::Red.on_default() } else { Style::new() };
+    Some(("kills", most + if kills.rate_limited { "; rate-limited" } else { "" }, style))
 }
 
 /// How a kubelet's kills and ours agree, once there has been one.
 fn agreement(status: &shape::Status) -> Option<(&'static str, String, Style)> {
-    let shape::Agreement { foreseen, not_foreseen, invented } = status.agreement.clone()?;
-    let is_any = foreseen + not_foreseen + invented > 0;
-    let style = if not_foreseen + invented > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
+    let shape::Agreement { predicted, unpredicted, not_observed } = status.agreement.clone()?;
+    let is_any = predicted + unpredicted + not_observed > 0;
+    let style = if unpredicted + not_observed > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
     let text = format!(
-        "{foreseen} kills of the kubelet's foreseen, {not_foreseen} not foreseen, {invented} invented"
+        "of the kubelet's kills {predicted} predicted, {unpredicted} unpredicted; {not_observed} predicted and not observed"
     );
     is_any.then_some(("agreement", text, style))
 }
@@ -351,10 +351,10 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
             ("state", told, AnsiColor::Yellow.on_default())
         }
     });
-    let faults = (status.faults > 0).then(|| {
+    let panics = (status.panics > 0).then(|| {
         (
-            "faults",
-            format!("{} of probeshim's own, which the log tells", status.faults),
+            "panics",
+            format!("{} in the observation of calls; the log has each", status.panics),
             AnsiColor::Red.on_default(),
         )
     });
@@ -386,7 +386,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
     .chain(state)
     .chain(kills(status))
     .chain(agreement(status))
-    .chain(faults)
+    .chain(panics)
     .map(|(name, value, style)| vec![Cell::styled(name, Style::new().bold()), Cell::styled(value, style)])
     .collect()
 }

@@ -51,7 +51,7 @@ impl Own {
 
     /// Adds the count to a registry.
     pub fn register(&self, registry: &mut Registry) {
-        registry.register("own_calls", "Calls that probeshim made itself", self.calls.clone());
+        registry.register("internal_calls", "Calls that probeshim made itself", self.calls.clone());
     }
 
     /// Returns the runtime's socket.

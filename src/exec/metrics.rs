@@ -101,8 +101,8 @@ impl Metrics {
             self.phases.clone(),
         );
         registry.register(
-            "exec_phases",
-            "ExecSyncs by how much is known of where their time went",
+            "exec_phase_coverage",
+            "ExecSyncs by how much of their phases is known",
             self.states.clone(),
         );
         registry.register("exec_assessments", "ExecSyncs by how they went", self.assessments.clone());
@@ -122,8 +122,8 @@ impl Metrics {
         registry.register("sandboxes", "Pod sandboxes on the node", self.sandboxes.clone());
         registry.register("containers", "Containers on the node", self.containers.clone());
         registry.register(
-            "world_refused",
-            "Sandboxes and containers that are not known, because there was no room for more",
+            "objects_over_limit",
+            "Sandboxes and containers beyond the number of each that probeshim observes",
             self.refused.clone(),
         );
         registry.register(

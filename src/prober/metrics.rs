@@ -89,12 +89,12 @@ struct AgreementLabels {
 /// How kills of the kubelet's and ours agree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
-    /// Kills of the kubelet's that were to be expected.
-    pub foreseen: u64,
-    /// Kills of the kubelet's that were not.
-    pub not_foreseen: u64,
-    /// Those that the kubelet should have killed, and has not.
-    pub invented: u64,
+    /// Kills by the kubelet that the prober predicted.
+    pub predicted: u64,
+    /// Kills by the kubelet that the prober did not predict.
+    pub unpredicted: u64,
+    /// Kills that the prober predicted and the kubelet did not make.
+    pub not_observed: u64,
 }
 
 /// The results that the kubelet counts. It has a third, `unknown`, that it never comes to.
@@ -131,14 +131,18 @@ impl Metrics {
         registry.register_with_unit("prober_lateness", late, Unit::Seconds, self.late.clone());
         registry.register("prober_workers", "Probes that are worked on", self.workers.clone());
         registry.register(
-            "prober_faults",
-            "Attempts that a fault of probeshim's own ended",
+            "prober_panics",
+            "Attempts of probes that ended with a panic of probeshim",
             self.faults.clone(),
         );
-        registry.register("prober_verdicts", "Containers that would have been killed", self.verdicts.clone());
+        registry.register(
+            "prober_would_kill",
+            "Containers that would have been killed",
+            self.verdicts.clone(),
+        );
         let help = "Containers that were killed because a probe failed, or not, for the runtime failed";
         registry.register("kills", help, self.kills.clone());
-        let help = "Kills of a kubelet's that dry-run foresaw, or not, and those that it invented";
+        let help = "Kills by a kubelet that dry-run predicted or did not predict, and predicted kills that were not observed";
         registry.register("prober_agreement", help, self.agreement.clone());
     }
 
@@ -218,9 +222,9 @@ impl Metrics {
     pub fn agreement(&self) -> Agreement {
         let of = |what| AgreementLabels::of(what).map_or(0, |kill| self.agreement.get_or_create(&kill).get());
         Agreement {
-            foreseen: of(What::Predicted),
-            not_foreseen: of(What::Unpredicted),
-            invented: of(What::NotObserved),
+            predicted: of(What::Predicted),
+            unpredicted: of(What::Unpredicted),
+            not_observed: of(What::NotObserved),
         }
     }
 
@@ -298,9 +302,9 @@ impl fmt::Display for Series {
 impl AgreementLabels {
     fn of(what: What) -> Option<Self> {
         let kill = match what {
-            What::Predicted => "foreseen",
-            What::Unpredicted => "not_foreseen",
-            What::NotObserved => "invented",
+            What::Predicted => "predicted",
+            What::Unpredicted => "unpredicted",
+            What::NotObserved => "not_observed",
             _ => return None,
         };
         Some(Self { kill })

@@ -85,12 +85,12 @@ impl Metrics {
             self.dropped.clone(),
         );
         registry.register(
-            "notices_dropped",
+            "partial_observations_dropped",
             "Beginnings of calls and messages of streams that were not observed, because the queue was full",
             self.notices_dropped.clone(),
         );
         registry.register(
-            "own_execs_unobserved",
+            "internal_execs_unobserved",
             "ExecSyncs of probeshim's own that are not among the calls, because there were too many",
             self.own_untold.clone(),
         );

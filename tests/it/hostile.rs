@@ -123,7 +123,7 @@ async fn http_of(shim: &Running) -> String {
 /// Asserts that no panic was caught and counted, and that none is on stderr.
 async fn assert_no_panic(shim: &Running) {
     let metrics = get(&http_of(shim).await, "/metrics").await;
-    for metric in ["probeshim_faults_total", "probeshim_prober_faults_total"] {
+    for metric in ["probeshim_panics_total", "probeshim_prober_panics_total"] {
         assert!(metrics.lines().any(|line| line == format!("{metric} 0")), "{metric}: {metrics}");
     }
     let log = fs::read_to_string(&shim.log).unwrap();

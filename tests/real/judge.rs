@@ -37,7 +37,7 @@ pub(crate) struct Verdict {
     pub(crate) pods: usize,
     /// Containers that the kubelet has killed for a probe and started again.
     pub(crate) kills: u64,
-    /// Of its kills, those that were foreseen, that were not, and those that were invented.
+    /// Of its kills, those that were predicted, those that were not, and predicted kills that it did not make.
     pub(crate) agreement: [u64; 3],
     /// Containers that the kubelet has stopped, of the pods that are killed.
     pub(crate) stopped: usize,
@@ -263,7 +263,7 @@ pub(crate) fn judge(cases: &[Case], lasts: Duration) -> Result<Verdict, String> 
     verdict.kills = cases.iter().filter(|case| case.killed.is_some()).map(restarts).sum();
     let agreement = status()["agreement"].clone();
     verdict.agreement =
-        ["foreseen", "notForeseen", "invented"].map(|field| agreement[field].as_u64().unwrap());
+        ["predicted", "unpredicted", "notObserved"].map(|field| agreement[field].as_u64().unwrap());
     let killed: Vec<String> =
         cases.iter().filter(|it| it.killed.is_some()).map(|it| format!("{}-{NODE}", it.name)).collect();
     // A call is known once it has ended, and what was foreseen may be under way.

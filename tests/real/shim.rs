@@ -167,7 +167,7 @@ impl Probeshim {
     /// The calls that it has made itself, but for streams, which go on: a method and a code each.
     pub(crate) fn own_calls(&self) -> Vec<Value> {
         let metrics = self.metrics();
-        let own = accounts::series(&metrics, "probeshim_own_calls_total");
+        let own = accounts::series(&metrics, "probeshim_internal_calls_total");
         let calls = own.flat_map(|labels| {
             let call = json!({"method": labels.get("method"), "code": labels.get("code")});
             std::iter::repeat_n(call, usize::try_from(labels.value).unwrap())

@@ -86,7 +86,7 @@ fn memory_stays_flat_and_nothing_hangs() {
     calling.join().unwrap();
     let metrics = execs.shim.metrics();
     let states: Vec<&str> =
-        metrics.lines().filter(|line| line.starts_with("probeshim_exec_phases_total")).collect();
+        metrics.lines().filter(|line| line.starts_with("probeshim_exec_phase_coverage_total")).collect();
     println!("{}", states.join("\n"));
     println!("peak {} KiB", execs.shim.peak());
     let sampler = time_of(&execs.shim.processor_time(), Some("sampler"));
@@ -98,7 +98,7 @@ fn memory_stays_flat_and_nothing_hangs() {
     let (early, late) = (most(&held[quarter..2 * quarter]), most(&held[3 * quarter..]));
     assert!(late < early * (1.0 + FLAT), "memory grows: {held:?}");
     let state = |state: &str| -> u64 {
-        let prefix = format!("probeshim_exec_phases_total{{state=\"{state}\"}} ");
+        let prefix = format!("probeshim_exec_phase_coverage_total{{state=\"{state}\"}} ");
         states.iter().find_map(|line| line.strip_prefix(&prefix)?.parse().ok()).unwrap_or(0)
     };
     // What the crash took: calls in flight, and those of the moment until it was there again.

@@ -87,7 +87,7 @@ async fn what_somebody_else_stops_is_compared() {
     }
     node.exit("web/main", 137);
     node.run("web/main#1");
-    assert_eq!(node.prober.agreement(), Agreement { foreseen: 1, ..Agreement::default() });
+    assert_eq!(node.prober.agreement(), Agreement { predicted: 1, ..Agreement::default() });
     assert_eq!(last(&node, begin).0, What::Predicted);
     // One that goes with its pod was not killed for its probe's sake.
     let (mut node, begin) = start().await;
