@@ -18,7 +18,7 @@ use crate::terminal::harmless;
 use crate::world::{Container, Sandbox, World};
 
 /// Why what is made is not kept alive, where nothing is.
-const NOT_KEPT: &str = "it was made while probeshim did not restart anything";
+const NOT_KEPT: &str = "created while --enforce restart was off";
 
 /// How much may be there of which no names are known; of the rest it is only known that it was not seen.
 const MOST_UNNAMED: usize = 256;

@@ -132,8 +132,8 @@ fn columns() -> [Column; 11] {
         Column::figures("RECEIVED").spare(),
         Column::words("PEER").typically("kubelet[12345]").spare(),
         Column::figures("MARGIN").spare(),
-        Column::words("MOSTLY").typically("start 88 %").spare(),
-        Column::words("ABOUT").typically("0123456789abc exit 0 timeout 1s"),
+        Column::words("SLOWEST PHASE").typically("start 88 %").spare(),
+        Column::words("SUBJECT").typically("0123456789abc exit 0 timeout 1s"),
     ]
 }
 

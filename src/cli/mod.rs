@@ -66,8 +66,8 @@ pub enum Command {
     /// Show the calls that went through a running probeshim, as they ended
     ///
     /// A CODE in capitals is the runtime's gRPC code. In small letters it says why there is none: client-reset (the client gave
-    /// up, or its deadline was over), upstream-reset, refused (the runtime never took the call), lost (its connection broke),
-    /// abandoned (the client's connection ended under it, or was cut at the end of a drain), no-status.
+    /// up, or its deadline was over), upstream-reset, refused (the runtime never took the call), connection-lost (the runtime's
+    /// connection broke), client-gone (the client's connection ended first, or was cut at the end of a drain), no-status.
     Calls(Calls),
 
     /// Say in plain sentences whose an ExecSync was, where its time went, and what on the node explains it

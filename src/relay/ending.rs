@@ -22,9 +22,9 @@ pub enum Ending {
     /// Upstream never took the call.
     Refused,
     /// Upstream's connection broke under it. Whether it ran is not known.
-    Lost,
+    ConnectionLost,
     /// The client's connection ended under it.
-    Abandoned,
+    ClientGone,
 }
 
 /// What became of a call that upstream did not finish.
@@ -90,7 +90,7 @@ impl From<Failure> for Ending {
         match failure {
             Failure::Reset(reason) => Self::UpstreamReset(reason),
             Failure::Refused => Self::Refused,
-            Failure::Lost => Self::Lost,
+            Failure::Lost => Self::ConnectionLost,
         }
     }
 }
@@ -105,8 +105,8 @@ impl Ending {
             Self::ClientReset(_) => "client-reset",
             Self::UpstreamReset(_) => "upstream-reset",
             Self::Refused => "refused",
-            Self::Lost => "lost",
-            Self::Abandoned => "abandoned",
+            Self::ConnectionLost => "connection-lost",
+            Self::ClientGone => "client-gone",
         }
     }
 
@@ -118,8 +118,8 @@ impl Ending {
             "client-reset" => Self::ClientReset(Reason::CANCEL),
             "upstream-reset" => Self::UpstreamReset(Reason::CANCEL),
             "refused" => Self::Refused,
-            "lost" => Self::Lost,
-            "abandoned" => Self::Abandoned,
+            "connection-lost" => Self::ConnectionLost,
+            "client-gone" => Self::ClientGone,
             code => Self::Answered(Some(Code::named(code)?)),
         })
     }

@@ -37,7 +37,7 @@ pub(super) struct ClientConnection {
     /// Counts connections, for the log.
     pub(super) id: u64,
     peer: Option<Arc<Peer>>,
-    /// Set once upstream has gone: calls that are then cut off are lost, not abandoned.
+    /// Set once upstream has gone: calls that are then cut off are connection-lost, not client-gone.
     upstream_is_gone: AtomicBool,
     tracker: Tracker,
 }
@@ -156,9 +156,9 @@ impl Drop for CallInFlight {
     fn drop(&mut self) {
         // A call whose task is dropped in the middle ends with the connection that went first.
         let cut_off = if self.connection.upstream_is_gone.load(Ordering::Relaxed) {
-            Ending::Lost
+            Ending::ConnectionLost
         } else {
-            Ending::Abandoned
+            Ending::ClientGone
         };
         let (status, at) = self.end.0.unwrap_or_else(|| (cut_off, Instant::now()));
         let Self { head, connection, .. } = self;

@@ -139,7 +139,7 @@ impl Call {
             start: head.start,
             duration: Duration::ZERO,
             method: head.method.clone(),
-            ending: Ending::Abandoned,
+            ending: Ending::ClientGone,
             request_bytes: 0,
             response_bytes: 0,
             peer: head.peer.clone(),

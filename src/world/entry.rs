@@ -30,8 +30,8 @@ pub enum Source {
     Event,
     /// Our own list.
     List,
-    /// Our own question.
-    Enquiry,
+    /// The runtime's answer to a status call of our own.
+    Inspect,
 }
 
 impl Source {
@@ -42,7 +42,7 @@ impl Source {
             Self::Call => "call",
             Self::Event => "event",
             Self::List => "list",
-            Self::Enquiry => "enquiry",
+            Self::Inspect => "inspect",
         }
     }
 }

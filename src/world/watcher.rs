@@ -146,7 +146,7 @@ impl Watcher {
                 Some(Ok((enquiry, told))) = answers.join_next() => {
                     asked.remove(&enquiry);
                     match told {
-                        Ok(told) => self.tell(Notice::Told(Source::Enquiry, told)).await,
+                        Ok(told) => self.tell(Notice::Told(Source::Inspect, told)).await,
                         Err(status) => debug!(?enquiry, status = harmless(status.message()), "not told"),
                     }
                 }

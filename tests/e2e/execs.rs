@@ -136,7 +136,7 @@ fn that_outlive_containerd_lose_their_phases_and_no_others() {
     let lost = wait_for("the lost call is recorded", || execs.all().pop());
     assert_eq!(
         (&lost["code"], &lost["exec"]["phases"]["state"]),
-        (&json!("lost"), &json!("missing")),
+        (&json!("connection-lost"), &json!("missing")),
         "{lost:#}"
     );
     wait_for("the runtime is watched again", || {

@@ -348,7 +348,7 @@ async fn what_is_stopped_while_nothing_is_restarted_is_not_brought_back() {
         let pod = status["pods"].as_array()?.iter().find(|pod| pod["name"] == "meanwhile")?;
         pod["containers"][0]["notRestartable"].as_str().map(str::to_owned)
     });
-    assert_eq!(reason.await, "it was made while probeshim did not restart anything");
+    assert_eq!(reason.await, "created while --enforce restart was off");
     owner.another_is_restarted("last").await;
     assert!(!owner.containers("stopped").await.iter().any(is_running));
     assert!(owner.containers("removed").await.is_empty());

@@ -234,8 +234,8 @@ async fn every_way_to_end_has_its_code() {
     let mut call = tapped.connection.call().await;
     soon(call.request.body_mut().data()).await.unwrap().unwrap();
     tapped.client.vanish();
-    let abandoned = tapped.shim.seen(6).await.pop().unwrap();
-    assert_eq!((abandoned.ending.to_string(), abandoned.request_bytes), ("abandoned".to_owned(), 5));
+    let gone = tapped.shim.seen(6).await.pop().unwrap();
+    assert_eq!((gone.ending.to_string(), gone.request_bytes), ("client-gone".to_owned(), 5));
 
     // On a connection of its own: upstream breaks it under a call.
     let (mut client, mut connection) = tokio::join!(tapped.shim.client(), tapped.runtime.accept());
@@ -243,7 +243,7 @@ async fn every_way_to_end_has_its_code() {
     let _call = connection.call().await;
     connection.vanish();
     soon(answer).await.unwrap_err();
-    assert_eq!(tapped.shim.seen(7).await.pop().unwrap().ending.to_string(), "lost");
+    assert_eq!(tapped.shim.seen(7).await.pop().unwrap().ending.to_string(), "connection-lost");
 }
 
 #[tokio::test]
@@ -261,7 +261,7 @@ async fn a_call_that_is_cut_off_while_its_client_reads_slowly_is_lost_with_its_u
     tapped.connection.vanish();
     soon(waiting).await.unwrap_err();
     let endings: Vec<String> = tapped.shim.seen(2).await.iter().map(|call| call.ending.to_string()).collect();
-    assert_eq!(endings, ["lost", "lost"]);
+    assert_eq!(endings, ["connection-lost", "connection-lost"]);
 }
 
 #[tokio::test]

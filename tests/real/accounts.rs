@@ -42,7 +42,7 @@ pub(crate) fn by_code(calls: &[Value]) -> Accounts {
     count(calls, |code| match code {
         // The runtime sees a client that gives up or goes; what it would have answered nobody knows.
         // It also resets a call itself whose deadline is over, and that reset may be the first to be seen.
-        "client-reset" | "abandoned" | "upstream-reset" => "canceled".to_owned(),
+        "client-reset" | "client-gone" | "upstream-reset" => "canceled".to_owned(),
         code => plain(code),
     })
 }

@@ -262,7 +262,7 @@ pub(crate) fn of_crictl() -> Result<(), String> {
     wait_for("it is known that it is its owner's", || {
         let containers = probing.status("fails")["containers"].clone();
         let own = containers.as_array()?.last()?["notRestartable"].clone();
-        (own == "its owner has stopped or removed it").then_some(())
+        (own == "stopped or removed by a client").then_some(())
     });
     probing.run(&stories[3]);
     // That takes about as long as they would have been waited for, or longer.

@@ -27,7 +27,7 @@ pub struct StatusPod {
     pub sandbox: String,
     /// Its first address.
     pub ip: Option<String>,
-    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it; `play` of one that is played.
+    /// `call`, `event`, `list` or `inspect`: what was the latest to say something new of it; `play` of one that is played.
     pub source: String,
     /// Of one that is probed: `Pending`, `Running`, `Succeeded` or `Failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,7 +137,7 @@ pub struct StatusContainer {
     /// Its probes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub probes: Vec<StatusProbe>,
-    /// `call`, `event`, `list` or `enquiry`: what was the latest to say something new of it; `play` of one that is played.
+    /// `call`, `event`, `list` or `inspect`: what was the latest to say something new of it; `play` of one that is played.
     pub source: String,
 }
 

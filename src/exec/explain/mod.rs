@@ -121,7 +121,7 @@ fn whose(identity: &Identity) -> String {
             "It comes every {}, as a probe does; no spec tells which (learned, confidence {confidence}).",
             duration(*period)
         ),
-        Identity::Unknown => "Nothing tells which probe or hook it is, if it is one.".to_owned(),
+        Identity::Unknown => "No known probe or hook matches this command.".to_owned(),
     }
 }
 
@@ -159,8 +159,8 @@ fn end(ending: Ending) -> String {
         Ending::ClientReset(_) => "the caller gave it up".to_owned(),
         Ending::UpstreamReset(_) => "the runtime reset it".to_owned(),
         Ending::Refused => "the runtime never took it".to_owned(),
-        Ending::Lost => "the connection to the runtime broke under it".to_owned(),
-        Ending::Abandoned => "the caller's connection ended under it".to_owned(),
+        Ending::ConnectionLost => "the connection to the runtime broke under it".to_owned(),
+        Ending::ClientGone => "the caller's connection ended under it".to_owned(),
     }
 }
 

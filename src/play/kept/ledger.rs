@@ -10,7 +10,7 @@ use crate::play::spec::identity;
 use crate::tap;
 
 /// Why something is not kept that a client has stopped or removed.
-const LET_GO: &str = "its owner has stopped or removed it";
+const LET_GO: &str = "stopped or removed by a client";
 
 /// How many containers are remembered of a sandbox that their owner has let go.
 const MOST_LET_GO: usize = 64;

@@ -263,6 +263,6 @@ async fn who_follows_sees_what_the_end_of_a_drain_cuts_off() {
     assert!(table.line().await.contains("METHOD"), "it follows from here on");
     shim.signal(Signal::TERM);
     let line = table.line().await;
-    assert!(line.contains("/a.B/Hangs") && line.contains("abandoned"), "{line}");
+    assert!(line.contains("/a.B/Hangs") && line.contains("client-gone"), "{line}");
     assert_eq!(shim.ended().await, Some(0));
 }

@@ -200,7 +200,7 @@ impl Owner {
     pub(crate) async fn is_let_go(&self, pod: &str) {
         until_shown(&self.place, &["status"], |status| {
             let shown = status["pods"].as_array()?.iter().find(|shown| shown["name"] == pod)?;
-            let reason = "its owner has stopped or removed it";
+            let reason = "stopped or removed by a client";
             (shown["containers"].as_array()?.last()?["notRestartable"] == reason).then_some(())
         })
         .await;
