@@ -12,7 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
-use tonic::Status;
+use tonic::{Code, Status};
 use tracing::{debug, warn};
 
 use super::cast::Cast;
@@ -99,6 +99,8 @@ impl ContainerLogManager {
         for Container { id, .. } in containers {
             match self.process_container(&id, max_size).await {
                 Ok(()) => drop(self.failing.remove(&id)),
+                // The container was removed after it was listed.
+                Err(RotateError::Runtime { status, .. }) if status.code() == Code::NotFound => {}
                 Err(error) if self.failing.insert(id.clone()) => {
                     warn!(container = id, %error, "a container's log was not rotated, and is tried again");
                 }
