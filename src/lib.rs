@@ -16,6 +16,8 @@ pub mod terminal;
 
 pub mod regular_file;
 
+pub mod format_version;
+
 pub mod telemetry;
 
 pub mod metrics;

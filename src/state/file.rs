@@ -7,16 +7,21 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 
 use redb::backends::FileBackend;
-use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError};
+use redb::{
+    Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageBackend as _, TableDefinition,
+    TableError,
+};
 
 use tracing::warn;
 
+use super::overlay::Overlay;
 use super::{Table, quiet};
-use crate::regular_file;
 use crate::socket::{FileId, Lock, LockError};
 use crate::terminal::harmless;
+use crate::{format_version, regular_file};
 
-/// What this probeshim writes, and the newest that it reads.
+/// Format version of the file: names of tables and the JSON of values. Raise it with every change that this probeshim or
+/// an older one would misread; files of other versions are set aside.
 const VERSION: u64 = 1;
 
 /// What the system says of a file that is not what it should be.
@@ -41,14 +46,6 @@ pub enum StateError {
     /// A thread is not to be had.
     #[error("cannot start: {0}")]
     System(#[source] io::Error),
-    /// A newer probeshim has written it.
-    #[error("{} is of version {found}, and this probeshim knows version {VERSION} alone: use the newer one, or another folder", path.display())]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u64,
-    },
     /// It is not what was written.
     #[error(
         "what was kept is damaged ({0}); move it away to begin anew: what runs is left as it is then, and told of"
@@ -95,6 +92,16 @@ enum Presence {
     Replaced,
 }
 
+/// Format version of a file.
+enum FileVersion {
+    /// The version of this probeshim.
+    Current,
+    /// Another version, or none. The file is whole.
+    Other(Option<u64>),
+    /// The file is damaged, empty or missing: its version is found when it is opened, if at all.
+    Unknown,
+}
+
 /// Changes by tables and keys; `None` for what is no more.
 pub(super) type Changes = BTreeMap<(Table, String), Option<Vec<u8>>>;
 
@@ -119,13 +126,20 @@ impl File {
         let folder = folder.canonicalize().map_err(failed(folder))?;
         let path = path(&folder);
         let lock = Lock::take(&path)?;
+        if let FileVersion::Other(found) = version_of(&path) {
+            format_version::set_aside(&path, found, VERSION).map_err(failed(&path))?;
+        }
         if !fs::exists(&path).map_err(failed(&path))? {
             make(&path)
                 .map_err(|error| StateError::File { path: path.clone(), source: io::Error::other(error) })?;
         }
+        let damaged = |reason: String| StateError::Damaged(format!("{}: {reason}", path.display()));
+        // The database library would write a database into it.
+        if fs::metadata(&path).is_ok_and(|file| file.is_file() && file.len() == 0) {
+            return Err(damaged("it is empty".to_owned()));
+        }
         // What is damaged may be so in ways that its reader does not expect.
         let read = quiet::catch(|| read(&path));
-        let damaged = |reason: String| StateError::Damaged(format!("{}: {reason}", path.display()));
         let (handle, database, (version, values)) = match read {
             Ok(Ok(read)) => read,
             Ok(Err(redb::Error::Io(source)))
@@ -138,8 +152,8 @@ impl File {
         };
         match version {
             Some(VERSION) => Ok((Self { path, handle, database: Some(database), lock }, values)),
-            Some(found) if found > VERSION => Err(StateError::Newer { path, found }),
-            _ => Err(damaged("it has no version".to_owned())),
+            // Only a repair can bring it to light: whole files of other versions were set aside.
+            _ => Err(damaged("it has another format version".to_owned())),
         }
     }
 
@@ -324,10 +338,43 @@ fn read(path: &Path) -> Result<(fs::File, Database, Content), redb::Error> {
     Ok((file, database, content))
 }
 
-/// Its version, if it has one, and everything in it.
+/// Reads the format version of a file. The file is not changed, also where a crash has left it open.
+fn version_of(path: &Path) -> FileVersion {
+    let read = quiet::catch(|| -> Result<Option<u64>, redb::Error> {
+        let overlay = Overlay::new(regular_file::open(path)?)?;
+        if overlay.len()? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        let mut database = Database::builder().create_with_backend(overlay)?;
+        let found = version(&database)?;
+        if found == Some(VERSION) {
+            return Ok(found);
+        }
+        // The page with the version may be damaged.
+        database.check_integrity()?;
+        version(&database)
+    });
+    match read {
+        Ok(Ok(Some(VERSION))) => FileVersion::Current,
+        Ok(Ok(found)) => FileVersion::Other(found),
+        Ok(Err(_)) | Err(_) => FileVersion::Unknown,
+    }
+}
+
+/// Format version of a database, if it has one.
+fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
+    match database.begin_read()?.open_table(ABOUT) {
+        Ok(about) => Ok(about.get("version")?.map(|version| version.value())),
+        Err(TableError::Storage(error)) => Err(error.into()),
+        // Another program's, or of a version that notes it elsewhere.
+        Err(_) => Ok(None),
+    }
+}
+
+/// Returns the version of a database, if it has one, and everything in it.
 fn values(database: &Database) -> Result<Content, redb::Error> {
+    let version = version(database)?;
     let reading = database.begin_read()?;
-    let version = reading.open_table(ABOUT)?.get("version")?.map(|version| version.value());
     let mut values = Vec::new();
     if version != Some(VERSION) {
         return Ok((version, values));
@@ -354,12 +401,24 @@ fn definition(table: Table) -> TableDefinition<'static, &'static str, &'static [
 pub(super) mod tests {
     use super::*;
 
-    /// Somebody else has written it.
-    pub(in crate::state) fn set_version(path: &Path, version: u64) {
+    /// Changes the version of a file, or removes it with its table.
+    pub(in crate::state) fn set_version(path: &Path, version: Option<u64>) {
         let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();
-        writing.open_table(ABOUT).unwrap().insert("version", version).unwrap();
+        match version {
+            Some(version) => drop(writing.open_table(ABOUT).unwrap().insert("version", version).unwrap()),
+            None => assert!(writing.delete_table(ABOUT).unwrap()),
+        }
         writing.commit().unwrap();
+    }
+
+    /// Does to a file what a probeshim does that ends without closing it. Returns the bytes that it leaves.
+    pub(in crate::state) fn bytes_after_crash(path: &Path) -> Vec<u8> {
+        let (_file, database) = open(path).unwrap();
+        let writing = database.begin_write().unwrap();
+        writing.open_table(definition(Table::Pods)).unwrap().insert("crashed", &b"1"[..]).unwrap();
+        writing.commit().unwrap();
+        fs::read(path).unwrap()
     }
 
     /// A probeshim has written the file that did not have the table yet.

@@ -3,8 +3,11 @@
 //!
 //! A thread of its own writes, many changes at once. What the disk does not take is held, told of, and tried
 //! again: nothing is lost silently.
+//!
+//! The file has a format version. A file of another version is set aside under another name.
 
 mod file;
+mod overlay;
 mod quiet;
 mod writer;
 

@@ -62,16 +62,51 @@ fn a_file_is_no_folder() {
     assert_eq!(refused, format!("{}: is not a folder; name one, or a place for one", file.display()));
 }
 
+/// Files of an older version, of a newer one and of none, closed and not closed: their bytes stay, and the state is empty.
 #[tokio::test]
-async fn what_a_newer_one_wrote_is_not_touched() {
+async fn a_file_of_another_version_is_set_aside_unchanged() {
+    for (version, name) in
+        [(Some(0), "v0"), (Some(2), "v2"), (Some(u64::MAX), "v18446744073709551615"), (None, "no-version")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state.redb");
+        let mut set_aside = Vec::new();
+        for (count, is_closed) in [(1, true), (2, false)] {
+            keep(folder.path(), |state| state.put(Table::Pods, "a", &count)).await;
+            file::tests::set_version(&path, version);
+            if !is_closed {
+                let left = file::tests::bytes_after_crash(&path);
+                fs::write(&path, left).unwrap();
+            }
+            let bytes = fs::read(&path).unwrap();
+            let (state, kept) = opened(folder.path());
+            assert_eq!(all(&kept, Table::Pods), [], "{name}");
+            state.put(Table::Pods, "b", &1);
+            state.close().await.unwrap();
+            set_aside.push((folder.path().join(format!("state.redb.{name}-set-aside-{count}")), bytes));
+            for (path, bytes) in &set_aside {
+                assert!(fs::read(path).unwrap() == *bytes, "{} is unchanged", path.display());
+            }
+            let (state, kept) = opened(folder.path());
+            assert_eq!(
+                all(&kept, Table::Pods),
+                [("b".to_owned(), 1)],
+                "{name}: the new file has this version"
+            );
+            state.close().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_is_refused_and_stays_empty() {
     let folder = tempfile::tempdir().unwrap();
-    keep(folder.path(), |state| state.put(Table::Pods, "a", &1)).await;
-    file::tests::set_version(&folder.path().join("state.redb"), 2);
-    // Each time anew.
+    let path = folder.path().join("state.redb");
+    fs::write(&path, "").unwrap();
     for _ in 0..2 {
         let refused = State::open(folder.path()).unwrap_err().to_string();
-        let told = "state.redb is of version 2, and this probeshim knows version 1 alone";
-        assert!(refused.contains(told), "{refused}");
+        assert!(refused.contains("state.redb: it is empty"), "{refused}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
 }
 
@@ -172,7 +207,6 @@ async fn a_damaged_file_is_read_or_refused_in_words() {
                 refused += 1;
                 assert!(reason.contains("state.redb"), "{reason}");
             }
-            Err(StateError::Newer { .. }) => refused += 1,
             Err(other) => panic!("round {round}: {other}"),
         }
     }

@@ -226,6 +226,44 @@ mod tests {
         recording.end();
     }
 
+    /// Segments of an older version, of a newer one and of none: their bytes stay, they are not read, and they do not count for the limit.
+    #[test]
+    fn segments_of_another_version_are_set_aside_unchanged() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path();
+        written(folder, 1 << 20, 1..3);
+        let bytes = fs::read(segments::path_of(folder, 1)).unwrap();
+        let others = [("v0-", "v0"), ("v2-", "v2"), ("", "no-version")];
+        let names = others.map(|(version, name)| {
+            let old = format!("calls-{version}00000007.jsonl");
+            (folder.join(&old), folder.join(format!("{old}.{name}-set-aside-1")))
+        });
+        for (old, _) in &names {
+            fs::write(old, &bytes).unwrap();
+        }
+        // Only regular files are segments.
+        let directory = folder.join("calls-v3-00000001.jsonl");
+        fs::create_dir(&directory).unwrap();
+        assert_eq!(read(folder), [1, 2], "not read, also before they are set aside");
+        written(folder, 1, 3..5);
+        for (old, new) in &names {
+            assert!(!old.exists() && fs::read(new).unwrap() == bytes, "{}", old.display());
+        }
+        assert!(directory.is_dir());
+        assert_eq!(read(folder).last(), Some(&4));
+        // The same names come again: nothing is overwritten.
+        fs::write(&names[2].0, "other").unwrap();
+        written(folder, 1 << 20, 5..6);
+        assert_eq!(fs::read(&names[2].1).unwrap(), bytes);
+        let second = folder.join("calls-00000007.jsonl.no-version-set-aside-2");
+        assert_eq!(fs::read_to_string(second).unwrap(), "other");
+        let numbers: Vec<u64> = segments::of(folder).unwrap().into_iter().map(|(number, _)| number).collect();
+        assert!(
+            numbers.iter().all(|number| *number < 7),
+            "{numbers:?}: numbers of other versions do not count"
+        );
+    }
+
     #[test]
     fn what_is_no_regular_file_is_passed_over() {
         let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,6 @@
 //! The files of a journal: numbered, each as long as a part of the limit, and the oldest removed once there are too many.
+//!
+//! The name of a segment has the format version of its lines: `calls-v1-00000001.jsonl`.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -8,7 +10,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
+use crate::format_version;
 use crate::socket::FileId;
+
+/// Format version of the lines. Raise it with every change of [`shape::Call`](crate::record::shape::Call) that this
+/// probeshim or an older one would misread; segments of other versions are set aside.
+const VERSION: u64 = 1;
 
 /// Segments that the limit is divided into, at least, and how long one becomes at most.
 const SEGMENTS: u64 = 8;
@@ -26,8 +33,9 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// Opens the last segment, to go on behind it. A line that a crash tore there is ended.
+    /// Opens the last segment, to go on behind it. A line that a crash tore there is ended. Segments of other format versions are set aside.
     pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
+        set_aside_others(folder)?;
         let mut known = of(folder)?;
         let last = match known.last() {
             Some((number, _)) => *number,
@@ -112,12 +120,41 @@ fn ends_with_newline(file: &mut File) -> io::Result<bool> {
 
 /// Where a segment is.
 pub(super) fn path_of(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("calls-{number:08}.jsonl"))
+    folder.join(format!("calls-v{VERSION}-{number:08}.jsonl"))
 }
 
-/// The number of a name, if it is that of a segment.
+/// Format version, if there is one, and number in the name of a segment. `None` if it is no segment's name.
+fn parse_name(name: &OsStr) -> Option<(Option<u64>, u64)> {
+    let name = name.to_str()?.strip_prefix("calls-")?.strip_suffix(".jsonl")?;
+    let (version, number) = match name.strip_prefix('v') {
+        Some(versioned) => {
+            let (version, number) = versioned.split_once('-')?;
+            (Some(version.parse().ok()?), number)
+        }
+        None => (None, name),
+    };
+    Some((version, number.parse().ok()?))
+}
+
+/// Number in the name of a segment of this version.
 fn number_of(name: &OsStr) -> Option<u64> {
-    name.to_str()?.strip_prefix("calls-")?.strip_suffix(".jsonl")?.parse().ok()
+    parse_name(name).filter(|(version, _)| *version == Some(VERSION)).map(|(_, number)| number)
+}
+
+/// Renames the segments of other format versions. Whatever else has such a name is left alone.
+fn set_aside_others(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let Some((version, _)) =
+            parse_name(&entry.file_name()).filter(|(version, _)| *version != Some(VERSION))
+        else {
+            continue;
+        };
+        if entry.file_type()?.is_file() {
+            format_version::set_aside(&entry.path(), version, VERSION)?;
+        }
+    }
+    Ok(())
 }
 
 /// The number after those of all names in a folder, whatever has them.
@@ -130,7 +167,7 @@ fn next_number(folder: &Path) -> io::Result<u64> {
     Ok(next)
 }
 
-/// Numbers and sizes of the segments of a folder, the oldest first. What is no regular file is passed over: opening a FIFO would wait.
+/// Numbers and sizes of the segments of this version in a folder, the oldest first. What is no regular file is passed over: opening a FIFO would wait.
 pub(super) fn of(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -159,7 +159,7 @@ async fn calls_outlive_their_probeshim() {
     let before = kept(&place, 2).await;
     shim.signal(Signal::TERM);
     assert_eq!(shim.ended().await, Some(0));
-    let segment = place.at("state/calls/calls-00000001.jsonl");
+    let segment = place.at("state/calls/calls-v1-00000001.jsonl");
     assert_eq!(fs::metadata(&segment).unwrap().permissions().mode() & 0o777, 0o600);
     // A crash has torn the last line.
     let mut torn = fs::read_to_string(&segment).unwrap();
@@ -172,6 +172,29 @@ async fn calls_outlive_their_probeshim() {
     let after = kept(&place, 3).await;
     assert_eq!((&after[..2], &after[2]["id"]), (&before[..], &json!(2001)), "{after:#?}");
     assert!(place.ask(&["explain", "2"]).await.stdout.contains("exited with code 1"));
+    runtime.end().await;
+}
+
+#[tokio::test]
+async fn records_of_another_version_are_set_aside_with_a_warning() {
+    let place = Place::new();
+    let runtime = Runtime::start_at(&place.at("runtime.sock"));
+    fs::create_dir_all(place.at("state/calls")).unwrap();
+    let old = place.at("state/calls/calls-v7-00000001.jsonl");
+    fs::write(&old, "{}\n").unwrap();
+    let shim = place.start(&[]).await;
+    let message = "a file of another format version was set aside; probeshim starts without its data";
+    let warning = shim.logged(message).await;
+    let new = place.at("state/calls/calls-v7-00000001.jsonl.v7-set-aside-1");
+    assert_eq!(
+        (&warning["level"], &warning["version"], &warning["expected_version"]),
+        (&json!("WARN"), &json!("7"), &json!(1)),
+        "{warning}"
+    );
+    assert_eq!((&warning["path"], &warning["new_path"]), (&json!(old), &json!(new)), "{warning}");
+    assert_eq!(shim.lines().iter().filter(|line| line["message"] == message).count(), 1);
+    assert_eq!(fs::read_to_string(new).unwrap(), "{}\n");
+    assert!(!old.exists());
     runtime.end().await;
 }
 

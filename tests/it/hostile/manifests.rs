@@ -133,9 +133,9 @@ async fn damaged_records_are_passed_over_and_calls_are_recorded_on() {
         let place = Place::new();
         let calls = place.at("state/calls");
         fs::create_dir_all(&calls).unwrap();
-        fs::write(calls.join("calls-00000001.jsonl"), &damage).unwrap();
-        fs::create_dir(calls.join("calls-00000002.jsonl")).unwrap();
-        std::os::unix::fs::symlink("nothing", calls.join("calls-00000003.jsonl")).unwrap();
+        fs::write(calls.join("calls-v1-00000001.jsonl"), &damage).unwrap();
+        fs::create_dir(calls.join("calls-v1-00000002.jsonl")).unwrap();
+        std::os::unix::fs::symlink("nothing", calls.join("calls-v1-00000003.jsonl")).unwrap();
         let runtime = Runtime::listen(&place.at("runtime.sock"));
         let shim = place.start(&[]).await;
         drop(runtime.accept_raw().await);
