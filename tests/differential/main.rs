@@ -14,7 +14,7 @@ mod support;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use real::differential::{compared, noise};
+use real::differential::{Timing, compared, noise};
 use real::machine::tool;
 use real::story::cases;
 use support::skip::need;
@@ -35,7 +35,7 @@ fn play_does_as_a_kubelet_does() {
     let probes = need!(tool("probes-1.36"));
     let mut differences = Vec::new();
     for cases in cases(&probes).chunks(AT_ONCE) {
-        differences.extend(need!(compared(cases, WATCHED)));
+        differences.extend(need!(compared(cases, WATCHED, Timing::Compared)));
     }
     assert_eq!(differences, [""; 0], "{}", differences.join("\n"));
 }
