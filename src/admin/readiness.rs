@@ -9,7 +9,7 @@ use super::shape;
 use crate::cri::Own;
 use crate::cri::v1::VersionRequest;
 use crate::socket::SocketPath;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// How long the runtime may take to answer Version and be called ready.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -40,5 +40,5 @@ fn reason(status: &tonic::Status) -> String {
         }
         cause = error.source();
     }
-    harmless(&reason)
+    sanitize(&reason)
 }

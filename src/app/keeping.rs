@@ -14,7 +14,7 @@ use crate::relay::Head;
 use crate::socket::LockError;
 use crate::state::{self, State, StateError};
 use crate::tap::{self, Ended, Stopping};
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 use crate::world::{Container, Sandbox, World};
 
 /// Why what is made is not kept alive, where nothing is.
@@ -178,7 +178,7 @@ impl Keeping {
         let kept = self.keeper.now();
         if let Some(reason) = kept.obstacle(&key, &name).filter(|_| !kept.is_let_go(&key, &name)) {
             let event = Event::of_lost(container, world, &reason);
-            warn!(pod = %key, container = name, "{}", harmless(&event.message));
+            warn!(pod = %key, container = name, "{}", sanitize(&event.message));
             events.push(event);
         }
     }

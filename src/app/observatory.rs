@@ -25,7 +25,7 @@ use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{AskedExec, Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
 use crate::telemetry::traces::Traces;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 use crate::world::{Change, Notice, Sandbox, Source, World};
 
 /// How often what is stuck is looked for.
@@ -209,11 +209,11 @@ impl Observatory {
                 }
             }
             News::Problem(problem) => {
-                warn!("{}", harmless(&problem));
+                warn!("{}", sanitize(&problem));
                 self.outlets.events.push(Event::of_specs(problem));
             }
             News::Solved(problem) => {
-                info!("no longer so: {}", harmless(&problem));
+                info!("no longer so: {}", sanitize(&problem));
                 self.outlets.events.push(Event::of_mended_specs(&problem));
             }
         }
@@ -299,7 +299,7 @@ impl Observatory {
     fn misread(&self, sandbox: &Sandbox) {
         for problem in self.inspector.misread(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
-            warn!(namespace, pod, "{}", harmless(&problem));
+            warn!(namespace, pod, "{}", sanitize(&problem));
             self.outlets.events.push(Event::of_misread(sandbox, problem));
         }
     }
@@ -314,12 +314,12 @@ impl Observatory {
         }
         for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
             let event = Event::of_stuck(new, now - new.since);
-            warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", harmless(&event.message));
+            warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", sanitize(&event.message));
             self.outlets.events.push(event);
         }
         for (_, old) in before.iter().filter(|(key, _)| !stuck.contains_key(key)) {
             let event = Event::of_unstuck(old, now - old.since);
-            info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", harmless(&event.message));
+            info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", sanitize(&event.message));
             self.outlets.events.push(event);
         }
         self.outlets.stuck.send_replace(Arc::new(stuck));

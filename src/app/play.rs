@@ -15,7 +15,7 @@ use super::signals::Signals;
 use crate::config::{PlaySettings, Until};
 use crate::play::{Play, PodStatus, Standing};
 use crate::state::StateError;
-use crate::terminal::{harmless, human};
+use crate::terminal::{human, sanitize};
 
 /// The mode of folders with the files of pods, as of all that is below `--state-dir`. Containers reach their volumes by mounts, which do not
 /// ask who may search the folders above.
@@ -88,10 +88,10 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let narrowed = fs::set_permissions(&folders.pods, Permissions::from_mode(OWNER_ONLY));
     narrowed.map_err(|error| PlayError::Folder(format!("{}: {error}", folders.pods.display())))?;
     for warning in documents.warnings() {
-        warn!("left out: {}", harmless(&warning));
+        warn!("left out: {}", sanitize(&warning));
     }
     for (kind, count) in documents.passed_over() {
-        info!(count, kind = %harmless(&kind), "passed over: no node knows of it");
+        info!(count, kind = %sanitize(&kind), "passed over: no node knows of it");
     }
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let mut shim = Shim::open(shim).await?;

@@ -18,7 +18,7 @@ use crate::probe::{News, Specs};
 use crate::record::{Event, Events, Severity};
 use crate::socket::SocketPath;
 use crate::state::StateError;
-use crate::terminal::{harmless, human};
+use crate::terminal::{human, sanitize};
 
 /// What the runtime gets to end and remove pods, beyond their grace periods.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -164,7 +164,7 @@ impl Witness for Told {
     fn troubled(&self, reason: Option<String>) {
         let event = Event::of_state(reason);
         match event.severity {
-            Severity::Warning => warn!("{}", harmless(&event.message)),
+            Severity::Warning => warn!("{}", sanitize(&event.message)),
             Severity::Normal => info!("{}", event.message),
         }
         self.events.push(event);
@@ -172,7 +172,7 @@ impl Witness for Told {
 
     fn mounts_unreachable(&self, reason: String) {
         let event = Event::of_unreachable_mounts(&reason);
-        warn!("{}", harmless(&event.message));
+        warn!("{}", sanitize(&event.message));
         self.events.push(event);
     }
 

@@ -14,7 +14,7 @@ use crate::prober::{Executor, Notice, Parts, Prober, Remark, Witness};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
 use crate::tap::{OwnCalls, Pod};
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// Questions about pods and containers that may wait to be asked; more are asked again later.
 pub(super) const ENQUIRIES: usize = 32_768;
@@ -67,7 +67,7 @@ impl Witness for Told {
 
     fn remark(&self, remark: Remark) {
         let event = Event::of_remark(&remark);
-        warn!("{}", harmless(&event.message));
+        warn!("{}", sanitize(&event.message));
         self.events.push(event);
     }
 

@@ -86,7 +86,7 @@ impl Exec {
         let report = bench::run(&plan).await.map_err(Failure::of)?;
         let text = match self.output {
             Output::Json => serde_json::to_string(&report).context("the report is not JSON")? + "\n",
-            Output::Table => text(&report, Screen::of_stdout()),
+            Output::Table => text(&report, Screen::stdout()),
         };
         print(&text)?;
         Ok(())

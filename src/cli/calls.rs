@@ -94,7 +94,7 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
-    print(&Table::new(columns(), Screen::of_stdout()).text(&rows))?;
+    print(&Table::new(columns(), Screen::stdout()).text(&rows))?;
     Ok(())
 }
 

@@ -35,7 +35,7 @@ impl Check {
             "nothing is wrong, and nothing would be probed: there is no probe in it\n".to_owned()
         } else {
             let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
-            Table::new(columns(), Screen::of_stdout()).text(&rows)
+            Table::new(columns(), Screen::stdout()).text(&rows)
         };
         // A slip in a kind looks like one of others.
         let others = passed_over.into_iter().map(|(kind, count)| format!("{count} {kind}"));

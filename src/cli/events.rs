@@ -62,7 +62,7 @@ async fn table(client: &Client, query: &EventsQuery) -> Result<(), Failure> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
-    print(&Table::new(columns(), Screen::of_stdout()).text(&rows))?;
+    print(&Table::new(columns(), Screen::stdout()).text(&rows))?;
     Ok(())
 }
 

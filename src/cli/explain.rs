@@ -11,7 +11,7 @@ use super::bar;
 use crate::admin::shape::{Explanation, Phases};
 use crate::terminal::human::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
-use crate::terminal::{MAX_TEXT_WIDTH, harmless, shortened};
+use crate::terminal::{MAX_TEXT_WIDTH, sanitize, shortened};
 
 /// Columns that text is broken at, where the terminal does not say.
 const WIDTH: usize = 100;
@@ -41,7 +41,7 @@ impl Explain {
                 let explanation: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
                 harmless_json(explanation.get()) + "\n"
             }
-            Output::Table => text(&serde_json::from_slice(&answer).context(not_one)?, Screen::of_stdout()),
+            Output::Table => text(&serde_json::from_slice(&answer).context(not_one)?, Screen::stdout()),
         };
         print(&text)?;
         Ok(())
@@ -56,7 +56,7 @@ fn number(text: &str) -> Result<u64, &'static str> {
 fn text(explanation: &Explanation, screen: Screen) -> String {
     let width = screen.width.unwrap_or(WIDTH).min(WIDTH);
     let lines = |sentence: &String| {
-        let wrapped = human::wrapped(&harmless(sentence), width);
+        let wrapped = human::wrapped(&sanitize(sentence), width);
         shortened(&wrapped, MAX_TEXT_WIDTH).into_owned() + "\n"
     };
     let mut text: String = explanation.sentences.iter().map(lines).collect();

@@ -22,7 +22,7 @@ pub(super) async fn follow(
     columns: impl IntoIterator<Item = Column>,
     read: impl Fn(&[u8]) -> anyhow::Result<Shown>,
 ) -> Result<(), Failure> {
-    let mut table = Table::new(columns, Screen::of_stdout());
+    let mut table = Table::new(columns, Screen::stdout());
     table.expect_rows();
     table.make_room();
     let mut is_read = output == Output::Json || print(&(table.header() + "\n"))?;

@@ -54,7 +54,7 @@ impl Status {
             }
             Output::Table => table(
                 &serde_json::from_slice(&answer).context("the answer is not a status")?,
-                Screen::of_stdout(),
+                Screen::stdout(),
             ),
         };
         print(&text)?;
@@ -69,7 +69,7 @@ async fn of_one(client: &Client, answer: &[u8], name: &str, output: Output) -> R
     if pod.status.is_none() {
         return Ok(match output {
             Output::Json => harmless_json(&serde_json::to_string(pod).context("it is no JSON")?) + "\n",
-            Output::Table => tables(std::slice::from_ref(pod), Screen::of_stdout()).trim_start().to_owned(),
+            Output::Table => tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned(),
         });
     }
     let list: Value =
@@ -88,7 +88,7 @@ async fn of_one(client: &Client, answer: &[u8], name: &str, output: Output) -> R
         serde_json::from_slice(&events).context("the answer is not a list of events")?;
     let of_it = |event: &&shape::Event| event.namespace == pod.namespace && event.pod == pod.name;
     let events: Vec<&shape::Event> = events.iter().filter(of_it).collect();
-    Ok(described(item, pod, &events, Timestamp::now(), Screen::of_stdout()))
+    Ok(described(item, pod, &events, Timestamp::now(), Screen::stdout()))
 }
 
 /// The pod of this name; of its sandboxes the last.

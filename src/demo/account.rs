@@ -13,8 +13,8 @@ use crate::play::{Standing, Summary};
 use crate::procrun;
 use crate::record::{Event, Severity};
 use crate::socket::SocketPath;
-use crate::terminal::harmless;
 use crate::terminal::human;
+use crate::terminal::sanitize;
 use crate::terminal::screen::{Screen, print};
 
 /// Tells what happens, with the time since the demo began.
@@ -60,7 +60,7 @@ impl Account {
     #[must_use]
     pub fn begin(lasts: Duration, places: &Where) -> Self {
         let account =
-            Self { start: Instant::now(), screen: Screen::of_stdout(), unread: CancellationToken::new() };
+            Self { start: Instant::now(), screen: Screen::stdout(), unread: CancellationToken::new() };
         let Where { upstream, listen, admin, http, pods } = places;
         let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
         // As it was called, so that it can be called so again.
@@ -88,7 +88,7 @@ impl Account {
             (_, "Started") => AnsiColor::Green.on_default(),
             _ => Style::new(),
         };
-        let (seconds, text) = (self.start.elapsed().as_secs_f64(), harmless(event.message.trim()));
+        let (seconds, text) = (self.start.elapsed().as_secs_f64(), sanitize(event.message.trim()));
         let reason = event.reason;
         self.show(&format!("{seconds:5.1}s  {pod:<8}{style}{reason}: {text}{style:#}\n"));
     }

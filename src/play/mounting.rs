@@ -11,7 +11,7 @@ use tracing::warn;
 use super::host;
 use super::means::Means;
 use crate::cri::PROCRUN;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// Interval between attempts to ask a runtime that does not answer.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ impl Means {
         if !rustix::process::geteuid().is_root() {
             return Ok(Mounting::Never);
         }
-        let runtime = self.runtime_name().await.map_err(|status| harmless(status.message()))?;
+        let runtime = self.runtime_name().await.map_err(|status| sanitize(status.message()))?;
         if runtime == PROCRUN {
             return Ok(Mounting::Never);
         }

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::cast::Cast;
 use super::means::Means;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// From the end of one look to the next.
 const RELIST: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(super) async fn run(means: Arc<Means>, cast: Arc<Cast>) {
             }
             Err(status) => {
                 if !std::mem::replace(&mut is_told, true) {
-                    warn!("the runtime does not tell what is on the node: {}", harmless(status.message()));
+                    warn!("the runtime does not tell what is on the node: {}", sanitize(status.message()));
                 }
             }
         }

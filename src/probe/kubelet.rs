@@ -20,7 +20,7 @@ use super::manifests::Manifests;
 use super::read::manifest;
 use super::source::Source;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 use crate::tls::{Server, Tls, TlsError};
 
 /// How long the kubelet may take to answer.
@@ -122,7 +122,7 @@ impl Kubelet {
 
     /// How it is called in what is told of it.
     pub(super) fn name(&self) -> String {
-        format!("the kubelet at {}", harmless(self.url.as_str().trim_end_matches('/')))
+        format!("the kubelet at {}", sanitize(self.url.as_str().trim_end_matches('/')))
     }
 }
 

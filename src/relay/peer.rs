@@ -4,7 +4,7 @@ use std::fmt;
 
 use tokio::net::UnixStream;
 
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// The process that opened a connection. It may be gone by now, or have passed the connection on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +41,7 @@ impl Peer {
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&harmless(self.program.as_deref().unwrap_or("?")))?;
+        f.write_str(&sanitize(self.program.as_deref().unwrap_or("?")))?;
         if let Some(pid) = self.pid {
             write!(f, "[{pid}]")?;
         }

@@ -17,7 +17,7 @@ use super::passing::{Listener, Passing};
 use super::peer::Peer;
 use super::turn::Turns;
 use crate::cri::MethodName;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// What the connections of a relay share in telling of their calls.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl Drop for CallInFlight {
         debug!(
             id = head.id,
             connection = connection.id,
-            method = harmless(&head.method.to_string()),
+            method = sanitize(&head.method.to_string()),
             %status,
             reason = status.reason().map(tracing::field::debug),
             ?duration,

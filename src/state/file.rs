@@ -17,7 +17,7 @@ use tracing::warn;
 use super::overlay::Overlay;
 use super::{Table, quiet};
 use crate::socket::{FileId, Lock, LockError};
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 use crate::{format_version, regular_file};
 
 /// Format version of the file: names of tables and the JSON of values. Raise it with every change that this probeshim or
@@ -148,7 +148,7 @@ impl File {
                 return Err(StateError::File { path, source });
             }
             Ok(Err(error)) => return Err(damaged(error.to_string())),
-            Err(panic) => return Err(damaged(format!("it cannot be read, {}", harmless(&panic)))),
+            Err(panic) => return Err(damaged(format!("it cannot be read, {}", sanitize(&panic)))),
         };
         match version {
             Some(VERSION) => Ok((Self { path, handle, database: Some(database), lock }, values)),

@@ -28,7 +28,7 @@ pub fn is_no_color() -> bool {
 /// A text in which nothing moves the cursor, changes the colour or the direction of writing: such characters are shown as their
 /// codes. What names and commands are made of is for their authors to choose.
 #[must_use]
-pub fn harmless(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         if is_printable(c) {
@@ -68,13 +68,13 @@ pub fn shortened(text: &str, columns: usize) -> Cow<'_, str> {
 /// A name of any length, shortened and harmless, for a sentence that has it within.
 #[must_use]
 pub fn harmless_name(name: &str) -> String {
-    shortened(&harmless(&shortened(name, MAX_NAME_WIDTH)), MAX_NAME_WIDTH).into_owned()
+    shortened(&sanitize(&shortened(name, MAX_NAME_WIDTH)), MAX_NAME_WIDTH).into_owned()
 }
 
 /// A text of any length, shortened and harmless, for people.
 #[must_use]
 pub fn harmless_text(text: &str) -> String {
-    shortened(&harmless(&shortened(text, MAX_TEXT_WIDTH)), MAX_TEXT_WIDTH).into_owned()
+    shortened(&sanitize(&shortened(text, MAX_TEXT_WIDTH)), MAX_TEXT_WIDTH).into_owned()
 }
 
 /// Whether a character shows itself and does nothing else; formatting characters do not.
@@ -120,9 +120,9 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_shown_as_its_code() {
-        assert_eq!(harmless("a\u{1b}[31mb"), r"a\u{1b}[31mb");
-        assert_eq!(harmless("a\nb\tc\u{7}"), r"a\nb\tc\u{7}");
-        assert_eq!(harmless("a\u{202e}b\u{9b}c"), r"a\u{202e}b\u{9b}c");
-        assert_eq!(harmless("it's \"good\" \\ größer 日本"), "it's \"good\" \\ größer 日本");
+        assert_eq!(sanitize("a\u{1b}[31mb"), r"a\u{1b}[31mb");
+        assert_eq!(sanitize("a\nb\tc\u{7}"), r"a\nb\tc\u{7}");
+        assert_eq!(sanitize("a\u{202e}b\u{9b}c"), r"a\u{202e}b\u{9b}c");
+        assert_eq!(sanitize("it's \"good\" \\ größer 日本"), "it's \"good\" \\ größer 日本");
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Standard output's: without limit and without colours unless it is a terminal.
-    pub(crate) fn of_stdout() -> Self {
+    pub(crate) fn stdout() -> Self {
         let stdout = io::stdout();
         if !stdout.is_terminal() {
             return Self { width: None, colour: false };

@@ -18,7 +18,7 @@ use super::runtime::Runtime;
 use crate::containerd::{Stamped, TaskEvent, TaskEvents};
 use crate::cri::{ContainerFact, Own, OwnClient, Subscription, v1};
 use crate::tap::{Fact, Told};
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// From one list to the next.
 const RELIST: Duration = Duration::from_secs(10);
@@ -98,14 +98,14 @@ impl Watcher {
                 Ok(runtime) => {
                     let began = Instant::now();
                     let ended = self.watch(runtime).await;
-                    info!(error = harmless(ended.message()), "the runtime tells nothing now");
+                    info!(error = sanitize(ended.message()), "the runtime tells nothing now");
                     self.tell(Notice::Gone).await;
                     // One that answers, and yet cannot be watched, is asked less and less often too.
                     if began.elapsed() > RETRY.1 {
                         pause = RETRY.0;
                     }
                 }
-                Err(status) => debug!(error = harmless(status.message()), "the runtime tells nothing yet"),
+                Err(status) => debug!(error = sanitize(status.message()), "the runtime tells nothing yet"),
             }
             sleep(pause).await;
             pause = (2 * pause).min(RETRY.1);
@@ -147,7 +147,7 @@ impl Watcher {
                     asked.remove(&enquiry);
                     match told {
                         Ok(told) => self.tell(Notice::Told(Source::Inspect, told)).await,
-                        Err(status) => debug!(?enquiry, status = harmless(status.message()), "not told"),
+                        Err(status) => debug!(?enquiry, status = sanitize(status.message()), "not told"),
                     }
                 }
                 () = &mut settled, if !is_settled => {
@@ -164,7 +164,7 @@ impl Watcher {
                         Ok(told) => self.tell(Notice::Told(Source::List, told)).await,
                         // Its events tell whether it is there.
                         Err(status) if tasks.is_some() => {
-                            debug!(status = harmless(status.message()), "the runtime was not listed");
+                            debug!(status = sanitize(status.message()), "the runtime was not listed");
                         }
                         Err(status) => return status,
                     }
@@ -173,7 +173,7 @@ impl Watcher {
                     Ok(event) => self.tell(notice_of(event)).await,
                     Err(status) if status.code() == Code::Unimplemented => {
                         warn!(
-                            status = harmless(status.message()),
+                            status = sanitize(status.message()),
                             "containerd does not tell of what it executes: phases are not to be had"
                         );
                         (tasks, is_settled) = (None, true);
@@ -188,7 +188,7 @@ impl Watcher {
                         self.tell(Notice::Told(Source::Event, told)).await;
                     }
                     Err(status) => {
-                        debug!(status = harmless(status.message()), "the runtime's container events have ended");
+                        debug!(status = sanitize(status.message()), "the runtime's container events have ended");
                         containers = None;
                     }
                 },

@@ -23,7 +23,7 @@ use crate::cri::v1::{
     ListContainersRequest, ReopenContainerLogRequest,
 };
 use crate::cri::{PATIENCE, within};
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 use directory::LogDirectory;
 
 pub use policy::LogRotatePolicy;
@@ -53,7 +53,7 @@ enum RotateError {
         source: io::Error,
     },
     /// The runtime refused something.
-    #[error("{method}: {}", harmless(status.message()))]
+    #[error("{method}: {}", sanitize(status.message()))]
     Runtime {
         /// The call.
         method: &'static str,
@@ -61,7 +61,7 @@ enum RotateError {
         status: Status,
     },
     /// The log was moved aside, the runtime refused to open it again, and it could not be moved back.
-    #[error("ReopenContainerLog: {}, and the log keeps its rotated name: {source}", harmless(status.message()))]
+    #[error("ReopenContainerLog: {}, and the log keeps its rotated name: {source}", sanitize(status.message()))]
     NotRestored {
         /// The answer of the runtime.
         status: Status,

@@ -20,7 +20,7 @@ use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Origin;
 use crate::probe::Role;
 use crate::prober::PodReport;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 impl Worker {
     pub(super) async fn act(
@@ -97,7 +97,7 @@ impl Worker {
             is_done |= seen.alive().next().is_some() || seen.sandboxes.iter().any(|it| it.is_ready);
             let killed = self.kill_all(seen, 0).await;
             killed.inspect_err(|status| {
-                let message = format!("error killing pod: {}", harmless(status.message()));
+                let message = format!("error killing pod: {}", sanitize(status.message()));
                 self.tell(None, ("FailedKillPod", true), message);
             })?;
             if actions.creates_sandbox.is_some() {
@@ -158,7 +158,7 @@ impl Worker {
         authored: Option<AuthoredSandbox>,
     ) -> Result<(Arc<str>, Vec<String>), SyncError> {
         let failed = |status: &Status| {
-            let message = format!("Failed to create pod sandbox: {}", harmless(status.message()));
+            let message = format!("Failed to create pod sandbox: {}", sanitize(status.message()));
             self.tell(None, ("FailedCreatePodSandBox", true), message);
         };
         let logs = config.log_directory.clone();

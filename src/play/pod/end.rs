@@ -15,7 +15,7 @@ use crate::cri::{PATIENCE, unless_gone, within};
 use crate::play::configs;
 use crate::play::host::remove_log_directory;
 use crate::play::seen::Seen;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// The shortest grace period of a pod that is deleted, in seconds: its hooks run in any case.
 const LEAST_AT_END: u32 = 1;
@@ -77,13 +77,13 @@ impl Worker {
     pub(super) async fn clean(&self) -> bool {
         let patient = async {
             while let Err(status) = self.remove_from_runtime().await {
-                warn!(pod = self.pod.full_name(), "a pod was not removed: {}", harmless(status.message()));
+                warn!(pod = self.pod.full_name(), "a pod was not removed: {}", sanitize(status.message()));
                 sleep(RETRY_END).await;
             }
             let mut is_logged = false;
             while let Err(error) = self.remove_files().await {
                 if !is_logged {
-                    let (pod, error) = (self.pod.full_name(), harmless(&error));
+                    let (pod, error) = (self.pod.full_name(), sanitize(&error));
                     warn!(pod, "the files of a pod were not removed, and are tried again: {error}");
                 }
                 is_logged = true;

@@ -14,7 +14,7 @@ use crate::play::backoff::TooEarly;
 use crate::play::means::Means;
 use crate::play::spec::{Container, Credential, Pod, PullPolicy};
 use crate::tap;
-use crate::terminal::{harmless, human};
+use crate::terminal::{human, sanitize};
 
 /// Whose image it is, and what it is for.
 pub(super) struct Wanted<'a> {
@@ -74,7 +74,7 @@ impl Wanted<'_> {
                 Ok((pulled, status))
             }
             Err(status) => {
-                let reason = harmless(status.message());
+                let reason = sanitize(status.message());
                 self.tell("Failed", true, format!("Failed to pull image {image:?}: {reason}"));
                 let now = SystemTime::now();
                 let delay = self.means.pulls.fail(&key, now);
@@ -124,7 +124,7 @@ impl Wanted<'_> {
         let request = ImageStatusRequest { image: Some(self.spec(image)), verbose: false };
         let answered = within(PATIENCE, self.means.images.clone().image_status(request)).await;
         let answer = answered.map_err(|status| {
-            let message = format!("Failed to inspect image {image:?}: {}", harmless(status.message()));
+            let message = format!("Failed to inspect image {image:?}: {}", sanitize(status.message()));
             StartError::new("ImageInspectError", message)
         })?;
         Ok(answer.image)

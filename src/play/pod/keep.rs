@@ -22,7 +22,7 @@ use crate::play::seen::{Instance, Seen, State};
 use crate::play::spec::{Container, Origin, Own};
 use crate::prober::Kill;
 use crate::tap;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// How often it is looked whether the node has been listed.
 const LOOK: Duration = Duration::from_millis(20);
@@ -128,7 +128,7 @@ impl Worker {
             }
             if let Err(status) = self.take_back(&name, &id).await {
                 let pod = self.pod.full_name();
-                warn!(pod, container = %id, "a container is left that nobody wants: {}", harmless(status.message()));
+                warn!(pod, container = %id, "a container is left that nobody wants: {}", sanitize(status.message()));
                 self.lock().made.containers.push((name, id, own));
             }
         }
@@ -137,7 +137,7 @@ impl Worker {
             && let Err(status) = self.remove_sandbox(&id).await
         {
             let pod = self.pod.full_name();
-            warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", harmless(status.message()));
+            warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", sanitize(status.message()));
             self.lock().made.sandbox = Some(id);
         }
     }
@@ -185,7 +185,7 @@ impl Worker {
         let of_sandbox = place.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
         request.set(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
         let created = within(PATIENCE, self.means.sender.create_container(request)).await;
-        let created = created.map_err(|status| failed(harmless(status.message())))?;
+        let created = created.map_err(|status| failed(sanitize(status.message())))?;
         Ok((created.container_id, attempt))
     }
 }

@@ -33,7 +33,7 @@ use super::v1::PodStatus;
 use crate::probe::{PodSpec, ProbeType};
 use crate::prober::{Mode, PodReport, ProbeResult};
 use crate::tap;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 use crate::world::Sandbox;
 
 use actions::{View, compute, is_back};
@@ -102,7 +102,7 @@ enum Synced {
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
     /// The runtime did not do something.
-    #[error("{}", harmless(.0.message()))]
+    #[error("{}", sanitize(.0.message()))]
     Runtime(#[from] Status),
     /// A volume is not to be had.
     #[error("{0}")]

@@ -9,7 +9,7 @@ use crate::play::configs::Facts;
 use crate::play::seen::Seen;
 use crate::play::spec::{Container, VolumeSource};
 use crate::play::subpath_mounts::MountOwner;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 impl Worker {
     /// Prepares what a container has of this host. Fails with the reason, for people.
@@ -42,7 +42,7 @@ impl Worker {
             Ok(mounted) => mounted.map_err(|error| {
                 if let Some(details) = error.details() {
                     let pod = self.pod.full_name();
-                    warn!(pod, container = name, "{error}: {}", harmless(&details));
+                    warn!(pod, container = name, "{error}: {}", sanitize(&details));
                 }
                 error.to_string()
             }),
@@ -74,7 +74,7 @@ impl Worker {
                     self.means.subpath_mounts.forget(|known| *known == owner);
                 }
                 Ok(Err(error)) if self.lock().unreleased.insert(name.clone()) => {
-                    let (pod, error) = (self.pod.full_name(), harmless(&error.to_string()));
+                    let (pod, error) = (self.pod.full_name(), sanitize(&error.to_string()));
                     warn!(
                         pod,
                         container = name,

@@ -21,7 +21,7 @@ use crate::probe::Hook;
 use crate::prober::HookError;
 use crate::prober::handler::go::seconds;
 use crate::tap;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// Where a container is started.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +155,7 @@ impl Worker {
         let hooked = self.hooked(&container.spec, names, &id, address);
         let reason = match hooked.run(hook, self.means.executor.clone(), None).await {
             Ok(()) => return Ok(()),
-            Err(HookError::Failed(reason)) => harmless(&reason),
+            Err(HookError::Failed(reason)) => sanitize(&reason),
             Err(HookError::Late | HookError::Fault) => "a fault of probeshim's own".to_owned(),
         };
         self.tell(Some(names), ("FailedPostStartHook", true), "PostStartHook failed".to_owned());
@@ -228,7 +228,7 @@ fn not_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(
 }
 
 fn words(status: &Status) -> String {
-    harmless(status.message())
+    sanitize(status.message())
 }
 
 #[cfg(test)]

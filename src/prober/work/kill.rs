@@ -16,7 +16,7 @@ use crate::prober::handler::{HookError, Hooked};
 use crate::prober::notice::{Notice, What};
 use crate::prober::pod::{Order, Pardon, Pod, Todo};
 use crate::tap::Kill;
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// What the kubelet waits before it tries again, and by how much of it more at most.
 const RETRY: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl Killing {
                 }
                 Ended::Failed(status) => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
-                    let reason = harmless(status.message());
+                    let reason = sanitize(status.message());
                     self.notice(What::KillFailed, format!("The runtime has not stopped it: {reason}"));
                     sleep(RETRY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
                 }
@@ -137,7 +137,7 @@ impl Killing {
         match hooked.run(hook, self.shared.executor.clone(), Some(period)).await {
             Ok(()) => {}
             Err(HookError::Failed(reason)) => {
-                self.notice(What::FailedPreStopHook, format!("PreStopHook failed: {}", harmless(&reason)));
+                self.notice(What::FailedPreStopHook, format!("PreStopHook failed: {}", sanitize(&reason)));
             }
             Err(HookError::Fault) => self.shared.metrics.fault(),
             Err(HookError::Late) => {

@@ -19,7 +19,7 @@ use crate::exec::Record;
 use crate::record::events::{Event, Events};
 use crate::record::shape;
 use crate::socket::{Lock, LockError};
-use crate::terminal::harmless;
+use crate::terminal::sanitize;
 
 /// Pause before the first attempt to write again after a failure; it doubles with each attempt up to
 /// [`MAX_RETRY_INTERVAL`].
@@ -203,7 +203,7 @@ impl Writer {
 
     /// Logs an event and publishes it.
     fn publish(&self, event: Event) {
-        let message = harmless(&event.message);
+        let message = sanitize(&event.message);
         if event.is_warning() {
             warn!("{message}");
         } else {
