@@ -18,7 +18,7 @@ pub const MAX_SMALL_FILE_BYTES: u64 = 1 << 20;
 
 /// Reasons why a file is not read.
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+enum ReadRefusal {
     /// The path leads to something that could block its reader, or has no end.
     #[error("it is {0}; only regular files are read")]
     NotRegular(&'static str),
@@ -51,22 +51,22 @@ pub fn open_for_writing(path: &Path) -> io::Result<File> {
 /// Returns whether a file was refused because of its type or its size.
 #[must_use]
 pub fn is_refusal(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Refusal>)
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<ReadRefusal>)
 }
 
-fn is_regular(kind: FileType) -> Result<(), Refusal> {
-    if kind.is_file() { Ok(()) } else { Err(Refusal::NotRegular(name_of(kind))) }
+fn is_regular(kind: FileType) -> Result<(), ReadRefusal> {
+    if kind.is_file() { Ok(()) } else { Err(ReadRefusal::NotRegular(name_of(kind))) }
 }
 
-fn is_regular_or_fifo(kind: FileType) -> Result<(), Refusal> {
-    if kind.is_file() || kind.is_fifo() { Ok(()) } else { Err(Refusal::NotReadable(name_of(kind))) }
+fn is_regular_or_fifo(kind: FileType) -> Result<(), ReadRefusal> {
+    if kind.is_file() || kind.is_fifo() { Ok(()) } else { Err(ReadRefusal::NotReadable(name_of(kind))) }
 }
 
 /// Opens what a check of its type lets through.
 fn open_checked(
     path: &Path,
     options: &mut OpenOptions,
-    check: fn(FileType) -> Result<(), Refusal>,
+    check: fn(FileType) -> Result<(), ReadRefusal>,
 ) -> io::Result<File> {
     // Opening a device can have an effect of its own, so the type is looked at before and, since it may have
     // changed, after.
@@ -95,7 +95,7 @@ pub fn read_named_to_string(path: &Path, limit: u64) -> io::Result<String> {
     }
     let content = read_all(file, limit)?;
     if is_fifo && content.is_empty() {
-        return Err(io::Error::other(Refusal::NoWriter));
+        return Err(io::Error::other(ReadRefusal::NoWriter));
     }
     text(content)
 }
@@ -103,13 +103,13 @@ pub fn read_named_to_string(path: &Path, limit: u64) -> io::Result<String> {
 fn read_all(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let size = file.metadata()?.len();
     if size > limit {
-        return Err(io::Error::other(Refusal::TooLong { size, limit }));
+        return Err(io::Error::other(ReadRefusal::TooLong { size, limit }));
     }
     // The file may grow meanwhile, and some of the kernel's own say that they are empty.
     let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
     file.take(limit + 1).read_to_end(&mut content)?;
     let size = content.len() as u64;
-    if size > limit { Err(io::Error::other(Refusal::TooLong { size, limit })) } else { Ok(content) }
+    if size > limit { Err(io::Error::other(ReadRefusal::TooLong { size, limit })) } else { Ok(content) }
 }
 
 /// Reads a regular file of at most `limit` bytes, which is UTF-8.
