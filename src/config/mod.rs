@@ -151,7 +151,7 @@ pub struct Settings {
     /// The shim's part.
     pub shim: ShimSettings,
     /// The log's part.
-    pub log: telemetry::Settings,
+    pub log: telemetry::LogConfig,
 }
 
 /// What the relay and all that watches it run on.
@@ -178,7 +178,7 @@ pub struct ShimSettings {
     /// The part of what is recorded on disk, if anything is.
     pub journal: Option<journal::Settings>,
     /// The part of what is exported as traces, if anything is.
-    pub traces: Option<traces::Settings>,
+    pub traces: Option<traces::TraceConfig>,
     /// Whether the runtime is asked for what is on the node, and for its events.
     pub watches_runtime: bool,
     /// What is done with pods on it.

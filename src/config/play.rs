@@ -67,7 +67,7 @@ pub struct PlaySettings {
     /// The shim's part.
     pub shim: ShimSettings,
     /// The log's part.
-    pub log: telemetry::Settings,
+    pub log: telemetry::LogConfig,
     /// What is played.
     pub documents: Documents,
     /// What ends it before its pods do.

@@ -62,14 +62,18 @@ impl Reader {
     }
 
     /// Where traces go, if anywhere; what is wrong with it is a problem as well.
-    pub(super) fn traces(&mut self, otlp: Option<&str>, around: &Surroundings) -> Option<traces::Settings> {
+    pub(super) fn traces(
+        &mut self,
+        otlp: Option<&str>,
+        around: &Surroundings,
+    ) -> Option<traces::TraceConfig> {
         match otlp {
             Some("off") => None,
-            None => around.has_collector.then_some(traces::Settings { endpoint: None }),
-            Some("on") => Some(traces::Settings { endpoint: None }),
+            None => around.has_collector.then_some(traces::TraceConfig { endpoint: None }),
+            Some("on") => Some(traces::TraceConfig { endpoint: None }),
             Some(endpoint) => {
                 let endpoint = self.read("--otlp-endpoint", endpoint, Endpoint::parse)?;
-                Some(traces::Settings { endpoint: Some(endpoint) })
+                Some(traces::TraceConfig { endpoint: Some(endpoint) })
             }
         }
     }
@@ -206,8 +210,8 @@ pub(super) fn demo_length(value: &str) -> Result<Duration, String> {
     read.ok_or_else(|| format!("is not how long a demo can last; {allowed}"))
 }
 
-pub(super) fn log_filter(value: &str) -> Result<telemetry::Settings, String> {
+pub(super) fn log_filter(value: &str) -> Result<telemetry::LogConfig, String> {
     let allowed =
         "write off, error, warn, info, debug or trace, or directives such as probeshim::relay=debug";
-    telemetry::Settings::parse(value).map_err(|error| format!("is not a log filter ({error}); {allowed}"))
+    telemetry::LogConfig::parse(value).map_err(|error| format!("is not a log filter ({error}); {allowed}"))
 }

@@ -61,7 +61,7 @@ pub struct RuntimeSettings {
     /// procrun's part.
     pub procrun: procrun::Settings,
     /// The log's part.
-    pub log: telemetry::Settings,
+    pub log: telemetry::LogConfig,
 }
 
 impl RuntimeSettings {

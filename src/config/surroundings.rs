@@ -32,7 +32,7 @@ impl Surroundings {
         let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
             is_root: rustix::process::geteuid().is_root(),
-            has_collector: traces::is_endpoint_told(),
+            has_collector: traces::has_endpoint(),
             is_activated: socket::is_activated(),
             config: Some(PathBuf::from(CONFIG)),
             runtime_dir: folder("XDG_RUNTIME_DIR"),

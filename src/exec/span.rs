@@ -24,7 +24,7 @@ impl Record {
             parent,
             attributes: attributes(call, insight),
             error: (call.ending != Ending::Answered(Some(Code::OK))).then(|| call.ending.to_string()),
-            parts: insight.map(|insight| parts(call, &insight.phases)).unwrap_or_default(),
+            children: insight.map(|insight| parts(call, &insight.phases)).unwrap_or_default(),
         }
     }
 }

@@ -18,7 +18,7 @@ pub const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"]
 
 /// What is logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct LogConfig {
     filter: String,
 }
 
@@ -35,11 +35,11 @@ pub enum FilterError {
 
 /// Writes out what still waits when dropped: keep it until the end.
 #[derive(Debug)]
-pub struct Guard {
+pub struct LogGuard {
     _writer: WorkerGuard,
 }
 
-impl Settings {
+impl LogConfig {
     /// Reads one of [`LEVELS`], which is taken for probeshim's own lines, or the directives of tracing's filter, such as
     /// `probeshim::relay=debug,h2=trace`, which are taken as they are.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
@@ -57,7 +57,7 @@ impl Settings {
 
 /// Starts logging to stderr, on a thread of its own: a stuck reader costs log lines, never a call.
 #[must_use]
-pub fn start(settings: &Settings) -> Guard {
+pub fn start(settings: &LogConfig) -> LogGuard {
     let (writer, guard) =
         NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_LINES).finish(io::stderr());
     let on_terminal = io::stderr().is_terminal();
@@ -71,7 +71,7 @@ pub fn start(settings: &Settings) -> Guard {
     } else {
         base.json().flatten_event(true).map_writer(HarmlessJson).init();
     }
-    Guard { _writer: guard }
+    LogGuard { _writer: guard }
 }
 
 /// Makes writers of JSON lines in which nothing moves the cursor of a terminal that they are shown on.
@@ -124,11 +124,11 @@ mod tests {
 
     #[test]
     fn a_level_is_for_our_own_lines() {
-        assert_eq!(Settings::parse("debug").unwrap().filter, "warn,h2=error,probeshim=debug");
-        assert_eq!(Settings::parse("off").unwrap().filter, "off");
-        assert_eq!(Settings::parse("h2=trace").unwrap().filter, "h2=trace");
-        assert!(Settings::parse("probeshim=loud").is_err());
-        assert!(Settings::parse("a=b=c").is_err());
-        assert!(Settings::parse("").is_err());
+        assert_eq!(LogConfig::parse("debug").unwrap().filter, "warn,h2=error,probeshim=debug");
+        assert_eq!(LogConfig::parse("off").unwrap().filter, "off");
+        assert_eq!(LogConfig::parse("h2=trace").unwrap().filter, "h2=trace");
+        assert!(LogConfig::parse("probeshim=loud").is_err());
+        assert!(LogConfig::parse("a=b=c").is_err());
+        assert!(LogConfig::parse("").is_err());
     }
 }

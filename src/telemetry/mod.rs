@@ -3,4 +3,4 @@
 mod log;
 pub mod traces;
 
-pub use log::{FilterError, Guard, LEVELS, Settings, start};
+pub use log::{FilterError, LEVELS, LogConfig, LogGuard, start};

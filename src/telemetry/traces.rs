@@ -40,7 +40,7 @@ const PROTOCOL_VARIABLES: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OT
 
 /// Where spans are sent; what is not told here the environment tells, with OpenTelemetry's own variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct TraceConfig {
     /// `http://HOST:PORT`; `None` for what the environment tells.
     pub endpoint: Option<Endpoint>,
 }
@@ -81,7 +81,7 @@ pub struct Span {
     /// Why it failed, if it did.
     pub error: Option<String>,
     /// What it was made of: a name, and from when to when.
-    pub parts: Vec<(&'static str, SystemTime, SystemTime)>,
+    pub children: Vec<(&'static str, SystemTime, SystemTime)>,
 }
 
 /// The value of an attribute.
@@ -112,7 +112,7 @@ impl Endpoint {
 
 impl Traces {
     /// Starts the task, which has sent everything and ended once all copies are dropped.
-    pub fn start(settings: &Settings) -> Result<(Self, JoinHandle<()>), TracesError> {
+    pub fn start(settings: &TraceConfig) -> Result<(Self, JoinHandle<()>), TracesError> {
         let mut exporter = exporter(settings)?;
         exporter.set_resource(&resource());
         let (spans, waiting) = mpsc::channel(WAITING);
@@ -137,7 +137,7 @@ impl Traces {
     }
 }
 
-fn exporter(settings: &Settings) -> Result<SpanExporter, ExporterBuildError> {
+fn exporter(settings: &TraceConfig) -> Result<SpanExporter, ExporterBuildError> {
     let Some(endpoint) = &settings.endpoint else { return SpanExporter::builder().build() };
     let told = PROTOCOL_VARIABLES.iter().find_map(|name| variable(name));
     let is_grpc = told.map_or(endpoint.port == GRPC_PORT, |protocol| protocol == "grpc");
@@ -164,7 +164,7 @@ fn variable(name: &str) -> Option<String> {
 
 /// Whether the environment tells where to send spans.
 #[must_use]
-pub fn is_endpoint_told() -> bool {
+pub fn has_endpoint() -> bool {
     ENDPOINT_VARIABLES.iter().any(|name| variable(name).is_some())
 }
 
@@ -202,7 +202,7 @@ async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
 impl Span {
     /// The span and its parts, as they are sent; nothing, where its trace is not sampled.
     fn into_data(self, scope: &InstrumentationScope) -> Vec<SpanData> {
-        let parent = self.parent.as_ref().map(|(parent, state)| context_of(parent, state.as_deref()));
+        let parent = self.parent.as_ref().map(|(parent, state)| span_context(parent, state.as_deref()));
         let parent = parent.filter(SpanContext::is_valid);
         if parent.as_ref().is_some_and(|parent| !parent.is_sampled()) {
             return Vec::new();
@@ -242,14 +242,14 @@ impl Span {
             status: self.error.map_or(Status::Unset, Status::error),
             ..data(own, parent_id, Cow::Owned(self.name), self.start, self.end)
         }];
-        let parts = self.parts.into_iter();
+        let parts = self.children.into_iter();
         all.extend(parts.map(|(name, start, end)| data(context(), id, Cow::Borrowed(name), start, end)));
         all
     }
 }
 
 /// The context that headers tell of; an invalid one where they tell nothing that can be read.
-fn context_of(parent: &str, state: Option<&str>) -> SpanContext {
+fn span_context(parent: &str, state: Option<&str>) -> SpanContext {
     let mut headers = HashMap::from([("traceparent".to_owned(), parent.to_owned())]);
     headers.extend(state.map(|state| ("tracestate".to_owned(), state.to_owned())));
     let context = TraceContextPropagator::new().extract_with_context(&Context::new(), &headers);
@@ -282,7 +282,7 @@ mod tests {
             parent: parent.map(|parent| (parent.to_owned(), Some("vendor=1".to_owned()))),
             attributes: vec![("container.id", Value::Text("c0ffee".to_owned()))],
             error: None,
-            parts: vec![("start", at(1), at(2)), ("run", at(2), at(3))],
+            children: vec![("start", at(1), at(2)), ("run", at(2), at(3))],
         };
         span.into_data(&InstrumentationScope::builder("test").build())
     }
