@@ -30,7 +30,7 @@ pub const END: &str = "# EOF\n";
 /// The same without its end, since more registries may follow, and in pieces: some are large.
 #[must_use]
 pub fn pieces(registry: &Registry) -> Vec<String> {
-    let mut pieces = Pieces(Vec::new());
+    let mut pieces = Chunks(Vec::new());
     // Writing to strings does not fail.
     let _ = encode_registry(&mut pieces, registry);
     pieces.0
@@ -40,9 +40,9 @@ pub fn pieces(registry: &Registry) -> Vec<String> {
 const PIECE: usize = 64 << 10;
 
 /// A text in pieces: none is ever copied to make room for more.
-struct Pieces(Vec<String>);
+struct Chunks(Vec<String>);
 
-impl fmt::Write for Pieces {
+impl fmt::Write for Chunks {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         if let Some(piece) = self.0.last_mut().filter(|piece| piece.len() + text.len() <= PIECE) {
             piece.push_str(text);
