@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use probeshim::cri::MethodName;
 use probeshim::relay::{Captures, Metrics, Numbers, Observed, Observer, Relay, Settings};
-use probeshim::socket::{Access, SocketPath, claim};
+use probeshim::socket::{BindMode, SocketPath, bind};
 use tokio_util::sync::CancellationToken;
 
 /// The first argument of a bench that is to be a relay.
@@ -27,7 +27,7 @@ impl Observer for Nobody {
 /// Relays from one socket to another until it is killed.
 pub(crate) fn run(listen: &Path, upstream: &Path) {
     let upstream = SocketPath::new(upstream).unwrap();
-    let listening = claim(&SocketPath::new(listen).unwrap(), Access::LikeUpstream(&upstream)).unwrap();
+    let listening = bind(&SocketPath::new(listen).unwrap(), BindMode::InheritFrom(&upstream)).unwrap();
     let settings = Settings { upstream, drain_timeout: Duration::ZERO };
     let drain = CancellationToken::new();
     let relay = Relay::start(

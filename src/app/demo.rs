@@ -24,7 +24,7 @@ use crate::prober::{EnforcementSettings, Mode};
 use crate::procrun::{self, Procrun};
 use crate::record::{EventFilter, Events};
 use crate::relay;
-use crate::socket::{Access, AddressError, ClaimError, SocketPath, claim};
+use crate::socket::{AddressError, BindError, BindMode, SocketPath, bind};
 use crate::state::StateError;
 
 /// Why the demo was not played to its end.
@@ -48,7 +48,7 @@ pub enum DemoError {
     },
     /// The runtime's socket is not to be had.
     #[error(transparent)]
-    Claim(#[from] ClaimError),
+    Claim(#[from] BindError),
     /// The relay is not to be had.
     #[error(transparent)]
     Relay(#[from] RunError),
@@ -157,7 +157,7 @@ fn start_runtime(
     over: CancellationToken,
 ) -> Result<JoinHandle<io::Result<()>>, DemoError> {
     let procrun = Procrun::new(procrun::Settings::new(folder.join("procrun")))?;
-    let listening = claim(socket, Access::Private)?;
+    let listening = bind(socket, BindMode::OwnerOnly)?;
     Ok(tokio::spawn(async move {
         let served = procrun.serve(listening.listener, over).await;
         drop(listening.claim);

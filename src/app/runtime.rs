@@ -10,14 +10,14 @@ use super::limits::raise_descriptor_limit;
 use super::signals::Signals;
 use crate::config::RuntimeSettings;
 use crate::procrun::Procrun;
-use crate::socket::{Access, ClaimError, claim};
+use crate::socket::{BindError, BindMode, bind};
 
 /// Why procrun did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
     /// The socket to listen on is not to be had.
     #[error("--listen: {0}")]
-    Listen(#[source] ClaimError),
+    Listen(#[source] BindError),
     /// The folder is not to be had.
     #[error("--root: cannot use {folder}: {source}")]
     Root {
@@ -35,7 +35,7 @@ pub enum RuntimeError {
 pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
-    let listening = claim(&settings.listen, Access::Private).map_err(RuntimeError::Listen)?;
+    let listening = bind(&settings.listen, BindMode::OwnerOnly).map_err(RuntimeError::Listen)?;
     let folder = settings.procrun.root.clone();
     let procrun = Procrun::new(settings.procrun)
         .map_err(|source| RuntimeError::Root { folder: folder.clone(), source })?;

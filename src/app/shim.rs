@@ -28,7 +28,7 @@ use crate::prober::{self, Executor, Mode, Parts, Prober};
 use crate::record::{self, Calls, Events, Journal, journal};
 use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{
-    self, Access, ActivationError, Claim, ClaimError, Listening, SocketPath, activated, claim,
+    self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
 };
 use crate::state::{CloseError, State, StateError};
 use crate::tap::{self, OwnCalls, Tap};
@@ -40,10 +40,10 @@ use crate::world::{Enquiry, Notice, Watcher};
 pub enum RunError {
     /// The socket to listen on is not to be had.
     #[error("--listen: {0}")]
-    Listen(#[source] ClaimError),
+    Listen(#[source] BindError),
     /// The admin socket is not to be had.
     #[error("--admin: {0}")]
-    Admin(#[source] ClaimError),
+    Admin(#[source] BindError),
     /// The address for metrics and health is not to be had.
     #[error(
         "--http: cannot listen on {address}: {source}; choose another port, 0 for any that is free, or off"
@@ -109,8 +109,8 @@ pub(super) struct Staged {
 /// The places that clients come to, not served yet.
 struct Entrances {
     /// The relay's.
-    main: Listening,
-    private: Listening,
+    main: BoundListener,
+    private: BoundListener,
     public: Option<TcpListener>,
     facts: Facts,
 }
@@ -123,17 +123,17 @@ impl Entrances {
         (http, http_pods): (Option<SocketAddr>, bool),
     ) -> Result<Self, RunError> {
         let main = match listen {
-            Some(path) => claim(path, Access::LikeUpstream(upstream)).map_err(RunError::Listen)?,
-            None => activated(upstream)?,
+            Some(path) => bind(path, BindMode::InheritFrom(upstream)).map_err(RunError::Listen)?,
+            None => from_systemd(upstream)?,
         };
-        let private = claim(admin, Access::Private).map_err(RunError::Admin)?;
+        let private = bind(admin, BindMode::OwnerOnly).map_err(RunError::Admin)?;
         let public = match http {
-            Some(address) => Some(bind(address).await?),
+            Some(address) => Some(bind_tcp(address).await?),
             None => None,
         };
         let facts = Facts {
             started: SystemTime::now(),
-            listen: socket::name_of(&main.listener),
+            listen: socket::display_name(&main.listener),
             http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
             http_pods,
         };
@@ -143,7 +143,7 @@ impl Entrances {
 
 /// The places that clients come to, other than the relay's listener.
 struct Doors {
-    claims: Vec<Claim>,
+    claims: Vec<BoundPath>,
     servers: JoinSet<()>,
 }
 
@@ -178,7 +178,7 @@ impl Shim {
         let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
         let Entrances { main, private, public, facts } =
             Entrances::open(listen.as_ref(), &upstream, &admin, (http, http_pods)).await?;
-        let Listening { listener, claim: listen_claim } = main;
+        let BoundListener { listener, claim: listen_claim } = main;
 
         let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
         let tap_settings =
@@ -337,15 +337,15 @@ async fn finished(thread: &thread::JoinHandle<()>) {
     }
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, RunError> {
+async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, RunError> {
     TcpListener::bind(address).await.map_err(|source| RunError::Http { address, source })
 }
 
 impl Doors {
     /// Serves the API on the admin socket and, if there is one, on the public listener.
     fn open(
-        listen: Option<Claim>,
-        private: Listening,
+        listen: Option<BoundPath>,
+        private: BoundListener,
         public: Option<TcpListener>,
         admin: Arc<Admin>,
     ) -> io::Result<Self> {

@@ -10,7 +10,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::warn;
 
-use crate::socket::{Lock, LockError};
+use crate::socket::{LockError, LockFile};
 
 /// Where the folders of containers are, and what is left of an earlier runtime's. Nothing else is ever touched.
 const CONTAINERS: &str = "procrun-containers";
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Root {
     folder: PathBuf,
-    _lock: Lock,
+    _lock: LockFile,
 }
 
 impl Root {
@@ -33,7 +33,7 @@ impl Root {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let folder = folder.canonicalize()?;
         check_owner(&folder)?;
-        let lock = Lock::take(&folder.join("procrun")).map_err(|error| match error {
+        let lock = LockFile::acquire(&folder.join("procrun")).map_err(|error| match error {
             held @ LockError::Held { .. } => {
                 let reason = format!("another procrun works there: {held}");
                 io::Error::new(io::ErrorKind::ResourceBusy, reason)

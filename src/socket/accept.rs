@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
 /// How long to wait after accept failed, so that a lack of descriptors is not made worse by a busy loop.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
 /// Interval in which further failures are only counted.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ impl Acceptor {
                 accepted = self.listener.accept() => match accepted {
                     Ok((client, _)) => return client,
                     Err(error) => {
-                        self.resume_at = Some(Instant::now() + PAUSE);
+                        self.resume_at = Some(Instant::now() + ACCEPT_BACKOFF);
                         self.failures.add(error);
                     }
                 },

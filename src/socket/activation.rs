@@ -7,7 +7,7 @@ use std::path::Path;
 use listenfd::ListenFd;
 use socket2::SockRef;
 
-use super::{Listening, SocketPath};
+use super::{BoundListener, SocketPath};
 
 /// Why the sockets that systemd passed cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub fn is_activated() -> bool {
 }
 
 /// Takes the socket that systemd passed to this process. Its path stays systemd's.
-pub fn activated(upstream: &SocketPath) -> Result<Listening, ActivationError> {
+pub fn from_systemd(upstream: &SocketPath) -> Result<BoundListener, ActivationError> {
     let mut passed = ListenFd::from_env();
     if passed.len() != 1 {
         return Err(ActivationError::Count(passed.len()));
@@ -52,5 +52,5 @@ pub fn activated(upstream: &SocketPath) -> Result<Listening, ActivationError> {
     {
         return Err(ActivationError::IsUpstream(path));
     }
-    Ok(Listening { listener, claim: None })
+    Ok(BoundListener { listener, claim: None })
 }

@@ -86,7 +86,7 @@ impl SocketPath {
     #[must_use]
     pub fn is_same_as(&self, other: &Self) -> bool {
         let place = |path: &Path| Some((path.parent()?.canonicalize().ok()?, path.file_name()?.to_owned()));
-        let file = |path: &Path| path.metadata().ok().map(|file| FileId::of(&file));
+        let file = |path: &Path| path.metadata().ok().map(|file| FileId::from_metadata(&file));
         self == other
             || place(&self.0).is_some_and(|here| Some(here) == place(&other.0))
             || file(&self.0).is_some_and(|here| Some(here) == file(&other.0))

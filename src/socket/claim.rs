@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::file_id::FileId;
-use super::lock::{Lock, LockError};
-use super::{Listening, SocketPath};
+use super::lock::{LockError, LockFile};
+use super::{BoundListener, SocketPath};
 
 /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
@@ -22,25 +22,25 @@ const PRIVATE_MODE: u32 = 0o600;
 
 /// Who may connect to a socket.
 #[derive(Clone, Copy, Debug)]
-pub enum Access<'a> {
+pub enum BindMode<'a> {
     /// Whoever may connect to the runtime's socket: the same owner and mode, or mode 0660 where there is none yet. Never wider:
     /// where the group cannot be set, the group gets nothing.
-    LikeUpstream(&'a SocketPath),
+    InheritFrom(&'a SocketPath),
     /// Its owner: mode 0600.
-    Private,
+    OwnerOnly,
 }
 
 /// The hold on a socket's path: dropped, it removes the file, if that is still the one that was made here.
 #[derive(Debug)]
-pub struct Claim {
+pub struct BoundPath {
     path: PathBuf,
     file: FileId,
-    _lock: Lock,
+    _lock: LockFile,
 }
 
 /// Why a path cannot be listened on. What stands there and is alive, or is no socket, has been left alone.
 #[derive(Debug, thiserror::Error)]
-pub enum ClaimError {
+pub enum BindError {
     /// It is the very socket that calls would be forwarded to.
     #[error("{0} is the runtime's own socket: probeshim would call itself; listen on another path")]
     IsUpstream(PathBuf),
@@ -69,53 +69,53 @@ pub enum ClaimError {
 }
 
 /// Listens on `path`. A missing parent folder is made, mode 0755. A stale socket is replaced; one that answers is not.
-pub fn claim(path: &SocketPath, access: Access<'_>) -> Result<Listening, ClaimError> {
+pub fn bind(path: &SocketPath, access: BindMode<'_>) -> Result<BoundListener, BindError> {
     create_parent(path.as_path())?;
     // Only where both folders exist can two ways to write one path be told.
-    if let Access::LikeUpstream(upstream) = access
+    if let BindMode::InheritFrom(upstream) = access
         && path.is_same_as(upstream)
     {
-        return Err(ClaimError::IsUpstream(path.as_path().into()));
+        return Err(BindError::IsUpstream(path.as_path().into()));
     }
     let path = path.as_path();
     if path.is_dir() {
-        return Err(ClaimError::IsFolder(path.into()));
+        return Err(BindError::IsFolder(path.into()));
     }
-    let lock = Lock::take(path)?;
+    let lock = LockFile::acquire(path)?;
     remove_stale(path)?;
 
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).map_err(failed("make a socket for", path))?;
     let address = SockAddr::unix(path).map_err(failed("listen on", path))?;
     socket.bind(&address).map_err(failed("listen on", path))?;
-    let file = FileId::named(path).map_err(failed("read", path))?;
+    let file = FileId::from_path(path).map_err(failed("read", path))?;
     // From here on the file is given back, whatever fails.
-    let claim = Claim { path: path.into(), file, _lock: lock };
+    let claim = BoundPath { path: path.into(), file, _lock: lock };
     // Nobody can connect before listen(), so there is no moment at which the socket is open to more than it should be.
     let (model, mode) = match access {
-        Access::LikeUpstream(upstream) => (fs::metadata(upstream.as_path()).ok(), DEFAULT_MODE),
-        Access::Private => (None, PRIVATE_MODE),
+        BindMode::InheritFrom(upstream) => (fs::metadata(upstream.as_path()).ok(), DEFAULT_MODE),
+        BindMode::OwnerOnly => (None, PRIVATE_MODE),
     };
     set_access(path, model.as_ref(), mode)?;
     socket.listen(BACKLOG).map_err(failed("listen on", path))?;
     socket.set_nonblocking(true).map_err(failed("listen on", path))?;
-    Ok(Listening { listener: socket.into(), claim: Some(claim) })
+    Ok(BoundListener { listener: socket.into(), claim: Some(claim) })
 }
 
-impl Drop for Claim {
+impl Drop for BoundPath {
     fn drop(&mut self) {
-        if FileId::named(&self.path).is_ok_and(|now| now == self.file) {
+        if FileId::from_path(&self.path).is_ok_and(|now| now == self.file) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ClaimError {
+fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindError {
     let path = path.to_owned();
-    move |source| ClaimError::Io { step, path, source }
+    move |source| BindError::Io { step, path, source }
 }
 
 /// Makes the missing folders above `path`, each with mode 0755, whatever the umask.
-fn create_parent(path: &Path) -> Result<(), ClaimError> {
+fn create_parent(path: &Path) -> Result<(), BindError> {
     let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
     for folder in missing.into_iter().rev() {
         match DirBuilder::new().create(folder) {
@@ -129,11 +129,11 @@ fn create_parent(path: &Path) -> Result<(), ClaimError> {
 }
 
 /// Clears the path of a socket that nobody listens on, and of nothing else.
-fn remove_stale(path: &Path) -> Result<(), ClaimError> {
+fn remove_stale(path: &Path) -> Result<(), BindError> {
     match fs::symlink_metadata(path) {
         Err(gone) if gone.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(other) => return Err(failed("read", path)(other)),
-        Ok(file) if !file.file_type().is_socket() => return Err(ClaimError::NotASocket(path.into())),
+        Ok(file) if !file.file_type().is_socket() => return Err(BindError::NotASocket(path.into())),
         Ok(_) => {}
     }
     let address = SockAddr::unix(path).map_err(failed("read", path))?;
@@ -151,12 +151,12 @@ fn remove_stale(path: &Path) -> Result<(), ClaimError> {
             Err(failed("connect to", path)(denied))
         }
         // Accepted, would block, or speaks another protocol: someone is there.
-        _ => Err(ClaimError::InUse(path.into())),
+        _ => Err(BindError::InUse(path.into())),
     }
 }
 
 /// Gives the socket the owner and mode of `model`, or `mode` where there is none.
-fn set_access(path: &Path, model: Option<&Metadata>, mut mode: u32) -> Result<(), ClaimError> {
+fn set_access(path: &Path, model: Option<&Metadata>, mut mode: u32) -> Result<(), BindError> {
     if let Some(model) = model {
         mode = model.mode() & 0o777;
         let (uid, gid) = (Some(model.uid()), Some(model.gid()));

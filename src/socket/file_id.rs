@@ -14,11 +14,11 @@ pub(crate) struct FileId {
 
 impl FileId {
     /// The file that has this name; a link is a file of its own.
-    pub(crate) fn named(path: &Path) -> io::Result<Self> {
-        fs::symlink_metadata(path).map(|file| Self::of(&file))
+    pub(crate) fn from_path(path: &Path) -> io::Result<Self> {
+        fs::symlink_metadata(path).map(|file| Self::from_metadata(&file))
     }
 
-    pub(crate) fn of(file: &Metadata) -> Self {
+    pub(crate) fn from_metadata(file: &Metadata) -> Self {
         Self { device: file.dev(), inode: file.ino() }
     }
 }

@@ -14,7 +14,7 @@ const MAX_PID_BYTES: u64 = 32;
 
 /// A lock that is held until dropped; its file goes with it.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct LockFile {
     file: File,
     path: PathBuf,
 }
@@ -48,9 +48,9 @@ pub enum LockError {
     },
 }
 
-impl Lock {
+impl LockFile {
     /// Takes the lock for the socket at `socket`, or for what else has that name, in `<socket>.lock`, mode 0600.
-    pub(crate) fn take(socket: &Path) -> Result<Self, LockError> {
+    pub(crate) fn acquire(socket: &Path) -> Result<Self, LockError> {
         let path = with_suffix(socket, ".lock");
         let failed = |source| LockError::Io { path: path.clone(), source };
         loop {
@@ -91,14 +91,14 @@ impl Lock {
     }
 }
 
-impl Lock {
+impl LockFile {
     /// Whether the file still has its name: else another process can take a lock of that name.
     pub(crate) fn is_in_place(&self) -> bool {
         is_file_at(&self.file, &self.path)
     }
 }
 
-impl Drop for Lock {
+impl Drop for LockFile {
     fn drop(&mut self) {
         // While we hold it nobody else can have it, so the name, if it is still this file's, is ours to remove.
         if is_file_at(&self.file, &self.path) {
@@ -108,8 +108,8 @@ impl Drop for Lock {
 }
 
 fn is_file_at(file: &File, path: &Path) -> bool {
-    match (file.metadata(), FileId::named(path)) {
-        (Ok(held), Ok(named)) => FileId::of(&held) == named,
+    match (file.metadata(), FileId::from_path(path)) {
+        (Ok(held), Ok(named)) => FileId::from_metadata(&held) == named,
         _ => false,
     }
 }
@@ -128,12 +128,12 @@ mod tests {
     fn one_at_a_time_and_nothing_left_behind() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("a.sock");
-        let held = Lock::take(&socket).unwrap();
-        let refused = Lock::take(&socket).unwrap_err().to_string();
+        let held = LockFile::acquire(&socket).unwrap();
+        let refused = LockFile::acquire(&socket).unwrap_err().to_string();
         assert!(refused.contains(&format!("(pid {})", std::process::id())), "{refused}");
         drop(held);
         assert!(!folder.path().join("a.sock.lock").exists());
-        Lock::take(&socket).unwrap();
+        LockFile::acquire(&socket).unwrap();
     }
 
     #[test]
@@ -141,7 +141,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = folder.path().join("elsewhere");
         std::os::unix::fs::symlink(&elsewhere, folder.path().join("a.sock.lock")).unwrap();
-        assert!(matches!(Lock::take(&folder.path().join("a.sock")), Err(LockError::Io { .. })));
+        assert!(matches!(LockFile::acquire(&folder.path().join("a.sock")), Err(LockError::Io { .. })));
         assert!(!elsewhere.exists());
     }
 }

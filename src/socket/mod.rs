@@ -10,25 +10,25 @@ mod lock;
 use std::os::unix::net::UnixListener;
 
 pub use accept::Acceptor;
-pub use activation::{ActivationError, activated, is_activated};
+pub use activation::{ActivationError, from_systemd, is_activated};
 pub use address::{AddressError, SocketPath};
-pub use claim::{Access, Claim, ClaimError, claim};
+pub use claim::{BindError, BindMode, BoundPath, bind};
 pub(crate) use file_id::FileId;
-pub(crate) use lock::Lock;
 pub use lock::LockError;
+pub(crate) use lock::LockFile;
 
 /// A unix socket that listens, and the file that belongs to it.
 #[derive(Debug)]
-pub struct Listening {
+pub struct BoundListener {
     /// Accepts connections; non-blocking.
     pub listener: UnixListener,
     /// Our hold on the socket's path, given back when dropped. `None` where systemd owns it.
-    pub claim: Option<Claim>,
+    pub claim: Option<BoundPath>,
 }
 
 /// The path that clients connect to, for people; systemd may have passed a socket without one.
 #[must_use]
-pub fn name_of(listener: &UnixListener) -> String {
+pub fn display_name(listener: &UnixListener) -> String {
     let address = listener.local_addr().ok();
     let path = address.as_ref().and_then(|address| address.as_pathname());
     path.map_or_else(|| "a socket without a path".to_owned(), |path| format!("unix://{}", path.display()))

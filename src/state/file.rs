@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::overlay::Overlay;
 use super::{Table, quiet};
-use crate::socket::{FileId, Lock, LockError};
+use crate::socket::{FileId, LockError, LockFile};
 use crate::terminal::sanitize;
 use crate::{format_version, regular_file};
 
@@ -62,7 +62,7 @@ pub(super) struct File {
     /// `None` after a failure: the library refuses every use of a database that has failed once. It is opened
     /// again from `handle`.
     database: Option<Database>,
-    lock: Lock,
+    lock: LockFile,
 }
 
 /// Why changes are not on disk.
@@ -125,7 +125,7 @@ impl File {
         made.map_err(failed(folder))?;
         let folder = folder.canonicalize().map_err(failed(folder))?;
         let path = path(&folder);
-        let lock = Lock::take(&path)?;
+        let lock = LockFile::acquire(&path)?;
         if let FileVersion::Other(found) = version_of(&path) {
             format_version::set_aside(&path, found, VERSION).map_err(failed(&path))?;
         }
@@ -209,8 +209,8 @@ impl File {
     }
 
     fn presence(&self) -> io::Result<Presence> {
-        match FileId::named(&self.path) {
-            Ok(named) if named == FileId::of(&self.handle.metadata()?) => Ok(Presence::There),
+        match FileId::from_path(&self.path) {
+            Ok(named) if named == FileId::from_metadata(&self.handle.metadata()?) => Ok(Presence::There),
             Ok(_) => Ok(Presence::Replaced),
             Err(gone) if gone.kind() == io::ErrorKind::NotFound => Ok(Presence::Removed),
             Err(other) => Err(other),
@@ -228,7 +228,7 @@ impl File {
         let (_, values) = self.with_database(values)?;
         make_folder(&self.folder())?;
         if !self.lock.is_in_place() {
-            self.lock = Lock::take(&self.path)?;
+            self.lock = LockFile::acquire(&self.path)?;
         }
         // Another process may have created one before the lock was taken.
         if fs::exists(&self.path)? {

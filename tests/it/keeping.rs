@@ -10,7 +10,7 @@ use std::time::Duration;
 use probeshim::cri::v1::*;
 use probeshim::cri::{MethodName, unary_message};
 use probeshim::relay::{self, Capture, CaptureBudget, Captures, Numbers, Observed, Observer, Relay, Take};
-use probeshim::socket::{Access, Claim, SocketPath, claim};
+use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use prost::Message as _;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -413,10 +413,10 @@ impl Observer for Witness {
 
 impl Witness {
     /// A relay in front of a runtime, and who sees what passes.
-    fn between(listen: &Path, upstream: &Path) -> (Arc<Self>, Option<Claim>) {
+    fn between(listen: &Path, upstream: &Path) -> (Arc<Self>, Option<BoundPath>) {
         let witness = Arc::new(Self { budget: CaptureBudget::new(8 << 20), created: Mutex::default() });
         let upstream = SocketPath::new(upstream).unwrap();
-        let listening = claim(&SocketPath::new(listen).unwrap(), Access::LikeUpstream(&upstream)).unwrap();
+        let listening = bind(&SocketPath::new(listen).unwrap(), BindMode::InheritFrom(&upstream)).unwrap();
         let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
         let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
         Relay::start(

@@ -16,7 +16,7 @@ use futures_util::stream::iter;
 use probeshim::cri::MethodName;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest, StopContainerRequest};
 use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
-use probeshim::socket::{Access, Claim, SocketPath, claim};
+use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio_util::sync::CancellationToken;
@@ -65,10 +65,10 @@ enum Moment {
 
 impl Killer {
     /// A relay in front of procrun.
-    fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<Claim>, CancellationToken) {
+    fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<BoundPath>, CancellationToken) {
         let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
         let listen = SocketPath::new(&place.at("runtime.sock")).unwrap();
-        let listening = claim(&listen, Access::LikeUpstream(&upstream)).unwrap();
+        let listening = bind(&listen, BindMode::InheritFrom(&upstream)).unwrap();
         let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
         let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
         let metrics = relay::Metrics::default();

@@ -20,7 +20,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use probeshim::exec::Record;
 use probeshim::record::{self, Calls, Filter, Selection};
 use probeshim::relay::{self, Numbers, Relay, Settings, Summary};
-use probeshim::socket::{Access, Claim, SocketPath, claim};
+use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use probeshim::tap::{self, Call, Decoder, Sighting, Tap};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
@@ -36,7 +36,7 @@ const NEVER: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Shim {
     folder: TempDir,
-    claim: Option<Claim>,
+    claim: Option<BoundPath>,
     relay: Option<Relay>,
     drain: CancellationToken,
     /// What the tap saw.
@@ -61,7 +61,7 @@ pub fn shim_with(drain_timeout: Duration) -> Shim {
 pub fn tapped(drain_timeout: Duration, tap: tap::Settings) -> (Shim, Decoder) {
     let folder = tempfile::tempdir().unwrap();
     let upstream = at(&folder, "runtime.sock");
-    let listening = claim(&at(&folder, "shim.sock"), Access::LikeUpstream(&upstream)).unwrap();
+    let listening = bind(&at(&folder, "shim.sock"), BindMode::InheritFrom(&upstream)).unwrap();
     let drain = CancellationToken::new();
     let settings = Settings { upstream, drain_timeout };
     let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());

@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::record::EventFilter;
-    use crate::socket::Lock;
+    use crate::socket::LockFile;
     use crate::tap::Call;
 
     fn record(id: u64) -> Record {
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_failure_tells_for_how_long_another_probeshim_holds_the_folder() {
         let place = tempfile::tempdir().unwrap();
-        let lock = Lock::take(&place.path().join("calls")).unwrap();
+        let lock = LockFile::acquire(&place.path().join("calls")).unwrap();
         let mut recording = Recording::start(place.path().to_owned());
         recording.until(|journal| journal.failure().is_some());
         let reason = recording.journal.failure().unwrap();

@@ -42,7 +42,7 @@ impl Segments {
             None => next_number(folder)?,
         };
         let mut file = append_to(&path_of(folder, last))?;
-        let id = FileId::of(&file.metadata()?);
+        let id = FileId::from_metadata(&file.metadata()?);
         let size = file.metadata()?.len();
         if known.is_empty() {
             known.push((last, size));
@@ -73,7 +73,7 @@ impl Segments {
     /// Whether the file that is written to has lost its name: what is written to it then is lost with it.
     pub(super) fn is_removed(&self) -> bool {
         let last = self.known.last().map_or(1, |(number, _)| *number);
-        FileId::named(&path_of(&self.folder, last)).map_or(true, |named| named != self.id)
+        FileId::from_path(&path_of(&self.folder, last)).map_or(true, |named| named != self.id)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -98,7 +98,7 @@ impl Segments {
             }
         }
         let file = append_to(&path_of(&self.folder, next))?;
-        self.id = FileId::of(&file.metadata()?);
+        self.id = FileId::from_metadata(&file.metadata()?);
         self.file = BufWriter::new(file);
         self.known.push((next, 0));
         Ok(())

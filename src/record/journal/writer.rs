@@ -18,7 +18,7 @@ use super::{QUEUE_CAPACITY, Settings};
 use crate::exec::Record;
 use crate::record::events::{Event, Events};
 use crate::record::shape;
-use crate::socket::{Lock, LockError};
+use crate::socket::{LockError, LockFile};
 use crate::terminal::sanitize;
 
 /// Pause before the first attempt to write again after a failure; it doubles with each attempt up to
@@ -127,7 +127,7 @@ impl Writer {
     fn write(&mut self, records: &Receiver<Arc<Record>>) -> Result<std::convert::Infallible, Stop> {
         let folder = &self.settings.folder;
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let _lock = Lock::take(&folder.join("calls")).map_err(|error| match error {
+        let _lock = LockFile::acquire(&folder.join("calls")).map_err(|error| match error {
             LockError::Io { source, .. } => Stop::Failed(source),
             held @ LockError::Held { .. } => Stop::Held(held),
             not_a_lock @ LockError::NotALock { .. } => Stop::Failed(io::Error::other(not_a_lock)),

@@ -16,8 +16,8 @@ impl Place {
         SocketPath::parse(self.0.path().join(name).to_str().unwrap()).unwrap()
     }
 
-    fn claim(&self, name: &str) -> Result<Listening, ClaimError> {
-        claim(&self.at(name), Access::LikeUpstream(&self.at("upstream")))
+    fn claim(&self, name: &str) -> Result<BoundListener, BindError> {
+        bind(&self.at(name), BindMode::InheritFrom(&self.at("upstream")))
     }
 
     fn mode(&self, name: &str) -> u32 {
@@ -76,7 +76,7 @@ fn a_stale_socket_is_replaced() {
 fn a_live_socket_is_not_stolen() {
     let place = Place::new();
     let other = UnixListener::bind(place.at("shim").as_path()).unwrap();
-    assert!(matches!(place.claim("shim"), Err(ClaimError::InUse(_))));
+    assert!(matches!(place.claim("shim"), Err(BindError::InUse(_))));
     UnixStream::connect(place.at("shim").as_path()).unwrap();
     drop(other);
     assert_eq!(place.names(), ["shim"], "the lock was given back");
@@ -87,7 +87,7 @@ fn a_second_instance_is_refused_by_name() {
     let place = Place::new();
     let _held = place.claim("shim").unwrap();
     let refused = place.claim("shim").unwrap_err();
-    assert!(matches!(refused, ClaimError::Locked(LockError::Held { .. })), "{refused}");
+    assert!(matches!(refused, BindError::Locked(LockError::Held { .. })), "{refused}");
 }
 
 #[test]
@@ -105,11 +105,11 @@ fn folders_files_and_the_upstream_itself_are_refused() {
     let place = Place::new();
     fs::create_dir(place.0.path().join("folder")).unwrap();
     fs::write(place.0.path().join("file"), "kept").unwrap();
-    assert!(matches!(place.claim("folder"), Err(ClaimError::IsFolder(_))));
-    assert!(matches!(place.claim("file"), Err(ClaimError::NotASocket(_))));
+    assert!(matches!(place.claim("folder"), Err(BindError::IsFolder(_))));
+    assert!(matches!(place.claim("file"), Err(BindError::NotASocket(_))));
     assert_eq!(fs::read(place.0.path().join("file")).unwrap(), b"kept");
-    assert!(matches!(place.claim("upstream"), Err(ClaimError::IsUpstream(_))));
-    assert!(matches!(place.claim("new/../upstream"), Err(ClaimError::IsUpstream(_))));
+    assert!(matches!(place.claim("upstream"), Err(BindError::IsUpstream(_))));
+    assert!(matches!(place.claim("new/../upstream"), Err(BindError::IsUpstream(_))));
     let under_a_file = place.claim("file/shim").unwrap_err().to_string();
     assert!(under_a_file.contains("file"), "{under_a_file}");
 }
@@ -118,6 +118,6 @@ fn folders_files_and_the_upstream_itself_are_refused() {
 fn a_private_socket_is_its_owners_alone_whatever_upstreams_is() {
     let place = Place::new();
     let _upstream = UnixListener::bind(place.at("upstream").as_path()).unwrap();
-    let _held = claim(&place.at("admin"), Access::Private).unwrap();
+    let _held = bind(&place.at("admin"), BindMode::OwnerOnly).unwrap();
     assert_eq!(place.mode("admin"), 0o600);
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
-use probeshim::socket::{Access, ClaimError, SocketPath, claim};
+use probeshim::socket::{BindError, BindMode, SocketPath, bind};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// What is in a file that must not be touched.
@@ -18,8 +18,8 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-fn refused(folder: &Path) -> ClaimError {
-    claim(&SocketPath::new(&folder.join("a.sock")).unwrap(), Access::Private).expect_err("it was claimed")
+fn refused(folder: &Path) -> BindError {
+    bind(&SocketPath::new(&folder.join("a.sock")).unwrap(), BindMode::OwnerOnly).expect_err("it was claimed")
 }
 
 fn fifo(path: &Path) {
@@ -41,7 +41,7 @@ fn a_link_or_a_fifo_in_place_of_a_socket_is_refused_and_kept() {
         stale(&folder.path().join("stale"));
         put(folder.path());
         let kind = fs::symlink_metadata(folder.path().join("a.sock")).unwrap().file_type();
-        assert!(matches!(refused(folder.path()), ClaimError::NotASocket(_)), "{what}");
+        assert!(matches!(refused(folder.path()), BindError::NotASocket(_)), "{what}");
         assert_eq!(fs::symlink_metadata(folder.path().join("a.sock")).unwrap().file_type(), kind, "{what}");
         assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), PRECIOUS, "{what}");
         assert!(fs::metadata(folder.path().join("stale")).unwrap().file_type().is_socket(), "{what}");

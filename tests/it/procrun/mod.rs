@@ -23,7 +23,7 @@ use probeshim::cri::runtime_service;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
 use probeshim::procrun::{Procrun, Settings};
-use probeshim::socket::{Access, Claim, SocketPath, claim};
+use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +39,7 @@ pub(crate) struct Runtime {
     pub(crate) client: Client,
     pub(crate) socket: SocketPath,
     pub(crate) folder: TempDir,
-    _claim: Option<Claim>,
+    _claim: Option<BoundPath>,
     stop: CancellationToken,
     serving: JoinHandle<std::io::Result<()>>,
 }
@@ -70,7 +70,7 @@ impl Runtime {
         let mut settings = settings(folder.path());
         change(&mut settings);
         let socket = SocketPath::new(socket).unwrap();
-        let listening = claim(&socket, Access::Private).unwrap();
+        let listening = bind(&socket, BindMode::OwnerOnly).unwrap();
         let procrun = Procrun::new(settings).unwrap();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(procrun.serve(listening.listener, stop.clone()));

@@ -12,7 +12,7 @@ use futures_util::stream::iter;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest, ListPodSandboxRequest};
 use probeshim::cri::{MethodName, runtime_service};
 use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
-use probeshim::socket::{Access, Claim, SocketPath, claim};
+use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -46,9 +46,10 @@ struct Killer {
 
 impl Killer {
     /// A relay in front of procrun.
-    fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<Claim>, CancellationToken) {
+    fn between(self: Arc<Self>, place: &Place) -> (Relay, Option<BoundPath>, CancellationToken) {
         let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
-        let listening = claim(&SocketPath::new(&place.at("runtime.sock")).unwrap(), Access::Private).unwrap();
+        let listening =
+            bind(&SocketPath::new(&place.at("runtime.sock")).unwrap(), BindMode::OwnerOnly).unwrap();
         let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
         let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
         let relay = Relay::start(
