@@ -140,7 +140,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         }),
         state: admin.from.state.as_ref().map(|state| shape::DirStatus {
             dir: state.folder().display().to_string(),
-            failure: state.trouble().borrow().clone(),
+            failure: state.write_error().borrow().clone(),
         }),
         pods: pods_of(&admin),
         kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),

@@ -14,7 +14,7 @@ use crate::play::{KeptPods, Play};
 use crate::prober::{self, Prober};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
-use crate::state::State;
+use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
 use crate::world::World;
 use crate::{exec, metrics, relay, tap};
@@ -67,7 +67,7 @@ pub struct Sources {
     /// What is recorded on disk, if anything is.
     pub journal: Option<Journal>,
     /// State store; `None` without --state-dir.
-    pub state: Option<State>,
+    pub state: Option<StateStore>,
     /// What is exported as traces, if anything is.
     pub traces: Option<Traces>,
     /// Faults of our own in what watches.

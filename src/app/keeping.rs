@@ -12,7 +12,7 @@ use crate::play::{Act, Captured, Keeper, Key, Play, is_after};
 use crate::record::{Event, Events};
 use crate::relay::Head;
 use crate::socket::LockError;
-use crate::state::{self, State, StateError};
+use crate::state::{self, StateError, StateStore};
 use crate::tap::{self, Ended, Stopping};
 use crate::terminal::sanitize;
 use crate::world::{Container, Sandbox, World};
@@ -42,7 +42,7 @@ pub(super) struct Keeping {
 pub(super) struct Kept {
     pub(super) keeper: Keeper,
     /// Where it is kept, and what was there.
-    pub(super) state: (State, state::Kept),
+    pub(super) state: (StateStore, state::Snapshot),
 }
 
 /// What a client stops or removes, by its id or the beginning of that.
@@ -58,7 +58,7 @@ pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(Keeper, 
     let Some(folder) = folder else { return Ok(None) };
     match role {
         Role::Keeps | Role::Plays => opened(folder).map(Some),
-        Role::Watches if !State::is_there(folder) => Ok(None),
+        Role::Watches if !StateStore::exists(folder) => Ok(None),
         Role::Watches => match opened(folder) {
             Ok((keeper, kept)) => Ok((!keeper.now().keys().is_empty()).then_some((keeper, kept))),
             Err(error) => {
@@ -74,7 +74,7 @@ pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(Keeper, 
 }
 
 fn opened(folder: &Path) -> Result<(Keeper, Kept), StateError> {
-    let (state, kept) = State::open(folder)?;
+    let (state, kept) = StateStore::open(folder)?;
     let keeper = Keeper::new(&kept, state.clone())?;
     Ok((keeper.clone(), Kept { keeper, state: (state, kept) }))
 }

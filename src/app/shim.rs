@@ -30,7 +30,7 @@ use crate::relay::{self, Numbers, Relay, Summary};
 use crate::socket::{
     self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
 };
-use crate::state::{CloseError, State, StateError};
+use crate::state::{CloseError, StateError, StateStore};
 use crate::tap::{self, OwnCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
 use crate::world::{Enquiry, Notice, Watcher};
@@ -86,7 +86,7 @@ pub(super) struct Shim {
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
     probing: Option<Probing>,
-    state: Option<State>,
+    state: Option<StateStore>,
     /// What it takes to play pods on it, or to keep them alive, if that is wanted.
     pub(super) staged: Option<Staged>,
 }

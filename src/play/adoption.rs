@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::means::Means;
 use super::spec::{Origin, Pod};
 use crate::cri::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
-use crate::state::{Kept, State, StateError, Table};
+use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// From one attempt to ask a runtime that does not answer to the next.
 const RETRY: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const RETRY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Memories {
     known: Mutex<HashMap<String, Memory>>,
-    state: State,
+    state: StateStore,
     /// What is played now: files and folders.
     paths: BTreeSet<PathBuf>,
 }
@@ -43,8 +43,12 @@ struct Memory {
 
 impl Memories {
     /// Those that are kept, where these files and folders are played.
-    pub(super) fn new(kept: &Kept, state: State, paths: BTreeSet<PathBuf>) -> Result<Self, StateError> {
-        let known = kept.of(Table::Pods)?.into_iter().collect();
+    pub(super) fn new(
+        kept: &Snapshot,
+        state: StateStore,
+        paths: BTreeSet<PathBuf>,
+    ) -> Result<Self, StateError> {
+        let known = kept.entries(StateTable::Pods)?.into_iter().collect();
         Ok(Self { known: Mutex::new(known), state, paths })
     }
 
@@ -60,7 +64,7 @@ impl Memories {
             is_new: true,
         });
         (memory.is_ending, memory.paths) = (false, self.paths.clone());
-        self.state.put(Table::Pods, &pod.uid, memory);
+        self.state.upsert(StateTable::Pods, &pod.uid, memory);
         memory.started
     }
 
@@ -78,14 +82,14 @@ impl Memories {
     pub(super) fn begin_end(&self, uid: &str) {
         if let Some(memory) = self.lock().get_mut(uid) {
             memory.is_ending = true;
-            self.state.put(Table::Pods, uid, memory);
+            self.state.upsert(StateTable::Pods, uid, memory);
         }
     }
 
     /// Nothing is left of it.
     pub(super) fn forget(&self, uid: &str) {
         self.lock().remove(uid);
-        self.state.remove(Table::Pods, uid);
+        self.state.remove(StateTable::Pods, uid);
     }
 
     /// Those whose end has to go on; or to begin, because what is played had them, or because another of their name is to come.

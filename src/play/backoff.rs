@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{Kept, State, StateError, Table};
+use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// What is waited at first, and at most.
 const FIRST: Duration = Duration::from_secs(10);
@@ -20,7 +20,7 @@ const FORGOTTEN: Duration = Duration::from_secs(600);
 pub(super) struct Backoff {
     entries: Mutex<HashMap<String, Entry>>,
     /// Where that outlives us.
-    state: Option<(State, Table)>,
+    state: Option<(StateStore, StateTable)>,
 }
 
 /// What is remembered of something that fails.
@@ -55,8 +55,11 @@ pub(super) struct TooEarly {
 
 impl Backoff {
     /// What was remembered before goes on, and is remembered there from now on.
-    pub(super) fn kept(kept: &Kept, (state, table): (&State, Table)) -> Result<Self, StateError> {
-        let entries = kept.of(table)?.into_iter().collect();
+    pub(super) fn kept(
+        kept: &Snapshot,
+        (state, table): (&StateStore, StateTable),
+    ) -> Result<Self, StateError> {
+        let entries = kept.entries(table)?.into_iter().collect();
         Ok(Self { entries: Mutex::new(entries), state: Some((state.clone(), table)) })
     }
 
@@ -98,7 +101,7 @@ impl Backoff {
         let entry = Entry { delay, noted: now };
         entries.insert(key.to_owned(), entry);
         if let Some((state, table)) = &self.state {
-            state.put(*table, key, &entry);
+            state.upsert(*table, key, &entry);
         }
         delay
     }

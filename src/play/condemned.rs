@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::state::{Kept, State, StateError, Table};
+use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// Those that are being ended, or have been, and are still there. It outlives us.
 #[derive(Debug)]
 pub(super) struct Condemned {
     ids: Mutex<BTreeSet<String>>,
-    state: State,
+    state: StateStore,
 }
 
 impl Condemned {
-    pub(super) fn new(kept: &Kept, state: State) -> Result<Self, StateError> {
-        let ids = kept.of::<()>(Table::Condemned)?.into_iter().map(|(id, ())| id).collect();
+    pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let ids = kept.entries::<()>(StateTable::ProbeKilled)?.into_iter().map(|(id, ())| id).collect();
         Ok(Self { ids: Mutex::new(ids), state })
     }
 
     pub(super) fn add(&self, id: &str) {
         if self.lock().insert(id.to_owned()) {
-            self.state.put(Table::Condemned, id, &());
+            self.state.upsert(StateTable::ProbeKilled, id, &());
         }
     }
 
@@ -31,7 +31,7 @@ impl Condemned {
     /// It has been removed.
     pub(super) fn forget(&self, id: &str) {
         if self.lock().remove(id) {
-            self.state.remove(Table::Condemned, id);
+            self.state.remove(StateTable::ProbeKilled, id);
         }
     }
 
@@ -40,7 +40,7 @@ impl Condemned {
         self.lock().retain(|id| {
             let is_there = is_there(id);
             if !is_there {
-                self.state.remove(Table::Condemned, id);
+                self.state.remove(StateTable::ProbeKilled, id);
             }
             is_there
         });

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use crate::prober::KUBELET;
-use crate::state::{Kept, State, StateError, Table};
+use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// The key of when one was seen last.
 const SEEN: &str = "seen";
@@ -18,7 +18,7 @@ const RECENT: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Kubelet {
     sightings: Mutex<Sightings>,
-    state: State,
+    state: StateStore,
 }
 
 #[derive(Debug)]
@@ -29,8 +29,8 @@ struct Sightings {
 }
 
 impl Kubelet {
-    pub(super) fn new(kept: &Kept, state: State) -> Result<Self, StateError> {
-        let before: Vec<(String, SystemTime)> = kept.of(Table::Kubelet)?;
+    pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let before: Vec<(String, SystemTime)> = kept.entries(StateTable::Kubelet)?;
         // Where the clock was set back meanwhile, it cannot be told how long ago that was.
         let is_recent =
             |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |elapsed| elapsed < RECENT);
@@ -45,7 +45,7 @@ impl Kubelet {
         sightings.last = Some(now);
         if sightings.noted.is_none_or(|noted| now - noted > KUBELET / 2) {
             sightings.noted = Some(now);
-            self.state.put(Table::Kubelet, SEEN, &SystemTime::now());
+            self.state.upsert(StateTable::Kubelet, SEEN, &SystemTime::now());
         }
         !was_there
     }

@@ -27,7 +27,7 @@ use crate::cri::v1::{
 use crate::cri::{OwnClient, PATIENCE, Sender, unless_gone, within};
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
-use crate::state::State;
+use crate::state::StateStore;
 use crate::tap::{self, OwnCalls};
 
 /// What pods are played with.
@@ -51,7 +51,7 @@ pub(super) struct Means {
     pub(super) crashes: Backoff,
     pub(super) pulls: Backoff,
     /// What outlives us.
-    pub(super) state: State,
+    pub(super) state: StateStore,
     pub(super) memories: Memories,
     pub(super) condemned: Condemned,
     pub(super) subpath_mounts: SubPathMounts,

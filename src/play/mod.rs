@@ -52,7 +52,7 @@ use crate::cri::{Own, Sender, image_service, runtime_service};
 use crate::probe::GRACE_PERIOD;
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
-use crate::state::{Kept, State, StateError, Table};
+use crate::state::{Snapshot, StateError, StateStore, StateTable};
 use crate::tap::{self, OwnCalls};
 use adoption::{Memories, Strays, strays};
 use backoff::Backoff;
@@ -102,7 +102,7 @@ pub struct Parts {
     /// Knows what clients have made.
     pub keeper: Keeper,
     /// What outlives us, and what was there of it.
-    pub state: (State, Kept),
+    pub state: (StateStore, Snapshot),
     /// What is played: files and folders.
     pub paths: BTreeSet<PathBuf>,
     /// Whether pods of before that nobody wants any more are removed.
@@ -151,8 +151,8 @@ impl Play {
             executor,
             prober,
             node: Node::here(logs, keeps_logs, pods, state.folder().display().to_string()),
-            crashes: Backoff::kept(&kept, (&state, Table::Crashes))?,
-            pulls: Backoff::kept(&kept, (&state, Table::Pulls))?,
+            crashes: Backoff::kept(&kept, (&state, StateTable::RestartBackoff))?,
+            pulls: Backoff::kept(&kept, (&state, StateTable::ImageBackoff))?,
             condemned: Condemned::new(&kept, state.clone())?,
             subpath_mounts: SubPathMounts::new(&kept, state.clone())?,
             memories: Memories::new(&kept, state.clone(), paths)?,
@@ -177,7 +177,7 @@ impl Play {
         let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
         let logs = ContainerLogManager::new(self.means.clone(), self.cast.clone(), self.log_rotation);
         let _rotating = AbortOnDropHandle::new(tokio::spawn(logs.run()));
-        let mut trouble = self.means.state.trouble();
+        let mut trouble = self.means.state.write_error();
         self.means.unmount_stale().await;
         let telling = tokio::spawn(mounting::tell(self.means.clone()));
         let wanted = documents.pods();
@@ -230,7 +230,7 @@ impl Play {
     pub async fn keep(&self, mut kept: watch::Receiver<Arc<KeptPods>>, end: CancellationToken) {
         let mut workers = JoinSet::new();
         let looking = AbortOnDropHandle::new(tokio::spawn(pleg::run(self.means.clone(), self.cast.clone())));
-        let mut trouble = self.means.state.trouble();
+        let mut trouble = self.means.state.write_error();
         loop {
             let pods = kept.borrow_and_update().all();
             self.want(pods, &mut workers);

@@ -6,13 +6,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::state::{Kept, State, StateError, Table};
+use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// Recorded mount points of subPaths. A recorded point may not be mounted yet. The record outlives the process.
 #[derive(Debug)]
 pub(super) struct SubPathMounts {
     known: Mutex<BTreeMap<String, MountOwner>>,
-    state: State,
+    state: StateStore,
 }
 
 /// The container for which a subPath is mounted.
@@ -25,8 +25,8 @@ pub(super) struct MountOwner {
 }
 
 impl SubPathMounts {
-    pub(super) fn new(kept: &Kept, state: State) -> Result<Self, StateError> {
-        let known = kept.of(Table::SubPathMounts)?.into_iter().collect();
+    pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let known = kept.entries(StateTable::SubPathMounts)?.into_iter().collect();
         Ok(Self { known: Mutex::new(known), state })
     }
 
@@ -34,7 +34,7 @@ impl SubPathMounts {
     pub(super) fn record(&self, points: &[PathBuf], owner: &MountOwner) {
         for point in points.iter().filter_map(|point| point.to_str()) {
             if self.lock().insert(point.to_owned(), owner.clone()).as_ref() != Some(owner) {
-                self.state.put(Table::SubPathMounts, point, owner);
+                self.state.upsert(StateTable::SubPathMounts, point, owner);
             }
         }
     }
@@ -44,7 +44,7 @@ impl SubPathMounts {
         self.lock().retain(|point, owner| {
             let is_gone = is_gone(owner);
             if is_gone {
-                self.state.remove(Table::SubPathMounts, point);
+                self.state.remove(StateTable::SubPathMounts, point);
             }
             !is_gone
         });
@@ -53,7 +53,7 @@ impl SubPathMounts {
     /// Forgets one mount.
     pub(super) fn forget_point(&self, point: &str) {
         if self.lock().remove(point).is_some() {
-            self.state.remove(Table::SubPathMounts, point);
+            self.state.remove(StateTable::SubPathMounts, point);
         }
     }
 

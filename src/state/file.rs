@@ -15,7 +15,7 @@ use redb::{
 use tracing::warn;
 
 use super::overlay::Overlay;
-use super::{Table, quiet};
+use super::{StateTable, quiet};
 use crate::socket::{FileId, LockError, LockFile};
 use crate::terminal::sanitize;
 use crate::{format_version, regular_file};
@@ -25,9 +25,9 @@ use crate::{format_version, regular_file};
 const VERSION: u64 = 1;
 
 /// What the system says of a file that is not what it should be.
-const CUT_OFF: [io::ErrorKind; 2] = [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof];
+const CORRUPTION_KINDS: [io::ErrorKind; 2] = [io::ErrorKind::InvalidData, io::ErrorKind::UnexpectedEof];
 
-const ABOUT: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
+const META_TABLE: TableDefinition<'_, &str, u64> = TableDefinition::new("about");
 
 /// Why what was kept is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,7 @@ pub enum StateError {
 
 /// The file, held.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct StateFile {
     path: PathBuf,
     /// The file behind the database: it can be read when it was removed, and when the database has failed.
     handle: fs::File,
@@ -103,14 +103,14 @@ enum FileVersion {
 }
 
 /// Changes by tables and keys; `None` for what is no more.
-pub(super) type Changes = BTreeMap<(Table, String), Option<Vec<u8>>>;
+pub(super) type Changes = BTreeMap<(StateTable, String), Option<Vec<u8>>>;
 
-type Values = Vec<(Table, String, Vec<u8>)>;
+type Values = Vec<(StateTable, String, Vec<u8>)>;
 
 /// Content of the file: its version if it has one, and all values.
-type Content = (Option<u64>, Values);
+type StateContent = (Option<u64>, Values);
 
-impl File {
+impl StateFile {
     /// Takes the file and reads all of it.
     pub(super) fn open(folder: &Path) -> Result<(Self, Values), StateError> {
         let failed = |path: &Path| {
@@ -143,7 +143,7 @@ impl File {
         let (handle, database, (version, values)) = match read {
             Ok(Ok(read)) => read,
             Ok(Err(redb::Error::Io(source)))
-                if !CUT_OFF.contains(&source.kind()) && !regular_file::is_refusal(&source) =>
+                if !CORRUPTION_KINDS.contains(&source.kind()) && !regular_file::is_refusal(&source) =>
             {
                 return Err(StateError::File { path, source });
             }
@@ -278,8 +278,8 @@ fn create(path: &Path, values: &Values) -> Result<(fs::File, Database), redb::Er
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
     let database = database_in(&file)?;
     let writing = database.begin_write()?;
-    writing.open_table(ABOUT)?.insert("version", VERSION)?;
-    for table in Table::ALL {
+    writing.open_table(META_TABLE)?.insert("version", VERSION)?;
+    for table in StateTable::ALL {
         writing.open_table(definition(table))?;
     }
     for (table, key, value) in values {
@@ -328,7 +328,7 @@ fn database_in(file: &fs::File) -> Result<Database, DatabaseError> {
 
 /// Opens a file, checks every page of it, and reads all of it. A page that is damaged would else be found
 /// later, or never.
-fn read(path: &Path) -> Result<(fs::File, Database, Content), redb::Error> {
+fn read(path: &Path) -> Result<(fs::File, Database, StateContent), redb::Error> {
     let (file, mut database) = open(path)?;
     if !database.check_integrity()? {
         let path = path.display();
@@ -363,7 +363,7 @@ fn version_of(path: &Path) -> FileVersion {
 
 /// Format version of a database, if it has one.
 fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
-    match database.begin_read()?.open_table(ABOUT) {
+    match database.begin_read()?.open_table(META_TABLE) {
         Ok(about) => Ok(about.get("version")?.map(|version| version.value())),
         Err(TableError::Storage(error)) => Err(error.into()),
         // Another program's, or of a version that notes it elsewhere.
@@ -372,17 +372,17 @@ fn version(database: &Database) -> Result<Option<u64>, redb::Error> {
 }
 
 /// Returns the version of a database, if it has one, and everything in it.
-fn values(database: &Database) -> Result<Content, redb::Error> {
+fn values(database: &Database) -> Result<StateContent, redb::Error> {
     let version = version(database)?;
     let reading = database.begin_read()?;
     let mut values = Vec::new();
     if version != Some(VERSION) {
         return Ok((version, values));
     }
-    for table in Table::ALL {
+    for table in StateTable::ALL {
         let opened = match reading.open_table(definition(table)) {
             // The file is older than the table.
-            Err(TableError::TableDoesNotExist(_)) if table == Table::SubPathMounts => continue,
+            Err(TableError::TableDoesNotExist(_)) if table == StateTable::SubPathMounts => continue,
             opened => opened?,
         };
         for entry in opened.iter()? {
@@ -393,7 +393,7 @@ fn values(database: &Database) -> Result<Content, redb::Error> {
     Ok((version, values))
 }
 
-fn definition(table: Table) -> TableDefinition<'static, &'static str, &'static [u8]> {
+fn definition(table: StateTable) -> TableDefinition<'static, &'static str, &'static [u8]> {
     TableDefinition::new(table.name())
 }
 
@@ -406,8 +406,10 @@ pub(super) mod tests {
         let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();
         match version {
-            Some(version) => drop(writing.open_table(ABOUT).unwrap().insert("version", version).unwrap()),
-            None => assert!(writing.delete_table(ABOUT).unwrap()),
+            Some(version) => {
+                drop(writing.open_table(META_TABLE).unwrap().insert("version", version).unwrap())
+            }
+            None => assert!(writing.delete_table(META_TABLE).unwrap()),
         }
         writing.commit().unwrap();
     }
@@ -416,13 +418,13 @@ pub(super) mod tests {
     pub(in crate::state) fn bytes_after_crash(path: &Path) -> Vec<u8> {
         let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();
-        writing.open_table(definition(Table::Pods)).unwrap().insert("crashed", &b"1"[..]).unwrap();
+        writing.open_table(definition(StateTable::Pods)).unwrap().insert("crashed", &b"1"[..]).unwrap();
         writing.commit().unwrap();
         fs::read(path).unwrap()
     }
 
     /// A probeshim has written the file that did not have the table yet.
-    pub(in crate::state) fn remove_table(path: &Path, table: Table) {
+    pub(in crate::state) fn remove_table(path: &Path, table: StateTable) {
         let (_file, database) = open(path).unwrap();
         let writing = database.begin_write().unwrap();
         assert!(writing.delete_table(definition(table)).unwrap());

@@ -24,24 +24,24 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use tracing::warn;
 
-use file::File;
 pub use file::StateError;
-use writer::{Message, Writer};
+use file::StateFile;
+use writer::{Message, StateWriter};
 
 /// How long it is waited for the disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is kept, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Table {
+pub enum StateTable {
     /// Pods that are played, by their uids.
     Pods,
     /// Containers that are ended for a probe, by their ids.
-    Condemned,
+    ProbeKilled,
     /// What is waited before a container that ends is started again, by what it is.
-    Crashes,
+    RestartBackoff,
     /// The same before an image is pulled again.
-    Pulls,
+    ImageBackoff,
     /// When a kubelet was seen last.
     Kubelet,
     /// What came through the relay to make sandboxes, by the pods' uids, namespaces and names.
@@ -54,10 +54,10 @@ pub enum Table {
 
 /// The way to what is kept. Copies share it.
 #[derive(Clone, Debug)]
-pub struct State(Arc<Shared>);
+pub struct StateStore(Arc<StateStoreInner>);
 
 #[derive(Debug)]
-struct Shared {
+struct StateStoreInner {
     folder: PathBuf,
     messages: Sender<Message>,
     /// Why changes are not on disk, if they are not.
@@ -70,15 +70,15 @@ struct Shared {
 pub struct CloseError(String);
 
 /// What was kept before.
-pub struct Kept(Vec<(Table, String, Vec<u8>)>);
+pub struct Snapshot(Vec<(StateTable, String, Vec<u8>)>);
 
-impl Table {
+impl StateTable {
     const ALL: [Self; 8] = [
         Self::Pods,
-        Self::Condemned,
+        Self::ProbeKilled,
         Self::Kubelet,
-        Self::Crashes,
-        Self::Pulls,
+        Self::RestartBackoff,
+        Self::ImageBackoff,
         Self::Sandboxes,
         Self::Containers,
         Self::SubPathMounts,
@@ -87,10 +87,10 @@ impl Table {
     fn name(self) -> &'static str {
         match self {
             Self::Pods => "pods",
-            Self::Condemned => "condemned",
+            Self::ProbeKilled => "condemned",
             Self::Kubelet => "kubelet",
-            Self::Crashes => "crashes",
-            Self::Pulls => "pulls",
+            Self::RestartBackoff => "crashes",
+            Self::ImageBackoff => "pulls",
             Self::Sandboxes => "sandboxes",
             Self::Containers => "containers",
             Self::SubPathMounts => "subpath_mounts",
@@ -98,23 +98,23 @@ impl Table {
     }
 }
 
-impl State {
+impl StateStore {
     /// Opens what is kept below a folder, which is made where it is missing, for its owner alone. One
     /// probeshim at a time has it.
-    pub fn open(folder: &Path) -> Result<(Self, Kept), StateError> {
-        let (file, kept) = File::open(folder)?;
+    pub fn open(folder: &Path) -> Result<(Self, Snapshot), StateError> {
+        let (file, kept) = StateFile::open(folder)?;
         let folder = file.folder();
         let (messages, written) = channel();
         let (troubles, trouble) = watch::channel(None);
-        let writer = Writer::new(file, troubles);
+        let writer = StateWriter::new(file, troubles);
         let started = thread::Builder::new().name("state".to_owned()).spawn(move || writer.run(&written));
         started.map_err(StateError::System)?;
-        Ok((Self(Arc::new(Shared { folder, messages, trouble })), Kept(kept)))
+        Ok((Self(Arc::new(StateStoreInner { folder, messages, trouble })), Snapshot(kept)))
     }
 
     /// Whether anything was ever kept below a folder.
     #[must_use]
-    pub fn is_there(folder: &Path) -> bool {
+    pub fn exists(folder: &Path) -> bool {
         file::path(folder).exists()
     }
 
@@ -125,7 +125,7 @@ impl State {
     }
 
     /// Keeps a value from now on.
-    pub fn put(&self, table: Table, key: &str, value: &impl Serialize) {
+    pub fn upsert(&self, table: StateTable, key: &str, value: &impl Serialize) {
         // What is kept is of our own making: none of it cannot be written.
         if let Ok(value) = serde_json::to_vec(value) {
             self.send(Message::Change(table, key.to_owned(), Some(value)));
@@ -133,15 +133,15 @@ impl State {
     }
 
     /// Keeps it no more.
-    pub fn remove(&self, table: Table, key: &str) {
+    pub fn remove(&self, table: StateTable, key: &str) {
         self.send(Message::Change(table, key.to_owned(), None));
     }
 
     /// Waits until what was changed before is on disk, or the disk has not taken it; for ten seconds at most,
     /// since a disk may hang.
-    pub async fn settled(&self) {
+    pub async fn flush(&self) {
         let (settled, wait) = oneshot::channel();
-        self.send(Message::Settle(settled));
+        self.send(Message::Flush(settled));
         if timeout(PATIENCE, wait).await.is_err() {
             warn!("the state is not on disk yet: the disk is slow");
         }
@@ -157,7 +157,7 @@ impl State {
 
     /// Why changes are not on disk, if they are not; it changes as that does.
     #[must_use]
-    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
+    pub fn write_error(&self) -> watch::Receiver<Option<String>> {
         self.0.trouble.clone()
     }
 
@@ -167,18 +167,18 @@ impl State {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for Snapshot {
     /// There may be secrets in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} values", self.0.len())
     }
 }
 
-impl Kept {
+impl Snapshot {
     /// What there was of a kind, by its keys.
-    pub fn of<T: DeserializeOwned>(&self, table: Table) -> Result<Vec<(String, T)>, StateError> {
+    pub fn entries<T: DeserializeOwned>(&self, table: StateTable) -> Result<Vec<(String, T)>, StateError> {
         let own = self.0.iter().filter(|(of, ..)| *of == table);
-        let read = |(_, key, value): &(Table, String, Vec<u8>)| {
+        let read = |(_, key, value): &(StateTable, String, Vec<u8>)| {
             let value = serde_json::from_slice(value);
             let value =
                 value.map_err(|error| StateError::Damaged(format!("{} of {key}: {error}", table.name())))?;

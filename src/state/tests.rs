@@ -6,16 +6,16 @@ use std::path::Path;
 
 use super::*;
 
-fn opened(folder: &Path) -> (State, Kept) {
-    State::open(folder).unwrap()
+fn opened(folder: &Path) -> (StateStore, Snapshot) {
+    StateStore::open(folder).unwrap()
 }
 
-fn all(kept: &Kept, table: Table) -> Vec<(String, u32)> {
-    kept.of(table).unwrap()
+fn all(kept: &Snapshot, table: StateTable) -> Vec<(String, u32)> {
+    kept.entries(table).unwrap()
 }
 
 /// Something is kept, and the way to it is given up.
-async fn keep(folder: &Path, what: impl FnOnce(&State)) {
+async fn keep(folder: &Path, what: impl FnOnce(&StateStore)) {
     let (state, _) = opened(folder);
     what(&state);
     state.close().await.unwrap();
@@ -27,19 +27,19 @@ async fn what_is_kept_is_there_again() {
     let below = folder.path().join("a/b");
     keep(&below, |state| {
         for number in 0..100 {
-            state.put(Table::Pods, &format!("{number:03}"), &number);
+            state.upsert(StateTable::Pods, &format!("{number:03}"), &number);
         }
-        state.put(Table::Crashes, "000", &1000);
-        state.remove(Table::Pods, "050");
-        state.remove(Table::Pods, "none");
-        state.put(Table::Pods, "001", &7);
+        state.upsert(StateTable::RestartBackoff, "000", &1000);
+        state.remove(StateTable::Pods, "050");
+        state.remove(StateTable::Pods, "none");
+        state.upsert(StateTable::Pods, "001", &7);
     })
     .await;
     let (_state, kept) = opened(&below);
-    let pods = all(&kept, Table::Pods);
+    let pods = all(&kept, StateTable::Pods);
     assert_eq!((pods.len(), &pods[1]), (99, &("001".to_owned(), 7)));
-    assert_eq!(all(&kept, Table::Crashes), [("000".to_owned(), 1000)]);
-    assert_eq!(all(&kept, Table::Containers), []);
+    assert_eq!(all(&kept, StateTable::RestartBackoff), [("000".to_owned(), 1000)]);
+    assert_eq!(all(&kept, StateTable::Containers), []);
     for (path, mode) in [(below.clone(), 0o700), (below.join("state.redb"), 0o600)] {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, mode);
     }
@@ -49,7 +49,7 @@ async fn what_is_kept_is_there_again() {
 async fn one_at_a_time_has_it() {
     let folder = tempfile::tempdir().unwrap();
     let (_state, _) = opened(folder.path());
-    let refused = State::open(folder.path()).unwrap_err().to_string();
+    let refused = StateStore::open(folder.path()).unwrap_err().to_string();
     assert!(refused.contains("another probeshim (pid"), "{refused}");
 }
 
@@ -58,7 +58,7 @@ fn a_file_is_no_folder() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();
-    let refused = State::open(&file).unwrap_err().to_string();
+    let refused = StateStore::open(&file).unwrap_err().to_string();
     assert_eq!(refused, format!("{}: is not a folder; name one, or a place for one", file.display()));
 }
 
@@ -72,7 +72,7 @@ async fn a_file_of_another_version_is_set_aside_unchanged() {
         let path = folder.path().join("state.redb");
         let mut set_aside = Vec::new();
         for (count, is_closed) in [(1, true), (2, false)] {
-            keep(folder.path(), |state| state.put(Table::Pods, "a", &count)).await;
+            keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &count)).await;
             file::tests::set_version(&path, version);
             if !is_closed {
                 let left = file::tests::bytes_after_crash(&path);
@@ -80,8 +80,8 @@ async fn a_file_of_another_version_is_set_aside_unchanged() {
             }
             let bytes = fs::read(&path).unwrap();
             let (state, kept) = opened(folder.path());
-            assert_eq!(all(&kept, Table::Pods), [], "{name}");
-            state.put(Table::Pods, "b", &1);
+            assert_eq!(all(&kept, StateTable::Pods), [], "{name}");
+            state.upsert(StateTable::Pods, "b", &1);
             state.close().await.unwrap();
             set_aside.push((folder.path().join(format!("state.redb.{name}-set-aside-{count}")), bytes));
             for (path, bytes) in &set_aside {
@@ -89,7 +89,7 @@ async fn a_file_of_another_version_is_set_aside_unchanged() {
             }
             let (state, kept) = opened(folder.path());
             assert_eq!(
-                all(&kept, Table::Pods),
+                all(&kept, StateTable::Pods),
                 [("b".to_owned(), 1)],
                 "{name}: the new file has this version"
             );
@@ -104,7 +104,7 @@ async fn an_empty_file_is_refused_and_stays_empty() {
     let path = folder.path().join("state.redb");
     fs::write(&path, "").unwrap();
     for _ in 0..2 {
-        let refused = State::open(folder.path()).unwrap_err().to_string();
+        let refused = StateStore::open(folder.path()).unwrap_err().to_string();
         assert!(refused.contains("state.redb: it is empty"), "{refused}");
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
@@ -113,12 +113,12 @@ async fn an_empty_file_is_refused_and_stays_empty() {
 #[tokio::test]
 async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
     let folder = tempfile::tempdir().unwrap();
-    keep(folder.path(), |state| state.put(Table::Pods, "a", &1)).await;
-    file::tests::remove_table(&folder.path().join("state.redb"), Table::SubPathMounts);
-    keep(folder.path(), |state| state.put(Table::SubPathMounts, "b", &2)).await;
+    keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
+    file::tests::remove_table(&folder.path().join("state.redb"), StateTable::SubPathMounts);
+    keep(folder.path(), |state| state.upsert(StateTable::SubPathMounts, "b", &2)).await;
     let (_state, kept) = opened(folder.path());
-    assert_eq!(all(&kept, Table::Pods), [("a".to_owned(), 1)]);
-    assert_eq!(all(&kept, Table::SubPathMounts), [("b".to_owned(), 2)]);
+    assert_eq!(all(&kept, StateTable::Pods), [("a".to_owned(), 1)]);
+    assert_eq!(all(&kept, StateTable::SubPathMounts), [("b".to_owned(), 2)]);
 }
 
 /// Wherever it is cut off, it is refused, or nothing is missing.
@@ -126,13 +126,13 @@ async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
 async fn what_is_cut_off_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state.redb");
-    keep(folder.path(), |state| state.put(Table::Pods, "a", &1)).await;
+    keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
     let whole = fs::read(&path).unwrap();
     for length in [0, 1, 100, 4096, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
-        match State::open(folder.path()) {
+        match StateStore::open(folder.path()) {
             Ok((state, kept)) => {
-                assert_eq!(all(&kept, Table::Pods), [("a".to_owned(), 1)], "cut at {length}");
+                assert_eq!(all(&kept, StateTable::Pods), [("a".to_owned(), 1)], "cut at {length}");
                 state.close().await.unwrap();
             }
             Err(StateError::Damaged(reason)) => assert!(reason.contains("state.redb"), "{reason}"),
@@ -140,15 +140,15 @@ async fn what_is_cut_off_is_refused() {
         }
     }
     fs::write(&path, "something else").unwrap();
-    assert!(matches!(State::open(folder.path()), Err(StateError::Damaged(_))));
+    assert!(matches!(StateStore::open(folder.path()), Err(StateError::Damaged(_))));
 }
 
 #[tokio::test]
 async fn what_is_not_readable_is_told_of_by_its_key() {
     let folder = tempfile::tempdir().unwrap();
-    keep(folder.path(), |state| state.put(Table::Pods, "a", &"text")).await;
+    keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &"text")).await;
     let (_state, kept) = opened(folder.path());
-    let refused = kept.of::<u32>(Table::Pods).unwrap_err().to_string();
+    let refused = kept.entries::<u32>(StateTable::Pods).unwrap_err().to_string();
     assert!(refused.contains("pods of a"), "{refused}");
 }
 
@@ -161,8 +161,8 @@ async fn a_damaged_file_is_read_or_refused_in_words() {
     for round in 0..20 {
         keep(folder.path(), |state| {
             for number in 0..50 {
-                state.put(Table::Pods, &format!("{round}-{number}"), &"x".repeat(1 + 37 * number));
-                state.put(Table::Crashes, &format!("{}-{number}", round % 3), &number);
+                state.upsert(StateTable::Pods, &format!("{round}-{number}"), &"x".repeat(1 + 37 * number));
+                state.upsert(StateTable::RestartBackoff, &format!("{}-{number}", round % 3), &number);
             }
         })
         .await;
@@ -194,13 +194,17 @@ async fn a_damaged_file_is_read_or_refused_in_words() {
             }
         }
         fs::write(&path, &damaged).unwrap();
-        match State::open(folder.path()) {
+        match StateStore::open(folder.path()) {
             Ok((state, kept)) => {
                 read += 1;
-                let _ = kept.of::<serde_json::Value>(Table::Pods);
-                state.put(Table::Pods, "new", &1);
-                state.settled().await;
-                assert_eq!(*state.trouble().borrow(), None, "round {round}: what was taken can be written");
+                let _ = kept.entries::<serde_json::Value>(StateTable::Pods);
+                state.upsert(StateTable::Pods, "new", &1);
+                state.flush().await;
+                assert_eq!(
+                    *state.write_error().borrow(),
+                    None,
+                    "round {round}: what was taken can be written"
+                );
                 state.close().await.unwrap();
             }
             Err(StateError::Damaged(reason)) => {

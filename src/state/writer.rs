@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tracing::warn;
 
-use super::file::{Changes, File, WriteError};
-use super::{CloseError, Table};
+use super::file::{Changes, StateFile, WriteError};
+use super::{CloseError, StateTable};
 
 /// When it is tried again where the disk has not taken something, unless there is something new before.
 const RETRY: Duration = Duration::from_secs(5);
@@ -18,50 +18,50 @@ const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// What the thread is told.
 pub(super) enum Message {
     /// A value is another, or no more.
-    Change(Table, String, Option<Vec<u8>>),
+    Change(StateTable, String, Option<Vec<u8>>),
     /// Somebody waits for what was told before.
-    Settle(oneshot::Sender<()>),
+    Flush(oneshot::Sender<()>),
     /// Nothing more is told.
     Close(oneshot::Sender<Result<(), CloseError>>),
 }
 
 /// Writes what it is told.
-pub(super) struct Writer {
-    file: File,
-    troubles: watch::Sender<Option<String>>,
+pub(super) struct StateWriter {
+    file: StateFile,
+    error_tx: watch::Sender<Option<String>>,
     /// What is not on disk yet.
-    unsaved: Changes,
-    waiting: Vec<oneshot::Sender<()>>,
+    pending: Changes,
+    flush_waiters: Vec<oneshot::Sender<()>>,
     closes: Option<oneshot::Sender<Result<(), CloseError>>>,
     /// The words of the last panic of the database.
     panic: Option<String>,
 }
 
-impl Writer {
-    pub(super) fn new(file: File, troubles: watch::Sender<Option<String>>) -> Self {
-        Self { file, troubles, unsaved: Changes::new(), waiting: Vec::new(), closes: None, panic: None }
+impl StateWriter {
+    pub(super) fn new(file: StateFile, error_tx: watch::Sender<Option<String>>) -> Self {
+        Self { file, error_tx, pending: Changes::new(), flush_waiters: Vec::new(), closes: None, panic: None }
     }
 
     /// Writes until it is closed, or nobody is left to tell anything.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         while self.closes.is_none() {
-            let pause = if self.unsaved.is_empty() { REMOVAL_CHECK_INTERVAL } else { RETRY };
+            let pause = if self.pending.is_empty() { REMOVAL_CHECK_INTERVAL } else { RETRY };
             let first = messages.recv_timeout(pause);
             let is_over = matches!(first, Err(RecvTimeoutError::Disconnected));
             for message in first.into_iter().chain(messages.try_iter()) {
                 self.take(message);
             }
             self.save();
-            for waiting in self.waiting.drain(..) {
+            for waiting in self.flush_waiters.drain(..) {
                 let _ = waiting.send(());
             }
             if is_over {
                 break;
             }
         }
-        let Self { file, closes, unsaved, panic, .. } = self;
-        if !unsaved.is_empty() {
-            warn!(changes = unsaved.len(), "what was to outlive probeshim was not written");
+        let Self { file, closes, pending, panic, .. } = self;
+        if !pending.is_empty() {
+            warn!(changes = pending.len(), "what was to outlive probeshim was not written");
         }
         let closed = match (file.close(), panic) {
             (Ok(()), None) => Ok(()),
@@ -75,20 +75,20 @@ impl Writer {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Change(table, key, value) => drop(self.unsaved.insert((table, key), value)),
-            Message::Settle(waiting) => self.waiting.push(waiting),
+            Message::Change(table, key, value) => drop(self.pending.insert((table, key), value)),
+            Message::Flush(waiting) => self.flush_waiters.push(waiting),
             Message::Close(closed) => self.closes = Some(closed),
         }
     }
 
     fn save(&mut self) {
         // A file that was removed is written anew also where nothing has changed.
-        if self.unsaved.is_empty() && self.troubles.borrow().is_none() && !self.file.is_removed() {
+        if self.pending.is_empty() && self.error_tx.borrow().is_none() && !self.file.is_removed() {
             return;
         }
-        let trouble = match self.file.write(&self.unsaved) {
+        let trouble = match self.file.write(&self.pending) {
             Ok(()) => {
-                self.unsaved.clear();
+                self.pending.clear();
                 self.panic = None;
                 None
             }
@@ -99,7 +99,7 @@ impl Writer {
                 Some(error.to_string())
             }
         };
-        self.troubles.send_if_modified(|known| {
+        self.error_tx.send_if_modified(|known| {
             let is_new = *known != trouble;
             *known = trouble;
             is_new

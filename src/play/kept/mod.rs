@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::spec::{Container, Origin, Own, Pod, Texts};
 use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
 use crate::cri::{AuthoredContainer, AuthoredSandbox};
-use crate::state::{self, State, StateError};
+use crate::state::{self, StateError, StateStore};
 
 pub use ledger::{Act, Captured, Key};
 use ledger::{Kept, KeptContainer, Ledger, Stage};
@@ -25,7 +25,7 @@ use ledger::{Kept, KeptContainer, Ledger, Stage};
 /// Knows what clients have made, and what of it is kept alive. It outlives us. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Keeper {
-    state: State,
+    state: StateStore,
     now: watch::Sender<Arc<KeptPods>>,
 }
 
@@ -38,7 +38,7 @@ pub struct KeptPods {
 
 impl Keeper {
     /// Goes on with what was kept before.
-    pub fn new(kept: &state::Kept, state: State) -> Result<Self, StateError> {
+    pub fn new(kept: &state::Snapshot, state: StateStore) -> Result<Self, StateError> {
         let mut now = KeptPods { ledger: stored::read(kept)?, pods: BTreeMap::new() };
         for key in now.keys() {
             now.make(&key);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ledger::{Captured, Kept, KeptContainer, Key, Ledger, Stage};
 use crate::cri::Secret;
-use crate::state::{self, State, StateError, Table};
+use crate::state::{self, StateError, StateStore, StateTable};
 
 /// A sandbox.
 #[derive(Serialize, Deserialize)]
@@ -40,12 +40,12 @@ enum Request {
 }
 
 /// Reads what was kept before.
-pub(super) fn read(kept: &state::Kept) -> Result<Ledger, StateError> {
+pub(super) fn read(kept: &state::Snapshot) -> Result<Ledger, StateError> {
     let mut ledger = Ledger::default();
     let mut containers: Vec<Container> =
-        kept.of(Table::Containers)?.into_iter().map(|(_, container)| container).collect();
+        kept.entries(StateTable::Containers)?.into_iter().map(|(_, container)| container).collect();
     containers.sort_by_key(|container| container.place);
-    for (_, Sandbox { pod, id, request }) in kept.of::<Sandbox>(Table::Sandboxes)? {
+    for (_, Sandbox { pod, id, request }) in kept.entries::<Sandbox>(StateTable::Sandboxes)? {
         let own = containers.iter().filter(|container| container.pod == pod);
         let containers = own.map(|it| KeptContainer {
             name: it.name.clone(),
@@ -63,21 +63,21 @@ pub(super) fn read(kept: &state::Kept) -> Result<Ledger, StateError> {
 }
 
 /// Writes what has changed of a pod.
-pub(super) fn write(state: &State, key: &Key, before: Option<&Kept>, now: Option<&Kept>) {
+pub(super) fn write(state: &StateStore, key: &Key, before: Option<&Kept>, now: Option<&Kept>) {
     let name = |container: &KeptContainer| format!("{key}/{}", container.name);
     let known = |kept: Option<&Kept>| kept.map(|kept| kept.containers.clone()).unwrap_or_default();
     let (old, new) = (known(before), known(now));
     for gone in old.iter().filter(|old| new.iter().all(|new| new.name != old.name)) {
-        state.remove(Table::Containers, &name(gone));
+        state.remove(StateTable::Containers, &name(gone));
     }
     match now {
-        None => state.remove(Table::Sandboxes, &key.to_string()),
+        None => state.remove(StateTable::Sandboxes, &key.to_string()),
         Some(now)
             if before.is_none_or(|it| (&it.sandbox, &it.sandbox_id) != (&now.sandbox, &now.sandbox_id)) =>
         {
             let (id, request) = (now.sandbox_id.clone(), Request::of(&now.sandbox));
             let sandbox = Sandbox { pod: key.clone(), id, request };
-            state.put(Table::Sandboxes, &key.to_string(), &sandbox);
+            state.upsert(StateTable::Sandboxes, &key.to_string(), &sandbox);
         }
         Some(_) => {}
     }
@@ -85,7 +85,7 @@ pub(super) fn write(state: &State, key: &Key, before: Option<&Kept>, now: Option
         let KeptContainer { name: own, request, stage, first, id, attempt } = container.clone();
         let request = Request::of(&request);
         let stored = Container { pod: key.clone(), place, name: own, request, stage, first, id, attempt };
-        state.put(Table::Containers, &name(container), &stored);
+        state.upsert(StateTable::Containers, &name(container), &stored);
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
         let started = |name: &str| Act::Started(name.to_owned());
         let ran = || Act::Ran(Some("id".to_owned()), Ok(Secret(b"pod".as_slice().into())));
         let mut ledger = Ledger::default();
-        let (state, _) = State::open(folder.path()).unwrap();
+        let (state, _) = StateStore::open(folder.path()).unwrap();
         for (pod, act) in [
             ("a", ran()),
             ("a", created("z")),
@@ -152,7 +152,7 @@ mod tests {
             write(&state, &key(pod), before.as_ref(), ledger.pod(&key(pod)));
         }
         state.close().await.unwrap();
-        let (_state, kept) = State::open(folder.path()).unwrap();
+        let (_state, kept) = StateStore::open(folder.path()).unwrap();
         assert_eq!(read(&kept).unwrap(), ledger);
         assert_eq!(ledger.iter().count(), 4);
     }

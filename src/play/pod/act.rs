@@ -44,7 +44,7 @@ impl Worker {
             return Ok(if is_done { Synced::Done } else { Synced::Idle });
         }
         // What is known of it has to outlive what is made now.
-        self.means.state.settled().await;
+        self.means.state.flush().await;
         let (config, authored) = self.sandbox_config(actions.creates_sandbox, seen);
         let (sandbox, addresses) = match actions.creates_sandbox {
             Some(_) => self.run_sandbox(&config, authored).await?,

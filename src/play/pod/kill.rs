@@ -50,7 +50,7 @@ impl Worker {
             mark = probe.map(|probe| mark_of(probe, &ending));
         }
         // Whoever comes after us has to know why it ended.
-        self.means.state.settled().await;
+        self.means.state.flush().await;
         let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
         if let (Reason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
             prober.killed(&self.names, name, *kind, killed.is_ok());

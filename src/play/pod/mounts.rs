@@ -29,7 +29,7 @@ impl Worker {
         if binds {
             self.means.subpath_mounts.record(&points, &self.mount_owner(&container.name));
             // The record is written before the mount: after a crash there may be a record without a mount, but no mount without a record.
-            self.means.state.settled().await;
+            self.means.state.flush().await;
         }
         let (folder, pod, means) = (self.folder.clone(), self.pod.clone(), self.means.clone());
         let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());

@@ -40,7 +40,7 @@ impl Worker {
         let unnamed = Arc::new(unnamed);
         self.back_off(container, place.seen, &unnamed)?;
         // Or else it would not be waited for as long once we are back from an end of ours.
-        self.means.state.settled().await;
+        self.means.state.flush().await;
         let wanted = Wanted {
             means: &self.means,
             pod: &self.pod,

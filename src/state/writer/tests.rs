@@ -15,21 +15,21 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use super::*;
 
 fn change(key: &str) -> Message {
-    Message::Change(Table::Pods, key.to_owned(), Some(b"1".to_vec()))
+    Message::Change(StateTable::Pods, key.to_owned(), Some(b"1".to_vec()))
 }
 
-fn values(keys: &[&str]) -> Vec<(Table, String, Vec<u8>)> {
-    keys.iter().map(|key| (Table::Pods, (*key).to_owned(), b"1".to_vec())).collect()
+fn values(keys: &[&str]) -> Vec<(StateTable, String, Vec<u8>)> {
+    keys.iter().map(|key| (StateTable::Pods, (*key).to_owned(), b"1".to_vec())).collect()
 }
 
 #[test]
 fn what_the_disk_does_not_take_is_held_and_told_of_and_tried_again() {
     let place = tempfile::tempdir().unwrap();
     let [folder, away] = ["state", "away"].map(|name| place.path().join(name));
-    let (mut file, _) = File::open(&folder).unwrap();
+    let (mut file, _) = StateFile::open(&folder).unwrap();
     file.give_up();
     let (troubles, mut trouble) = watch::channel(None);
-    let mut writer = Writer::new(file, troubles);
+    let mut writer = StateWriter::new(file, troubles);
     fs::rename(&folder, &away).unwrap();
     fs::write(&folder, "").unwrap();
     writer.take(change("a"));
@@ -44,16 +44,16 @@ fn what_the_disk_does_not_take_is_held_and_told_of_and_tried_again() {
     writer.save();
     assert_eq!(*trouble.borrow_and_update(), None);
     drop(writer);
-    assert_eq!(File::open(&folder).unwrap().1, values(&["a", "b"]));
+    assert_eq!(StateFile::open(&folder).unwrap().1, values(&["a", "b"]));
 }
 
 #[test]
 fn a_file_that_is_removed_is_written_anew_with_all_that_was_in_it() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("state");
-    let (file, _) = File::open(&folder).unwrap();
+    let (file, _) = StateFile::open(&folder).unwrap();
     let (troubles, trouble) = watch::channel(None);
-    let mut writer = Writer::new(file, troubles);
+    let mut writer = StateWriter::new(file, troubles);
     writer.take(change("a"));
     writer.save();
     fs::remove_dir_all(&folder).unwrap();
@@ -69,7 +69,7 @@ fn a_file_that_is_removed_is_written_anew_with_all_that_was_in_it() {
     writer.save();
     assert_eq!(*trouble.borrow(), None);
     drop(writer);
-    assert_eq!(File::open(&folder).unwrap().1, values(&["a", "b", "c"]));
+    assert_eq!(StateFile::open(&folder).unwrap().1, values(&["a", "b", "c"]));
 }
 
 /// A file system in memory, unmounted when dropped.
@@ -89,14 +89,14 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
         return skip::skip("mounts take the right to mount");
     }
     let (empty, folder, filler) = (disk.0.join("empty"), disk.0.join("state"), disk.0.join("filler"));
-    File::open(&empty).unwrap().0.close().unwrap();
+    StateFile::open(&empty).unwrap().0.close().unwrap();
     let size = |folder: &Path| fs::metadata(folder.join("state.redb")).unwrap().blocks() * 512;
-    let (file, _) = File::open(&folder).unwrap();
+    let (file, _) = StateFile::open(&folder).unwrap();
     let (troubles, trouble) = watch::channel(None);
-    let mut writer = Writer::new(file, troubles);
+    let mut writer = StateWriter::new(file, troubles);
     let large = vec![0; 1 << 20];
     for key in ["a", "b", "c", "d"] {
-        writer.take(Message::Change(Table::Pods, key.to_owned(), Some(large.clone())));
+        writer.take(Message::Change(StateTable::Pods, key.to_owned(), Some(large.clone())));
     }
     writer.save();
     assert_eq!(*trouble.borrow(), None);
@@ -117,7 +117,7 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
     writer.save();
     assert_eq!(*trouble.borrow(), None);
     drop(writer);
-    let (_file, values) = File::open(&folder).unwrap();
+    let (_file, values) = StateFile::open(&folder).unwrap();
     assert_eq!(values.len(), 4);
     assert!(values.iter().all(|(.., value)| *value == large));
 }
@@ -126,12 +126,12 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
 fn a_file_that_is_replaced_is_left_as_it_is() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("state.redb");
-    let (file, _) = File::open(place.path()).unwrap();
+    let (file, _) = StateFile::open(place.path()).unwrap();
     let (troubles, trouble) = watch::channel(None);
-    let mut writer = Writer::new(file, troubles);
+    let mut writer = StateWriter::new(file, troubles);
     fs::remove_file(&path).unwrap();
     fs::write(&path, "precious").unwrap();
-    writer.take(Message::Change(Table::Pods, "a".to_owned(), None));
+    writer.take(Message::Change(StateTable::Pods, "a".to_owned(), None));
     writer.save();
     let told = trouble.borrow().clone().unwrap();
     assert!(told.contains("state.redb has been replaced by another file"), "{told}");
