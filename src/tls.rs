@@ -40,16 +40,16 @@ pub enum TlsError {
 
 /// Who the server has to be.
 #[derive(Clone, Copy, Debug)]
-pub enum Server<'a> {
+pub enum ServerTrust<'a> {
     /// Anybody.
-    Anyone,
+    Insecure,
     /// Somebody whose certificate is signed by one in this file.
-    SignedBy(&'a Path),
+    CaFile(&'a Path),
 }
 
 /// Takes every certificate.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct NoVerifier(Arc<CryptoProvider>);
 
 static OF_PROBES: LazyLock<Tls> = LazyLock::new(|| {
     let mut config = anyone(builder()).with_no_client_auth();
@@ -60,15 +60,15 @@ static OF_PROBES: LazyLock<Tls> = LazyLock::new(|| {
 impl Tls {
     /// That of probes: with anybody, HTTP/2 where the server has it.
     #[must_use]
-    pub fn of_probes() -> &'static Self {
+    pub fn insecure() -> &'static Self {
         &OF_PROBES
     }
 
     /// That of a client, who may have a certificate and the key to it in files of their own.
-    pub fn of_client(server: Server<'_>, identity: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
+    pub fn client(server: ServerTrust<'_>, identity: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
         let config = match server {
-            Server::Anyone => anyone(builder()),
-            Server::SignedBy(file) => {
+            ServerTrust::Insecure => anyone(builder()),
+            ServerTrust::CaFile(file) => {
                 let mut roots = RootCertStore::empty();
                 for certificate in certificates(file)? {
                     roots.add(certificate)?;
@@ -88,7 +88,7 @@ impl Tls {
     }
 
     /// Speaks TLS over a connection. A name is told to the server, an address is not.
-    pub async fn speak<S>(&self, stream: S, host: &str) -> io::Result<TlsStream<S>>
+    pub async fn connect<S>(&self, stream: S, host: &str) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -117,7 +117,7 @@ fn builder() -> ConfigBuilder<ClientConfig, WantsVerifier> {
 fn anyone(
     builder: ConfigBuilder<ClientConfig, WantsVerifier>,
 ) -> ConfigBuilder<ClientConfig, WantsClientCert> {
-    let anyone = Arc::new(Anyone(builder.crypto_provider().clone()));
+    let anyone = Arc::new(NoVerifier(builder.crypto_provider().clone()));
     builder.dangerous().with_custom_certificate_verifier(anyone)
 }
 
@@ -133,7 +133,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if found.is_empty() { Err(in_file(pem::Error::NoItemsFound)) } else { Ok(found) }
 }
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for NoVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -226,7 +226,7 @@ mod tests {
         };
         let ask = async {
             let mut said = String::new();
-            tls.speak(near, name).await?.read_to_string(&mut said).await?;
+            tls.connect(near, name).await?.read_to_string(&mut said).await?;
             Ok(said)
         };
         let (said, ()) = tokio::join!(ask, serve);
@@ -249,13 +249,19 @@ mod tests {
         let key = file("client.key", key.serialize_pem());
         let (identity, server) = (Some((&*certificate, &*key)), server(&authority));
         for (row, trusted, identity, name, expected) in [
-            ("all is well", Server::SignedBy(&own), identity, "node", "hello"),
-            ("anybody may answer", Server::Anyone, identity, "elsewhere", "hello"),
-            ("who answers is a stranger's", Server::SignedBy(&other), identity, "node", "UnknownIssuer"),
-            ("who answers is another", Server::SignedBy(&own), identity, "elsewhere", "not valid for name"),
-            ("nobody asks", Server::SignedBy(&own), None, "node", "CertificateRequired"),
+            ("all is well", ServerTrust::CaFile(&own), identity, "node", "hello"),
+            ("anybody may answer", ServerTrust::Insecure, identity, "elsewhere", "hello"),
+            ("who answers is a stranger's", ServerTrust::CaFile(&other), identity, "node", "UnknownIssuer"),
+            (
+                "who answers is another",
+                ServerTrust::CaFile(&own),
+                identity,
+                "elsewhere",
+                "not valid for name",
+            ),
+            ("nobody asks", ServerTrust::CaFile(&own), None, "node", "CertificateRequired"),
         ] {
-            let tls = Tls::of_client(trusted, identity).unwrap();
+            let tls = Tls::client(trusted, identity).unwrap();
             let (Ok(said) | Err(said)) = said(&server, &tls, name).await;
             assert!(said.contains(expected), "{row}: {said}");
         }
@@ -266,7 +272,7 @@ mod tests {
             (&own, Some((&*certificate, &*own)), &own),
             (&own, Some((&*key, &*key)), &key),
         ] {
-            let error = Tls::of_client(Server::SignedBy(trusted), identity).unwrap_err().to_string();
+            let error = Tls::client(ServerTrust::CaFile(trusted), identity).unwrap_err().to_string();
             assert!(error.starts_with(&format!("{}: ", wrong.display())), "{error}");
         }
     }

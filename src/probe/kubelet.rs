@@ -21,7 +21,7 @@ use super::read::manifest;
 use super::source::Source;
 use crate::regular_file::{MAX_SMALL_FILE_BYTES, read_to_string};
 use crate::terminal::sanitize;
-use crate::tls::{Server, Tls, TlsError};
+use crate::tls::{ServerTrust, Tls, TlsError};
 
 /// How long the kubelet may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -94,9 +94,9 @@ impl Kubelet {
         if self.url.scheme() != "https" {
             return exchange(stream, self.request()?).await;
         }
-        let server = self.authority.as_deref().map_or(Server::Anyone, Server::SignedBy);
+        let server = self.authority.as_deref().map_or(ServerTrust::Insecure, ServerTrust::CaFile);
         let identity = self.identity.as_ref().map(|(certificate, key)| (&**certificate, &**key));
-        let stream = Tls::of_client(server, identity)?.speak(stream, host).await?;
+        let stream = Tls::client(server, identity)?.connect(stream, host).await?;
         exchange(stream, self.request()?).await
     }
 
