@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::shape;
-use crate::cri::Own;
+use crate::cri::MeteredChannel;
 use crate::cri::v1::VersionRequest;
 use crate::socket::SocketPath;
 use crate::terminal::sanitize;
@@ -16,8 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks the runtime for its version. Each time on a new connection, as every client of the relay has one: an old one may still
 /// be answered by a runtime that nobody can reach any more.
-pub(super) async fn of_upstream(own: &Own, socket: &SocketPath) -> shape::Upstream {
-    let mut client = own.fresh_client(socket);
+pub(super) async fn of_upstream(own: &MeteredChannel, socket: &SocketPath) -> shape::Upstream {
+    let mut client = own.connect_new(socket);
     let asked = timeout(PATIENCE, client.version(VersionRequest { version: "v1".to_owned() })).await;
     let (version, error) = match asked {
         Ok(Ok(answer)) => (Some(answer.into_inner()), None),

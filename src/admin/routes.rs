@@ -331,7 +331,7 @@ fn probe(name: String) -> Result<String, RequestError> {
 
 /// The method of this name or path: one of the interface, or another that was called.
 fn method(name: &str, admin: &Admin) -> Result<MethodName, RequestError> {
-    let known = Method::named(name).or_else(|| Method::at(name)).map(MethodName::Known);
+    let known = Method::from_name(name).or_else(|| Method::from_path(name)).map(MethodName::Known);
     let called = || Some(MethodName::of_path(name)).filter(|method| admin.from.calls.has(method));
     known.or_else(called).ok_or_else(|| {
         let names: Vec<&str> = Method::all().map(Method::name).collect();

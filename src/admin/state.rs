@@ -8,7 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::sync::{Semaphore, watch};
 
-use crate::cri::Own;
+use crate::cri::MeteredChannel;
 use crate::exec::Stuck;
 use crate::play::{KeptPods, Play};
 use crate::prober::{self, Prober};
@@ -41,7 +41,7 @@ pub struct Sources {
     /// The runtime's socket.
     pub upstream: SocketPath,
     /// The calls that are our own.
-    pub own: Own,
+    pub own: MeteredChannel,
     /// The last calls.
     pub calls: Arc<Calls>,
     /// The last events.

@@ -394,14 +394,14 @@ async fn until(due: Option<Instant>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cri::Own;
+    use crate::cri::MeteredChannel;
     use crate::exec;
     use crate::probe::Specs;
     use crate::socket::SocketPath;
 
     #[tokio::test]
     async fn a_fault_is_counted_and_what_comes_next_is_seen() {
-        let client = Own::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
+        let client = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
         let inspector =
             Inspector::start(exec::Settings::default(), Specs::default(), client, exec::Metrics::default());
         let events = Arc::new(Events::default());

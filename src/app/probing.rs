@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
-use crate::cri::Own;
+use crate::cri::MeteredChannel;
 use crate::play::Play;
 use crate::prober::{Executor, Notice, Parts, Prober, Remark, Witness};
 use crate::record::{Event, Events};
@@ -37,7 +37,7 @@ struct Told {
 impl Probing {
     /// Starts it; its calls are told of among all others.
     pub(super) fn start(
-        (own, upstream): (&Own, &SocketPath),
+        (own, upstream): (&MeteredChannel, &SocketPath),
         (told, redacts): (OwnCalls, bool),
         (events, play): (Arc<Events>, Arc<OnceLock<Play>>),
         parts: Parts,
@@ -46,7 +46,7 @@ impl Probing {
         // Its connection is driven where it is used.
         let client = {
             let _entered = runtime.enter();
-            own.fresh_client(upstream)
+            own.connect_new(upstream)
         };
         let executor = Executor::new(client, Some(told), redacts);
         let prober = Prober::start(parts, executor, Arc::new(Told { events, play }), runtime);

@@ -20,7 +20,7 @@ use super::observatory::{Inlets, Observatory, Outlets};
 use super::probing::{self, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::{Role, ShimSettings};
-use crate::cri::Own;
+use crate::cri::MeteredChannel;
 use crate::exec::{self, Inspector};
 use crate::play::Play;
 use crate::probe::{self, Hurry, News, Specs};
@@ -93,7 +93,7 @@ pub(super) struct Shim {
 
 /// What it takes to play pods on a shim, or to keep them alive.
 pub(super) struct Staged {
-    pub(super) own: Own,
+    pub(super) own: MeteredChannel,
     pub(super) executor: Executor,
     pub(super) watched: OwnCalls,
     pub(super) prober: Option<Prober>,
@@ -191,7 +191,7 @@ impl Shim {
         let (events, faults) = (Arc::new(Events::new(watched.redact_commands)), Counter::default());
         let (journal, recording) = recording(journal, &events)?.unzip();
         let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
-        let (own, exec_metrics) = (Own::new(&upstream), exec::Metrics::default());
+        let (own, exec_metrics) = (MeteredChannel::new(&upstream), exec::Metrics::default());
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = Numbers::from(first_call);
@@ -229,7 +229,7 @@ impl Shim {
         let (told, (news, hurry)) = news(role, of_specs, specs);
         let staged = kept.filter(|_| role != Role::Watches).map(|kept| {
             let watched = tap.own_calls(numbers.clone());
-            let executor = Executor::new(own.fresh_client(&upstream), Some(watched.clone()), redacts);
+            let executor = Executor::new(own.connect_new(&upstream), Some(watched.clone()), redacts);
             let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
             Staged { own, executor, watched, prober, events, news: told, kept, play }
         });
@@ -297,7 +297,7 @@ fn recording(
 
 /// What the runtime tells, if it is watched.
 fn notices(
-    watched: Option<Own>,
+    watched: Option<MeteredChannel>,
     enquired: mpsc::Receiver<Enquiry>,
     inspector: &mut Inspector,
 ) -> mpsc::Receiver<Notice> {

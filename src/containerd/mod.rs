@@ -9,7 +9,7 @@ use tokio_stream::Stream;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use crate::cri::Subscription;
+use crate::cri::LazyStream;
 
 pub use event::{Stamped, TaskEvent};
 
@@ -25,7 +25,7 @@ const TASKS_OF_KUBERNETES: &str = r#"topic~="/tasks/",namespace==k8s.io"#;
 /// What becomes of the processes in the containers of the CRI, from the moment at which it is first asked for. Ends when containerd does.
 /// A runtime that has no such service answers `UNIMPLEMENTED`; containerd 1.6 and later have it.
 #[derive(Debug)]
-pub struct TaskEvents(Subscription<v1::Envelope>);
+pub struct TaskEvents(LazyStream<v1::Envelope>);
 
 impl TaskEvents {
     /// A subscription over this channel.
@@ -33,7 +33,7 @@ impl TaskEvents {
     pub fn new(channel: Channel) -> Self {
         let mut client = v1::events_client::EventsClient::new(channel);
         let request = v1::SubscribeRequest { filters: vec![TASKS_OF_KUBERNETES.to_owned()] };
-        Self(Subscription::new(async move { client.subscribe(request).await }))
+        Self(LazyStream::new(async move { client.subscribe(request).await }))
     }
 }
 

@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-use super::client::{LONGEST_ANSWER, channel};
+use super::client::{MAX_RESPONSE_BYTES, channel};
 use super::{DESCRIPTORS, v1};
 use crate::socket::SocketPath;
 
@@ -21,22 +21,22 @@ static POOL: LazyLock<DescriptorPool> =
 
 /// A request that somebody else has written.
 #[derive(Clone, PartialEq)]
-pub(crate) struct Authored<T> {
+pub(crate) struct RawRequest<T> {
     asked: T,
     message: DynamicMessage,
 }
 
 /// One that makes a sandbox.
-pub(crate) type AuthoredSandbox = Authored<v1::RunPodSandboxRequest>;
+pub(crate) type RawRunPodSandbox = RawRequest<v1::RunPodSandboxRequest>;
 
 /// One that makes a container.
-pub(crate) type AuthoredContainer = Authored<v1::CreateContainerRequest>;
+pub(crate) type RawCreateContainer = RawRequest<v1::CreateContainerRequest>;
 
 /// Sends them.
 #[derive(Clone, Debug)]
-pub(crate) struct Sender(Channel);
+pub(crate) struct RawClient(Channel);
 
-impl<T: Message + Name + Default> Authored<T> {
+impl<T: Message + Name + Default> RawRequest<T> {
     /// Reads it.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let kind = POOL.get_message_by_name(&T::full_name()).expect("the interface has it");
@@ -44,12 +44,12 @@ impl<T: Message + Name + Default> Authored<T> {
     }
 
     /// What it asked for when it was read, in the fields that we know.
-    pub(crate) fn asked(&self) -> &T {
+    pub(crate) fn decoded(&self) -> &T {
         &self.asked
     }
 
     /// Puts something else into a field, which a path leads to; where the path leads to nothing, nothing is done.
-    pub(crate) fn set(&mut self, path: &[&str], value: Value) {
+    pub(crate) fn set_field(&mut self, path: &[&str], value: Value) {
         if let [before @ .., field] = path
             && let Some(message) = self.inner(before)
         {
@@ -58,7 +58,7 @@ impl<T: Message + Name + Default> Authored<T> {
     }
 
     /// Puts another text at a key of a map, if there is one.
-    pub(crate) fn set_entry(&mut self, path: &[&str], key: &str, text: String) {
+    pub(crate) fn set_map_entry(&mut self, path: &[&str], key: &str, text: String) {
         let [before @ .., field] = path else { return };
         let map = self.inner(before).and_then(|message| message.get_field_by_name_mut(field));
         let map = map.and_then(Value::as_map_mut);
@@ -77,14 +77,14 @@ impl<T: Message + Name + Default> Authored<T> {
     }
 }
 
-impl<T> fmt::Debug for Authored<T> {
+impl<T> fmt::Debug for RawRequest<T> {
     /// There may be secrets in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "a request of {} bytes", self.message.encoded_len())
     }
 }
 
-impl Sender {
+impl RawClient {
     /// To whatever is served at a socket.
     pub(crate) fn new(socket: &SocketPath) -> Self {
         Self(channel(socket))
@@ -93,7 +93,7 @@ impl Sender {
     /// Has a sandbox made.
     pub(crate) async fn run_pod_sandbox(
         &self,
-        request: AuthoredSandbox,
+        request: RawRunPodSandbox,
     ) -> Result<Response<v1::RunPodSandboxResponse>, Status> {
         self.send(request.message, "/runtime.v1.RuntimeService/RunPodSandbox").await
     }
@@ -101,7 +101,7 @@ impl Sender {
     /// Has a container made.
     pub(crate) async fn create_container(
         &self,
-        request: AuthoredContainer,
+        request: RawCreateContainer,
     ) -> Result<Response<v1::CreateContainerResponse>, Status> {
         self.send(request.message, "/runtime.v1.RuntimeService/CreateContainer").await
     }
@@ -111,7 +111,7 @@ impl Sender {
         request: DynamicMessage,
         path: &'static str,
     ) -> Result<Response<A>, Status> {
-        let mut grpc = Grpc::new(self.0.clone()).max_decoding_message_size(LONGEST_ANSWER);
+        let mut grpc = Grpc::new(self.0.clone()).max_decoding_message_size(MAX_RESPONSE_BYTES);
         grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
         let codec = ProstCodec::<DynamicMessage, A>::default();
         grpc.unary(Request::new(request), PathAndQuery::from_static(path), codec).await
@@ -152,13 +152,13 @@ mod tests {
     #[test]
     fn what_is_not_known_stays_as_it_is() {
         let request = with_unknown_fields();
-        let mut authored = AuthoredContainer::read(&request).unwrap();
-        authored.set(&["pod_sandbox_id"], Value::String("two".to_owned()));
-        authored.set(&["config", "metadata", "attempt"], Value::U32(7));
-        authored.set(&["config", "log_path"], Value::String("app/7.log".to_owned()));
-        authored.set_entry(&["config", "annotations"], "count", "7".to_owned());
-        authored.set_entry(&["config", "annotations"], "other", "7".to_owned());
-        authored.set(&["sandbox_config", "metadata", "attempt"], Value::U32(7));
+        let mut authored = RawCreateContainer::read(&request).unwrap();
+        authored.set_field(&["pod_sandbox_id"], Value::String("two".to_owned()));
+        authored.set_field(&["config", "metadata", "attempt"], Value::U32(7));
+        authored.set_field(&["config", "log_path"], Value::String("app/7.log".to_owned()));
+        authored.set_map_entry(&["config", "annotations"], "count", "7".to_owned());
+        authored.set_map_entry(&["config", "annotations"], "other", "7".to_owned());
+        authored.set_field(&["sandbox_config", "metadata", "attempt"], Value::U32(7));
         let sent = authored.message.encode_to_vec();
         for content in [&b"inner"[..], b"outer"] {
             let field = unknown(content);

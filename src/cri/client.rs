@@ -15,21 +15,21 @@ use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
 /// The longest answer that is taken, as by the kubelet.
-pub(super) const LONGEST_ANSWER: usize = 16 << 20;
+pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// How long the runtime may take for what is done for pods, as the kubelet's `runtimeRequestTimeout`; twice as long for a sandbox.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const RUNTIME_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A client of the images of the runtime at `socket`, which connects as [`runtime_service`] does.
 #[must_use]
 pub fn image_service(socket: &SocketPath) -> ImageServiceClient<Channel> {
-    ImageServiceClient::new(channel(socket)).max_decoding_message_size(LONGEST_ANSWER)
+    ImageServiceClient::new(channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
 /// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
 #[must_use]
 pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
-    RuntimeServiceClient::new(channel(socket)).max_decoding_message_size(LONGEST_ANSWER)
+    RuntimeServiceClient::new(channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
 /// A channel to whatever is served at `socket`, which connects at its first call and again whenever its connection is gone.
@@ -47,7 +47,7 @@ pub(crate) fn channel(socket: &SocketPath) -> Channel {
 }
 
 /// Waits for an answer, no longer than the limit if there is one; one that comes too late is told of as by the kubelet.
-pub(crate) async fn within<T>(
+pub(crate) async fn with_timeout<T>(
     limit: impl Into<Option<Duration>>,
     answer: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Status> {
@@ -61,7 +61,7 @@ pub(crate) async fn within<T>(
 }
 
 /// What is gone is no error where it is asked for, or is to go.
-pub(crate) fn unless_gone<T>(answered: Result<T, Status>) -> Result<Option<T>, Status> {
+pub(crate) fn ignore_not_found<T>(answered: Result<T, Status>) -> Result<Option<T>, Status> {
     match answered {
         Ok(answer) => Ok(Some(answer)),
         Err(status) if status.code() == Code::NotFound => Ok(None),

@@ -6,7 +6,7 @@ use super::v1;
 
 /// What one message tells of a sandbox. What it does not tell is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SandboxFact {
+pub struct SandboxObservation {
     /// The sandbox.
     pub id: String,
     /// The pod that it is made for: namespace, name, uid, attempt.
@@ -27,7 +27,7 @@ pub struct SandboxFact {
 
 /// What one message tells of a container. What it does not tell is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ContainerFact {
+pub struct ContainerObservation {
     /// The container.
     pub id: String,
     /// Its sandbox.
@@ -50,7 +50,7 @@ pub struct ContainerFact {
     pub annotations: Option<HashMap<String, String>>,
 }
 
-impl From<v1::PodSandbox> for SandboxFact {
+impl From<v1::PodSandbox> for SandboxObservation {
     fn from(sandbox: v1::PodSandbox) -> Self {
         Self {
             is_ready: Some(sandbox.state() == v1::PodSandboxState::SandboxReady),
@@ -65,7 +65,7 @@ impl From<v1::PodSandbox> for SandboxFact {
     }
 }
 
-impl From<v1::PodSandboxStatus> for SandboxFact {
+impl From<v1::PodSandboxStatus> for SandboxObservation {
     fn from(sandbox: v1::PodSandboxStatus) -> Self {
         let addresses = sandbox.network.map(|network| {
             let others = network.additional_ips.into_iter().map(|other| other.ip);
@@ -87,7 +87,7 @@ impl From<v1::PodSandboxStatus> for SandboxFact {
     }
 }
 
-impl From<v1::Container> for ContainerFact {
+impl From<v1::Container> for ContainerObservation {
     fn from(container: v1::Container) -> Self {
         Self {
             state: Some(container.state()),
@@ -104,7 +104,7 @@ impl From<v1::Container> for ContainerFact {
     }
 }
 
-impl From<v1::ContainerStatus> for ContainerFact {
+impl From<v1::ContainerStatus> for ContainerObservation {
     fn from(container: v1::ContainerStatus) -> Self {
         let state = container.state();
         let has_exited = state == v1::ContainerState::ContainerExited;

@@ -8,7 +8,7 @@ pub(crate) const POD_UID: &str = "io.kubernetes.pod.uid";
 pub(crate) const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
 /// What a container is taken for: another image makes it another container.
-pub(crate) const HASH: &str = "io.kubernetes.container.hash";
+pub(crate) const CONTAINER_HASH: &str = "io.kubernetes.container.hash";
 
 /// How often a container had been started before.
 pub(crate) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
@@ -21,22 +21,22 @@ pub(crate) const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMess
 pub(crate) const GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 /// The hook of a container, for others who stop it.
-pub(crate) const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
+pub(crate) const PRE_STOP_HANDLER: &str = "io.kubernetes.container.preStopHandler";
 
 /// The ports of a container.
 pub(crate) const PORTS: &str = "io.kubernetes.container.ports";
 
 /// Which probeshim plays a pod, by the folder of its state: a label of its sandboxes.
-pub(crate) const OURS: &str = "probeshim.io/state";
+pub(crate) const STATE_LABEL: &str = "probeshim.io/state";
 
 /// Labels of a sandbox.
-pub(crate) fn of_sandbox(name: &str, namespace: &str, uid: &str) -> HashMap<String, String> {
+pub(crate) fn sandbox_labels(name: &str, namespace: &str, uid: &str) -> HashMap<String, String> {
     let labels = [(POD_NAME, name), (POD_NAMESPACE, namespace), (POD_UID, uid)];
     labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
 /// Those of a container, which are those of its sandbox and its own name.
-pub(crate) fn of_container(name: &str, sandbox: &HashMap<String, String>) -> HashMap<String, String> {
+pub(crate) fn container_labels(name: &str, sandbox: &HashMap<String, String>) -> HashMap<String, String> {
     let mut labels = sandbox.clone();
     labels.insert(CONTAINER_NAME.to_owned(), name.to_owned());
     labels

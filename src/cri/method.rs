@@ -18,7 +18,7 @@ pub enum MethodName {
     /// A method of the interface.
     Known(Method),
     /// The path of any other, cut where it is very long.
-    Other(Box<str>),
+    Unknown(Box<str>),
 }
 
 impl Method {
@@ -29,13 +29,13 @@ impl Method {
 
     /// The method at this path, such as `/runtime.v1.RuntimeService/ExecSync`.
     #[must_use]
-    pub fn at(path: &str) -> Option<Self> {
+    pub fn from_path(path: &str) -> Option<Self> {
         Self::all().find(|method| method.0 == path)
     }
 
     /// The method of this name, such as `ExecSync`; upper and lower case are one. No name is in both services.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|method| method.name().eq_ignore_ascii_case(name))
     }
 
@@ -56,9 +56,9 @@ impl MethodName {
     /// The name for a request's path.
     #[must_use]
     pub fn of_path(path: &str) -> Self {
-        match Method::at(path) {
+        match Method::from_path(path) {
             Some(method) => Self::Known(method),
-            None => Self::Other(path.chars().take(LONGEST_PATH).collect()),
+            None => Self::Unknown(path.chars().take(LONGEST_PATH).collect()),
         }
     }
 
@@ -67,7 +67,7 @@ impl MethodName {
     pub fn label(&self) -> &'static str {
         match self {
             Self::Known(method) => method.name(),
-            Self::Other(_) => "other",
+            Self::Unknown(_) => "other",
         }
     }
 }
@@ -77,7 +77,7 @@ impl fmt::Display for MethodName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Known(method) => f.write_str(method.name()),
-            Self::Other(path) => f.write_str(path),
+            Self::Unknown(path) => f.write_str(path),
         }
     }
 }
@@ -96,11 +96,11 @@ mod tests {
     fn every_method_is_found_by_path_and_by_name() {
         assert_eq!(Method::all().count(), 41);
         for method in Method::all() {
-            assert_eq!(Method::at(method.path()), Some(method));
-            assert_eq!(Method::named(&method.name().to_lowercase()), Some(method));
+            assert_eq!(Method::from_path(method.path()), Some(method));
+            assert_eq!(Method::from_name(&method.name().to_lowercase()), Some(method));
         }
-        assert_eq!(Method::named("execsync").unwrap().path(), "/runtime.v1.RuntimeService/ExecSync");
-        assert_eq!(Method::at("/runtime.v2.RuntimeService/ExecSync"), None);
-        assert_eq!(Method::named("Exec Sync"), None);
+        assert_eq!(Method::from_name("execsync").unwrap().path(), "/runtime.v1.RuntimeService/ExecSync");
+        assert_eq!(Method::from_path("/runtime.v2.RuntimeService/ExecSync"), None);
+        assert_eq!(Method::from_name("Exec Sync"), None);
     }
 }

@@ -12,16 +12,16 @@ mod redact;
 mod status;
 mod subscription;
 
-pub(crate) use authored::{AuthoredContainer, AuthoredSandbox, Sender};
-pub(crate) use client::{PATIENCE, channel, unless_gone, within};
+pub(crate) use authored::{RawClient, RawCreateContainer, RawRunPodSandbox};
+pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, channel, ignore_not_found, with_timeout};
 pub use client::{image_service, runtime_service};
-pub use facts::{ContainerFact, SandboxFact};
+pub use facts::{ContainerObservation, SandboxObservation};
 pub use framing::{FrameError, unary_message};
 pub use method::{Method, MethodName};
-pub use own::{Counted, Own, OwnClient};
-pub use redact::Secret;
+pub use own::{CountingService, MeteredChannel, MeteredRuntimeClient};
+pub use redact::RedactedBytes;
 pub use status::Code;
-pub use subscription::Subscription;
+pub use subscription::LazyStream;
 
 /// The runtime name of procrun in its answer to Version.
 pub(crate) const PROCRUN: &str = "procrun";

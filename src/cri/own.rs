@@ -12,37 +12,37 @@ use tonic::body::Body;
 use tonic::transport::{Channel, Error};
 use tower::Service;
 
-use super::client::{LONGEST_ANSWER, channel};
+use super::client::{MAX_RESPONSE_BYTES, channel};
 use super::method::MethodName;
 use super::status::Code;
 use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
 /// A client whose calls are counted as our own.
-pub type OwnClient = RuntimeServiceClient<Counted>;
+pub type MeteredRuntimeClient = RuntimeServiceClient<CountingService>;
 
 /// A connection to the runtime for calls of our own, and their count. Copies share both.
 #[derive(Clone, Debug)]
-pub struct Own {
+pub struct MeteredChannel {
     socket: SocketPath,
     channel: Channel,
-    calls: Family<Labels, Counter>,
+    calls: Family<CallLabels, Counter>,
 }
 
 /// A channel whose calls are counted when their answer begins.
 #[derive(Clone, Debug)]
-pub struct Counted {
+pub struct CountingService {
     channel: Channel,
-    calls: Family<Labels, Counter>,
+    calls: Family<CallLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
+struct CallLabels {
     method: &'static str,
     code: &'static str,
 }
 
-impl Own {
+impl MeteredChannel {
     /// Connects at the first call, and again whenever the connection is gone.
     #[must_use]
     pub fn new(socket: &SocketPath) -> Self {
@@ -62,13 +62,13 @@ impl Own {
 
     /// A client over this connection.
     #[must_use]
-    pub fn client(&self) -> OwnClient {
+    pub fn client(&self) -> MeteredRuntimeClient {
         self.counted(self.channel.clone())
     }
 
     /// A client over a new connection: an old one may still be answered by a runtime that nobody can reach any more.
     #[must_use]
-    pub fn fresh_client(&self, socket: &SocketPath) -> OwnClient {
+    pub fn connect_new(&self, socket: &SocketPath) -> MeteredRuntimeClient {
         self.counted(channel(socket))
     }
 
@@ -78,13 +78,13 @@ impl Own {
         self.channel.clone()
     }
 
-    fn counted(&self, channel: Channel) -> OwnClient {
-        let counted = Counted { channel, calls: self.calls.clone() };
-        RuntimeServiceClient::new(counted).max_decoding_message_size(LONGEST_ANSWER)
+    fn counted(&self, channel: Channel) -> MeteredRuntimeClient {
+        let counted = CountingService { channel, calls: self.calls.clone() };
+        RuntimeServiceClient::new(counted).max_decoding_message_size(MAX_RESPONSE_BYTES)
     }
 }
 
-impl Service<Request<Body>> for Counted {
+impl Service<Request<Body>> for CountingService {
     type Response = Response<Body>;
     type Error = Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
@@ -100,7 +100,7 @@ impl Service<Request<Body>> for Counted {
             let answer = answer.await?;
             // A call that goes well has its code at its end; those that we make go well from there on.
             let code = Code::from_headers(answer.headers()).unwrap_or(Code::OK);
-            calls.get_or_create(&Labels { method, code: code.name().unwrap_or("other") }).inc();
+            calls.get_or_create(&CallLabels { method, code: code.name().unwrap_or("other") }).inc();
             Ok(answer)
         })
     }

@@ -7,9 +7,9 @@ use super::v1::{AuthConfig, KeyValue};
 
 /// A request as its bytes came, in which there may be secrets.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(pub Arc<[u8]>);
+pub struct RedactedBytes(pub Arc<[u8]>);
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for RedactedBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<{} bytes>", self.0.len())
     }
@@ -45,7 +45,7 @@ mod tests {
             registry_token: "s3cret".into(),
         };
         let env = KeyValue { key: "TOKEN".into(), value: b"s3cret".to_vec() };
-        let request = Secret(b"s3cret".as_slice().into());
+        let request = RedactedBytes(b"s3cret".as_slice().into());
         let shown = format!("{auth:?} {env:?} {request:?}");
         assert!(!shown.contains("s3cret"), "{shown}");
         assert!(shown.contains("registry.test") && shown.contains("TOKEN") && shown.contains("<6 bytes>"));

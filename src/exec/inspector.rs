@@ -18,7 +18,7 @@ use super::metrics::Metrics;
 use super::stuck::{Stuck, Watchdog};
 use super::tracker::{Place, Tracker};
 use crate::containerd::Stamped;
-use crate::cri::OwnClient;
+use crate::cri::MeteredRuntimeClient;
 use crate::probe::{ExecUse, Specs, annotation_problems};
 use crate::tap::{AskedExec, Ended, Exec};
 use crate::world::{Change, Sandbox, World};
@@ -39,7 +39,7 @@ pub struct Inspector {
     uses: HashMap<Arc<str>, Arc<[ExecUse]>>,
     located: HashMap<Arc<str>, Location>,
     sampler: Sampler,
-    client: OwnClient,
+    client: MeteredRuntimeClient,
     /// For those who answer.
     answer: mpsc::UnboundedSender<Answer>,
     answers: mpsc::UnboundedReceiver<Answer>,
@@ -60,7 +60,12 @@ pub struct Heard(Answer);
 
 impl Inspector {
     /// Begins to inspect. `client` is for questions of our own about containers.
-    pub fn start(settings: Settings, specs: Specs, client: OwnClient, metrics: Metrics) -> io::Result<Self> {
+    pub fn start(
+        settings: Settings,
+        specs: Specs,
+        client: MeteredRuntimeClient,
+        metrics: Metrics,
+    ) -> io::Result<Self> {
         let (answer, answers) = mpsc::unbounded_channel();
         Ok(Self {
             tracker: Tracker::new(settings),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use tokio::time::timeout;
 
-use crate::cri::OwnClient;
+use crate::cri::MeteredRuntimeClient;
 use crate::cri::v1::ContainerStatusRequest;
 
 /// How long the runtime may take to tell.
@@ -18,7 +18,7 @@ struct Info {
 }
 
 /// Asks for the first process of a container. containerd and CRI-O tell it.
-pub(super) async fn pid_of(mut client: OwnClient, container: &str) -> Option<i32> {
+pub(super) async fn pid_of(mut client: MeteredRuntimeClient, container: &str) -> Option<i32> {
     let request = ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
     let answer = timeout(PATIENCE, client.container_status(request)).await.ok()?.ok()?.into_inner();
     let info: Info = serde_json::from_str(answer.info.get("info")?).ok()?;

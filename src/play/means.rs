@@ -17,14 +17,14 @@ use super::notice::{Notice, Witness};
 use super::seen::Seen;
 use super::spec::{Origin, Pod, identity};
 use super::subpath_mounts::SubPathMounts;
-use crate::cri::labels::{OURS, POD_UID};
+use crate::cri::labels::{POD_UID, STATE_LABEL};
 use crate::cri::v1::image_service_client::ImageServiceClient;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{
     ContainerFilter, ContainerStatusRequest, ListContainersRequest, ListPodSandboxRequest, PodSandboxFilter,
     PodSandboxMetadata, PodSandboxStatusRequest, StatusRequest, VersionRequest,
 };
-use crate::cri::{OwnClient, PATIENCE, Sender, unless_gone, within};
+use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, with_timeout};
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
@@ -37,9 +37,9 @@ pub(super) struct Means {
     pub(super) acts: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
     /// For what is asked in the words of others.
-    pub(super) sender: Sender,
+    pub(super) sender: RawClient,
     /// For what is asked.
-    pub(super) asks: OwnClient,
+    pub(super) asks: MeteredRuntimeClient,
     /// Socket of the runtime.
     pub(super) upstream: SocketPath,
     /// For what is executed and stopped.
@@ -103,7 +103,8 @@ impl Means {
     pub(super) async fn runtime_name(&self) -> Result<&str, Status> {
         let ask = || async {
             let mut asks = self.asks.clone();
-            let answered = within(PATIENCE, asks.version(VersionRequest::default())).await?;
+            let answered =
+                with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.version(VersionRequest::default())).await?;
             Ok::<_, Status>(answered.runtime_name)
         };
         self.runtime_name.get_or_try_init(ask).await.map(String::as_str)
@@ -111,7 +112,8 @@ impl Means {
 
     /// Whether this handler of the runtime can make a mount read-only with all that is mounted below it.
     pub(super) async fn can_recurse(&self, handler: &str) -> Result<bool, Status> {
-        let status = within(PATIENCE, self.asks.clone().status(StatusRequest::default())).await?;
+        let status =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.asks.clone().status(StatusRequest::default())).await?;
         let known = status.runtime_handlers.into_iter().find(|known| known.name == handler);
         Ok(known.and_then(|known| known.features).is_some_and(|it| it.recursive_read_only_mounts))
     }
@@ -126,10 +128,11 @@ impl Means {
         };
         let filter = PodSandboxFilter { label_selector: label_selector(), ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
-        let mut listed = within(PATIENCE, asks.list_pod_sandbox(request)).await?.items;
+        let mut listed = with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_pod_sandbox(request)).await?.items;
         let filter = ContainerFilter { label_selector: label_selector(), ..ContainerFilter::default() };
         let request = ListContainersRequest { filter: Some(filter) };
-        let mut containers = within(PATIENCE, asks.list_containers(request)).await?.containers;
+        let mut containers =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(request)).await?.containers;
         if pod.is_kept() {
             let identity = pod.identity();
             listed.retain(|it| it.metadata.as_ref().is_some_and(|it| identity_of(it) == identity));
@@ -140,14 +143,18 @@ impl Means {
         let mut sandboxes = Vec::new();
         for sandbox in listed {
             let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
-            let status = unless_gone(within(PATIENCE, asks.pod_sandbox_status(request)).await)?;
+            let status = ignore_not_found(
+                with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.pod_sandbox_status(request)).await,
+            )?;
             let is_empty = containers.iter().all(|container| container.pod_sandbox_id != sandbox.id);
             sandboxes.extend(status.and_then(|answer| answer.status).map(|status| (status, is_empty)));
         }
         let mut statuses = Vec::new();
         for container in containers {
             let request = ContainerStatusRequest { container_id: container.id, verbose: false };
-            let status = unless_gone(within(PATIENCE, asks.container_status(request)).await)?;
+            let status = ignore_not_found(
+                with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.container_status(request)).await,
+            )?;
             statuses.extend(status.and_then(|answer| answer.status));
         }
         self.records.take(&pod.identity(), record);
@@ -162,8 +169,12 @@ impl Means {
     pub(super) async fn list(&self) -> Result<HashMap<String, Record>, Status> {
         let mut asks = self.asks.clone();
         let sandboxes =
-            within(PATIENCE, asks.list_pod_sandbox(ListPodSandboxRequest::default())).await?.items;
-        let containers = within(PATIENCE, asks.list_containers(ListContainersRequest::default())).await?;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_pod_sandbox(ListPodSandboxRequest::default()))
+                .await?
+                .items;
+        let containers =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(ListContainersRequest::default()))
+                .await?;
         let (mut records, mut pods) = (HashMap::<String, Record>::new(), HashMap::new());
         for sandbox in sandboxes {
             let pod = sandbox.metadata.as_ref().map(identity_of).unwrap_or_default();
@@ -180,10 +191,11 @@ impl Means {
 
     /// The labels of all sandboxes of pods that were played with this state.
     pub(super) async fn ours(&self) -> Result<Vec<HashMap<String, String>>, Status> {
-        let label_selector = HashMap::from([(OURS.to_owned(), self.node.state.clone())]);
+        let label_selector = HashMap::from([(STATE_LABEL.to_owned(), self.node.state.clone())]);
         let filter = PodSandboxFilter { label_selector, ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
-        let listed = within(PATIENCE, self.asks.clone().list_pod_sandbox(request)).await?.items;
+        let listed =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.asks.clone().list_pod_sandbox(request)).await?.items;
         Ok(listed.into_iter().map(|sandbox| sandbox.labels).collect())
     }
 

@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info};
 
-use crate::cri::{Own, Sender, image_service, runtime_service};
+use crate::cri::{MeteredChannel, RawClient, image_service, runtime_service};
 use crate::probe::GRACE_PERIOD;
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
@@ -84,7 +84,7 @@ pub struct Parts {
     /// Where containers are made and started: the relay.
     pub acts: SocketPath,
     /// The runtime, for what is only asked.
-    pub asks: Own,
+    pub asks: MeteredChannel,
     /// Has commands executed and containers stopped.
     pub executor: Executor,
     /// Knows what clients have done.
@@ -145,7 +145,7 @@ impl Play {
         let means = Means {
             acts: runtime_service(&acts),
             images: image_service(&acts),
-            sender: Sender::new(&acts),
+            sender: RawClient::new(&acts),
             asks: asks.client(),
             upstream: asks.socket().clone(),
             executor,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::cri::labels::{HASH, MESSAGE_PATH, RESTART_COUNT};
+use crate::cri::labels::{CONTAINER_HASH, MESSAGE_PATH, RESTART_COUNT};
 use crate::cri::v1;
 use crate::probe::{ContainerSpec, noted};
 
@@ -199,7 +199,7 @@ impl From<v1::ContainerStatus> for Instance {
             state,
             name,
             noted: Arc::new(noted),
-            hash: note(HASH),
+            hash: note(CONTAINER_HASH),
             restart_count: note(RESTART_COUNT).parse().unwrap_or(attempt),
             attempt,
             message_file: mount.map(|mount| PathBuf::from(&mount.host_path)),

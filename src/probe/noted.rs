@@ -7,7 +7,7 @@ use super::pod::{ContainerPort, ContainerSpec};
 use super::read::node::Node;
 use super::read::{pod, probe};
 use super::spec::Use;
-use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP};
+use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP_HANDLER};
 
 /// All that is noted of a container of this name.
 pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) -> ContainerSpec {
@@ -21,14 +21,18 @@ pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) 
 
 /// The hook.
 pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hook> {
-    let text = note(PRE_STOP)?;
+    let text = note(PRE_STOP_HANDLER)?;
     let mut problems = Vec::new();
     let hook = match serde_json::from_str::<Value>(text) {
         Ok(value) => probe::hook(&Node::root("", &value).secret(), false, &mut problems),
-        Err(error) => return Some(Hook::Unreadable(format!("annotation {PRE_STOP} is not JSON: {error}"))),
+        Err(error) => {
+            return Some(Hook::Unreadable(format!("annotation {PRE_STOP_HANDLER} is not JSON: {error}")));
+        }
     };
     let reasons: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Some(hook.unwrap_or_else(|| Hook::Unreadable(format!("annotation {PRE_STOP}: {}", reasons.join("; ")))))
+    Some(hook.unwrap_or_else(|| {
+        Hook::Unreadable(format!("annotation {PRE_STOP_HANDLER}: {}", reasons.join("; ")))
+    }))
 }
 
 /// The grace period of its pod, in seconds; or why that cannot be read.

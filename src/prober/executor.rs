@@ -6,7 +6,7 @@ use std::time::Duration;
 use tonic::{Response, Status};
 
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest, StopContainerResponse};
-use crate::cri::{Code, OwnClient, PATIENCE, unless_gone, within};
+use crate::cri::{Code, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::tap::{Container, ExecResult, Kill, OwnCalls, Pod};
 
 /// Whose container it is that something is done in.
@@ -31,7 +31,7 @@ pub struct Executor {
 #[derive(Clone, Debug)]
 enum Way {
     /// The runtime does it.
-    Runtime(OwnClient),
+    Runtime(MeteredRuntimeClient),
     /// A test answers.
     #[cfg(test)]
     Played(tests::Player),
@@ -40,7 +40,7 @@ enum Way {
 impl Executor {
     /// Has it done through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
     #[must_use]
-    pub fn new(client: OwnClient, told: Option<OwnCalls>, redacts: bool) -> Self {
+    pub fn new(client: MeteredRuntimeClient, told: Option<OwnCalls>, redacts: bool) -> Self {
         Self { way: Way::Runtime(client), told, redacts }
     }
 
@@ -58,7 +58,7 @@ impl Executor {
         let Names { pod, container } = names.clone();
         let told = self.told.as_ref();
         let told = told.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
-        let answered = within(limit, self.way.exec_sync(request)).await;
+        let answered = with_timeout(limit, self.way.exec_sync(request)).await;
         if let Some(told) = told {
             told.end(code(&answered), answered.as_ref().ok().map(result_of));
         }
@@ -78,12 +78,12 @@ impl Executor {
         let told = self.told.as_ref().map(|calls| calls.stop(pod, container, kill));
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
-        let limit = PATIENCE + Duration::from_secs(grace_period.into());
-        let answered = within(limit, self.way.stop_container(request)).await;
+        let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
+        let answered = with_timeout(limit, self.way.stop_container(request)).await;
         if let Some(told) = told {
             told.end(code(&answered), None);
         }
-        unless_gone(answered).map(drop)
+        ignore_not_found(answered).map(drop)
     }
 }
 

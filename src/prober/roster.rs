@@ -10,7 +10,7 @@ use super::enforcement::Enforcement;
 use super::machine::State;
 use super::node;
 use super::pod::{Age, Known, Pod, PodState, Todo};
-use crate::cri::labels::HASH;
+use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, Specs};
 use crate::tap;
@@ -176,7 +176,7 @@ impl Entry {
                 let attempt = container.name.attempt.unwrap_or(0);
                 let age = Age { attempt, created_at: container.created_at, seen: container.seen };
                 let is_spared = enforcement.spares(&self.sandbox, container);
-                let hash = container.annotations.get(HASH).map(str::to_owned);
+                let hash = container.annotations.get(CONTAINER_HASH).map(str::to_owned);
                 pod.see(Known { names, id, age, state, is_spared, hash }, todo);
             }
         }

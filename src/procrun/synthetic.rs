@@ -19,7 +19,7 @@ pub(super) fn populate(engine: &Engine, count: u32) {
 
 fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
     let (name, uid) = (format!("synthetic-{number}"), format!("00000000-0000-0000-0000-{number:012}"));
-    let labels = labels::of_sandbox(&name, NAMESPACE, &uid);
+    let labels = labels::sandbox_labels(&name, NAMESPACE, &uid);
     let metadata = v1::PodSandboxMetadata {
         name: name.clone(),
         uid: uid.clone(),
@@ -34,7 +34,7 @@ fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
     let config = v1::ContainerConfig {
         metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
         image: Some(v1::ImageSpec { image: "synthetic".to_owned(), ..v1::ImageSpec::default() }),
-        labels: labels::of_container("main", &labels),
+        labels: labels::container_labels("main", &labels),
         ..v1::ContainerConfig::default()
     };
     let sandbox = engine.sandboxes.add(Sandbox::new(pod.clone(), true)?)?;

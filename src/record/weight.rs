@@ -54,7 +54,7 @@ impl Weights {
 fn own(record: &Record) -> usize {
     let path = match &record.call.method {
         MethodName::Known(_) => 0,
-        MethodName::Other(path) => block(path),
+        MethodName::Unknown(path) => block(path),
     };
     let exec = record.call.exec.as_ref().map_or(0, |exec| {
         let words: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();

@@ -14,7 +14,7 @@ use super::fact::Fact;
 use super::messages::Reading;
 use super::metrics::Metrics;
 use super::watched::{self, ReadMessage, Response};
-use crate::cri::{Code, FrameError, Secret, unary_message};
+use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
 use crate::relay::{Asked, Capture, Direction, Ending, Head, NotWhole, Observed};
 
 /// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.
@@ -80,7 +80,7 @@ pub struct Ended {
     /// What it told.
     pub told: Told,
     /// The request as its bytes came, where something was made by it and it is to be handed on; or why it is not known.
-    pub request: Option<Result<Secret, String>>,
+    pub request: Option<Result<RedactedBytes, String>>,
 }
 
 /// When a request was whole, and when it was on its way to upstream.
@@ -249,9 +249,9 @@ fn asked(asked: Asked) -> Option<Sighting> {
 }
 
 /// The bytes of the one message that went up.
-fn whole(request: &Direction) -> Result<Secret, Undecoded> {
+fn whole(request: &Direction) -> Result<RedactedBytes, Undecoded> {
     let capture = request.capture.as_ref().ok_or(FrameError::NotOne)?;
-    Ok(Secret(unary_message(capture.whole()?)?.into()))
+    Ok(RedactedBytes(unary_message(capture.whole()?)?.into()))
 }
 
 /// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.

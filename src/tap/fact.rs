@@ -1,22 +1,22 @@
 //! What a call told of the sandboxes and containers of the node.
 
-use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::cri::{ContainerObservation, SandboxObservation, v1};
 
 /// Something that is so, as far as the runtime answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     /// A sandbox is there.
-    Sandbox(SandboxFact),
+    Sandbox(SandboxObservation),
     /// A container is there.
-    Container(ContainerFact),
+    Container(ContainerObservation),
     /// A sandbox has been removed, and its containers with it.
     SandboxGone(String),
     /// A container has been removed.
     ContainerGone(String),
     /// These sandboxes are there, and no others.
-    Sandboxes(Vec<SandboxFact>),
+    Sandboxes(Vec<SandboxObservation>),
     /// These containers are there, and no others.
-    Containers(Vec<ContainerFact>),
+    Containers(Vec<ContainerObservation>),
 }
 
 impl Fact {
@@ -24,12 +24,11 @@ impl Fact {
     #[must_use]
     pub fn of_event(event: v1::ContainerEventResponse) -> Vec<Self> {
         let is_deleted = event.container_event_type() == v1::ContainerEventType::ContainerDeletedEvent;
-        let sandbox = event.pod_sandbox_status.map(SandboxFact::from);
+        let sandbox = event.pod_sandbox_status.map(SandboxObservation::from);
         let sandbox_id = sandbox.as_ref().map(|sandbox| sandbox.id.clone());
-        let containers = event
-            .containers_statuses
-            .into_iter()
-            .map(|status| Self::Container(ContainerFact { sandbox: sandbox_id.clone(), ..status.into() }));
+        let containers = event.containers_statuses.into_iter().map(|status| {
+            Self::Container(ContainerObservation { sandbox: sandbox_id.clone(), ..status.into() })
+        });
         let mut facts: Vec<Self> = containers.collect();
         facts.extend(sandbox.map(Self::Sandbox));
         if is_deleted {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::texts::Texts;
-use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap;
 
 /// Annotations that are kept; others are for others.
@@ -128,7 +128,7 @@ impl Sandbox {
     }
 
     /// The same with what a message tells, if that is anything new.
-    pub(super) fn with(&self, fact: &SandboxFact, source: Source) -> Option<Self> {
+    pub(super) fn with(&self, fact: &SandboxObservation, source: Source) -> Option<Self> {
         let mut next = New::of(self);
         if let Some(metadata) = &fact.metadata {
             let pod = &self.pod;
@@ -186,7 +186,7 @@ impl Container {
     }
 
     /// The same with what a message tells, if that is anything new.
-    pub(super) fn with(&self, fact: &ContainerFact, source: Source) -> Option<Self> {
+    pub(super) fn with(&self, fact: &ContainerObservation, source: Source) -> Option<Self> {
         let mut next = New::of(self);
         if let Some(metadata) = &fact.metadata
             && (self.name.name.as_deref(), self.name.attempt)

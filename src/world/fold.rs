@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::entry::{Container, Sandbox, Source};
 use super::{LIMIT, World};
-use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap::Fact;
 
 /// Something that has become of a sandbox or container.
@@ -81,7 +81,7 @@ impl Fold<'_> {
         }
     }
 
-    fn sandbox(&mut self, fact: &SandboxFact) {
+    fn sandbox(&mut self, fact: &SandboxObservation) {
         let id = fact.id.as_str();
         if id.is_empty() || self.world.gone_sandboxes.since(id).is_some_and(|gone| gone >= self.since) {
             return;
@@ -110,12 +110,12 @@ impl Fold<'_> {
         });
     }
 
-    fn container(&mut self, fact: &ContainerFact) {
+    fn container(&mut self, fact: &ContainerObservation) {
         // People name sandboxes by the beginning of their ids.
         let whole = fact.sandbox.as_ref().and_then(|sandbox| self.world.sandbox(sandbox));
         let whole = whole.filter(|sandbox| fact.sandbox.as_deref() != Some(&*sandbox.id));
-        let whole =
-            whole.map(|sandbox| ContainerFact { sandbox: Some(sandbox.id.to_string()), ..fact.clone() });
+        let whole = whole
+            .map(|sandbox| ContainerObservation { sandbox: Some(sandbox.id.to_string()), ..fact.clone() });
         let fact = whole.as_ref().unwrap_or(fact);
         let id = fact.id.as_str();
         if id.is_empty() || self.world.gone_containers.since(id).is_some_and(|gone| gone >= self.since) {
@@ -127,8 +127,11 @@ impl Fold<'_> {
             if fact.state == Some(v1::ContainerState::ContainerExited)
                 && self.world.sandboxes.contains_key(id)
             {
-                let stopped =
-                    SandboxFact { id: fact.id.clone(), is_ready: Some(false), ..SandboxFact::default() };
+                let stopped = SandboxObservation {
+                    id: fact.id.clone(),
+                    is_ready: Some(false),
+                    ..SandboxObservation::default()
+                };
                 self.sandbox(&stopped);
             }
             return;

@@ -16,7 +16,7 @@ use tracing::{debug, info, warn};
 use super::entry::Source;
 use super::runtime::Runtime;
 use crate::containerd::{Stamped, TaskEvent, TaskEvents};
-use crate::cri::{ContainerFact, Own, OwnClient, Subscription, v1};
+use crate::cri::{ContainerObservation, LazyStream, MeteredChannel, MeteredRuntimeClient, v1};
 use crate::tap::{Fact, Told};
 use crate::terminal::sanitize;
 
@@ -68,8 +68,8 @@ pub enum Enquiry {
 /// Asks the runtime, for as long as somebody takes what it tells.
 #[derive(Debug)]
 pub struct Watcher {
-    own: Own,
-    client: OwnClient,
+    own: MeteredChannel,
+    client: MeteredRuntimeClient,
     notices: mpsc::Sender<Notice>,
     enquiries: mpsc::Receiver<Enquiry>,
 }
@@ -77,7 +77,7 @@ pub struct Watcher {
 impl Watcher {
     /// Asks the runtime from now on, until the receiver is dropped. What is to be asked beside what always is comes through `enquiries`.
     #[must_use]
-    pub fn start(own: Own, enquiries: mpsc::Receiver<Enquiry>) -> mpsc::Receiver<Notice> {
+    pub fn start(own: MeteredChannel, enquiries: mpsc::Receiver<Enquiry>) -> mpsc::Receiver<Notice> {
         let (notices, told) = mpsc::channel(WAITING);
         let heard = notices.clone();
         let watcher = Self { client: own.client(), own, notices, enquiries };
@@ -197,10 +197,10 @@ impl Watcher {
     }
 
     /// The events of the CRI, which only hasten what the next list would tell.
-    fn containers(&self, runtime: &Runtime) -> Option<Subscription<v1::ContainerEventResponse>> {
+    fn containers(&self, runtime: &Runtime) -> Option<LazyStream<v1::ContainerEventResponse>> {
         let mut client = self.client.clone();
         let call = async move { client.get_container_events(v1::GetEventsRequest {}).await };
-        runtime.tells_every_subscriber().then(|| Subscription::new(call))
+        runtime.tells_every_subscriber().then(|| LazyStream::new(call))
     }
 
     async fn tell(&self, notice: Notice) {
@@ -210,7 +210,7 @@ impl Watcher {
 }
 
 /// What somebody wants to know.
-async fn answer(mut client: OwnClient, enquiry: Enquiry) -> (Enquiry, Result<Told, Status>) {
+async fn answer(mut client: MeteredRuntimeClient, enquiry: Enquiry) -> (Enquiry, Result<Told, Status>) {
     let since = Instant::now();
     let fact = match &enquiry {
         Enquiry::Sandbox(id) => {
@@ -228,11 +228,11 @@ async fn answer(mut client: OwnClient, enquiry: Enquiry) -> (Enquiry, Result<Tol
 }
 
 /// Everything that is there.
-async fn list(mut client: OwnClient) -> Result<Told, Status> {
+async fn list(mut client: MeteredRuntimeClient) -> Result<Told, Status> {
     let since = Instant::now();
     // Containers first: none of them can be in a sandbox that is not yet in the other list.
     let containers = in_time(client.list_containers(v1::ListContainersRequest { filter: None })).await?;
-    let containers: Vec<ContainerFact> =
+    let containers: Vec<ContainerObservation> =
         containers.into_inner().containers.into_iter().map(Into::into).collect();
     let sandboxes = in_time(client.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })).await?;
     let sandboxes = sandboxes.into_inner().items.into_iter().map(Into::into).collect();
@@ -268,11 +268,11 @@ fn fact_of(event: &TaskEvent) -> Option<Fact> {
         }
         _ => return None,
     };
-    Some(Fact::Container(ContainerFact {
+    Some(Fact::Container(ContainerObservation {
         id: container.clone(),
         state: Some(state),
         exit,
-        ..ContainerFact::default()
+        ..ContainerObservation::default()
     }))
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::SendStream;
 use http::Response;
 use probeshim::containerd::{Stamped, TaskEvent};
-use probeshim::cri::{Own, v1};
+use probeshim::cri::{MeteredChannel, v1};
 use probeshim::socket::SocketPath;
 use probeshim::tap::{Fact, Told};
 use probeshim::world::{Notice, Source, Watcher};
@@ -54,7 +54,7 @@ impl Watched {
         let folder = tempfile::tempdir().unwrap();
         let socket = SocketPath::new(&folder.path().join("runtime.sock")).unwrap();
         let runtime = Runtime::listen(socket.as_path());
-        let notices = Watcher::start(Own::new(&socket), mpsc::channel(1).1);
+        let notices = Watcher::start(MeteredChannel::new(&socket), mpsc::channel(1).1);
         let connection = runtime.accept().await;
         Self { notices, connection, early: Vec::new(), _runtime: runtime, _folder: folder }
     }

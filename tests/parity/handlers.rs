@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use probeshim::cri::Own;
+use probeshim::cri::MeteredChannel;
 use probeshim::probe::{ContainerPort, ContainerSpec, Specs};
 use probeshim::prober::handler::{Attempt, Target, attempt};
 use probeshim::prober::{Executor, Names};
@@ -79,7 +79,7 @@ async fn ours(host: &str, probe: &Value) -> Told {
         ports: vec![ContainerPort { name: Some("http".to_owned()), number: 1 }],
         ..ContainerSpec::named("main")
     };
-    let nobody = Own::new(&SocketPath::parse("/nowhere.sock").unwrap());
+    let nobody = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap());
     let target = Target { container_id: "", container: &spec, pod_ip: host };
     let told = |result: &str, output: &str, error: &str| Told {
         result: result.to_owned(),

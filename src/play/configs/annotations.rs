@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::cri::labels::{GRACE_PERIOD, HASH, MESSAGE_PATH, MESSAGE_POLICY, PORTS, PRE_STOP, RESTART_COUNT};
+use crate::cri::labels::{
+    CONTAINER_HASH, GRACE_PERIOD, MESSAGE_PATH, MESSAGE_POLICY, PORTS, PRE_STOP_HANDLER, RESTART_COUNT,
+};
 use crate::cri::v1::Protocol;
 use crate::play::spec::{Container, Pod, Port};
 
@@ -13,7 +15,7 @@ use crate::play::spec::{Container, Pod, Port};
 pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> HashMap<String, String> {
     let policy = if container.falls_back_to_logs { "FallbackToLogsOnError" } else { "File" };
     let mut notes = vec![
-        (HASH, hash(container)),
+        (CONTAINER_HASH, hash(container)),
         (RESTART_COUNT, attempt.to_string()),
         (MESSAGE_PATH, container.message_path.clone()),
         (MESSAGE_POLICY, policy.to_owned()),
@@ -22,7 +24,7 @@ pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> Ha
         notes.push((GRACE_PERIOD, seconds.to_string()));
     }
     if let Some(hook) = &container.pre_stop {
-        notes.push((PRE_STOP, handler(hook)));
+        notes.push((PRE_STOP_HANDLER, handler(hook)));
     }
     if !container.ports.is_empty() {
         notes.push((PORTS, ports(&container.ports)));

@@ -47,8 +47,8 @@ pub(super) fn sandbox(pod: &Pod, node: &Node, attempt: u32, seen: &str) -> PodSa
         host_ip: port.host_ip.clone(),
     };
     let mut labels: HashMap<String, String> = of(&pod.labels);
-    labels.extend(labels::of_sandbox(&pod.name, &pod.namespace, &pod.uid));
-    labels.insert(labels::OURS.to_owned(), node.state.clone());
+    labels.extend(labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid));
+    labels.insert(labels::STATE_LABEL.to_owned(), node.state.clone());
     let mut annotations = of(&pod.annotations);
     annotations.insert(SEEN.to_owned(), seen.to_owned());
     PodSandboxConfig {
@@ -83,7 +83,7 @@ pub(super) fn container(
     making: Making<'_>,
 ) -> ContainerConfig {
     let Making { attempt, image, known: of_image, variables, mounts } = making;
-    let sandbox = labels::of_sandbox(&pod.name, &pod.namespace, &pod.uid);
+    let sandbox = labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid);
     let known: HashMap<String, String> = variables.iter().cloned().collect();
     let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value: value.into_bytes() });
     ContainerConfig {
@@ -98,7 +98,7 @@ pub(super) fn container(
         working_dir: container.working_dir.clone(),
         envs: envs.collect(),
         mounts,
-        labels: labels::of_container(&container.name, &sandbox),
+        labels: labels::container_labels(&container.name, &sandbox),
         annotations: annotations::of_container(pod, container, attempt),
         log_path: log_path(container, attempt),
         stdin: container.streams.stdin,

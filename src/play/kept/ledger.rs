@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cri::Secret;
+use crate::cri::RedactedBytes;
 use crate::play::spec::identity;
 use crate::tap;
 
@@ -16,7 +16,7 @@ const LET_GO: &str = "stopped or removed by a client";
 const MOST_LET_GO: usize = 64;
 
 /// The request with which a client had something made, as its bytes came; or why they are not known.
-pub type Captured = Result<Secret, String>;
+pub type Captured = Result<RedactedBytes, String>;
 
 /// What tells pods apart: the names with the uid, since people who make pods by hand copy uids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -285,11 +285,11 @@ mod tests {
     }
 
     fn ran() -> Act {
-        Act::Ran(None, Ok(Secret(b"pod".as_slice().into())))
+        Act::Ran(None, Ok(RedactedBytes(b"pod".as_slice().into())))
     }
 
     fn created(name: &str) -> Act {
-        let (id, request) = (Some(format!("id of {name}")), Ok(Secret(name.as_bytes().into())));
+        let (id, request) = (Some(format!("id of {name}")), Ok(RedactedBytes(name.as_bytes().into())));
         Act::Created { name: name.to_owned(), id, request }
     }
 

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::spec::{Container, Origin, Own, Pod, Texts};
 use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
-use crate::cri::{AuthoredContainer, AuthoredSandbox};
+use crate::cri::{RawCreateContainer, RawRunPodSandbox};
 use crate::state::{self, StateError, StateStore};
 
 pub use ledger::{Act, Captured, Key};
@@ -135,10 +135,10 @@ fn pod(key: &Key, kept: &Kept) -> Option<Pod> {
         kept.containers.iter().filter_map(container).map(Arc::new).collect();
     let Key { namespace, name, uid } = key.clone();
     let origin = kept.sandbox.clone().and_then(|request| {
-        let read = AuthoredSandbox::read(&request.0);
+        let read = RawRunPodSandbox::read(&request.0);
         read.map(Arc::new).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
     });
-    let asked = origin.as_ref().map(|authored| authored.asked().clone());
+    let asked = origin.as_ref().map(|authored| authored.decoded().clone());
     let newest = kept.sandbox_id.as_deref().map(Arc::from);
     let RunPodSandboxRequest { config, runtime_handler } = asked.unwrap_or_default();
     let config = config.unwrap_or_default();
@@ -156,8 +156,8 @@ fn pod(key: &Key, kept: &Kept) -> Option<Pod> {
 
 fn container(kept: &KeptContainer) -> Option<Container> {
     let request = kept.request.as_ref().ok().filter(|_| kept.is_kept())?;
-    let authored = AuthoredContainer::read(&request.0).ok()?;
-    let image = authored.asked().config.as_ref()?.image.clone().unwrap_or_default();
+    let authored = RawCreateContainer::read(&request.0).ok()?;
+    let image = authored.decoded().config.as_ref()?.image.clone().unwrap_or_default();
     let [first, newest] = [&kept.first, &kept.id].map(|id| id.as_deref().map(Arc::from));
     let (attempt, has_finished) = (kept.attempt, kept.stage == Stage::Finished);
     let own = Own { request: authored, first, newest, attempt, has_finished };

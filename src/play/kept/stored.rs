@@ -5,7 +5,7 @@ use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::ledger::{Captured, Kept, KeptContainer, Key, Ledger, Stage};
-use crate::cri::Secret;
+use crate::cri::RedactedBytes;
 use crate::state::{self, StateError, StateStore, StateTable};
 
 /// A sandbox.
@@ -92,7 +92,7 @@ pub(super) fn write(state: &StateStore, key: &Key, before: Option<&Kept>, now: O
 impl Request {
     fn of(captured: &Captured) -> Self {
         match captured {
-            Ok(Secret(bytes)) => Self::Whole(BASE64_STANDARD.encode(bytes)),
+            Ok(RedactedBytes(bytes)) => Self::Whole(BASE64_STANDARD.encode(bytes)),
             Err(reason) => Self::Missing(reason.clone()),
         }
     }
@@ -101,7 +101,9 @@ impl Request {
         match self {
             Self::Whole(text) => {
                 let bytes = BASE64_STANDARD.decode(text);
-                bytes.map(|it| Secret(it.into())).map_err(|error| format!("it was not kept whole: {error}"))
+                bytes
+                    .map(|it| RedactedBytes(it.into()))
+                    .map_err(|error| format!("it was not kept whole: {error}"))
             }
             Self::Missing(reason) => Err(reason.clone()),
         }
@@ -121,11 +123,12 @@ mod tests {
             Key { namespace, name, uid }
         };
         let created = |name: &str| {
-            let (id, request) = (Some(format!("id of {name}")), Ok(Secret([0, 255, 3].as_slice().into())));
+            let (id, request) =
+                (Some(format!("id of {name}")), Ok(RedactedBytes([0, 255, 3].as_slice().into())));
             Act::Created { name: name.to_owned(), id, request }
         };
         let started = |name: &str| Act::Started(name.to_owned());
-        let ran = || Act::Ran(Some("id".to_owned()), Ok(Secret(b"pod".as_slice().into())));
+        let ran = || Act::Ran(Some("id".to_owned()), Ok(RedactedBytes(b"pod".as_slice().into())));
         let mut ledger = Ledger::default();
         let (state, _) = StateStore::open(folder.path()).unwrap();
         for (pod, act) in [

@@ -22,7 +22,7 @@ use crate::cri::v1::{
     Container, ContainerFilter, ContainerState, ContainerStateValue, ContainerStatusRequest,
     ListContainersRequest, ReopenContainerLogRequest,
 };
-use crate::cri::{PATIENCE, within};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::terminal::sanitize;
 use directory::LogDirectory;
 
@@ -114,7 +114,9 @@ impl ContainerLogManager {
         let state = Some(ContainerStateValue { state: ContainerState::ContainerRunning.into() });
         let filter = Some(ContainerFilter { state, ..ContainerFilter::default() });
         let mut asks = self.means.asks.clone();
-        let listed = within(PATIENCE, asks.list_containers(ListContainersRequest { filter })).await;
+        let listed =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(ListContainersRequest { filter }))
+                .await;
         let listed = listed.map_err(|status| RotateError::Runtime { method: "ListContainers", status })?;
         let mut containers = listed.containers;
         let uids: HashSet<String> =
@@ -125,12 +127,15 @@ impl ContainerLogManager {
 
     async fn process_container(&self, id: &str, max_size: u64) -> Result<(), RotateError> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
-        let answer = within(PATIENCE, self.means.asks.clone().container_status(request)).await;
+        let answer =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.asks.clone().container_status(request)).await;
         let answer = answer.map_err(|status| RotateError::Runtime { method: "ContainerStatus", status })?;
         let path = PathBuf::from(answer.status.unwrap_or_default().log_path);
         let reopen = || async {
             let request = ReopenContainerLogRequest { container_id: id.to_owned() };
-            within(PATIENCE, self.means.acts.clone().reopen_container_log(request)).await.map(drop)
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().reopen_container_log(request))
+                .await
+                .map(drop)
         };
         let (now, max_files) = (Timestamp::now(), self.policy.max_files);
         if rotate_if_large(&path, (max_size, max_files), now, reopen).await? {

@@ -13,7 +13,7 @@ use super::failure::StartError;
 use super::start::Place;
 use super::{RETRY_END, SyncError, Synced, Worker};
 use crate::cri::v1::{PodSandboxConfig, RunPodSandboxRequest};
-use crate::cri::{AuthoredSandbox, PATIENCE, within};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::play::configs::{self, Facts};
 use crate::play::host::{HostError, make_log_directory};
 use crate::play::seen::{Instance, Seen};
@@ -142,7 +142,7 @@ impl Worker {
         &self,
         creates: Option<u32>,
         seen: &Seen,
-    ) -> (PodSandboxConfig, Option<AuthoredSandbox>) {
+    ) -> (PodSandboxConfig, Option<RawRunPodSandbox>) {
         let attempt = creates.or(seen.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
         if let Some((authored, config)) = self.authored_sandbox(attempt) {
             return (config, Some(authored));
@@ -155,7 +155,7 @@ impl Worker {
     async fn run_sandbox(
         &self,
         config: &PodSandboxConfig,
-        authored: Option<AuthoredSandbox>,
+        authored: Option<RawRunPodSandbox>,
     ) -> Result<(Arc<str>, Vec<String>), SyncError> {
         let failed = |status: &Status| {
             let message = format!("Failed to create pod sandbox: {}", sanitize(status.message()));
@@ -176,8 +176,13 @@ impl Worker {
             runtime_handler: self.pod.runtime_handler.clone(),
         };
         let run = match authored {
-            Some(authored) => within(PATIENCE * 2, self.means.sender.run_pod_sandbox(authored)).await,
-            None => within(PATIENCE * 2, self.means.acts.clone().run_pod_sandbox(request)).await,
+            Some(authored) => {
+                with_timeout(RUNTIME_REQUEST_TIMEOUT * 2, self.means.sender.run_pod_sandbox(authored)).await
+            }
+            None => {
+                with_timeout(RUNTIME_REQUEST_TIMEOUT * 2, self.means.acts.clone().run_pod_sandbox(request))
+                    .await
+            }
         };
         let id: Arc<str> = run.inspect_err(failed)?.pod_sandbox_id.into();
         let seen = self.means.inspect(&self.pod).await?;

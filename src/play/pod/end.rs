@@ -11,7 +11,7 @@ use tracing::warn;
 
 use super::{RETRY_END, SyncError, Worker};
 use crate::cri::v1::RemovePodSandboxRequest;
-use crate::cri::{PATIENCE, unless_gone, within};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::play::configs;
 use crate::play::host::remove_log_directory;
 use crate::play::seen::Seen;
@@ -176,7 +176,10 @@ impl Worker {
 
     pub(super) async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
-        unless_gone(within(PATIENCE, self.means.acts.clone().remove_pod_sandbox(request)).await).map(drop)
+        ignore_not_found(
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().remove_pod_sandbox(request)).await,
+        )
+        .map(drop)
     }
 }
 

@@ -9,7 +9,7 @@ use wildmatch::WildMatch;
 
 use super::failure::StartError;
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
-use crate::cri::{PATIENCE, within};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::play::backoff::TooEarly;
 use crate::play::means::Means;
 use crate::play::spec::{Container, Credential, Pod, PullPolicy};
@@ -122,7 +122,8 @@ impl Wanted<'_> {
 
     async fn status(&self, image: &str) -> Result<Option<Image>, StartError> {
         let request = ImageStatusRequest { image: Some(self.spec(image)), verbose: false };
-        let answered = within(PATIENCE, self.means.images.clone().image_status(request)).await;
+        let answered =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.images.clone().image_status(request)).await;
         let answer = answered.map_err(|status| {
             let message = format!("Failed to inspect image {image:?}: {}", sanitize(status.message()));
             StartError::new("ImageInspectError", message)

@@ -16,7 +16,7 @@ use super::start::Place;
 use super::{RETRY_END, Worker};
 use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1::PodSandboxConfig;
-use crate::cri::{AuthoredSandbox, PATIENCE, within};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::play::kept::{Act, Key};
 use crate::play::seen::{Instance, Seen, State};
 use crate::play::spec::{Container, Origin, Own};
@@ -151,11 +151,11 @@ impl Worker {
     }
 
     /// What is asked for to make another sandbox, as its owner has asked for it.
-    pub(super) fn authored_sandbox(&self, attempt: u32) -> Option<(AuthoredSandbox, PodSandboxConfig)> {
+    pub(super) fn authored_sandbox(&self, attempt: u32) -> Option<(RawRunPodSandbox, PodSandboxConfig)> {
         let Origin::Relay { request: Ok(authored), .. } = &self.pod.origin else { return None };
-        let config = authored.asked().config.clone().unwrap_or_default();
-        let mut request = AuthoredSandbox::clone(authored);
-        request.set(&["config", "metadata", "attempt"], Value::U32(attempt));
+        let config = authored.decoded().config.clone().unwrap_or_default();
+        let mut request = RawRunPodSandbox::clone(authored);
+        request.set_field(&["config", "metadata", "attempt"], Value::U32(attempt));
         Some((request, config))
     }
 
@@ -167,24 +167,25 @@ impl Worker {
         place: Place<'_>,
     ) -> Result<(String, u32), StartError> {
         let failed = |message: String| StartError::new("CreateContainerError", message);
-        let config = own.request.asked().config.clone().unwrap_or_default();
+        let config = own.request.decoded().config.clone().unwrap_or_default();
         let first = config.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
         let seen = place.seen.all(&container.name).map(|instance| instance.attempt).max().unwrap_or(first);
         let attempt = seen.max(first).max(own.attempt).checked_add(1);
         let attempt = attempt.ok_or_else(|| failed(format!("there is no attempt after {}", u32::MAX)))?;
         let count = config.annotations.get(RESTART_COUNT).and_then(|count| count.parse::<u32>().ok());
         let mut request = own.request.clone();
-        request.set(&["pod_sandbox_id"], Value::String(place.sandbox.to_owned()));
-        request.set(&["config", "metadata", "attempt"], Value::U32(attempt));
-        request.set(&["config", "log_path"], Value::String(next_log(&config.log_path, first, attempt)));
+        request.set_field(&["pod_sandbox_id"], Value::String(place.sandbox.to_owned()));
+        request.set_field(&["config", "metadata", "attempt"], Value::U32(attempt));
+        request.set_field(&["config", "log_path"], Value::String(next_log(&config.log_path, first, attempt)));
         if let Some(count) = count {
             let count = count.saturating_add(attempt - first);
-            request.set_entry(&["config", "annotations"], RESTART_COUNT, count.to_string());
+            request.set_map_entry(&["config", "annotations"], RESTART_COUNT, count.to_string());
         }
         let of_sandbox = place.seen.sandbox().map_or(0, |sandbox| sandbox.attempt);
         let of_sandbox = place.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
-        request.set(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
-        let created = within(PATIENCE, self.means.sender.create_container(request)).await;
+        request.set_field(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
+        let created =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.sender.create_container(request)).await;
         let created = created.map_err(|status| failed(sanitize(status.message())))?;
         Ok((created.container_id, attempt))
     }

@@ -12,7 +12,7 @@ use tonic::Status;
 use super::Worker;
 use super::actions::{Doomed, Reason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
-use crate::cri::{PATIENCE, unless_gone, within};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::play::configs;
 use crate::play::logs::remove_log;
 use crate::play::seen::{Instance, Seen};
@@ -116,7 +116,10 @@ impl Worker {
         }
         for sandbox in &seen.sandboxes {
             let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
-            unless_gone(within(PATIENCE, self.means.acts.clone().stop_pod_sandbox(request)).await)?;
+            ignore_not_found(
+                with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().stop_pod_sandbox(request))
+                    .await,
+            )?;
         }
         Ok(())
     }
@@ -158,7 +161,9 @@ impl Worker {
     /// Removes a container.
     pub(super) async fn remove(&self, id: &str) -> Result<(), Status> {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
-        unless_gone(within(PATIENCE, self.means.acts.clone().remove_container(request)).await)?;
+        ignore_not_found(
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().remove_container(request)).await,
+        )?;
         self.means.condemned.forget(id);
         Ok(())
     }

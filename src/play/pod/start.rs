@@ -11,7 +11,7 @@ use super::Worker;
 use super::failure::StartError;
 use super::image::Wanted;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
-use crate::cri::{PATIENCE, within};
+use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
 use crate::play::backoff::{Backoff, TooEarly};
 use crate::play::configs::{self, Facts, Making};
 use crate::play::host::make_log_directory;
@@ -66,7 +66,8 @@ impl Worker {
             return Ok(());
         }
         let request = StartContainerRequest { container_id: id.clone() };
-        let started = within(PATIENCE, self.means.acts.clone().start_container(request)).await;
+        let started =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().start_container(request)).await;
         let started = started.map_err(|status| StartError::new("RunContainerError", words(&status)));
         started.inspect_err(|error| self.failed(&named, error))?;
         self.tell(Some(&named), ("Started", false), "Container started".to_owned());
@@ -118,7 +119,8 @@ impl Worker {
             config: Some(configs::container(pod, container, node, making)),
             sandbox_config: Some(place.config.clone()),
         };
-        let created = within(PATIENCE, self.means.acts.clone().create_container(request)).await;
+        let created =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().create_container(request)).await;
         let created = created.map_err(|status| StartError::new("CreateContainerError", words(&status)))?;
         Ok((created.container_id, attempt))
     }

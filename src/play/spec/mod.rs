@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::quantity::Quantity;
 use crate::cri::v1::Protocol;
-use crate::cri::{AuthoredContainer, AuthoredSandbox};
+use crate::cri::{RawCreateContainer, RawRunPodSandbox};
 use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
 
 pub(super) use security::{CommonSecurity, PodSecurity, Security};
@@ -31,7 +31,7 @@ pub(super) enum Origin {
     /// A client has made it through the relay.
     Relay {
         /// With this request; or it is not known with which.
-        request: Result<Arc<AuthoredSandbox>, String>,
+        request: Result<Arc<RawRunPodSandbox>, String>,
         /// The id of the newest sandbox, be it the client's or one of ours.
         newest: Option<Arc<str>>,
     },
@@ -98,7 +98,7 @@ pub(super) struct Container {
 /// What is known of a container that a client has made through the relay.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Own {
-    pub(super) request: AuthoredContainer,
+    pub(super) request: RawCreateContainer,
     /// The id of the instance that the client has made.
     pub(super) first: Option<Arc<str>>,
     /// The id of its newest instance, be it the client's or one of ours.

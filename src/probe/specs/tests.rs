@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use wildmatch::WildMatch;
 
 use super::*;
-use crate::cri::labels::{PORTS, PRE_STOP};
-use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::cri::labels::{PORTS, PRE_STOP_HANDLER};
+use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::probe::pod::ContainerPort;
 use crate::probe::read::node::Node;
 use crate::probe::read::probe;
@@ -43,14 +43,14 @@ fn seen_in(
         namespace: namespace.into(),
         attempt: 0,
     };
-    let sandbox = SandboxFact {
+    let sandbox = SandboxObservation {
         id: "p".into(),
         metadata: Some(metadata),
         labels: texts(labels),
         annotations: texts(annotations),
         ..Default::default()
     };
-    let container = ContainerFact {
+    let container = ContainerObservation {
         id: "c".into(),
         sandbox: Some("p".into()),
         metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
@@ -142,7 +142,7 @@ fn the_first_source_that_tells_of_a_use_counts() {
         ("probeshim.io/readiness.main", r#"{"exec": {"command": "not a list"}}"#),
         (LAST_APPLIED, applied.as_str()),
     ];
-    let hook = [(PRE_STOP, r#"{"exec": {"command": ["kubelet"]}}"#)];
+    let hook = [(PRE_STOP_HANDLER, r#"{"exec": {"command": ["kubelet"]}}"#)];
     let (sandbox, container) = seen("web", &[], &annotations, &hook);
     assert_eq!(
         told(&specs.of(&sandbox, &container)),

@@ -6,7 +6,7 @@ use tonic::Status;
 
 use super::go::{quoted, rpc_error, seconds};
 use super::{Attempt, AttemptError, LONGEST_OUTPUT, Target};
-use crate::cri::PATIENCE;
+use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::prober::executor::{Executor, Names};
 
@@ -23,7 +23,7 @@ pub(super) async fn attempt(
         cmd: command.to_vec(),
         timeout: timeout_seconds.into(),
     };
-    let limit = PATIENCE + Duration::from_secs(timeout_seconds.into());
+    let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(timeout_seconds.into());
     let mut answered = executor.exec_sync(names, request, Some(limit)).await;
     if !executor.redacts() {
         return judged(answered, command, timeout_seconds);

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Status;
 
 use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
-use crate::cri::{ContainerFact, MethodName, SandboxFact};
+use crate::cri::{ContainerObservation, MethodName, SandboxObservation};
 use crate::probe::{ProbeType, Specs};
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::pod::Job;
@@ -123,12 +123,12 @@ impl Node {
     pub(super) fn sandbox(&mut self, name: &str, id: &str, attempt: u32, is_ready: bool) {
         let metadata =
             v1::PodSandboxMetadata { name: name.into(), uid: name.into(), namespace: "it".into(), attempt };
-        self.told(Fact::Sandbox(SandboxFact {
+        self.told(Fact::Sandbox(SandboxObservation {
             id: id.to_owned(),
             metadata: Some(metadata),
             is_ready: Some(is_ready),
             addresses: Some(vec!["127.0.0.1".into()]),
-            ..SandboxFact::default()
+            ..SandboxObservation::default()
         }));
     }
 
@@ -143,7 +143,7 @@ impl Node {
         let (pod, rest) = name.split_once('/').unwrap();
         let (container, attempt) = rest.split_once('#').unwrap_or((rest, "0"));
         let attempt = attempt.parse().unwrap();
-        self.told(Fact::Container(ContainerFact {
+        self.told(Fact::Container(ContainerObservation {
             id: format!("{pod}/{container}#{attempt}"),
             sandbox: Some(format!("s-{pod}")),
             metadata: Some(v1::ContainerMetadata { name: container.into(), attempt }),
@@ -151,7 +151,7 @@ impl Node {
             created_at: Some(1 + i64::from(attempt)),
             started_at: Some(started_at),
             exit: exit.map(|code| (code, String::new())),
-            ..ContainerFact::default()
+            ..ContainerObservation::default()
         }));
     }
 
@@ -273,17 +273,17 @@ impl Node {
             Some(texts.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect())
         };
         self.pod(name);
-        self.told(Fact::Sandbox(SandboxFact {
+        self.told(Fact::Sandbox(SandboxObservation {
             id: format!("s-{name}"),
             annotations: texts(of_pod),
-            ..SandboxFact::default()
+            ..SandboxObservation::default()
         }));
-        self.told(Fact::Container(ContainerFact {
+        self.told(Fact::Container(ContainerObservation {
             id: format!("{name}/main#0"),
             sandbox: Some(format!("s-{name}")),
             metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),
             annotations: texts(of_container),
-            ..ContainerFact::default()
+            ..ContainerObservation::default()
         }));
         self.run(&format!("{name}/main"));
     }

@@ -29,7 +29,7 @@ impl TryFrom<Call> for Record {
             id: call.id,
             start: call.start.parse::<Timestamp>().map(SystemTime::from).map_err(|_| NotARecord)?,
             duration,
-            method: Method::named(&call.method)
+            method: Method::from_name(&call.method)
                 .map_or_else(|| MethodName::of_path(&call.method), MethodName::Known),
             ending: Ending::named(&call.code).ok_or(NotARecord)?,
             request_bytes: call.request_bytes,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use prost::{DecodeError, Message};
 
 use super::{Reading, name};
-use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap::fact::Fact;
 
 /// `RunPodSandboxRequest`, as far as it is read.
@@ -76,12 +76,12 @@ type Read = Result<(), DecodeError>;
 pub(in crate::tap) fn run_pod_sandbox_request(read: &mut Reading, message: &[u8]) -> Read {
     let Some(config) = RunPodSandbox::decode(message)?.config else { return Ok(()) };
     read.set_pod(config.metadata.as_ref());
-    read.facts.push(Fact::Sandbox(SandboxFact {
+    read.facts.push(Fact::Sandbox(SandboxObservation {
         metadata: config.metadata,
         is_ready: Some(true),
         labels: Some(config.labels),
         annotations: Some(config.annotations),
-        ..SandboxFact::default()
+        ..SandboxObservation::default()
     }));
     Ok(())
 }
@@ -106,7 +106,7 @@ pub(in crate::tap) fn create_container_request(read: &mut Reading, message: &[u8
         container.name = Some(name(metadata.name.clone()));
         container.attempt = Some(metadata.attempt);
     }
-    let fact = ContainerFact::from(v1::Container {
+    let fact = ContainerObservation::from(v1::Container {
         pod_sandbox_id: sandbox,
         metadata: config.metadata,
         image: config.image,
@@ -114,7 +114,7 @@ pub(in crate::tap) fn create_container_request(read: &mut Reading, message: &[u8
         annotations: config.annotations,
         ..v1::Container::default()
     });
-    read.facts.push(Fact::Container(ContainerFact { created_at: None, ..fact }));
+    read.facts.push(Fact::Container(ContainerObservation { created_at: None, ..fact }));
     Ok(())
 }
 
@@ -148,7 +148,8 @@ pub(in crate::tap) fn remove_container_request(read: &mut Reading, message: &[u8
 
 pub(in crate::tap) fn stop_pod_sandbox_request(read: &mut Reading, message: &[u8]) -> Read {
     let id = name(v1::StopPodSandboxRequest::decode(message)?.pod_sandbox_id);
-    let stopped = SandboxFact { id: id.clone(), is_ready: Some(false), ..SandboxFact::default() };
+    let stopped =
+        SandboxObservation { id: id.clone(), is_ready: Some(false), ..SandboxObservation::default() };
     read.facts.push(Fact::Sandbox(stopped));
     read.pod().id = Some(id);
     Ok(())
@@ -196,7 +197,8 @@ impl Reading {
 
     /// The call brings a container into a state, if it goes well.
     fn container_is(&mut self, id: String, state: v1::ContainerState) {
-        let fact = ContainerFact { id: id.clone(), state: Some(state), ..ContainerFact::default() };
+        let fact =
+            ContainerObservation { id: id.clone(), state: Some(state), ..ContainerObservation::default() };
         self.facts.push(Fact::Container(fact));
         self.container().id = Some(id);
     }

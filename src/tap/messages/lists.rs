@@ -5,7 +5,7 @@ use prost::encoding::{DecodeContext, WireType, decode_key, message, skip_field};
 use prost::{DecodeError, Message};
 
 use super::Reading;
-use crate::cri::{ContainerFact, SandboxFact, v1};
+use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap::fact::Fact;
 
 /// Any request for a list: the filter, a message, is the first field of all of them. One that asks for nothing is empty, as the kubelet's
@@ -24,7 +24,7 @@ pub(in crate::tap) fn request(read: &mut Reading, message: &[u8]) -> Read {
 }
 
 pub(in crate::tap) fn sandboxes(read: &mut Reading, message: &[u8]) -> Read {
-    let sandboxes: Vec<SandboxFact> = items::<v1::PodSandbox, _>(message)?;
+    let sandboxes: Vec<SandboxObservation> = items::<v1::PodSandbox, _>(message)?;
     if read.is_filtered {
         read.facts.extend(sandboxes.into_iter().map(Fact::Sandbox));
     } else {
@@ -34,7 +34,7 @@ pub(in crate::tap) fn sandboxes(read: &mut Reading, message: &[u8]) -> Read {
 }
 
 pub(in crate::tap) fn containers(read: &mut Reading, message: &[u8]) -> Read {
-    let containers: Vec<ContainerFact> = items::<v1::Container, _>(message)?;
+    let containers: Vec<ContainerObservation> = items::<v1::Container, _>(message)?;
     if read.is_filtered {
         read.facts.extend(containers.into_iter().map(Fact::Container));
     } else {

@@ -6,19 +6,19 @@ use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-fn sandbox(id: &str) -> SandboxFact {
+fn sandbox(id: &str) -> SandboxObservation {
     let metadata = v1::PodSandboxMetadata {
         name: format!("pod-{id}"),
         uid: id.into(),
         namespace: "n".into(),
         attempt: 0,
     };
-    SandboxFact { id: id.into(), metadata: Some(metadata), is_ready: Some(true), ..Default::default() }
+    SandboxObservation { id: id.into(), metadata: Some(metadata), is_ready: Some(true), ..Default::default() }
 }
 
-fn container(id: &str, sandbox: &str, state: v1::ContainerState) -> ContainerFact {
+fn container(id: &str, sandbox: &str, state: v1::ContainerState) -> ContainerObservation {
     let metadata = v1::ContainerMetadata { name: format!("main-{id}"), attempt: 0 };
-    ContainerFact {
+    ContainerObservation {
         id: id.into(),
         sandbox: Some(sandbox.into()),
         metadata: Some(metadata),
@@ -66,10 +66,10 @@ fn a_pod_comes_lives_and_goes() {
         matches!(&created[..], [Change::ContainerCreated(_), Change::ContainerUpdated(_)]),
         "{created:?}"
     );
-    let running = ContainerFact { id: "c".into(), state: Some(Running), ..Default::default() };
+    let running = ContainerObservation { id: "c".into(), state: Some(Running), ..Default::default() };
     assert!(matches!(&told.by(Fact::Container(running.clone()))[..], [Change::ContainerStarted(_)]));
     assert!(told.by(Fact::Container(running)).is_empty(), "nothing is new");
-    let exited = ContainerFact {
+    let exited = ContainerObservation {
         id: "c".into(),
         state: Some(Exited),
         exit: Some((3, "Error".into())),
@@ -116,8 +116,9 @@ fn a_list_tells_what_is_gone_but_not_of_what_came_after_it_was_asked_for() {
 fn what_holds_a_sandbox_is_no_container() {
     let mut told = Told::new();
     told.by(Fact::Sandbox(sandbox("p")));
-    let process =
-        |state| Fact::Container(ContainerFact { id: "p".into(), state: Some(state), ..Default::default() });
+    let process = |state| {
+        Fact::Container(ContainerObservation { id: "p".into(), state: Some(state), ..Default::default() })
+    };
     assert!(told.by(process(Running)).is_empty());
     assert!(matches!(&told.by(process(Exited))[..], [Change::SandboxStopped(_)]));
     assert_eq!(told.world.containers().count(), 0);
