@@ -17,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{error, info, warn};
 
 use super::keeping::Keeping;
-use crate::containerd::{Stamped, TaskEvent};
+use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::exec::{Inspector, Record, Stuck};
 use crate::play::Play;
 use crate::probe::{Hurry, News};
@@ -219,7 +219,7 @@ impl Observatory {
         }
     }
 
-    fn oom(&self, stamped: &Stamped) {
+    fn oom(&self, stamped: &TimestampedEvent) {
         if let TaskEvent::OutOfMemory { container } = &stamped.event
             && let Some(container) = self.world.container(container)
         {

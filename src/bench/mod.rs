@@ -239,7 +239,7 @@ fn busy() -> Result<Duration, BenchError> {
 }
 
 /// The next event; never, where none come.
-async fn next(events: &mut Option<TaskEvents>) -> Result<crate::containerd::Stamped, Status> {
+async fn next(events: &mut Option<TaskEvents>) -> Result<crate::containerd::TimestampedEvent, Status> {
     let Some(events) = events else { return std::future::pending().await };
     events.next().await.unwrap_or_else(|| Err(Status::unavailable("containerd's events have ended")))
 }

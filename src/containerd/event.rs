@@ -9,7 +9,7 @@ use super::v1;
 
 /// An event, and when it happened, by the wall clock of who published it: containerd's shim, in most cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stamped {
+pub struct TimestampedEvent {
     /// When it happened; for an exit, when the process ended.
     pub at: SystemTime,
     /// What happened.
@@ -54,7 +54,7 @@ pub enum TaskEvent {
         status: u32,
     },
     /// The container's own process has ended.
-    Exited {
+    Exit {
         /// The container.
         container: String,
         /// Its exit code; 128 and the signal where one ended it.
@@ -67,9 +67,9 @@ pub enum TaskEvent {
     },
 }
 
-impl Stamped {
+impl TimestampedEvent {
     /// Reads an event; `None` if it is of another kind, or cannot be read.
-    pub(super) fn of(envelope: v1::Envelope) -> Option<Self> {
+    pub(super) fn from_any(envelope: v1::Envelope) -> Option<Self> {
         let published = envelope.timestamp;
         let event = envelope.event?.value;
         let (at, event) = match envelope.topic.as_str() {
@@ -89,7 +89,7 @@ impl Stamped {
                 let v1::TaskExit { container_id: container, id: exec, pid, exit_status: status, exited_at } =
                     read(&event)?;
                 let event = if exec == container {
-                    TaskEvent::Exited { container, status }
+                    TaskEvent::Exit { container, status }
                 } else {
                     TaskEvent::ExecExited { container, exec, pid, status }
                 };
@@ -113,7 +113,7 @@ impl TaskEvent {
             Self::ExecAdded { exec, .. } | Self::ExecStarted { exec, .. } | Self::ExecExited { exec, .. } => {
                 Some(exec)
             }
-            Self::Started { .. } | Self::Exited { .. } | Self::OutOfMemory { .. } => None,
+            Self::Started { .. } | Self::Exit { .. } | Self::OutOfMemory { .. } => None,
         }
     }
 
@@ -125,7 +125,7 @@ impl TaskEvent {
             | Self::ExecAdded { container, .. }
             | Self::ExecStarted { container, .. }
             | Self::ExecExited { container, .. }
-            | Self::Exited { container, .. }
+            | Self::Exit { container, .. }
             | Self::OutOfMemory { container } => container,
         }
     }

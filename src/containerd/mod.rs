@@ -11,7 +11,7 @@ use tonic::transport::Channel;
 
 use crate::cri::LazyStream;
 
-pub use event::{Stamped, TaskEvent};
+pub use event::{TaskEvent, TimestampedEvent};
 
 /// The messages and the client, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, unreachable_pub, reason = "generated; the words are in proto/")]
@@ -20,7 +20,7 @@ mod v1 {
 }
 
 /// One filter: of several, an event had to pass only one.
-const TASKS_OF_KUBERNETES: &str = r#"topic~="/tasks/",namespace==k8s.io"#;
+const TASK_EVENT_FILTER: &str = r#"topic~="/tasks/",namespace==k8s.io"#;
 
 /// What becomes of the processes in the containers of the CRI, from the moment at which it is first asked for. Ends when containerd does.
 /// A runtime that has no such service answers `UNIMPLEMENTED`; containerd 1.6 and later have it.
@@ -32,20 +32,20 @@ impl TaskEvents {
     #[must_use]
     pub fn new(channel: Channel) -> Self {
         let mut client = v1::events_client::EventsClient::new(channel);
-        let request = v1::SubscribeRequest { filters: vec![TASKS_OF_KUBERNETES.to_owned()] };
+        let request = v1::SubscribeRequest { filters: vec![TASK_EVENT_FILTER.to_owned()] };
         Self(LazyStream::new(async move { client.subscribe(request).await }))
     }
 }
 
 impl Stream for TaskEvents {
-    type Item = Result<Stamped, Status>;
+    type Item = Result<TimestampedEvent, Status>;
 
     /// The next event that is known here; others are passed over.
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
             match ready!(Pin::new(&mut self.0).poll_next(cx)) {
                 Some(Ok(envelope)) => {
-                    if let Some(event) = Stamped::of(envelope) {
+                    if let Some(event) = TimestampedEvent::from_any(envelope) {
                         return Poll::Ready(Some(Ok(event)));
                     }
                 }

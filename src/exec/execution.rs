@@ -69,7 +69,7 @@ impl Execution {
                 // A command that could not be started never had one.
                 self.pid = self.pid.or(Some(*pid).filter(|pid| *pid != 0));
             }
-            TaskEvent::Started { .. } | TaskEvent::Exited { .. } | TaskEvent::OutOfMemory { .. } => {}
+            TaskEvent::Started { .. } | TaskEvent::Exit { .. } | TaskEvent::OutOfMemory { .. } => {}
         }
     }
 

@@ -17,7 +17,7 @@ use super::locate::pid_of;
 use super::metrics::Metrics;
 use super::stuck::{Stuck, Watchdog};
 use super::tracker::{Place, Tracker};
-use crate::containerd::Stamped;
+use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
 use crate::probe::{ExecUse, Specs, annotation_problems};
 use crate::tap::{AskedExec, Ended, Exec};
@@ -122,7 +122,7 @@ impl Inspector {
     }
 
     /// Something has become of what is executed.
-    pub fn task(&mut self, stamped: &Stamped, now: Instant) {
+    pub fn task(&mut self, stamped: &TimestampedEvent, now: Instant) {
         self.tracker.task(stamped, Now::new(now));
         self.ask();
     }

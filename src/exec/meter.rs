@@ -10,7 +10,7 @@ use super::assessment::Settings;
 use super::execution::{Execution, Moment, Now};
 use super::phases::Phases;
 use super::tracker::{Place, Tracker};
-use crate::containerd::Stamped;
+use crate::containerd::TimestampedEvent;
 use crate::cri::{Code, MethodName};
 use crate::relay::{Ending, Head};
 use crate::tap::{AskedExec, Call, Ended, Exec, ExecResult, Sent, Told};
@@ -94,7 +94,7 @@ impl Meter {
     }
 
     /// Something has become of what is executed.
-    pub fn task(&mut self, stamped: &Stamped) {
+    pub fn task(&mut self, stamped: &TimestampedEvent) {
         if stamped.event.container() != &*self.container {
             return;
         }

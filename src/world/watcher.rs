@@ -15,7 +15,7 @@ use tracing::{debug, info, warn};
 
 use super::entry::Source;
 use super::runtime::Runtime;
-use crate::containerd::{Stamped, TaskEvent, TaskEvents};
+use crate::containerd::{TaskEvent, TaskEvents, TimestampedEvent};
 use crate::cri::{ContainerObservation, LazyStream, MeteredChannel, MeteredRuntimeClient, v1};
 use crate::tap::{Fact, Told};
 use crate::terminal::sanitize;
@@ -53,7 +53,7 @@ pub enum Notice {
     /// What is so.
     Told(Source, Told),
     /// What has become of a process.
-    Task(Stamped),
+    Task(TimestampedEvent),
 }
 
 /// Something that somebody wants to know.
@@ -251,7 +251,7 @@ where
 }
 
 /// An event of containerd's: of a container's own process, or of what is executed in it.
-fn notice_of(event: Stamped) -> Notice {
+fn notice_of(event: TimestampedEvent) -> Notice {
     match fact_of(&event.event) {
         Some(fact) => Notice::Told(Source::Event, Told { since: Instant::now(), facts: vec![fact] }),
         None => Notice::Task(event),
@@ -262,7 +262,7 @@ fn notice_of(event: Stamped) -> Notice {
 fn fact_of(event: &TaskEvent) -> Option<Fact> {
     let (container, state, exit) = match event {
         TaskEvent::Started { container, .. } => (container, v1::ContainerState::ContainerRunning, None),
-        TaskEvent::Exited { container, status } => {
+        TaskEvent::Exit { container, status } => {
             let exit = Some((status.cast_signed(), String::new()));
             (container, v1::ContainerState::ContainerExited, exit)
         }

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use h2::SendStream;
 use http::Response;
-use probeshim::containerd::{Stamped, TaskEvent};
+use probeshim::containerd::{TaskEvent, TimestampedEvent};
 use probeshim::cri::{MeteredChannel, v1};
 use probeshim::socket::SocketPath;
 use probeshim::tap::{Fact, Told};
@@ -133,7 +133,7 @@ fn refuse(mut call: Call, code: &str) {
 
 /// Whether a notice is that something was added under this id.
 fn is_added(notice: &Notice, id: &str) -> bool {
-    matches!(notice, Notice::Task(Stamped { event: TaskEvent::ExecAdded { exec, .. }, .. }) if exec == id)
+    matches!(notice, Notice::Task(TimestampedEvent { event: TaskEvent::ExecAdded { exec, .. }, .. }) if exec == id)
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use super::execution::{Moment, Now};
 use super::habit::{Habits, Key};
 use super::identity::Identity;
 use super::insight::Record;
-use crate::containerd::{Stamped, TaskEvent};
+use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::cri::Code;
 use crate::relay::{Ending, Head};
 use crate::tap::{AskedExec, Call, Container, Ended, Exec, Pod, Sent};
@@ -179,7 +179,7 @@ impl Tracker {
     }
 
     /// Something has become of a command.
-    pub(super) fn task(&mut self, stamped: &Stamped, now: Now) {
+    pub(super) fn task(&mut self, stamped: &TimestampedEvent, now: Now) {
         let Some(exec) = stamped.event.exec() else { return };
         let container: Arc<str> = stamped.event.container().into();
         let moment = Moment::new(stamped.at, now);

@@ -94,7 +94,7 @@ impl Scenario {
     }
 
     fn event_heard(&mut self, at: u32, heard: u32, event: TaskEvent) {
-        let stamped = Stamped { at: self.start + MS * at, event };
+        let stamped = TimestampedEvent { at: self.start + MS * at, event };
         let now = Now { instant: self.at(heard), wall: self.start + MS * heard };
         self.tracker.task(&stamped, now);
     }
