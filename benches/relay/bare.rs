@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use probeshim::cri::MethodName;
-use probeshim::relay::{Captures, Metrics, Numbers, Observed, Observer, Relay, Settings};
+use probeshim::relay::{CallIds, CapturePlan, CompletedCall, Observer, Relay, RelayConfig, RelayMetrics};
 use probeshim::socket::{BindMode, SocketPath, bind};
 use tokio_util::sync::CancellationToken;
 
@@ -17,25 +17,25 @@ pub(crate) const ARGUMENT: &str = "bare-relay";
 struct Nobody;
 
 impl Observer for Nobody {
-    fn captures(&self, _method: &MethodName) -> Captures {
-        Captures::default()
+    fn capture_plan(&self, _method: &MethodName) -> CapturePlan {
+        CapturePlan::default()
     }
 
-    fn ended(&self, _call: Observed) {}
+    fn on_end(&self, _call: CompletedCall) {}
 }
 
 /// Relays from one socket to another until it is killed.
 pub(crate) fn run(listen: &Path, upstream: &Path) {
     let upstream = SocketPath::new(upstream).unwrap();
     let listening = bind(&SocketPath::new(listen).unwrap(), BindMode::InheritFrom(&upstream)).unwrap();
-    let settings = Settings { upstream, drain_timeout: Duration::ZERO };
+    let settings = RelayConfig { upstream, drain_timeout: Duration::ZERO };
     let drain = CancellationToken::new();
     let relay = Relay::start(
         listening.listener,
         settings,
         Arc::new(Nobody),
-        Metrics::default(),
-        Numbers::from(1),
+        RelayMetrics::default(),
+        CallIds::starting_at(1),
         drain,
     )
     .unwrap();

@@ -25,7 +25,7 @@ const PUBLIC: Grant =
 /// Serves the whole API on the admin socket, for as long as it is polled. Whoever can open the socket may ask.
 pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
     let router = routes::public().merge(routes::pods_list()).merge(routes::private());
-    listener::serve(listener, ADMIN, finish(router, admin), |stream| Asker(Peer::of(stream))).await;
+    listener::serve(listener, ADMIN, finish(router, admin), |stream| Asker(Peer::from_socket(stream))).await;
 }
 
 /// Serves the public part on a loopback address, for as long as it is polled.

@@ -51,7 +51,7 @@ pub struct Sources {
     /// What is stuck.
     pub stuck: watch::Receiver<Arc<Stuck>>,
     /// What the relay counts.
-    pub relay: relay::Metrics,
+    pub relay: relay::RelayMetrics,
     /// What the tap counts.
     pub tap: tap::Metrics,
     /// Who makes them, if anybody does.

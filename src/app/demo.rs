@@ -92,7 +92,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         admin: admin.clone(),
         http: Some(http),
         http_pods: false,
-        relay: relay::Settings { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
+        relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: exec::Settings::default(),
         specs: documents.specs(),
         sources: Sources::default(),

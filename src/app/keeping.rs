@@ -10,7 +10,7 @@ use crate::config::Role;
 use crate::cri::v1::ContainerState;
 use crate::play::{Act, Captured, Keeper, Key, Play, is_after};
 use crate::record::{Event, Events};
-use crate::relay::Head;
+use crate::relay::CallInfo;
 use crate::socket::LockError;
 use crate::state::{self, StateError, StateStore};
 use crate::tap::{self, Ended, Stopping};
@@ -280,7 +280,7 @@ impl Keeping {
 
 /// The request of a call that has made something, or why it is not kept.
 fn captured(ended: &mut Ended) -> Captured {
-    if ended.head.is_of_kubelet() {
+    if ended.head.is_from_kubelet() {
         // It keeps them itself, and what is in them is not for our disk.
         return Err("a kubelet has made it".to_owned());
     }
@@ -312,7 +312,7 @@ fn names(world: &World, container: &Container) -> Option<(Key, String)> {
 }
 
 /// Whether a call is one that we have made.
-fn is_ours(head: &Head) -> bool {
+fn is_ours(head: &CallInfo) -> bool {
     is_own_process(head.peer.as_ref().and_then(|peer| peer.pid))
 }
 

@@ -165,7 +165,7 @@ impl Observatory {
                 if let Some(keeping) = &mut self.keeping {
                     keeping.ended(&self.world, &mut ended);
                 }
-                if ended.head.is_of_kubelet() {
+                if ended.head.is_from_kubelet() {
                     if let Some(play) = self.play.get() {
                         play.kubelet_seen();
                     }
@@ -367,7 +367,7 @@ impl Listed {
 fn hook_begins(prober: &Prober, asked: &AskedExec) {
     let id = asked.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| asked.exec.timeout().is_none())
-        && asked.head.upgrade().is_some_and(|head| head.is_of_kubelet())
+        && asked.head.upgrade().is_some_and(|head| head.is_from_kubelet())
     {
         prober.kubelet_executes(id, &asked.exec.command, &asked.head);
     }

@@ -53,7 +53,7 @@ pub async fn run(settings: ShimSettings) -> Result<(), RunError> {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),
         summary = shim.ended() => {
             let summary = summary?;
-            info!(connections = summary.connections, cut = summary.cut, "probeshim stopped");
+            info!(connections = summary.connections, cut = summary.aborted, "probeshim stopped");
         }
     }
     Ok(())

@@ -26,7 +26,7 @@ use crate::play::Play;
 use crate::probe::{self, Hurry, News, Specs};
 use crate::prober::{self, Executor, Mode, Parts, Prober};
 use crate::record::{self, Calls, Events, Journal, journal};
-use crate::relay::{self, Numbers, Relay, Summary};
+use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{
     self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
 };
@@ -79,7 +79,7 @@ pub(super) struct Shim {
     pub(super) facts: Facts,
     pub(super) calls: Arc<Calls>,
     pub(super) tap_metrics: tap::Metrics,
-    relay: Pin<Box<dyn Future<Output = Option<Summary>> + Send>>,
+    relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
     doors: Option<Doors>,
     observing: Option<JoinHandle<()>>,
@@ -180,7 +180,7 @@ impl Shim {
             Entrances::open(listen.as_ref(), &upstream, &admin, (http, http_pods)).await?;
         let BoundListener { listener, claim: listen_claim } = main;
 
-        let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
+        let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::Metrics::default());
         let tap_settings =
             tap::Settings { hands_on_requests: role == Role::Keeps, ..tap::Settings::default() };
         let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
@@ -194,7 +194,7 @@ impl Shim {
         let (own, exec_metrics) = (MeteredChannel::new(&upstream), exec::Metrics::default());
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
-        let numbers = Numbers::from(first_call);
+        let numbers = CallIds::starting_at(first_call);
         let (enquiries, enquired) = mpsc::channel(probing::ENQUIRIES);
         let probing = (enforcement.mode != Mode::Off).then(|| {
             let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
@@ -268,7 +268,7 @@ impl Shim {
     }
 
     /// Waits until the relay has ended, and what it saw last has been shown.
-    pub(super) async fn ended(&mut self) -> Result<Summary, RunError> {
+    pub(super) async fn ended(&mut self) -> Result<RelaySummary, RunError> {
         let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
         if let Some(observing) = self.observing.take() {
             let _ = timeout(LAST_OBSERVATIONS, all_shown(observing, &self.calls)).await;

@@ -166,7 +166,7 @@ pub struct ShimSettings {
     /// Whether the pods that are played are served there, too.
     pub http_pods: bool,
     /// The relay's part.
-    pub relay: relay::Settings,
+    pub relay: relay::RelayConfig,
     /// The part of what watches ExecSyncs.
     pub exec: exec::Settings,
     /// What rules and manifests tell of probes.
@@ -318,7 +318,7 @@ impl Settings {
                     admin,
                     http,
                     http_pods: flags.http_pods,
-                    relay: relay::Settings { upstream, drain_timeout },
+                    relay: relay::RelayConfig { upstream, drain_timeout },
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
                     sources: Sources { files, kubelet, redacts: flags.redact_commands },

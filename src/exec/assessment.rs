@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::cri::Code;
-use crate::relay::Ending;
+use crate::relay::CallOutcome;
 use crate::tap::{Call, Exec};
 
 /// What the inspector runs on.
@@ -49,7 +49,7 @@ impl Settings {
         let exec = call.exec.as_deref();
         let exit_code = exec.and_then(|exec| exec.result).map(|result| result.exit_code);
         let timeout = exec.and_then(Exec::timeout);
-        if call.ending != Ending::Answered(Some(Code::OK)) || exit_code.is_some_and(|code| code != 0) {
+        if call.ending != CallOutcome::Completed(Some(Code::OK)) || exit_code.is_some_and(|code| code != 0) {
             Assessment::Failed
         } else if timeout.is_some_and(|timeout| call.duration > timeout / 2) {
             Assessment::Slow(Slow::HalfOfTimeout)
@@ -114,7 +114,7 @@ mod tests {
         let settings = Settings::default();
         let call = |millis, timeout| {
             let mut call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(millis));
-            call.ending = Ending::Answered(Some(Code::OK));
+            call.ending = CallOutcome::Completed(Some(Code::OK));
             let result = Some(ExecResult { exit_code: 0, stdout_bytes: 0, stderr_bytes: 0 });
             let exec = Exec { command: Vec::new(), is_cut: false, timeout_seconds: timeout, result };
             call.exec = Some(Box::new(exec));

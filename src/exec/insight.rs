@@ -10,7 +10,7 @@ use super::evidence::Evidence;
 use super::execution::{Execution, Moment};
 use super::identity::Identity;
 use super::phases::Phases;
-use crate::relay::Trace;
+use crate::relay::TraceContext;
 use crate::tap::Call;
 
 /// A call that has ended, as it is kept, shown, counted and exported.
@@ -21,7 +21,7 @@ pub struct Record {
     /// What explains it, for an ExecSync.
     pub insight: Option<Arc<Insight>>,
     /// The trace that its caller says it belongs to.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
     /// Whether it takes the place of what was recorded of the same call before: its command has ended since.
     pub is_amended: bool,
     /// When the call ended; `None` of one that an earlier probeshim recorded.
@@ -122,7 +122,7 @@ impl Record {
 
     /// A call of which nothing more is to be told.
     #[must_use]
-    pub fn plain(call: Call, trace: Option<Trace>, ended: Option<Instant>) -> Self {
+    pub fn plain(call: Call, trace: Option<TraceContext>, ended: Option<Instant>) -> Self {
         Self { call: Arc::new(call), insight: None, trace, is_amended: false, ended }
     }
 }

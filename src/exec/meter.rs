@@ -12,7 +12,7 @@ use super::phases::Phases;
 use super::tracker::{Place, Tracker};
 use crate::containerd::TimestampedEvent;
 use crate::cri::{Code, MethodName};
-use crate::relay::{Ending, Head};
+use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{AskedExec, Call, Ended, Exec, ExecResult, Sent, Told};
 
 /// Measures `ExecSync`s in one container.
@@ -28,7 +28,7 @@ pub struct Meter {
 /// A call that goes on.
 #[derive(Debug)]
 pub struct Measured {
-    head: Arc<Head>,
+    head: Arc<CallInfo>,
     exec: Exec,
 }
 
@@ -53,7 +53,7 @@ impl Meter {
     /// A call is about to be made.
     pub fn begin(&mut self, command: &[String], timeout_seconds: i64) -> Measured {
         let now = Instant::now();
-        let head = Arc::new(Head {
+        let head = Arc::new(CallInfo {
             id: self.next,
             peer: None,
             method: MethodName::of_path("/runtime.v1.RuntimeService/ExecSync"),
@@ -82,7 +82,7 @@ impl Meter {
             sent: Some(Sent { whole: head.since, sent: head.since }),
             call: Call {
                 duration,
-                ending: Ending::Answered(Some(code)),
+                ending: CallOutcome::Completed(Some(code)),
                 exec: Some(Box::new(exec)),
                 ..Call::begun(&head)
             },

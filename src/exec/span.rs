@@ -3,7 +3,7 @@
 use super::insight::{Insight, Record};
 use super::phases::Phases;
 use crate::cri::Code;
-use crate::relay::Ending;
+use crate::relay::CallOutcome;
 use crate::tap::Call;
 use crate::telemetry::traces::{Span, Value};
 
@@ -23,7 +23,7 @@ impl Record {
             end: call.start + call.duration,
             parent,
             attributes: attributes(call, insight),
-            error: (call.ending != Ending::Answered(Some(Code::OK))).then(|| call.ending.to_string()),
+            error: (call.ending != CallOutcome::Completed(Some(Code::OK))).then(|| call.ending.to_string()),
             children: insight.map(|insight| parts(call, &insight.phases)).unwrap_or_default(),
         }
     }
@@ -35,7 +35,7 @@ fn attributes(call: &Call, insight: Option<&Insight>) -> Vec<(&'static str, Valu
         ("rpc.service", Value::Text("runtime.v1.RuntimeService".to_owned())),
         ("rpc.method", Value::Text(call.method.to_string())),
     ];
-    if let Ending::Answered(Some(Code(code))) = call.ending {
+    if let CallOutcome::Completed(Some(Code(code))) = call.ending {
         known.push(("rpc.grpc.status_code", Value::Int(code.into())));
     }
     let mut text = |key, value: Option<&String>| {

@@ -32,7 +32,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::probe::{PodSpec, ProbeType, Specs};
-use crate::relay::Head;
+use crate::relay::CallInfo;
 use crate::tap::{self, Stopping};
 use crate::world::{Change, Enquiry, Sandbox, World};
 use enforcement::Enforcement;
@@ -237,7 +237,7 @@ impl Prober {
     }
 
     /// A kubelet executes a command in a container, without a timeout.
-    pub fn kubelet_executes(&self, container: &str, command: &[String], call: &Weak<Head>) {
+    pub fn kubelet_executes(&self, container: &str, command: &[String], call: &Weak<CallInfo>) {
         let found = self.shared.lock().pod_of_container(container);
         if let Some((pod, container)) = found {
             pod.lock().hook_begins(&container, command, call);

@@ -21,7 +21,7 @@ const PERMIT_BYTES: usize = 1 << 10;
 
 /// Passes everything on in turns, and notes when the other end takes no more.
 #[derive(Debug)]
-pub(super) struct Outlet<S> {
+pub(super) struct TrackedWriter<S> {
     stream: S,
     backlog: Backlog,
     turn: Turn,
@@ -35,10 +35,10 @@ pub(super) struct Outlet<S> {
 /// unblocked socket everything is written that the peer's windows allow. A peer that shrinks its windows meanwhile gets its data
 /// late. Heads of calls beyond the peer's limit of streams are counted apart ([`HeldHead`]).
 #[derive(Clone, Debug)]
-pub(super) struct Backlog(Arc<State>);
+pub(super) struct Backlog(Arc<BacklogState>);
 
 #[derive(Debug)]
-struct State {
+struct BacklogState {
     /// Whether the last write had to wait.
     blocked: AtomicBool,
     /// Bytes that have been handed to the connection since its start.
@@ -75,7 +75,7 @@ pub(super) struct Room {
 
 impl Backlog {
     pub(super) fn new() -> Self {
-        Self(Arc::new(State {
+        Self(Arc::new(BacklogState {
             blocked: AtomicBool::new(false),
             handed_on: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -219,7 +219,7 @@ impl Room {
     }
 }
 
-impl<S> Outlet<S> {
+impl<S> TrackedWriter<S> {
     /// The writing half of a client's stream.
     pub(super) fn to_client(stream: S, turn: Turn, backlog: Backlog) -> Self {
         Self { stream, backlog, turn, drops_after_close: false }
@@ -243,7 +243,7 @@ impl<S> Outlet<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Outlet<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedWriter<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = if self.turn.is_over(cx) {
             Poll::Pending

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::task::yield_now;
 use tracing::error;
 
-use super::forward::Settled;
+use super::forward::AfterCall;
 use super::turn::{InTurn, Turn, TurnStatus};
 
 /// Calls above which the client is not read while the turns of its calls are too short. Resets free room for new calls at once, so
@@ -19,15 +19,15 @@ const MAX_CALLS_BEHIND: usize = 256;
 /// Calls in flight. They are not spawned as tasks: a connection with thousands of calls must get no more turns than a connection with
 /// one.
 #[derive(Debug)]
-pub(super) struct Calls {
-    calls: FuturesUnordered<InTurn<Call>>,
+pub(super) struct CallSet {
+    calls: FuturesUnordered<InTurn<CallTask>>,
     turn: Turn,
 }
 
 /// Catches a panic of one call, so that the other calls go on. Returns `None` then.
-struct Call(Pin<Box<dyn Future<Output = Settled> + Send>>);
+struct CallTask(Pin<Box<dyn Future<Output = AfterCall> + Send>>);
 
-impl Calls {
+impl CallSet {
     pub(super) fn new(turn: Turn) -> Self {
         Self { calls: FuturesUnordered::new(), turn }
     }
@@ -41,12 +41,12 @@ impl Calls {
     }
 
     /// Adds a call, which is begun at the next poll.
-    pub(super) fn push(&self, call: impl Future<Output = Settled> + Send + 'static) {
-        self.calls.push(InTurn::new(self.turn.clone(), Call(Box::pin(call))));
+    pub(super) fn push(&self, call: impl Future<Output = AfterCall> + Send + 'static) {
+        self.calls.push(InTurn::new(self.turn.clone(), CallTask(Box::pin(call))));
     }
 
     /// Polls calls that are ready, until one has settled or the turn is over.
-    pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<Settled> {
+    pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<AfterCall> {
         while let Poll::Ready(Some(settled)) = self.calls.poll_next_unpin(cx) {
             if let Some(settled) = settled {
                 return Poll::Ready(settled);
@@ -77,8 +77,8 @@ impl Calls {
     }
 }
 
-impl Future for Call {
-    type Output = Option<Settled>;
+impl Future for CallTask {
+    type Output = Option<AfterCall>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let call = self.0.as_mut();
@@ -90,7 +90,7 @@ impl Future for Call {
     }
 }
 
-impl std::fmt::Debug for Call {
+impl std::fmt::Debug for CallTask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Call")
     }

@@ -10,13 +10,13 @@ pub struct CaptureBudget(Arc<AtomicUsize>);
 
 /// Why a capture is not whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotWhole {
+pub enum CaptureError {
     /// There was more than a capture may hold.
     #[error("it is too long")]
     TooLong,
     /// Other captures had taken the memory.
     #[error("other captures had taken the memory")]
-    NoRoom,
+    BudgetExhausted,
 }
 
 /// The beginning of what one direction of a call carried.
@@ -26,7 +26,7 @@ pub struct Capture {
     /// What it has taken of the budget.
     held: usize,
     limit: usize,
-    not_whole: Option<NotWhole>,
+    not_whole: Option<CaptureError>,
     budget: CaptureBudget,
 }
 
@@ -55,7 +55,7 @@ impl Capture {
     }
 
     /// Everything that passed, or why it is not here.
-    pub fn whole(&self) -> Result<&[u8], NotWhole> {
+    pub fn bytes(&self) -> Result<&[u8], CaptureError> {
         self.not_whole.map_or(Ok(&self.bytes), Err)
     }
 
@@ -65,9 +65,9 @@ impl Capture {
             return;
         }
         if bytes.len() > self.limit - self.bytes.len() {
-            self.give_up(NotWhole::TooLong);
+            self.give_up(CaptureError::TooLong);
         } else if !self.make_room(bytes.len()) {
-            self.give_up(NotWhole::NoRoom);
+            self.give_up(CaptureError::BudgetExhausted);
         } else {
             self.bytes.extend_from_slice(bytes);
         }
@@ -89,7 +89,7 @@ impl Capture {
         true
     }
 
-    fn give_up(&mut self, why: NotWhole) {
+    fn give_up(&mut self, why: CaptureError) {
         self.not_whole = Some(why);
         self.empty();
     }
@@ -116,17 +116,17 @@ mod tests {
         let mut small = Capture::new(6, &budget);
         small.add(b"abc");
         small.add(b"def");
-        assert_eq!(small.whole(), Ok(&b"abcdef"[..]));
+        assert_eq!(small.bytes(), Ok(&b"abcdef"[..]));
         let mut late = Capture::new(6, &budget);
         late.add(b"1234");
         late.add(b"5");
-        assert_eq!(late.whole(), Err(NotWhole::NoRoom));
+        assert_eq!(late.bytes(), Err(CaptureError::BudgetExhausted));
         drop(small);
         let mut long = Capture::new(6, &budget);
         long.add(b"123456");
         long.add(b"7");
         long.add(b"8");
-        assert_eq!(long.whole(), Err(NotWhole::TooLong));
+        assert_eq!(long.bytes(), Err(CaptureError::TooLong));
         assert!(budget.take(10) && !budget.take(1), "what was dropped or given up has been given back");
     }
 }

@@ -12,9 +12,9 @@ use crate::cri::Code;
 
 /// How a call ended, as far as the relay knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum CallOutcome {
     /// The response is complete; its gRPC code, if it has one.
-    Answered(Option<Code>),
+    Completed(Option<Code>),
     /// The client reset the stream: it gave up, or its deadline was over.
     ClientReset(Reason),
     /// Upstream reset the stream.
@@ -29,7 +29,7 @@ pub enum Ending {
 
 /// What became of a call that upstream did not finish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum UpstreamFailure {
     /// Upstream reset the stream.
     Reset(Reason),
     /// Upstream never took the call, and says so: the client may send it again.
@@ -41,24 +41,24 @@ pub(super) enum Failure {
 
 /// What ended a link.
 #[derive(Debug)]
-pub(super) enum LinkEnd {
+pub(super) enum DisconnectReason {
     /// The client went, after a drain perhaps.
     Client,
     /// The client broke the rules of HTTP/2.
     Protocol(h2::Error),
     /// The client's first bytes were not those of HTTP/2.
-    Stranger,
+    NotHttp2,
     /// Upstream went.
     Upstream,
     /// The relay drained before the client had said a word.
     Drain,
     /// The drain timeout was over.
-    Cut,
+    DrainTimeout,
 }
 
-impl Failure {
+impl UpstreamFailure {
     /// Reads the error that ended a stream which had been handed to the connection.
-    pub(super) fn of(error: &Error) -> Self {
+    pub(super) fn from_stream_error(error: &Error) -> Self {
         if error.is_go_away() && error.is_remote() {
             // h2 gives this error only to streams above the last one that the GOAWAY names.
             Self::Refused
@@ -70,7 +70,7 @@ impl Failure {
     }
 
     /// Reads the error with which the connection declined to take a call: nothing of it has been sent.
-    pub(super) fn before_sending(error: &Error) -> Self {
+    pub(super) fn from_send_error(error: &Error) -> Self {
         if error.is_go_away() || error.is_io() {
             Self::Refused
         } else {
@@ -85,23 +85,23 @@ pub(super) fn reason_of_client(error: &Error) -> Reason {
     error.reason().filter(|_| error.is_reset()).unwrap_or(Reason::CANCEL)
 }
 
-impl From<Failure> for Ending {
-    fn from(failure: Failure) -> Self {
+impl From<UpstreamFailure> for CallOutcome {
+    fn from(failure: UpstreamFailure) -> Self {
         match failure {
-            Failure::Reset(reason) => Self::UpstreamReset(reason),
-            Failure::Refused => Self::Refused,
-            Failure::Lost => Self::ConnectionLost,
+            UpstreamFailure::Reset(reason) => Self::UpstreamReset(reason),
+            UpstreamFailure::Refused => Self::Refused,
+            UpstreamFailure::Lost => Self::ConnectionLost,
         }
     }
 }
 
-impl Ending {
+impl CallOutcome {
     /// The name of the gRPC code, or in small letters why there is none. Codes that gRPC does not define are `other`.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
-            Self::Answered(Some(code)) => code.name().unwrap_or("other"),
-            Self::Answered(None) => "no-status",
+            Self::Completed(Some(code)) => code.name().unwrap_or("other"),
+            Self::Completed(None) => "no-status",
             Self::ClientReset(_) => "client-reset",
             Self::UpstreamReset(_) => "upstream-reset",
             Self::Refused => "refused",
@@ -114,13 +114,13 @@ impl Ending {
     #[must_use]
     pub fn named(text: &str) -> Option<Self> {
         Some(match text {
-            "no-status" => Self::Answered(None),
+            "no-status" => Self::Completed(None),
             "client-reset" => Self::ClientReset(Reason::CANCEL),
             "upstream-reset" => Self::UpstreamReset(Reason::CANCEL),
             "refused" => Self::Refused,
             "connection-lost" => Self::ConnectionLost,
             "client-gone" => Self::ClientGone,
-            code => Self::Answered(Some(Code::named(code)?)),
+            code => Self::Completed(Some(Code::named(code)?)),
         })
     }
 
@@ -133,11 +133,11 @@ impl Ending {
     }
 }
 
-impl fmt::Display for Ending {
+impl fmt::Display for CallOutcome {
     /// The [label](Self::label), or the number of a code that gRPC does not define.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answered(Some(code)) => code.fmt(f),
+            Self::Completed(Some(code)) => code.fmt(f),
             _ => f.write_str(self.label()),
         }
     }

@@ -11,15 +11,15 @@ use h2::{Reason, RecvStream};
 use http::{Request, Response, Version};
 
 use super::backlog::{Backlog, HeldHead};
-use super::ending::{Ending, Failure, reason_of_client};
-use super::passing::Passing;
+use super::ending::{CallOutcome, UpstreamFailure, reason_of_client};
+use super::passing::BodyTap;
 use super::pipe::{self, Pipe};
-use super::tracker::{CallInFlight, End};
+use super::tracker::{CallEnd, CallInFlight};
 use crate::cri::Code;
 
 /// What is left to do for a call, by the link that knows the state of both connections.
 #[derive(Debug)]
-pub(super) enum Settled {
+pub(super) enum AfterCall {
     /// Nothing: the client has its answer or its reset.
     Done,
     /// The client has reset it, or has gone.
@@ -33,7 +33,7 @@ pub(super) enum Settled {
 }
 
 /// How an exchange ended.
-enum Outcome {
+enum ExchangeResult {
     /// The response is complete; its gRPC code, if it has one.
     Answered(Option<Code>),
     /// The client reset the stream or is gone.
@@ -41,7 +41,7 @@ enum Outcome {
     /// Upstream reset the stream before it answered.
     ResetUnanswered(Reason),
     /// Upstream did not finish it.
-    Failed(Failure),
+    Failed(UpstreamFailure),
 }
 
 /// The backlogs of both sides of a call.
@@ -72,19 +72,19 @@ pub(super) async fn forward(
     mut respond: SendResponse<Bytes>,
     upstream: SendRequest<Bytes>,
     backlogs: Backlogs,
-) -> Settled {
+) -> AfterCall {
     let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call).await;
-    call.end.note(Ending::from(&outcome));
+    call.end.note(CallOutcome::from(&outcome));
     match outcome {
-        Outcome::Answered(_) => Settled::Done,
-        Outcome::ClientReset(_) => Settled::ResetByClient,
-        Outcome::ResetUnanswered(reason) => {
+        ExchangeResult::Answered(_) => AfterCall::Done,
+        ExchangeResult::ClientReset(_) => AfterCall::ResetByClient,
+        ExchangeResult::ResetUnanswered(reason) => {
             respond.send_reset(reason);
-            Settled::Done
+            AfterCall::Done
         }
-        Outcome::Failed(Failure::Reset(reason)) => Settled::Reset(respond, reason),
-        Outcome::Failed(Failure::Refused) => Settled::Refused(respond),
-        Outcome::Failed(Failure::Lost) => Settled::Lost(respond),
+        ExchangeResult::Failed(UpstreamFailure::Reset(reason)) => AfterCall::Reset(respond, reason),
+        ExchangeResult::Failed(UpstreamFailure::Refused) => AfterCall::Refused(respond),
+        ExchangeResult::Failed(UpstreamFailure::Lost) => AfterCall::Lost(respond),
     }
 }
 
@@ -94,7 +94,7 @@ async fn exchange(
     mut upstream: SendRequest<Bytes>,
     backlogs: &Backlogs,
     call: &mut CallInFlight,
-) -> Outcome {
+) -> ExchangeResult {
     let (head, body) = request.into_parts();
     let mut head = Request::from_parts(head, ());
     if head.uri().authority().is_none() {
@@ -105,14 +105,14 @@ async fn exchange(
     backlogs.upstream.add_head(head.headers());
     let (response, to_upstream) = match upstream.send_request(head, body.is_end_stream()) {
         Ok(sent) => sent,
-        Err(error) => return Outcome::unanswered(Failure::before_sending(&error)),
+        Err(error) => return ExchangeResult::on_no_response(UpstreamFailure::from_send_error(&error)),
     };
     let opening = Opening { upstream, _head: waiting_head };
     let CallInFlight { request: sent, response: received, end, .. } = call;
     let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
     let answered = answer(opening, response, respond, &mut upload, &backlogs.client, received, end).await;
     let outcome = answered.unwrap_or_else(|outcome| outcome);
-    if let Outcome::ClientReset(reason) = outcome {
+    if let ExchangeResult::ClientReset(reason) = outcome {
         upload.reset(reason);
     }
     outcome
@@ -125,23 +125,23 @@ async fn answer(
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
     to_client_backlog: &Backlog,
-    received: &mut Passing,
-    end: &mut End,
-) -> Result<Outcome, Outcome> {
+    received: &mut BodyTap,
+    end: &mut CallEnd,
+) -> Result<ExchangeResult, ExchangeResult> {
     let (head, body) = response_head(opening, response, respond, upload).await?.into_parts();
     let code = Code::from_headers(&head.headers);
     to_client_backlog.add_head(&head.headers);
     let head = Response::from_parts(head, ());
     let to_client = respond
         .send_response(head, body.is_end_stream())
-        .map_err(|_| Outcome::ClientReset(Reason::CANCEL))?;
+        .map_err(|_| ExchangeResult::ClientReset(Reason::CANCEL))?;
     let mut download = Pipe::new(body, to_client, to_client_backlog, received);
     response_body(upload, &mut download).await?;
     let code = download.code().or(code);
     // Whatever becomes of the rest of the request: the call has its answer.
-    end.note(Ending::Answered(code));
-    rest_of_request(upload, &mut download).await;
-    Ok(Outcome::Answered(code))
+    end.note(CallOutcome::Completed(code));
+    finish_request(upload, &mut download).await;
+    Ok(ExchangeResult::Answered(code))
 }
 
 /// Waits for the head of the response while the request goes up.
@@ -150,46 +150,50 @@ async fn response_head(
     mut response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
-) -> Result<Response<RecvStream>, Outcome> {
+) -> Result<Response<RecvStream>, ExchangeResult> {
     let mut opening = Some(opening);
     poll_fn(|cx| {
         if opening.as_mut().is_some_and(|opening| opening.is_over(cx)) {
             opening = None;
         }
         if let Poll::Ready(reset) = respond.poll_reset(cx) {
-            return Poll::Ready(Err(Outcome::ClientReset(reset.unwrap_or(Reason::CANCEL))));
+            return Poll::Ready(Err(ExchangeResult::ClientReset(reset.unwrap_or(Reason::CANCEL))));
         }
-        if let Poll::Ready(pipe::End::Source(error)) = upload.poll(cx) {
-            return Poll::Ready(Err(Outcome::ClientReset(reason_of_client(&error))));
+        if let Poll::Ready(pipe::PipeEnd::Source(error)) = upload.poll(cx) {
+            return Poll::Ready(Err(ExchangeResult::ClientReset(reason_of_client(&error))));
         }
-        Pin::new(&mut response).poll(cx).map_err(|error| Outcome::unanswered(Failure::of(&error)))
+        Pin::new(&mut response)
+            .poll(cx)
+            .map_err(|error| ExchangeResult::on_no_response(UpstreamFailure::from_stream_error(&error)))
     })
     .await
 }
 
 /// Moves the response to its end, and as much of the request as comes meanwhile.
-async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result<(), Outcome> {
+async fn response_body(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) -> Result<(), ExchangeResult> {
     poll_fn(|cx| {
-        if let Poll::Ready(pipe::End::Source(error)) = upload.poll(cx) {
-            return Poll::Ready(Err(Outcome::ClientReset(reason_of_client(&error))));
+        if let Poll::Ready(pipe::PipeEnd::Source(error)) = upload.poll(cx) {
+            return Poll::Ready(Err(ExchangeResult::ClientReset(reason_of_client(&error))));
         }
         download.poll(cx).map(|end| match end {
-            pipe::End::Clean => Ok(()),
-            pipe::End::SinkReset(reason) => Err(Outcome::ClientReset(reason)),
-            pipe::End::Sink => Err(Outcome::ClientReset(Reason::CANCEL)),
-            pipe::End::Source(error) => Err(Outcome::Failed(Failure::of(&error))),
+            pipe::PipeEnd::Clean => Ok(()),
+            pipe::PipeEnd::SinkReset(reason) => Err(ExchangeResult::ClientReset(reason)),
+            pipe::PipeEnd::Sink => Err(ExchangeResult::ClientReset(Reason::CANCEL)),
+            pipe::PipeEnd::Source(error) => {
+                Err(ExchangeResult::Failed(UpstreamFailure::from_stream_error(&error)))
+            }
         })
     })
     .await
 }
 
 /// Moves what is left of a request whose response is complete, until upstream declines it or the client gives up.
-async fn rest_of_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
+async fn finish_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
     let given_up = poll_fn(|cx| match upload.poll(cx) {
-        Poll::Ready(pipe::End::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
+        Poll::Ready(pipe::PipeEnd::Source(error)) => Poll::Ready(Some(reason_of_client(&error))),
         Poll::Ready(_) => Poll::Ready(None),
         Poll::Pending => download.poll_sink_reset(cx).map(|end| match end {
-            pipe::End::SinkReset(reason) => Some(reason),
+            pipe::PipeEnd::SinkReset(reason) => Some(reason),
             _ => Some(Reason::CANCEL),
         }),
     });
@@ -198,23 +202,23 @@ async fn rest_of_request(upload: &mut Pipe<'_>, download: &mut Pipe<'_>) {
     }
 }
 
-impl Outcome {
+impl ExchangeResult {
     /// A call that failed before a word of its answer was passed on.
-    fn unanswered(failure: Failure) -> Self {
+    fn on_no_response(failure: UpstreamFailure) -> Self {
         match failure {
-            Failure::Reset(reason) => Self::ResetUnanswered(reason),
-            Failure::Refused | Failure::Lost => Self::Failed(failure),
+            UpstreamFailure::Reset(reason) => Self::ResetUnanswered(reason),
+            UpstreamFailure::Refused | UpstreamFailure::Lost => Self::Failed(failure),
         }
     }
 }
 
-impl From<&Outcome> for Ending {
-    fn from(outcome: &Outcome) -> Self {
+impl From<&ExchangeResult> for CallOutcome {
+    fn from(outcome: &ExchangeResult) -> Self {
         match *outcome {
-            Outcome::Answered(code) => Self::Answered(code),
-            Outcome::ClientReset(reason) => Self::ClientReset(reason),
-            Outcome::ResetUnanswered(reason) => Self::UpstreamReset(reason),
-            Outcome::Failed(failure) => failure.into(),
+            ExchangeResult::Answered(code) => Self::Completed(code),
+            ExchangeResult::ClientReset(reason) => Self::ClientReset(reason),
+            ExchangeResult::ResetUnanswered(reason) => Self::UpstreamReset(reason),
+            ExchangeResult::Failed(failure) => failure.into(),
         }
     }
 }

@@ -72,14 +72,14 @@ impl Flood {
 
 impl<S> Inlet<S> {
     /// The reading half of a client's stream.
-    pub(super) fn of_client(stream: S, turn: Turn, onward: Backlog) -> Self {
+    pub(super) fn for_client(stream: S, turn: Turn, onward: Backlog) -> Self {
         let flood = Flood { handed_on: onward.handed_on(), ..Flood::default() };
         Self { flood: Some(flood), ..Self::new(stream, turn, onward, Backlog::is_full) }
     }
 
     /// The reading half of an upstream connection. Only heads and trailers hold up its reads: the data of answers is limited by
     /// windows, and what the runtime has said must be read before it goes.
-    pub(super) fn of_upstream(stream: S, turn: Turn, onward: Backlog) -> Self {
+    pub(super) fn for_upstream(stream: S, turn: Turn, onward: Backlog) -> Self {
         Self::new(stream, turn, onward, Backlog::is_full_of_heads)
     }
 
@@ -158,7 +158,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
-    use super::super::metrics::Metrics;
+    use super::super::metrics::RelayMetrics;
     use super::super::turn::Turns;
     use super::*;
 
@@ -170,8 +170,8 @@ mod tests {
 
     #[test]
     fn a_stream_without_end_is_read_less_at_once_the_longer_its_frames_take() {
-        let turns = Turns::new(Metrics::default());
-        let mut inlet = Inlet::of_upstream(tokio::io::repeat(7), turns.new_turn(), Backlog::new());
+        let turns = Turns::new(RelayMetrics::default());
+        let mut inlet = Inlet::for_upstream(tokio::io::repeat(7), turns.new_turn(), Backlog::new());
         let mut buffer = vec![0; 2 * MAX_READ_BYTES as usize];
         let mut reads = Vec::new();
         {
@@ -197,10 +197,10 @@ mod tests {
     /// Reads a client that sends more than a turn allows, twice, and returns whether it is paused then. A `share` of what is read goes to
     /// the runtime.
     fn is_paused_after_a_turn(share: impl Fn(usize) -> usize) -> bool {
-        let turns = Turns::new(Metrics::default());
+        let turns = Turns::new(RelayMetrics::default());
         let backlog = Backlog::new();
         let mut room = backlog.room();
-        let mut inlet = Inlet::of_client(tokio::io::repeat(7), turns.new_turn(), backlog.clone());
+        let mut inlet = Inlet::for_client(tokio::io::repeat(7), turns.new_turn(), backlog.clone());
         let mut buffer = vec![0; MAX_READ_BYTES as usize];
         let mut turn = |cx: &mut Context<'_>| {
             let mut reads = 0;

@@ -16,12 +16,12 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-use super::backlog::{Backlog, Outlet};
-use super::calls::Calls;
-use super::ending::{Ending, LinkEnd};
-use super::forward::{Backlogs, Settled, forward};
+use super::backlog::{Backlog, TrackedWriter};
+use super::calls::CallSet;
+use super::ending::{CallOutcome, DisconnectReason};
+use super::forward::{AfterCall, Backlogs, forward};
 use super::inlet::Inlet;
-use super::legacy::Adapter;
+use super::legacy::AuthorityRewriter;
 use super::metrics::Limit;
 use super::reset_rate::ResetRate;
 use super::tracker::{CallInFlight, ClientConnection};
@@ -30,14 +30,15 @@ use super::turn::{Turn, Turns};
 use super::upstream::{State, Upstream};
 
 /// How long a client may take nothing of what calls had when their upstream went, or not read our farewell.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-pub(super) type Client = Connection<Join<Adapter<Inlet<OwnedReadHalf>>, Outlet<OwnedWriteHalf>>, Bytes>;
+pub(super) type DownstreamConnection =
+    Connection<Join<AuthorityRewriter<Inlet<OwnedReadHalf>>, TrackedWriter<OwnedWriteHalf>>, Bytes>;
 type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
 
 /// A stream to reset once everything before that is written, because h2 drops what is queued on a stream that is reset;
 /// but not later than this, because a client that reads slowly may never take everything.
-struct Reset {
+struct PendingReset {
     stream: SendResponse<Bytes>,
     reason: Reason,
     until: Instant,
@@ -53,7 +54,7 @@ struct Cut {
 
 impl Cut {
     fn new(client: &Backlog) -> Self {
-        Self { at: Instant::now() + FAREWELL, written: client.written() }
+        Self { at: Instant::now() + CLOSE_GRACE, written: client.written() }
     }
 
     /// Returns a later time if the client has taken something since this one was set.
@@ -64,9 +65,9 @@ impl Cut {
 
 /// An event on a link.
 #[expect(clippy::large_enum_variant, reason = "it is handled at once, and a new call is what happens most")]
-enum Event {
+enum SessionEvent {
     /// A call has ended.
-    Settled(Settled),
+    Settled(AfterCall),
     /// The upstream connection stands otherwise than before.
     Upstream(State),
     /// A new call has come, or the client's connection has ended.
@@ -74,12 +75,12 @@ enum Event {
 }
 
 /// The two connections of a link, and the calls between them. All of it is one task.
-pub(super) struct Joined {
+pub(super) struct ProxySession {
     connection: Arc<ClientConnection>,
-    client: Client,
+    client: DownstreamConnection,
     backlogs: Backlogs,
     upstream: Upstream,
-    calls: Calls,
+    calls: CallSet,
     /// The turn in which new calls are accepted.
     accepting: Turn,
     /// Limits that are reached at the moment.
@@ -88,22 +89,22 @@ pub(super) struct Joined {
     /// Set while the client is not read because it has reset too many calls: until when.
     paused_until: Option<Instant>,
     /// In the order of their times.
-    resets: Vec<Reset>,
+    resets: Vec<PendingReset>,
     /// Streams whose upstream connection broke: they end with the client's connection, not before.
-    lost: Vec<SendResponse<Bytes>>,
-    leaving: bool,
+    upstream_lost: Vec<SendResponse<Bytes>>,
+    going_away: bool,
     /// Set once upstream is gone: why.
-    gone: Option<Reason>,
+    client_closed: Option<Reason>,
     /// Set once a call is lost: how long the others may hand on what they have.
     cut: Option<Cut>,
     /// Set while the relay drains and nothing is left to do here: until when the client may go by itself.
     idle_until: Option<Instant>,
 }
 
-impl Joined {
+impl ProxySession {
     pub(super) fn new(
         connection: Arc<ClientConnection>,
-        client: Client,
+        client: DownstreamConnection,
         backlog: Backlog,
         upstream: Upstream,
         turns: &Turns,
@@ -114,22 +115,22 @@ impl Joined {
             client,
             backlogs,
             upstream,
-            calls: Calls::new(turns.new_turn()),
+            calls: CallSet::new(turns.new_turn()),
             accepting: turns.new_turn(),
             limited: Vec::new(),
             reset_rate: ResetRate::new(Instant::now()),
             paused_until: None,
             resets: Vec::new(),
-            lost: Vec::new(),
-            leaving: false,
-            gone: None,
+            upstream_lost: Vec::new(),
+            going_away: false,
+            client_closed: None,
             cut: None,
             idle_until: None,
         }
     }
 
     /// Runs to the end, and counts the calls; returns what ended it.
-    pub(super) async fn run(mut self, drain: &CancellationToken, calls: &mut u64) -> LinkEnd {
+    pub(super) async fn run(mut self, drain: &CancellationToken, calls: &mut u64) -> DisconnectReason {
         let end = self.run_to_end(drain, calls).await;
         let Self { client, upstream, calls, .. } = self;
         // Both sides learn at once that the calls on them have ended, however long it takes to drop those.
@@ -138,61 +139,62 @@ impl Joined {
         end
     }
 
-    async fn run_to_end(&mut self, drain: &CancellationToken, calls: &mut u64) -> LinkEnd {
+    async fn run_to_end(&mut self, drain: &CancellationToken, calls: &mut u64) -> DisconnectReason {
         let mut drained = pin!(drain.cancelled());
         loop {
             let reset_at = self.resets.first().map(|reset| reset.until);
-            let (cut_at, idle_until, leaving) = (self.cut.map(|cut| cut.at), self.idle_until, self.leaving);
+            let (cut_at, idle_until, leaving) =
+                (self.cut.map(|cut| cut.at), self.idle_until, self.going_away);
             let paused_until = self.paused_until;
             tokio::select! {
                 biased;
                 event = poll_fn(|cx| self.poll_event(cx)) => match event {
-                    Event::Settled(settled) => self.settle(settled),
-                    Event::Upstream(state) => self.upstream_changed(state),
-                    Event::Accepted(Some(Ok((request, respond)))) => {
+                    SessionEvent::Settled(settled) => self.finish_call(settled),
+                    SessionEvent::Upstream(state) => self.upstream_changed(state),
+                    SessionEvent::Accepted(Some(Ok((request, respond)))) => {
                         *calls += 1;
                         self.start(request, respond);
                     }
-                    Event::Accepted(Some(Err(error))) if !is_departure(&error) => {
-                        return LinkEnd::Protocol(error);
+                    SessionEvent::Accepted(Some(Err(error))) if !is_clean_disconnect(&error) => {
+                        return DisconnectReason::Protocol(error);
                     }
-                    Event::Accepted(_) => return LinkEnd::Client,
+                    SessionEvent::Accepted(_) => return DisconnectReason::Client,
                 },
-                () = &mut drained, if !leaving => self.leave(),
+                () = &mut drained, if !leaving => self.send_goaway(),
                 () = wait_until(cut_at) => {
                     self.cut = self.cut.and_then(|cut| cut.extended(&self.backlogs.client));
                     if self.cut.is_none() {
-                        return self.farewell().await;
+                        return self.close_gracefully().await;
                     }
                 }
                 () = wait_until(idle_until) => {
-                    self.farewell().await;
-                    return LinkEnd::Drain;
+                    self.close_gracefully().await;
+                    return DisconnectReason::Drain;
                 }
                 () = wait_until(reset_at) => self.reset_overdue(),
                 () = wait_until(paused_until) => self.paused_until = None,
             }
-            if self.gone.is_some() && self.calls.is_empty() {
-                return self.farewell().await;
+            if self.client_closed.is_some() && self.calls.is_empty() {
+                return self.close_gracefully().await;
             }
             // A client that does not even acknowledge that we leave must not hold up the drain.
             // (`leaving` first: the token takes a lock, and this is asked at every call.)
             let is_idle =
-                self.leaving && drain.is_cancelled() && self.calls.is_empty() && self.resets.is_empty();
+                self.going_away && drain.is_cancelled() && self.calls.is_empty() && self.resets.is_empty();
             self.idle_until =
-                if is_idle { self.idle_until.or_else(|| Some(Instant::now() + FAREWELL)) } else { None };
+                if is_idle { self.idle_until.or_else(|| Some(Instant::now() + CLOSE_GRACE)) } else { None };
         }
     }
 
     /// Moves the frames of both connections and the calls between them, until something happens.
-    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Event> {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
         self.upstream.poll_frames(cx);
         // What is finished comes first: whether calls are left decides how the rest ends.
         if let Poll::Ready(settled) = self.calls.poll_settled(cx) {
-            return Poll::Ready(Event::Settled(settled));
+            return Poll::Ready(SessionEvent::Settled(settled));
         }
         if let Some(state) = self.upstream.news() {
-            return Poll::Ready(Event::Upstream(state));
+            return Poll::Ready(SessionEvent::Upstream(state));
         }
         if self.calls.have_worked() {
             // What they have sent is written at once, and not after the next turns of other connections. News of upstream that
@@ -210,7 +212,7 @@ impl Joined {
             // The upstream connection is read again.
             cx.waker().wake_by_ref();
         }
-        accepted.map(Event::Accepted)
+        accepted.map(SessionEvent::Accepted)
     }
 
     /// Starts a new call.
@@ -238,22 +240,22 @@ impl Joined {
         }
     }
 
-    fn settle(&mut self, settled: Settled) {
+    fn finish_call(&mut self, settled: AfterCall) {
         match settled {
-            Settled::Done => {}
-            Settled::ResetByClient => {
+            AfterCall::Done => {}
+            AfterCall::ResetByClient => {
                 self.paused_until = self.reset_rate.count(Instant::now()).or(self.paused_until);
             }
-            Settled::Reset(stream, reason) => {
-                self.resets.push(Reset { stream, reason, until: Instant::now() + FAREWELL });
+            AfterCall::Reset(stream, reason) => {
+                self.resets.push(PendingReset { stream, reason, until: Instant::now() + CLOSE_GRACE });
             }
-            Settled::Refused(mut respond) => {
+            AfterCall::Refused(mut respond) => {
                 // GOAWAY first: a client that sends the call again must not send it here.
-                self.leave();
+                self.send_goaway();
                 respond.send_reset(Reason::REFUSED_STREAM);
             }
-            Settled::Lost(respond) => {
-                self.lost.push(respond);
+            AfterCall::Lost(respond) => {
+                self.upstream_lost.push(respond);
                 self.cut.get_or_insert_with(|| Cut::new(&self.backlogs.client));
             }
         }
@@ -265,30 +267,30 @@ impl Joined {
             State::Open => {}
             // h2 can give a reason only in its final GOAWAY. While calls run, leave with NO_ERROR now and give the
             // reason at the end.
-            State::Leaving(reason) if has_calls || reason == Reason::NO_ERROR => {
+            State::GoingAway(reason) if has_calls || reason == Reason::NO_ERROR => {
                 debug!(connection = self.connection.id, ?reason, "upstream is leaving");
-                self.leave();
+                self.send_goaway();
             }
-            State::Leaving(reason) | State::Gone(reason) => {
+            State::GoingAway(reason) | State::Closed(reason) => {
                 warn!(
                     connection = self.connection.id,
                     ?reason,
                     calls = self.calls.len(),
                     "upstream closed its connection"
                 );
-                self.gone = Some(reason);
-                self.connection.lost_upstream();
+                self.client_closed = Some(reason);
+                self.connection.mark_upstream_gone();
                 if has_calls {
-                    self.leave();
+                    self.send_goaway();
                 }
             }
         }
     }
 
     /// Asks the client to open no more streams here, and lets those that are open finish.
-    fn leave(&mut self) {
-        if !self.leaving {
-            self.leaving = true;
+    fn send_goaway(&mut self) {
+        if !self.going_away {
+            self.going_away = true;
             self.client.graceful_shutdown();
         }
     }
@@ -303,23 +305,27 @@ impl Joined {
 
     /// Closes the client's connection as upstream closed ours, once what calls have handed on is written. A client may take
     /// its time to read, unless another call waits to learn that it is lost.
-    async fn farewell(&mut self) -> LinkEnd {
+    async fn close_gracefully(&mut self) -> DisconnectReason {
         self.backlogs.upstream.close();
         let (backlog, mut cut) = (self.backlogs.client.clone(), self.cut);
         // Without a cut, a lost call has waited for as long as it may.
-        let is_cut = cut.is_none() && !self.lost.is_empty();
+        let is_cut = cut.is_none() && !self.upstream_lost.is_empty();
         let written = poll_fn(|cx| {
             match poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx) {
                 Poll::Ready(Some(Ok((request, stream)))) => {
                     // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
-                    self.leave();
-                    CallInFlight::start(self.connection.clone(), &request).end.note(Ending::Refused);
-                    self.resets.push(Reset { stream, reason: Reason::REFUSED_STREAM, until: Instant::now() });
+                    self.send_goaway();
+                    CallInFlight::start(self.connection.clone(), &request).end.note(CallOutcome::Refused);
+                    self.resets.push(PendingReset {
+                        stream,
+                        reason: Reason::REFUSED_STREAM,
+                        until: Instant::now(),
+                    });
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
                 Poll::Pending if self.backlogs.client.is_blocked() || !self.resets.is_empty() => {
-                    self.leave();
+                    self.send_goaway();
                     Poll::Pending
                 }
                 _ => Poll::Ready(()),
@@ -342,20 +348,20 @@ impl Joined {
             () = written => {}
             () = cut_off => {}
         }
-        self.client.abrupt_shutdown(self.gone.unwrap_or(Reason::NO_ERROR));
+        self.client.abrupt_shutdown(self.client_closed.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
         // A client that does not read is not waited for.
-        let _ = timeout(FAREWELL, closed).await;
-        LinkEnd::Upstream
+        let _ = timeout(CLOSE_GRACE, closed).await;
+        DisconnectReason::Upstream
     }
 }
 
 /// Moves the client's frames; a new call is ready, or the end. Resets what is to be reset as soon as nothing is left to be
 /// written before.
 fn poll_client(
-    client: &mut Client,
+    client: &mut DownstreamConnection,
     backlog: &Backlog,
-    resets: &mut Vec<Reset>,
+    resets: &mut Vec<PendingReset>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<NewCall, h2::Error>>> {
     loop {
@@ -371,7 +377,7 @@ fn poll_client(
 }
 
 /// A client that goes with answers unread resets its socket, and one that says GOAWAY may give any reason: ways to go, too.
-fn is_departure(error: &h2::Error) -> bool {
+fn is_clean_disconnect(error: &h2::Error) -> bool {
     error.is_io() || (error.is_go_away() && error.is_remote())
 }
 

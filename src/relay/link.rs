@@ -9,14 +9,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::backlog::{Backlog, Outlet};
-use super::ending::LinkEnd;
+use super::backlog::{Backlog, TrackedWriter};
+use super::ending::DisconnectReason;
 use super::inlet::Inlet;
-use super::joined::Joined;
-use super::legacy::Adapter;
+use super::joined::ProxySession;
+use super::legacy::AuthorityRewriter;
 use super::peer::Peer;
 use super::refusals::Refusals;
-use super::tracker::{ClientConnection, Tracker};
+use super::tracker::{CallRegistry, ClientConnection};
 use super::tuning;
 use super::turn::Turns;
 use super::upstream::Upstream;
@@ -24,11 +24,11 @@ use crate::socket::SocketPath;
 
 /// What links have in common.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct ConnContext {
     /// Where calls go.
     pub(super) upstream: Arc<SocketPath>,
     /// Who is told of connections and calls.
-    pub(super) tracker: Tracker,
+    pub(super) tracker: CallRegistry,
     /// Clients that could not be served.
     pub(super) refusals: Arc<Refusals>,
     /// Cancelled when the relay drains.
@@ -38,17 +38,17 @@ pub(super) struct Shared {
 }
 
 /// Serves a client until it goes, upstream goes, or the relay has drained. `id` counts connections, for the log.
-pub(super) async fn run(id: u64, stream: UnixStream, shared: Shared) {
+pub(super) async fn run(id: u64, stream: UnixStream, shared: ConnContext) {
     let turns = shared.tracker.turns();
     turns.clone().run(run_in(turns, id, stream, shared)).await;
 }
 
-async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: Shared) {
-    let connection = shared.tracker.connected(id, Peer::of(&stream));
+async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: ConnContext) {
+    let connection = shared.tracker.connected(id, Peer::from_socket(&stream));
     let peer = connection.to_string();
     // Dialled before a byte of the client is read: where the runtime would refuse it, so do we, at once.
     let backlog = Backlog::new();
-    let upstream = match Upstream::dial(&shared.upstream, &turns, backlog.clone()).await {
+    let upstream = match Upstream::connect(&shared.upstream, &turns, backlog.clone()).await {
         Ok(dialled) => dialled,
         Err(error) => {
             // The client is told first.
@@ -61,19 +61,19 @@ async fn run_in(turns: Turns, id: u64, stream: UnixStream, shared: Shared) {
     let (start, mut calls) = (Instant::now(), 0);
     let end = tokio::select! {
         end = serve(&turns, connection, stream, backlog, upstream, &shared.drain, &mut calls) => end,
-        () = shared.cut.cancelled() => LinkEnd::Cut,
+        () = shared.cut.cancelled() => DisconnectReason::DrainTimeout,
     };
     let duration = start.elapsed();
     let reason = match end {
-        LinkEnd::Client => "the client left",
-        LinkEnd::Upstream => "upstream has gone",
-        LinkEnd::Drain => "draining",
-        LinkEnd::Cut => "the drain timeout is over",
-        LinkEnd::Protocol(error) => {
+        DisconnectReason::Client => "the client left",
+        DisconnectReason::Upstream => "upstream has gone",
+        DisconnectReason::Drain => "draining",
+        DisconnectReason::DrainTimeout => "the drain timeout is over",
+        DisconnectReason::Protocol(error) => {
             warn!(connection = id, %peer, calls, ?duration, %error, "client broke the protocol");
             return;
         }
-        LinkEnd::Stranger => {
+        DisconnectReason::NotHttp2 => {
             warn!(connection = id, %peer, ?duration, "client does not speak HTTP/2");
             return;
         }
@@ -90,19 +90,19 @@ async fn serve(
     mut upstream: Upstream,
     drain: &CancellationToken,
     calls: &mut u64,
-) -> LinkEnd {
+) -> DisconnectReason {
     let (read, write) = stream.into_split();
-    let inlet = Inlet::of_client(read, turns.new_turn(), upstream.backlog.clone());
-    let outlet = Outlet::to_client(write, turns.new_turn(), backlog.clone());
-    let handshake = tuning::server().handshake(join(Adapter::new(inlet), outlet));
+    let inlet = Inlet::for_client(read, turns.new_turn(), upstream.backlog.clone());
+    let outlet = TrackedWriter::to_client(write, turns.new_turn(), backlog.clone());
+    let handshake = tuning::server().handshake(join(AuthorityRewriter::new(inlet), outlet));
     let client = tokio::select! {
         client = handshake => client,
-        _ = poll_fn(|cx| upstream.poll_news(cx)) => return LinkEnd::Upstream,
-        () = drain.cancelled() => return LinkEnd::Drain,
+        _ = poll_fn(|cx| upstream.poll_news(cx)) => return DisconnectReason::Upstream,
+        () = drain.cancelled() => return DisconnectReason::Drain,
     };
     match client {
-        Ok(client) => Joined::new(connection, client, backlog, upstream, turns).run(drain, calls).await,
-        Err(error) if error.is_io() => LinkEnd::Client,
-        Err(_) => LinkEnd::Stranger,
+        Ok(client) => ProxySession::new(connection, client, backlog, upstream, turns).run(drain, calls).await,
+        Err(error) if error.is_io() => DisconnectReason::Client,
+        Err(_) => DisconnectReason::NotHttp2,
     }
 }

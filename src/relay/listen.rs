@@ -8,24 +8,24 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use super::link::{self, Shared};
+use super::link::{self, ConnContext};
 use super::refusals::Refusals;
-use super::tracker::Tracker;
-use super::{Settings, Summary};
+use super::tracker::CallRegistry;
+use super::{RelayConfig, RelaySummary};
 use crate::socket::Acceptor;
 
 /// Serves clients until `drain` is cancelled, then lets them finish.
 pub(super) async fn serve(
     listener: UnixListener,
-    settings: Settings,
-    tracker: Tracker,
+    settings: RelayConfig,
+    tracker: CallRegistry,
     drain: CancellationToken,
-) -> Summary {
-    let mut summary = Summary::default();
+) -> RelaySummary {
+    let mut summary = RelaySummary::default();
     let cut = CancellationToken::new();
     let upstream = Arc::new(settings.upstream);
     let refusals = Arc::new(Refusals::default());
-    let shared = Shared { upstream, tracker, refusals, drain: drain.clone(), cut: cut.clone() };
+    let shared = ConnContext { upstream, tracker, refusals, drain: drain.clone(), cut: cut.clone() };
     let mut links = JoinSet::new();
     let mut acceptor = Acceptor::new(listener);
     loop {
@@ -46,8 +46,8 @@ pub(super) async fn serve(
     drop(acceptor);
     info!(connections = links.len(), timeout = ?settings.drain_timeout, "draining");
     if timeout(settings.drain_timeout, all_ended(&mut links)).await.is_err() {
-        summary.cut = links.len();
-        warn!(connections = summary.cut, "drain timeout is over: cutting what is left");
+        summary.aborted = links.len();
+        warn!(connections = summary.aborted, "drain timeout is over: cutting what is left");
         cut.cancel();
         all_ended(&mut links).await;
     }

@@ -7,43 +7,43 @@ const PREFIX: usize = 5;
 
 /// Cuts a stream of gRPC frames into captures of one frame each.
 #[derive(Debug)]
-pub(super) struct Messages {
+pub(super) struct FrameSplitter {
     longest: usize,
     budget: CaptureBudget,
     prefix: [u8; PREFIX],
     /// Bytes of the prefix that have come.
-    begun: usize,
+    prefix_read: usize,
     /// Bytes that the message still lacks, once its prefix has come.
-    lacking: usize,
+    remaining: usize,
     capture: Capture,
 }
 
-impl Messages {
+impl FrameSplitter {
     /// A stream of which nothing has come. Of a message that is longer than so many bytes, its frame included, nothing is kept.
     pub(super) fn new(longest: usize, budget: CaptureBudget) -> Self {
         let capture = Capture::new(longest, &budget);
-        Self { longest, budget, prefix: [0; PREFIX], begun: 0, lacking: 0, capture }
+        Self { longest, budget, prefix: [0; PREFIX], prefix_read: 0, remaining: 0, capture }
     }
 
     /// Takes what passes, and hands out each message that is complete.
     pub(super) fn add(&mut self, mut data: &[u8], mut message: impl FnMut(Capture)) {
         while !data.is_empty() {
-            if self.begun < PREFIX {
-                let part = data.split_off(..data.len().min(PREFIX - self.begun)).unwrap_or_default();
-                self.prefix[self.begun..][..part.len()].copy_from_slice(part);
-                self.begun += part.len();
+            if self.prefix_read < PREFIX {
+                let part = data.split_off(..data.len().min(PREFIX - self.prefix_read)).unwrap_or_default();
+                self.prefix[self.prefix_read..][..part.len()].copy_from_slice(part);
+                self.prefix_read += part.len();
                 self.capture.add(part);
-                if self.begun == PREFIX {
+                if self.prefix_read == PREFIX {
                     let [_, length @ ..] = self.prefix;
-                    self.lacking = u32::from_be_bytes(length) as usize;
+                    self.remaining = u32::from_be_bytes(length) as usize;
                 }
             } else {
-                let part = data.split_off(..data.len().min(self.lacking)).unwrap_or_default();
-                self.lacking -= part.len();
+                let part = data.split_off(..data.len().min(self.remaining)).unwrap_or_default();
+                self.remaining -= part.len();
                 self.capture.add(part);
             }
-            if self.begun == PREFIX && self.lacking == 0 {
-                self.begun = 0;
+            if self.prefix_read == PREFIX && self.remaining == 0 {
+                self.prefix_read = 0;
                 message(std::mem::replace(&mut self.capture, Capture::new(self.longest, &self.budget)));
             }
         }
@@ -55,7 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::relay::NotWhole;
+    use crate::relay::CaptureError;
 
     proptest! {
         #[test]
@@ -68,14 +68,14 @@ mod tests {
                 [&prefix[..], &vec![7; *length]].concat()
             }).collect();
             let whole = frames.concat();
-            let mut messages = Messages::new(30, CaptureBudget::new(1000));
+            let mut messages = FrameSplitter::new(30, CaptureBudget::new(1000));
             let (mut seen, mut rest, mut cuts) = (Vec::new(), &whole[..], cuts.iter().cycle());
             while !rest.is_empty() {
                 let part = rest.split_off(..rest.len().min(*cuts.next().unwrap())).unwrap();
-                messages.add(part, |message| seen.push(message.whole().map(<[u8]>::to_vec)));
+                messages.add(part, |message| seen.push(message.bytes().map(<[u8]>::to_vec)));
             }
             let expected: Vec<_> = frames.into_iter()
-                .map(|frame| if frame.len() > 30 { Err(NotWhole::TooLong) } else { Ok(frame) })
+                .map(|frame| if frame.len() > 30 { Err(CaptureError::TooLong) } else { Ok(frame) })
                 .collect();
             prop_assert_eq!(seen, expected);
         }

@@ -10,7 +10,7 @@ use super::{backlog, tuning};
 
 /// Connections and calls in flight, and the limits of connections.
 #[derive(Clone, Debug, Default)]
-pub struct Metrics {
+pub struct RelayMetrics {
     pub(super) connections: Counter,
     pub(super) connections_open: Gauge,
     pub(super) streams_open: Gauge,
@@ -47,7 +47,7 @@ impl Limit {
     }
 }
 
-impl Metrics {
+impl RelayMetrics {
     /// Adds them to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("connections", "Client connections accepted", self.connections.clone());

@@ -41,15 +41,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::socket::SocketPath;
 
-pub use capture::{Capture, CaptureBudget, NotWhole};
-pub use ending::Ending;
-pub use metrics::Metrics;
-pub use observe::{Asked, Captures, Direction, Head, Observed, Observer, Take, Trace};
+pub use capture::{Capture, CaptureBudget, CaptureError};
+pub use ending::CallOutcome;
+pub use metrics::RelayMetrics;
+pub use observe::{
+    BodyStats, CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent, TraceContext,
+};
 pub use peer::Peer;
 
-pub use tracker::Numbers;
+pub use tracker::CallIds;
 
-use tracker::Tracker;
+use tracker::CallRegistry;
 
 /// Polls of tasks after which sockets are looked at again while there are tasks that are ready. With more, the calls of others
 /// would wait for as many turns of a connection that always has more to do before the relay knows of them.
@@ -57,7 +59,7 @@ const EVENT_INTERVAL: u32 = 1;
 
 /// What the relay runs on.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RelayConfig {
     /// Where calls go.
     pub upstream: SocketPath,
     /// How long calls in flight may go on once the relay is told to drain.
@@ -66,17 +68,17 @@ pub struct Settings {
 
 /// How the relay ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct RelaySummary {
     /// Client connections since the start.
     pub connections: u64,
     /// Client connections that were still open when the drain timeout was over, and were cut.
-    pub cut: usize,
+    pub aborted: usize,
 }
 
 /// A relay that runs on its own thread.
 #[derive(Debug)]
 pub struct Relay {
-    ended: oneshot::Receiver<Summary>,
+    ended: oneshot::Receiver<RelaySummary>,
 }
 
 impl Relay {
@@ -85,13 +87,13 @@ impl Relay {
     /// every call, each of which takes one of the `numbers`.
     pub fn start(
         listener: UnixListener,
-        settings: Settings,
+        settings: RelayConfig,
         observer: Arc<dyn Observer>,
-        metrics: Metrics,
-        numbers: Numbers,
+        metrics: RelayMetrics,
+        numbers: CallIds,
         drain: CancellationToken,
     ) -> io::Result<Self> {
-        let tracker = Tracker::new(observer, metrics, numbers);
+        let tracker = CallRegistry::new(observer, metrics, numbers);
         let (report, ended) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -110,7 +112,7 @@ impl Relay {
     }
 
     /// Waits for the end. `None` if the relay's thread panicked.
-    pub async fn ended(self) -> Option<Summary> {
+    pub async fn ended(self) -> Option<RelaySummary> {
         self.ended.await.ok()
     }
 }

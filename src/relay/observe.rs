@@ -8,54 +8,54 @@ use http::{HeaderMap, HeaderValue};
 use tokio::time::Instant;
 
 use super::capture::{Capture, CaptureBudget};
-use super::ending::Ending;
+use super::ending::CallOutcome;
 use super::peer::Peer;
 use crate::cri::MethodName;
 
 /// Bytes that are kept of a `traceparent`: version 00 has 55, others may have more.
-const LONGEST_PARENT: usize = 128;
+const MAX_TRACEPARENT: usize = 128;
 
 /// The same of a `tracestate`: what W3C asks everyone to pass on.
-const LONGEST_STATE: usize = 512;
+const MAX_TRACESTATE: usize = 512;
 
 /// Watches calls. It is asked and told on the byte path: it must not wait, and must not work there.
 pub trait Observer: fmt::Debug + Send + Sync {
     /// What to take of a call to this method, if its messages matter.
-    fn captures(&self, method: &MethodName) -> Captures;
+    fn capture_plan(&self, method: &MethodName) -> CapturePlan;
 
     /// The request of a call that was to be announced is whole, and on its way to upstream.
-    fn asked(&self, call: Asked) {
+    fn on_request_sent(&self, call: RequestSent) {
         drop(call);
     }
 
     /// A message of a stream that was to be taken apart has passed.
-    fn streamed(&self, head: &Arc<Head>, message: Capture) {
+    fn on_message(&self, head: &Arc<CallInfo>, message: Capture) {
         let _ = (head, message);
     }
 
     /// A call has ended.
-    fn ended(&self, call: Observed);
+    fn on_end(&self, call: CompletedCall);
 }
 
 /// What is to be taken of a call; nothing by default.
 #[derive(Debug, Default)]
-pub struct Captures {
+pub struct CapturePlan {
     /// Of what goes up.
-    pub request: Take,
+    pub request: CaptureMode,
     /// Of what comes down.
-    pub response: Take,
+    pub response: CaptureMode,
     /// Whether the call is told of as soon as its request is whole, and not only at its end.
-    pub is_announced: bool,
+    pub notify_on_request: bool,
 }
 
 /// What is to be taken of one direction.
 #[derive(Debug, Default)]
-pub enum Take {
+pub enum CaptureMode {
     /// Nothing.
     #[default]
-    Nothing,
+    None,
     /// What passes, for as long as the capture has room for it.
-    Beginning(Capture),
+    Prefix(Capture),
     /// Each message, as it passes.
     Messages {
         /// Bytes that are captured of one, with its frame; a longer one is passed over.
@@ -67,7 +67,7 @@ pub enum Take {
 
 /// What is known of a call once its head has come. Its observer is the only one to hold it after the call.
 #[derive(Debug)]
-pub struct Head {
+pub struct CallInfo {
     /// Counts the calls of this relay in the order in which they came.
     pub id: u64,
     /// Who made it; `None` where the kernel did not tell.
@@ -79,20 +79,20 @@ pub struct Head {
     /// When its head came.
     pub since: Instant,
     /// The trace that the caller says it belongs to, as it was written.
-    pub trace: Option<Trace>,
+    pub trace: Option<TraceContext>,
 }
 
-impl Head {
+impl CallInfo {
     /// Whether a kubelet made it, going by the name of its program.
     #[must_use]
-    pub fn is_of_kubelet(&self) -> bool {
+    pub fn is_from_kubelet(&self) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.is_kubelet())
     }
 }
 
 /// The headers of W3C's trace context.
 #[derive(Clone, Debug)]
-pub struct Trace {
+pub struct TraceContext {
     /// `traceparent`
     pub parent: HeaderValue,
     /// `tracestate`
@@ -101,9 +101,9 @@ pub struct Trace {
 
 /// A call whose request is whole.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RequestSent {
     /// Which call.
-    pub head: Arc<Head>,
+    pub head: Arc<CallInfo>,
     /// What was captured of the request.
     pub request: Arc<Capture>,
     /// When the end of the request came.
@@ -114,22 +114,22 @@ pub struct Asked {
 
 /// A call that has ended.
 #[derive(Debug)]
-pub struct Observed {
+pub struct CompletedCall {
     /// Which call.
-    pub head: Arc<Head>,
+    pub head: Arc<CallInfo>,
     /// From its head to its end.
     pub duration: Duration,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: CallOutcome,
     /// What went up.
-    pub request: Direction,
+    pub request: BodyStats,
     /// What came down.
-    pub response: Direction,
+    pub response: BodyStats,
 }
 
 /// What one direction of a call carried.
 #[derive(Debug, Default)]
-pub struct Direction {
+pub struct BodyStats {
     /// Bytes of DATA that were passed on: messages with their gRPC frames.
     pub bytes: u64,
     /// Their beginning, where it was to be captured.
@@ -140,17 +140,17 @@ pub struct Direction {
     pub passed: Option<Instant>,
 }
 
-impl Trace {
+impl TraceContext {
     /// What a request's headers say. What is longer than it may be is passed on like everything else, and not kept.
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let header = |name, longest| {
             let value: &HeaderValue = headers.get(name)?;
             // A copy: the value itself holds the whole of what came with it.
             (value.len() <= longest).then(|| HeaderValue::from_bytes(value.as_bytes()).ok())?
         };
         Some(Self {
-            parent: header("traceparent", LONGEST_PARENT)?,
-            state: header("tracestate", LONGEST_STATE),
+            parent: header("traceparent", MAX_TRACEPARENT)?,
+            state: header("tracestate", MAX_TRACESTATE),
         })
     }
 }

@@ -5,99 +5,107 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::capture::Capture;
-use super::messages::Messages;
-use super::observe::{Asked, Direction, Head, Observer, Take};
+use super::messages::FrameSplitter;
+use super::observe::{BodyStats, CallInfo, CaptureMode, Observer, RequestSent};
 
 /// What is noted of a direction as it passes.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct BodyTap {
     bytes: u64,
-    taken: Taken,
+    taken: CaptureState,
     /// When its end came.
     whole: Option<Instant>,
     /// When its end had been passed on.
     passed: Option<Instant>,
-    listener: Option<Listener>,
+    listener: Option<ObserverRef>,
 }
 
 /// Who is told while the call goes on, and of which call.
 #[derive(Clone, Debug)]
-pub(super) struct Listener {
-    pub(super) head: Arc<Head>,
+pub(super) struct ObserverRef {
+    pub(super) head: Arc<CallInfo>,
     pub(super) observer: Arc<dyn Observer>,
 }
 
 /// What is taken of what passes.
 #[derive(Debug)]
-enum Taken {
+enum CaptureState {
     Nothing,
     Beginning(Arc<Capture>),
-    Messages(Messages),
+    Messages(FrameSplitter),
 }
 
-impl Passing {
+impl BodyTap {
     /// A direction of which so much is to be taken. The listener is told of its messages, or of its end.
-    pub(super) fn new(take: Take, listener: Option<Listener>) -> Self {
+    pub(super) fn new(take: CaptureMode, listener: Option<ObserverRef>) -> Self {
         let taken = match take {
-            Take::Nothing => Taken::Nothing,
-            Take::Beginning(capture) => Taken::Beginning(Arc::new(capture)),
-            Take::Messages { longest, budget } => Taken::Messages(Messages::new(longest, budget)),
+            CaptureMode::None => CaptureState::Nothing,
+            CaptureMode::Prefix(capture) => CaptureState::Beginning(Arc::new(capture)),
+            CaptureMode::Messages { longest, budget } => {
+                CaptureState::Messages(FrameSplitter::new(longest, budget))
+            }
         };
         Self { bytes: 0, taken, whole: None, passed: None, listener }
     }
 
     /// Data has come; `is_last` if that is all.
-    pub(super) fn came(&mut self, data: &[u8], is_last: bool) {
+    pub(super) fn on_data(&mut self, data: &[u8], is_last: bool) {
         match &mut self.taken {
-            Taken::Nothing => {}
+            CaptureState::Nothing => {}
             // Shared only once it is whole.
-            Taken::Beginning(capture) => {
+            CaptureState::Beginning(capture) => {
                 if let Some(capture) = Arc::get_mut(capture) {
                     capture.add(data);
                 }
             }
-            Taken::Messages(messages) => {
-                let Some(Listener { head, observer }) = &self.listener else { return };
-                messages.add(data, |message| observer.streamed(head, message));
+            CaptureState::Messages(messages) => {
+                let Some(ObserverRef { head, observer }) = &self.listener else { return };
+                messages.add(data, |message| observer.on_message(head, message));
             }
         }
         if is_last {
-            self.ended();
+            self.on_eos();
         }
     }
 
     /// The end has come.
-    pub(super) fn ended(&mut self) {
+    pub(super) fn on_eos(&mut self) {
         self.whole.get_or_insert_with(Instant::now);
     }
 
     /// Data has been passed on.
-    pub(super) fn passed(&mut self, bytes: usize) {
+    pub(super) fn on_forwarded(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
     /// The end has been passed on.
-    pub(super) fn passed_whole(&mut self) {
+    pub(super) fn on_eos_forwarded(&mut self) {
         let now = Instant::now();
         self.passed = Some(now);
         let whole = *self.whole.get_or_insert(now);
-        if let (Taken::Beginning(request), Some(Listener { head, observer })) = (&self.taken, &self.listener)
+        if let (CaptureState::Beginning(request), Some(ObserverRef { head, observer })) =
+            (&self.taken, &self.listener)
         {
-            observer.asked(Asked { head: head.clone(), request: request.clone(), whole, sent: now });
+            observer.on_request_sent(RequestSent {
+                head: head.clone(),
+                request: request.clone(),
+                whole,
+                sent: now,
+            });
         }
     }
 
     /// What has passed, and nothing from now on.
     pub(super) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::new(Take::Nothing, None))
+        std::mem::replace(self, Self::new(CaptureMode::None, None))
     }
 
     /// What there is to tell of it at the end of its call.
-    pub(super) fn into_direction(self) -> Direction {
+    pub(super) fn into_direction(self) -> BodyStats {
         let capture = match self.taken {
-            Taken::Beginning(capture) => Some(capture),
-            Taken::Nothing | Taken::Messages(_) => None,
+            CaptureState::Beginning(capture) => Some(capture),
+            CaptureState::Nothing | CaptureState::Messages(_) => None,
         };
-        Direction { bytes: self.bytes, capture, whole: self.whole, passed: self.passed }
+        BodyStats { bytes: self.bytes, capture, whole: self.whole, passed: self.passed }
     }
 }

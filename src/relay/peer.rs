@@ -18,17 +18,17 @@ pub struct Peer {
 }
 
 /// Programs that are kubelets, or have one in them.
-const KUBELETS: [&str; 6] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "hyperkube"];
+const KUBELET_BINARIES: [&str; 6] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent", "hyperkube"];
 
 impl Peer {
     /// Whether it is a kubelet, going by the name of its program.
     #[must_use]
     pub fn is_kubelet(&self) -> bool {
-        self.program.as_deref().is_some_and(|program| KUBELETS.contains(&program))
+        self.program.as_deref().is_some_and(|program| KUBELET_BINARIES.contains(&program))
     }
 
     /// Asks the kernel (`SO_PEERCRED`) and, for the program's name, `/proc`.
-    pub(crate) fn of(stream: &UnixStream) -> Option<Self> {
+    pub(crate) fn from_socket(stream: &UnixStream) -> Option<Self> {
         let credentials = stream.peer_cred().ok()?;
         // The kernel says 0 of a process that it cannot name here.
         let pid = credentials.pid().filter(|pid| *pid > 0);

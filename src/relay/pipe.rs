@@ -6,12 +6,12 @@ use bytes::{Buf as _, Bytes};
 use h2::{Error, Reason, RecvStream, SendStream};
 
 use super::backlog::{Backlog, Room};
-use super::passing::Passing;
+use super::passing::BodyTap;
 use crate::cri::Code;
 
 /// How a direction ended.
 #[derive(Debug)]
-pub(super) enum End {
+pub(super) enum PipeEnd {
     /// The sender ended its stream, and all of it was passed on.
     Clean,
     /// The sender's stream broke.
@@ -32,7 +32,7 @@ pub(super) struct Pipe<'a> {
     chunk: Bytes,
     ended: bool,
     code: Option<Code>,
-    passed: &'a mut Passing,
+    passed: &'a mut BodyTap,
 }
 
 impl<'a> Pipe<'a> {
@@ -42,7 +42,7 @@ impl<'a> Pipe<'a> {
         from: RecvStream,
         to: SendStream<Bytes>,
         backlog: &Backlog,
-        passed: &'a mut Passing,
+        passed: &'a mut BodyTap,
     ) -> Self {
         let ended = from.is_end_stream();
         Self { from, to, room: backlog.room(), chunk: Bytes::new(), ended, code: None, passed }
@@ -59,26 +59,26 @@ impl<'a> Pipe<'a> {
     }
 
     /// Ready once the receiver has reset the stream ([`End::SinkReset`]) or its connection is gone ([`End::Sink`]).
-    pub(super) fn poll_sink_reset(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        self.to.poll_reset(cx).map(|reset| reset.map_or(End::Sink, End::SinkReset))
+    pub(super) fn poll_sink_reset(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
+        self.to.poll_reset(cx).map(|reset| reset.map_or(PipeEnd::Sink, PipeEnd::SinkReset))
     }
 
     /// Moves what can be moved. Asked again after its end, it says [`End::Clean`].
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
         while !self.ended {
             if let Some(end) = ready!(self.poll_step(cx)) {
                 self.ended = true;
-                if matches!(end, End::Clean) {
-                    self.passed.passed_whole();
+                if matches!(end, PipeEnd::Clean) {
+                    self.passed.on_eos_forwarded();
                 }
                 return Poll::Ready(end);
             }
         }
-        Poll::Ready(End::Clean)
+        Poll::Ready(PipeEnd::Clean)
     }
 
     /// Takes a chunk, passes on a part of one, or ends.
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Option<PipeEnd>> {
         if let Poll::Ready(end) = self.poll_sink_reset(cx) {
             return Poll::Ready(Some(end));
         }
@@ -87,35 +87,35 @@ impl<'a> Pipe<'a> {
         }
         match ready!(self.from.poll_data(cx)) {
             Some(Ok(chunk)) => Poll::Ready(self.take(chunk)),
-            Some(Err(error)) => Poll::Ready(Some(End::Source(error))),
+            Some(Err(error)) => Poll::Ready(Some(PipeEnd::Source(error))),
             None => self.poll_finish(cx).map(Some),
         }
     }
 
     /// Takes a chunk from the source, or passes on an empty one that ends the stream.
-    fn take(&mut self, chunk: Bytes) -> Option<End> {
+    fn take(&mut self, chunk: Bytes) -> Option<PipeEnd> {
         if chunk.is_empty() {
             return self.from.is_end_stream().then(|| self.send(chunk, true)).flatten();
         }
         self.to.reserve_capacity(chunk.len());
-        self.passed.came(&chunk, self.from.is_end_stream());
+        self.passed.on_data(&chunk, self.from.is_end_stream());
         self.chunk = chunk;
         None
     }
 
     /// Passes on as much of the chunk as the receiver has room for.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Option<PipeEnd>> {
         let mut capacity = self.to.capacity();
         if capacity == 0 {
             match ready!(self.to.poll_capacity(cx)) {
                 Some(Ok(granted)) => capacity = granted,
-                Some(Err(_)) | None => return Poll::Ready(Some(End::Sink)),
+                Some(Err(_)) | None => return Poll::Ready(Some(PipeEnd::Sink)),
             }
         }
         let length = capacity.min(self.chunk.len());
         ready!(self.room.poll(cx, length));
         let part = self.chunk.split_to(length);
-        self.passed.passed(length);
+        self.passed.on_forwarded(length);
         let is_last = self.chunk.is_empty() && self.from.is_end_stream();
         let end = self.send(part, is_last);
         // Only now may the sender send as much again. Fails only where the stream is closed, and then it does not matter.
@@ -124,7 +124,7 @@ impl<'a> Pipe<'a> {
     }
 
     /// Passes on the trailers, or the end.
-    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_finish(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
         let sent = match ready!(self.from.poll_trailers(cx)) {
             Ok(Some(trailers)) => {
                 self.code = Code::from_headers(&trailers);
@@ -133,17 +133,17 @@ impl<'a> Pipe<'a> {
             }
             Ok(None) if self.from.is_end_stream() => self.to.send_data(Bytes::new(), true),
             // Neither trailers nor END_STREAM: what h2 does not report as an error must not look like an end.
-            Ok(None) => return Poll::Ready(End::Source(Reason::NO_ERROR.into())),
-            Err(error) => return Poll::Ready(End::Source(error)),
+            Ok(None) => return Poll::Ready(PipeEnd::Source(Reason::NO_ERROR.into())),
+            Err(error) => return Poll::Ready(PipeEnd::Source(error)),
         };
-        Poll::Ready(if sent.is_ok() { End::Clean } else { End::Sink })
+        Poll::Ready(if sent.is_ok() { PipeEnd::Clean } else { PipeEnd::Sink })
     }
 
     /// Passes on data; says the end, if this is one.
-    fn send(&mut self, data: Bytes, is_last: bool) -> Option<End> {
+    fn send(&mut self, data: Bytes, is_last: bool) -> Option<PipeEnd> {
         match self.to.send_data(data, is_last) {
-            Err(_) => Some(End::Sink),
-            Ok(()) => is_last.then_some(End::Clean),
+            Err(_) => Some(PipeEnd::Sink),
+            Ok(()) => is_last.then_some(PipeEnd::Clean),
         }
     }
 }

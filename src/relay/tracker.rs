@@ -10,10 +10,10 @@ use http::Request;
 use tokio::time::Instant;
 use tracing::debug;
 
-use super::ending::Ending;
-use super::metrics::{Limit, Metrics};
-use super::observe::{Captures, Head, Observed, Observer, Take, Trace};
-use super::passing::{Listener, Passing};
+use super::ending::CallOutcome;
+use super::metrics::{Limit, RelayMetrics};
+use super::observe::{CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, TraceContext};
+use super::passing::{BodyTap, ObserverRef};
 use super::peer::Peer;
 use super::turn::Turns;
 use crate::cri::MethodName;
@@ -21,15 +21,15 @@ use crate::terminal::sanitize;
 
 /// What the connections of a relay share in telling of their calls.
 #[derive(Clone, Debug)]
-pub(super) struct Tracker {
+pub(super) struct CallRegistry {
     observer: Arc<dyn Observer>,
-    metrics: Metrics,
-    numbers: Numbers,
+    metrics: RelayMetrics,
+    numbers: CallIds,
 }
 
 /// The numbers of calls, in the order in which they come. Copies share the count.
 #[derive(Clone, Debug)]
-pub struct Numbers(Arc<AtomicU64>);
+pub struct CallIds(Arc<AtomicU64>);
 
 /// A client connection, as the calls on it know it. Counts as open until it is dropped.
 #[derive(Debug)]
@@ -39,45 +39,45 @@ pub(super) struct ClientConnection {
     peer: Option<Arc<Peer>>,
     /// Set once upstream has gone: calls that are then cut off are connection-lost, not client-gone.
     upstream_is_gone: AtomicBool,
-    tracker: Tracker,
+    tracker: CallRegistry,
 }
 
 /// A call that goes on.
 #[derive(Debug)]
 pub(super) struct CallInFlight {
     connection: Arc<ClientConnection>,
-    head: Arc<Head>,
-    pub(super) end: End,
-    pub(super) request: Passing,
-    pub(super) response: Passing,
+    head: Arc<CallInfo>,
+    pub(super) end: CallEnd,
+    pub(super) request: BodyTap,
+    pub(super) response: BodyTap,
 }
 
 /// How and when a call ended. What is noted first counts.
 #[derive(Debug)]
-pub(super) struct End(Option<(Ending, Instant)>);
+pub(super) struct CallEnd(Option<(CallOutcome, Instant)>);
 
-impl Numbers {
+impl CallIds {
     /// The first one that is given away.
     #[must_use]
-    pub fn from(first: u64) -> Self {
+    pub fn starting_at(first: u64) -> Self {
         Self(Arc::new(AtomicU64::new(first)))
     }
 
     /// The next one, which nobody else will have.
     #[must_use]
-    pub fn take(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-impl End {
-    pub(super) fn note(&mut self, ending: Ending) {
+impl CallEnd {
+    pub(super) fn note(&mut self, ending: CallOutcome) {
         self.0.get_or_insert_with(|| (ending, Instant::now()));
     }
 }
 
-impl Tracker {
-    pub(super) fn new(observer: Arc<dyn Observer>, metrics: Metrics, numbers: Numbers) -> Self {
+impl CallRegistry {
+    pub(super) fn new(observer: Arc<dyn Observer>, metrics: RelayMetrics, numbers: CallIds) -> Self {
         Self { observer, metrics, numbers }
     }
 
@@ -107,7 +107,7 @@ impl ClientConnection {
     }
 
     /// Upstream has gone.
-    pub(super) fn lost_upstream(&self) {
+    pub(super) fn mark_upstream_gone(&self) {
         self.upstream_is_gone.store(true, Ordering::Relaxed);
     }
 }
@@ -133,22 +133,23 @@ impl CallInFlight {
     pub(super) fn start(connection: Arc<ClientConnection>, request: &Request<RecvStream>) -> Self {
         let tracker = &connection.tracker;
         tracker.metrics.streams_open.inc();
-        let id = tracker.numbers.take();
+        let id = tracker.numbers.next();
         let method = MethodName::of_path(request.uri().path());
-        let Captures { request: up, response: down, is_announced } = tracker.observer.captures(&method);
-        let head = Arc::new(Head {
+        let CapturePlan { request: up, response: down, notify_on_request } =
+            tracker.observer.capture_plan(&method);
+        let head = Arc::new(CallInfo {
             id,
             peer: connection.peer.clone(),
             method,
             start: SystemTime::now(),
             since: Instant::now(),
-            trace: Trace::of(request.headers()),
+            trace: TraceContext::from_headers(request.headers()),
         });
-        let listener = || Listener { head: head.clone(), observer: tracker.observer.clone() };
-        let to_announce = is_announced.then(listener);
-        let to_stream = matches!(down, Take::Messages { .. }).then(listener);
-        let (request, response) = (Passing::new(up, to_announce), Passing::new(down, to_stream));
-        Self { head, connection, end: End(None), request, response }
+        let listener = || ObserverRef { head: head.clone(), observer: tracker.observer.clone() };
+        let to_announce = notify_on_request.then(listener);
+        let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);
+        let (request, response) = (BodyTap::new(up, to_announce), BodyTap::new(down, to_stream));
+        Self { head, connection, end: CallEnd(None), request, response }
     }
 }
 
@@ -156,9 +157,9 @@ impl Drop for CallInFlight {
     fn drop(&mut self) {
         // A call whose task is dropped in the middle ends with the connection that went first.
         let cut_off = if self.connection.upstream_is_gone.load(Ordering::Relaxed) {
-            Ending::ConnectionLost
+            CallOutcome::ConnectionLost
         } else {
-            Ending::ClientGone
+            CallOutcome::ClientGone
         };
         let (status, at) = self.end.0.unwrap_or_else(|| (cut_off, Instant::now()));
         let Self { head, connection, .. } = self;
@@ -174,7 +175,7 @@ impl Drop for CallInFlight {
         );
         let tracker = &self.connection.tracker;
         tracker.metrics.streams_open.dec();
-        tracker.observer.ended(Observed {
+        tracker.observer.on_end(CompletedCall {
             head: head.clone(),
             duration,
             ending: status,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::metrics::Metrics;
+use super::metrics::RelayMetrics;
 
 /// Nanoseconds for which one part may go on in one poll. Long enough for a call with small messages to pass without being interrupted,
 /// short enough for a call of another connection not to be late, which waits for some turns.
@@ -26,7 +26,7 @@ pub(super) struct Turns {
     /// Set when a turn was too short for what there was to do.
     exhausted: Arc<AtomicBool>,
     start: Instant,
-    metrics: Metrics,
+    metrics: RelayMetrics,
 }
 
 /// The turns of one part of a connection. Copies share them.
@@ -58,7 +58,7 @@ pub(super) enum TurnStatus {
 }
 
 impl Turns {
-    pub(super) fn new(metrics: Metrics) -> Self {
+    pub(super) fn new(metrics: RelayMetrics) -> Self {
         let (polls, exhausted) = (Arc::new(AtomicU64::new(1)), Arc::default());
         Self { polls, exhausted, start: Instant::now(), metrics }
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_part_is_begun_in_each_poll_and_ends_with_its_turn() {
-        let turns = Turns::new(Metrics::default());
+        let turns = Turns::new(RelayMetrics::default());
         let (reading, calls) = (turns.new_turn(), turns.new_turn());
         let task = turns.clone().run(std::future::poll_fn(|_| {
             assert_eq!(reading.status(), TurnStatus::Started);
@@ -192,9 +192,9 @@ mod tests {
 
     #[test]
     fn thousands_of_calls_that_are_ready_end_one_poll_soon() {
-        let turns = Turns::new(Metrics::default());
+        let turns = Turns::new(RelayMetrics::default());
         let polled = Arc::new(AtomicUsize::new(0));
-        let mut calls = super::super::calls::Calls::new(turns.new_turn());
+        let mut calls = super::super::calls::CallSet::new(turns.new_turn());
         for _ in 0..1000 {
             let polled = polled.clone();
             calls.push(async move {

@@ -11,7 +11,7 @@ use tokio::io::{Join, join};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
-use super::backlog::{Backlog, Outlet};
+use super::backlog::{Backlog, TrackedWriter};
 use super::inlet::Inlet;
 use super::tuning;
 use super::turn::Turns;
@@ -23,12 +23,12 @@ pub(super) enum State {
     /// It takes calls.
     Open,
     /// It sent GOAWAY with this reason: calls that it took go on, new ones are refused.
-    Leaving(Reason),
+    GoingAway(Reason),
     /// It is gone, with this reason.
-    Gone(Reason),
+    Closed(Reason),
 }
 
-type Stream = Join<Inlet<OwnedReadHalf>, Outlet<OwnedWriteHalf>>;
+type Stream = Join<Inlet<OwnedReadHalf>, TrackedWriter<OwnedWriteHalf>>;
 
 /// A connection to the runtime, which moves when it is polled and is closed when dropped.
 #[derive(Debug)]
@@ -47,11 +47,15 @@ pub(super) struct Upstream {
 
 impl Upstream {
     /// Connects, and sends the HTTP/2 preface. The runtime is read no faster than the client's backlog allows.
-    pub(super) async fn dial(path: &SocketPath, turns: &Turns, client_backlog: Backlog) -> io::Result<Self> {
+    pub(super) async fn connect(
+        path: &SocketPath,
+        turns: &Turns,
+        client_backlog: Backlog,
+    ) -> io::Result<Self> {
         let (read, write) = UnixStream::connect(path.as_path()).await?.into_split();
         let backlog = Backlog::new();
-        let outlet = Outlet::to_upstream(write, turns.new_turn(), backlog.clone());
-        let stream = join(Inlet::of_upstream(read, turns.new_turn(), client_backlog), outlet);
+        let outlet = TrackedWriter::to_upstream(write, turns.new_turn(), backlog.clone());
+        let stream = join(Inlet::for_upstream(read, turns.new_turn(), client_backlog), outlet);
         let (calls, connection) = tuning::client().handshake(stream).await.map_err(io::Error::other)?;
         let (connection, probe) = (Some(connection), calls.clone());
         Ok(Self { calls, backlog, connection, probe, state: State::Open, state_reported: true })
@@ -66,19 +70,19 @@ impl Upstream {
         if let Poll::Ready(Err(error)) = self.probe.poll_ready(cx)
             && self.state == State::Open
         {
-            self.state = State::Leaving(error.reason().unwrap_or(Reason::NO_ERROR));
+            self.state = State::GoingAway(error.reason().unwrap_or(Reason::NO_ERROR));
             self.state_reported = false;
         }
         if let Poll::Ready(end) = end {
             let said = match self.state {
-                State::Leaving(reason) => Some(reason),
-                State::Open | State::Gone(_) => None,
+                State::GoingAway(reason) => Some(reason),
+                State::Open | State::Closed(_) => None,
             };
             // Our own farewell may fail to be written; what the runtime said before is the better reason.
             let reason = end.err().and_then(|error| error.reason()).or(said).unwrap_or(Reason::NO_ERROR);
             self.connection = None;
             self.backlog.close();
-            self.state = State::Gone(reason);
+            self.state = State::Closed(reason);
             self.state_reported = false;
         }
         if !self.state_reported {

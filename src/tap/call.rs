@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::cri::MethodName;
-use crate::relay::{Ending, Head, Peer};
+use crate::relay::{CallInfo, CallOutcome, Peer};
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
@@ -18,7 +18,7 @@ pub struct Call {
     /// What was called.
     pub method: MethodName,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: CallOutcome,
     /// Bytes that went up: messages with their gRPC frames.
     pub request_bytes: u64,
     /// Bytes that came down.
@@ -133,13 +133,13 @@ impl Exec {
 
 impl Call {
     /// What is known before any message is read.
-    pub(crate) fn begun(head: &Head) -> Self {
+    pub(crate) fn begun(head: &CallInfo) -> Self {
         Self {
             id: head.id,
             start: head.start,
             duration: Duration::ZERO,
             method: head.method.clone(),
-            ending: Ending::ClientGone,
+            ending: CallOutcome::ClientGone,
             request_bytes: 0,
             response_bytes: 0,
             peer: head.peer.clone(),
@@ -160,7 +160,7 @@ impl Call {
             start,
             duration,
             method: MethodName::of_path(path),
-            ending: Ending::Answered(None),
+            ending: CallOutcome::Completed(None),
             request_bytes: 0,
             response_bytes: 0,
             peer: None,

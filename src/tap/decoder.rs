@@ -15,7 +15,7 @@ use super::messages::Reading;
 use super::metrics::Metrics;
 use super::watched::{self, ReadMessage, Response};
 use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
-use crate::relay::{Asked, Capture, Direction, Ending, Head, NotWhole, Observed};
+use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent};
 
 /// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.
 const GATHER: Duration = Duration::from_millis(5);
@@ -42,7 +42,7 @@ pub enum Sighting {
 #[derive(Debug)]
 pub struct AskedExec {
     /// The call; gone once nobody holds it any more, because its end was seen or dropped.
-    pub head: Weak<Head>,
+    pub head: Weak<CallInfo>,
     /// Its number.
     pub id: u64,
     /// When it was sent.
@@ -57,7 +57,7 @@ pub struct AskedExec {
 #[derive(Debug)]
 pub struct Stopping {
     /// The call; gone once nobody holds it any more.
-    pub head: Weak<Head>,
+    pub head: Weak<CallInfo>,
     /// The process that makes it, where that is known.
     pub pid: Option<i32>,
     /// The sandbox, if it is one that is stopped.
@@ -72,7 +72,7 @@ pub struct Stopping {
 #[derive(Debug)]
 pub struct Ended {
     /// What was known of it when it began.
-    pub head: Arc<Head>,
+    pub head: Arc<CallInfo>,
     /// When its request was sent, if the whole of it was.
     pub sent: Option<Sent>,
     /// The call.
@@ -106,7 +106,7 @@ pub struct Told {
 enum Undecoded {
     /// It was not captured whole.
     #[error(transparent)]
-    NotWhole(#[from] NotWhole),
+    NotWhole(#[from] CaptureError),
     /// What was captured is not one message that can be read.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -134,7 +134,7 @@ impl Ended {
     /// Whether the runtime has done what it was asked for.
     #[must_use]
     pub fn went_well(&self) -> bool {
-        self.call.ending == Ending::Answered(Some(Code::OK))
+        self.call.ending == CallOutcome::Completed(Some(Code::OK))
     }
 }
 
@@ -175,7 +175,7 @@ impl Decoder {
         }
     }
 
-    fn streamed(&self, head: &Head, message: &Capture) -> Option<Told> {
+    fn streamed(&self, head: &CallInfo, message: &Capture) -> Option<Told> {
         let Some(Response::Stream(read_message)) = watched::of(&head.method)?.response else { return None };
         let mut read = Reading::new(Call::begun(head));
         match self::read(&mut read, message, read_message) {
@@ -187,8 +187,8 @@ impl Decoder {
         }
     }
 
-    fn ended(&self, observed: Observed) -> Ended {
-        let Observed { head, duration, ending, request, response } = observed;
+    fn ended(&self, observed: CompletedCall) -> Ended {
+        let CompletedCall { head, duration, ending, request, response } = observed;
         let mut read = Reading::new(Call {
             duration,
             ending,
@@ -196,7 +196,7 @@ impl Decoder {
             response_bytes: response.bytes,
             ..Call::begun(&head)
         });
-        let went_well = ending == Ending::Answered(Some(Code::OK));
+        let went_well = ending == CallOutcome::Completed(Some(Code::OK));
         if let Some(watched) = watched::of(&head.method) {
             if let Some(read_message) = watched.request {
                 self.read(&mut read, &request, read_message);
@@ -217,12 +217,12 @@ impl Decoder {
     }
 
     /// Reads what was captured into the call, or counts why not.
-    fn read(&self, reading: &mut Reading, direction: &Direction, read_message: ReadMessage) {
+    fn read(&self, reading: &mut Reading, direction: &BodyStats, read_message: ReadMessage) {
         let Some(capture) = &direction.capture else { return };
         match read(reading, capture, read_message) {
             // A call that ended before its message was whole, or had begun.
             Err(Undecoded::Frame(FrameError::NotOne))
-                if direction.bytes == 0 || !matches!(reading.call.ending, Ending::Answered(_)) => {}
+                if direction.bytes == 0 || !matches!(reading.call.ending, CallOutcome::Completed(_)) => {}
             Err(why) => self.metrics.undecoded(why.label()),
             Ok(()) => {}
         }
@@ -230,8 +230,8 @@ impl Decoder {
 }
 
 /// A call that is announced: an ExecSync, or one that stops something.
-fn asked(asked: Asked) -> Option<Sighting> {
-    let Asked { head, request, whole, sent } = asked;
+fn asked(asked: RequestSent) -> Option<Sighting> {
+    let RequestSent { head, request, whole, sent } = asked;
     let mut reading = Reading::new(Call::begun(&head));
     // What cannot be read is counted when the call has ended.
     read(&mut reading, &request, watched::of(&head.method)?.request?).ok()?;
@@ -249,14 +249,14 @@ fn asked(asked: Asked) -> Option<Sighting> {
 }
 
 /// The bytes of the one message that went up.
-fn whole(request: &Direction) -> Result<RedactedBytes, Undecoded> {
+fn whole(request: &BodyStats) -> Result<RedactedBytes, Undecoded> {
     let capture = request.capture.as_ref().ok_or(FrameError::NotOne)?;
-    Ok(RedactedBytes(unary_message(capture.whole()?)?.into()))
+    Ok(RedactedBytes(unary_message(capture.bytes()?)?.into()))
 }
 
 /// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.
 fn read(read: &mut Reading, capture: &Capture, read_message: ReadMessage) -> Result<(), Undecoded> {
-    let message = unary_message(capture.whole()?)?;
+    let message = unary_message(capture.bytes()?)?;
     Ok(catch_unwind(AssertUnwindSafe(|| read_message(read, message))).map_err(|_| Undecoded::Fault)??)
 }
 
@@ -264,8 +264,8 @@ impl Undecoded {
     /// The reason as a label of metrics.
     fn label(&self) -> &'static str {
         match self {
-            Self::NotWhole(NotWhole::TooLong) => "too-long",
-            Self::NotWhole(NotWhole::NoRoom) => "no-room",
+            Self::NotWhole(CaptureError::TooLong) => "too-long",
+            Self::NotWhole(CaptureError::BudgetExhausted) => "no-room",
             Self::Frame(FrameError::Compressed) => "compressed",
             Self::Frame(FrameError::NotOne) => "not-one-message",
             Self::Malformed(_) => "malformed",

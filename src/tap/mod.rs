@@ -20,7 +20,9 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::Instant;
 
 use crate::cri::MethodName;
-use crate::relay::{Asked, Capture, CaptureBudget, Captures, Head, Numbers, Observed, Observer, Take};
+use crate::relay::{
+    CallIds, CallInfo, Capture, CaptureBudget, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent,
+};
 
 pub use call::{Call, Container, Exec, ExecResult, Failure, Kill, Pod};
 pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Stopping, Told};
@@ -48,11 +50,11 @@ pub struct Settings {
 #[derive(Debug)]
 enum Queued {
     /// A call that is told of before its end.
-    Asked(Asked),
+    Asked(RequestSent),
     /// A message of a stream.
-    Streamed(Arc<Head>, Capture),
+    Streamed(Arc<CallInfo>, Capture),
     /// A call that has ended.
-    Ended(Observed),
+    Ended(CompletedCall),
     /// A call of our own.
     Own(Box<Sighting>),
 }
@@ -93,7 +95,7 @@ impl Tap {
 
     /// Through which calls of our own are seen as those of clients are. They have `numbers` of their own among them.
     #[must_use]
-    pub fn own_calls(&self, numbers: Numbers) -> OwnCalls {
+    pub fn own_calls(&self, numbers: CallIds) -> OwnCalls {
         OwnCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
     }
 
@@ -116,35 +118,35 @@ impl Queued {
 }
 
 impl Observer for Tap {
-    fn captures(&self, method: &MethodName) -> Captures {
-        let Some(watched) = watched::of(method) else { return Captures::default() };
+    fn capture_plan(&self, method: &MethodName) -> CapturePlan {
+        let Some(watched) = watched::of(method) else { return CapturePlan::default() };
         if watched.list.is_some_and(|list| !self.paces[list as usize].is_due(Instant::now())) {
-            return Captures::default();
+            return CapturePlan::default();
         }
-        let capture = |limit| Take::Beginning(Capture::new(limit, &self.budget));
+        let capture = |limit| CaptureMode::Prefix(Capture::new(limit, &self.budget));
         let response = match watched.response {
-            None => Take::Nothing,
+            None => CaptureMode::None,
             Some(Response::Unary(_)) => capture(watched::RESPONSE_LIMIT),
             Some(Response::Stream(_)) => {
-                Take::Messages { longest: watched::RESPONSE_LIMIT, budget: self.budget.clone() }
+                CaptureMode::Messages { longest: watched::RESPONSE_LIMIT, budget: self.budget.clone() }
             }
         };
         let budget = if watched.stops() { &self.budget_of_stops } else { &self.budget };
         let request = watched
             .request
-            .map_or(Take::Nothing, |_| Take::Beginning(Capture::new(watched.request_limit, budget)));
-        Captures { request, response, is_announced: watched.is_announced }
+            .map_or(CaptureMode::None, |_| CaptureMode::Prefix(Capture::new(watched.request_limit, budget)));
+        CapturePlan { request, response, notify_on_request: watched.is_announced }
     }
 
-    fn asked(&self, call: Asked) {
+    fn on_request_sent(&self, call: RequestSent) {
         self.queue(Queued::Asked(call));
     }
 
-    fn streamed(&self, head: &Arc<Head>, message: Capture) {
+    fn on_message(&self, head: &Arc<CallInfo>, message: Capture) {
         self.queue(Queued::Streamed(head.clone(), message));
     }
 
-    fn ended(&self, call: Observed) {
+    fn on_end(&self, call: CompletedCall) {
         self.queue(Queued::Ended(call));
     }
 }

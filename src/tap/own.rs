@@ -13,7 +13,7 @@ use super::call::{Call, Container, Exec, ExecResult, Kill, Pod};
 use super::decoder::{AskedExec, Ended, Sent, Sighting, Told};
 use super::metrics::Metrics;
 use crate::cri::{Code, MethodName};
-use crate::relay::{Ending, Head, Numbers, Peer};
+use crate::relay::{CallIds, CallInfo, CallOutcome, Peer};
 
 /// The paths of what is called.
 const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
@@ -26,7 +26,7 @@ const MOST: u32 = 200;
 #[derive(Clone, Debug)]
 pub struct OwnCalls {
     queue: mpsc::WeakSender<Queued>,
-    numbers: Numbers,
+    numbers: CallIds,
     metrics: Metrics,
     peer: Arc<Peer>,
     second: Arc<Mutex<Second>>,
@@ -43,12 +43,12 @@ struct Second {
 #[derive(Debug)]
 pub struct OwnCall {
     calls: OwnCalls,
-    head: Arc<Head>,
+    head: Arc<CallInfo>,
     call: Call,
 }
 
 impl OwnCalls {
-    pub(super) fn new(queue: mpsc::WeakSender<Queued>, numbers: Numbers, metrics: Metrics) -> Self {
+    pub(super) fn new(queue: mpsc::WeakSender<Queued>, numbers: CallIds, metrics: Metrics) -> Self {
         let peer = Peer {
             uid: rustix::process::geteuid().as_raw(),
             pid: i32::try_from(std::process::id()).ok(),
@@ -101,8 +101,8 @@ impl OwnCalls {
     }
 
     fn begun(&self, path: &str, pod: Arc<Pod>, container: Arc<Container>) -> OwnCall {
-        let head = Arc::new(Head {
-            id: self.numbers.take(),
+        let head = Arc::new(CallInfo {
+            id: self.numbers.next(),
             peer: Some(self.peer.clone()),
             method: MethodName::of_path(path),
             start: SystemTime::now(),
@@ -141,7 +141,7 @@ impl OwnCall {
         if let Some(exec) = &mut call.exec {
             exec.result = result;
         }
-        (call.duration, call.ending) = (head.since.elapsed(), Ending::Answered(Some(code)));
+        (call.duration, call.ending) = (head.since.elapsed(), CallOutcome::Completed(Some(code)));
         let sent = Some(Sent { whole: head.since, sent: head.since });
         let told = Told { since: head.since, facts: Vec::new() };
         calls.tell(Sighting::Ended(Box::new(Ended { head, sent, call, told, request: None })));

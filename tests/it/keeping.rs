@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use probeshim::cri::v1::*;
 use probeshim::cri::{MethodName, unary_message};
-use probeshim::relay::{self, Capture, CaptureBudget, Captures, Numbers, Observed, Observer, Relay, Take};
+use probeshim::relay::{
+    self, CallIds, Capture, CaptureBudget, CaptureMode, CapturePlan, CompletedCall, Observer, Relay,
+};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use prost::Message as _;
 use rustix::process::Signal;
@@ -396,17 +398,17 @@ struct Witness {
 }
 
 impl Observer for Witness {
-    fn captures(&self, method: &MethodName) -> Captures {
+    fn capture_plan(&self, method: &MethodName) -> CapturePlan {
         let request = match method.label() {
-            "CreateContainer" | "RunPodSandbox" => Take::Beginning(Capture::new(1 << 20, &self.budget)),
-            _ => Take::Nothing,
+            "CreateContainer" | "RunPodSandbox" => CaptureMode::Prefix(Capture::new(1 << 20, &self.budget)),
+            _ => CaptureMode::None,
         };
-        Captures { request, ..Captures::default() }
+        CapturePlan { request, ..CapturePlan::default() }
     }
 
-    fn ended(&self, call: Observed) {
+    fn on_end(&self, call: CompletedCall) {
         if let Some(capture) = call.request.capture {
-            self.created.lock().unwrap().push(unary_message(capture.whole().unwrap()).unwrap().to_vec());
+            self.created.lock().unwrap().push(unary_message(capture.bytes().unwrap()).unwrap().to_vec());
         }
     }
 }
@@ -417,13 +419,13 @@ impl Witness {
         let witness = Arc::new(Self { budget: CaptureBudget::new(8 << 20), created: Mutex::default() });
         let upstream = SocketPath::new(upstream).unwrap();
         let listening = bind(&SocketPath::new(listen).unwrap(), BindMode::InheritFrom(&upstream)).unwrap();
-        let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
-        let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
+        let settings = relay::RelayConfig { upstream, drain_timeout: Duration::ZERO };
+        let (numbers, drain) = (CallIds::starting_at(1), CancellationToken::new());
         Relay::start(
             listening.listener,
             settings,
             witness.clone(),
-            relay::Metrics::default(),
+            relay::RelayMetrics::default(),
             numbers,
             drain,
         )

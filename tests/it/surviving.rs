@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use probeshim::cri::MethodName;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest, StopContainerRequest};
-use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
+use probeshim::relay::{self, CallIds, CapturePlan, CompletedCall, Observer, Relay};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
 use rustix::process::{Pid, Signal, kill_process};
@@ -69,9 +69,9 @@ impl Killer {
         let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
         let listen = SocketPath::new(&place.at("runtime.sock")).unwrap();
         let listening = bind(&listen, BindMode::InheritFrom(&upstream)).unwrap();
-        let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
-        let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
-        let metrics = relay::Metrics::default();
+        let settings = relay::RelayConfig { upstream, drain_timeout: Duration::ZERO };
+        let (numbers, drain) = (CallIds::starting_at(1), CancellationToken::new());
+        let metrics = relay::RelayMetrics::default();
         let relay = Relay::start(listening.listener, settings, self, metrics, numbers, drain.clone());
         (relay.unwrap(), listening.claim, drain)
     }
@@ -96,14 +96,14 @@ impl Killer {
 }
 
 impl Observer for Killer {
-    fn captures(&self, method: &MethodName) -> Captures {
+    fn capture_plan(&self, method: &MethodName) -> CapturePlan {
         if ACTS.contains(&method.label()) && self.victim.load(Ordering::SeqCst) != 0 {
             self.now(Moment::Asked(self.asked.fetch_add(1, Ordering::SeqCst) + 1));
         }
-        Captures::default()
+        CapturePlan::default()
     }
 
-    fn ended(&self, call: Observed) {
+    fn on_end(&self, call: CompletedCall) {
         if ACTS.contains(&call.head.method.label()) && self.victim.load(Ordering::SeqCst) != 0 {
             self.now(Moment::Answered(self.answered.fetch_add(1, Ordering::SeqCst) + 1));
         }

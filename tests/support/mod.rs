@@ -19,7 +19,7 @@ use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use probeshim::exec::Record;
 use probeshim::record::{self, Calls, Filter, Selection};
-use probeshim::relay::{self, Numbers, Relay, Settings, Summary};
+use probeshim::relay::{self, CallIds, Relay, RelayConfig, RelaySummary};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use probeshim::tap::{self, Call, Decoder, Sighting, Tap};
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ pub struct Shim {
     drain: CancellationToken,
     /// What the tap saw.
     pub calls: Arc<Calls>,
-    pub relay_metrics: relay::Metrics,
+    pub relay_metrics: relay::RelayMetrics,
     pub tap_metrics: tap::Metrics,
 }
 
@@ -63,15 +63,15 @@ pub fn tapped(drain_timeout: Duration, tap: tap::Settings) -> (Shim, Decoder) {
     let upstream = at(&folder, "runtime.sock");
     let listening = bind(&at(&folder, "shim.sock"), BindMode::InheritFrom(&upstream)).unwrap();
     let drain = CancellationToken::new();
-    let settings = Settings { upstream, drain_timeout };
-    let (relay_metrics, tap_metrics) = (relay::Metrics::default(), tap::Metrics::default());
+    let settings = RelayConfig { upstream, drain_timeout };
+    let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::Metrics::default());
     let (tap, decoder) = Tap::new(tap, tap_metrics.clone());
     let relay = Relay::start(
         listening.listener,
         settings,
         Arc::new(tap),
         relay_metrics.clone(),
-        Numbers::from(1),
+        CallIds::starting_at(1),
         drain.clone(),
     )
     .unwrap();
@@ -146,7 +146,7 @@ impl Shim {
     }
 
     /// Waits for the relay to end.
-    pub async fn ended(&mut self) -> Summary {
+    pub async fn ended(&mut self) -> RelaySummary {
         soon(self.relay.take().unwrap().ended()).await.expect("the relay panicked")
     }
 }

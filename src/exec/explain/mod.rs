@@ -11,7 +11,7 @@ use super::identity::Identity;
 use super::insight::{Fate, Insight, Margin, Record};
 use super::phases::{Missing, Parts, Phases};
 use crate::cri::Code;
-use crate::relay::{Ending, Peer};
+use crate::relay::{CallOutcome, Peer};
 use crate::tap::{Call, Exec, Failure, Kill};
 use crate::terminal::human::{self, duration};
 
@@ -141,10 +141,10 @@ fn outcome(call: &Call, exec: &Exec, insight: &Insight) -> String {
             format!("It took {took}{margin}; the exit code -1 is how CRI-O says that it timed out.")
         }
         (_, Some(code)) => format!("It took {took}{margin}, and the command exited with code {code}."),
-        (Ending::Answered(Some(Code::DEADLINE_EXCEEDED)), None) => {
+        (CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)), None) => {
             format!("The runtime answered DEADLINE_EXCEEDED after {took}{margin}.")
         }
-        (Ending::ClientReset(_), None) => {
+        (CallOutcome::ClientReset(_), None) => {
             format!("The caller gave up after {took}{margin}; the runtime had not answered.")
         }
         (ending, None) => format!("It took {took}{margin}, and {}.", end(ending)),
@@ -152,15 +152,15 @@ fn outcome(call: &Call, exec: &Exec, insight: &Insight) -> String {
 }
 
 /// How a call ended that was no success.
-fn end(ending: Ending) -> String {
+fn end(ending: CallOutcome) -> String {
     match ending {
-        Ending::Answered(Some(code)) => format!("the runtime answered {code}"),
-        Ending::Answered(None) => "the runtime's answer had no status".to_owned(),
-        Ending::ClientReset(_) => "the caller gave it up".to_owned(),
-        Ending::UpstreamReset(_) => "the runtime reset it".to_owned(),
-        Ending::Refused => "the runtime never took it".to_owned(),
-        Ending::ConnectionLost => "the connection to the runtime broke under it".to_owned(),
-        Ending::ClientGone => "the caller's connection ended under it".to_owned(),
+        CallOutcome::Completed(Some(code)) => format!("the runtime answered {code}"),
+        CallOutcome::Completed(None) => "the runtime's answer had no status".to_owned(),
+        CallOutcome::ClientReset(_) => "the caller gave it up".to_owned(),
+        CallOutcome::UpstreamReset(_) => "the runtime reset it".to_owned(),
+        CallOutcome::Refused => "the runtime never took it".to_owned(),
+        CallOutcome::ConnectionLost => "the connection to the runtime broke under it".to_owned(),
+        CallOutcome::ClientGone => "the caller's connection ended under it".to_owned(),
     }
 }
 

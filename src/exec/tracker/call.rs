@@ -14,14 +14,14 @@ use crate::exec::habit::Key;
 use crate::exec::insight::{Fate, Insight, Margin, Record};
 use crate::exec::matching::{Claim, End, Outcome};
 use crate::exec::phases::{Missing, Phases, Timeline};
-use crate::relay::{Ending, Head};
+use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{Call, Ended, Exec};
 
 /// A call that is not recorded yet.
 #[derive(Debug)]
 pub(in crate::exec) struct InFlight {
     pub(in crate::exec) id: u64,
-    pub(super) head: Weak<Head>,
+    pub(super) head: Weak<CallInfo>,
     pub(super) since: Instant,
     pub(super) whole: Duration,
     pub(super) sent: Duration,
@@ -157,11 +157,11 @@ impl Outliving {
 pub(super) fn end_of(call: &Call, since: Instant) -> End {
     let result = call.exec.as_ref().and_then(|exec| exec.result);
     let outcome = match call.ending {
-        Ending::Answered(Some(Code::OK)) => {
+        CallOutcome::Completed(Some(Code::OK)) => {
             Outcome::Exited(result.map(|result| result.exit_code.cast_unsigned()))
         }
-        Ending::Answered(Some(Code::DEADLINE_EXCEEDED)) => Outcome::TimedOut,
-        Ending::Answered(_) => Outcome::Refused,
+        CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => Outcome::TimedOut,
+        CallOutcome::Completed(_) => Outcome::Refused,
         _ => Outcome::Unanswered,
     };
     End { at: since + call.duration, outcome }

@@ -17,7 +17,7 @@ use super::identity::Identity;
 use super::insight::Record;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::cri::Code;
-use crate::relay::{Ending, Head};
+use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{AskedExec, Call, Container, Ended, Exec, Pod, Sent};
 
 pub(super) use call::InFlight;
@@ -118,7 +118,7 @@ impl Tracker {
     fn begin(
         &mut self,
         container: &Arc<str>,
-        head: &Arc<Head>,
+        head: &Arc<CallInfo>,
         sent: Sent,
         exec: Arc<Exec>,
         mut place: Place,
@@ -166,7 +166,7 @@ impl Tracker {
             Ask::Forget { call: id }
         };
         self.asks.push(ask);
-        if ended.call.ending == Ending::Answered(Some(Code::OK)) {
+        if ended.call.ending == CallOutcome::Completed(Some(Code::OK)) {
             self.habits.took(&call.key, ended.call.duration);
         }
         let end = end_of(&ended.call, call.since);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::probe::ProbeType;
 use crate::prober::machine::{Life, State};
 use crate::prober::verdict::ProbeResult;
-use crate::relay::Head;
+use crate::relay::CallInfo;
 use crate::tap;
 
 /// A container of it: of those of its name the newest.
@@ -20,7 +20,7 @@ pub(in crate::prober) struct Container {
     pub(in crate::prober) state: State,
     pub(in crate::prober) was_started: bool,
     /// Somebody has it stopped, for as long as the call is there.
-    pub(super) stopper: Weak<Head>,
+    pub(super) stopper: Weak<CallInfo>,
     /// What each type of probe is held to say.
     pub(super) results: [Option<(Life, ProbeResult)>; 3],
     /// What each type of probe would have done to it.

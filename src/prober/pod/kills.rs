@@ -15,17 +15,23 @@ use crate::prober::enforcement::{Mode, Sentence};
 use crate::prober::machine::Life;
 use crate::prober::notice::{Notice, Remark, What};
 use crate::prober::verdict::ProbeResult;
-use crate::relay::Head;
+use crate::relay::CallInfo;
 
 /// For how long a pod may be about to end once the kubelet has stopped one of its containers for a reason that is not known.
 const UNCERTAIN: Duration = Duration::from_secs(60);
 
 impl PodState {
     /// A call stops a container.
-    pub(in crate::prober) fn stopping(&mut self, id: &str, call: &Weak<Head>, now: Instant, todo: &mut Todo) {
+    pub(in crate::prober) fn stopping(
+        &mut self,
+        id: &str,
+        call: &Weak<CallInfo>,
+        now: Instant,
+        todo: &mut Todo,
+    ) {
         let Some(place) = self.place_with(id) else { return };
         self.containers[place].stopper = call.clone();
-        let is_kubelet = call.upgrade().is_some_and(|head| head.is_of_kubelet());
+        let is_kubelet = call.upgrade().is_some_and(|head| head.is_from_kubelet());
         if is_kubelet && !self.is_ending() {
             self.compare(place, now, todo);
         }
@@ -33,7 +39,7 @@ impl PodState {
 
     /// A call of a kubelet's executes a command in a container, without a timeout. Where that is what is done before it is stopped, it is
     /// about to be.
-    pub(in crate::prober) fn hook_begins(&mut self, id: &str, command: &[String], call: &Weak<Head>) {
+    pub(in crate::prober) fn hook_begins(&mut self, id: &str, command: &[String], call: &Weak<CallInfo>) {
         let Some(place) = self.place_with(id) else { return };
         let spec = self.spec_of(&self.containers[place]);
         let is_hook = |hook: &Hook| matches!(hook, Hook::Exec(own) if own == command);
@@ -56,7 +62,7 @@ impl PodState {
     }
 
     /// A call stops the pod.
-    pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<Head>, todo: &mut Todo) {
+    pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<CallInfo>, todo: &mut Todo) {
         self.stopper = call.clone();
         self.explained_by_end(todo);
     }

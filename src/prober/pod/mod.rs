@@ -18,7 +18,7 @@ use super::machine::{Ends, Life, Seen, State, View};
 use super::status::{Basis, Phase, Stage, phase};
 use super::verdict::ProbeResult;
 use crate::probe::{ContainerSpec, PodSpec, ProbeType, Role};
-use crate::relay::Head;
+use crate::relay::CallInfo;
 use crate::tap;
 
 pub(in crate::prober) use container::{Age, Container, Known};
@@ -50,7 +50,7 @@ pub(in crate::prober) struct PodState {
     /// Its sandbox does not run any more.
     pub(in crate::prober) has_ended: bool,
     /// Somebody has it stopped, for as long as the call is there.
-    stopper: Weak<Head>,
+    stopper: Weak<CallInfo>,
     /// Whether somebody plays it.
     pub(in crate::prober) played: Played,
     /// Which of its containers are started again; `None` for all that somebody plays.

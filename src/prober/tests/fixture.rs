@@ -15,7 +15,7 @@ use crate::probe::{ProbeType, Specs};
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::pod::Job;
 use crate::prober::*;
-use crate::relay::{Head, Peer};
+use crate::relay::{CallInfo, Peer};
 use crate::tap::{Fact, Stopping};
 use crate::world::{Source, World};
 
@@ -246,16 +246,21 @@ pub(super) const LIVENESS: ProbeType = ProbeType::Liveness;
 
 impl Node {
     /// Somebody has a container stopped, for as long as the call is there.
-    pub(super) fn stop(&self, container: &str) -> Arc<Head> {
+    pub(super) fn stop(&self, container: &str) -> Arc<CallInfo> {
         self.call_that_stops("StopContainer", None, Some(container.to_owned()))
     }
 
     /// Somebody has the sandbox of a pod stopped, for as long as the call is there.
-    pub(super) fn stop_pod(&self, pod: &str) -> Arc<Head> {
+    pub(super) fn stop_pod(&self, pod: &str) -> Arc<CallInfo> {
         self.call_that_stops("StopPodSandbox", Some(format!("s-{pod}")), None)
     }
 
-    fn call_that_stops(&self, method: &str, sandbox: Option<String>, container: Option<String>) -> Arc<Head> {
+    fn call_that_stops(
+        &self,
+        method: &str,
+        sandbox: Option<String>,
+        container: Option<String>,
+    ) -> Arc<CallInfo> {
         let head = kubelet_call(method);
         self.prober.stopping(&Stopping {
             head: Arc::downgrade(&head),
@@ -296,8 +301,8 @@ impl Node {
 }
 
 /// A call of a kubelet's.
-pub(super) fn kubelet_call(method: &str) -> Arc<Head> {
-    Arc::new(Head {
+pub(super) fn kubelet_call(method: &str) -> Arc<CallInfo> {
+    Arc::new(CallInfo {
         id: 1,
         peer: Some(Arc::new(Peer { uid: 0, pid: None, program: Some("kubelet".to_owned()) })),
         method: MethodName::of_path(&format!("/runtime.v1.RuntimeService/{method}")),

@@ -15,10 +15,10 @@ use crate::cri::v1::{ExecSyncRequest, StopContainerRequest};
 use crate::probe::Matches;
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::{EnforcementSettings, Executor, Mode, MostKills, ProbeResult, Remark, What};
-use crate::relay::Head;
+use crate::relay::CallInfo;
 
 /// What happens to a pod; a call that goes on for as long as this is there.
-type Act = fn(&mut Node) -> Option<Arc<Head>>;
+type Act = fn(&mut Node) -> Option<Arc<CallInfo>>;
 
 /// The stops that were asked for: seconds after the beginning, container, timeout.
 type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;

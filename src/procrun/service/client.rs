@@ -11,12 +11,12 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
-use crate::relay::legacy::Adapter;
+use crate::relay::legacy::AuthorityRewriter;
 
 /// A client's connection.
 #[derive(Debug)]
 pub(super) struct Client {
-    stream: Join<Adapter<OwnedReadHalf>, OwnedWriteHalf>,
+    stream: Join<AuthorityRewriter<OwnedReadHalf>, OwnedWriteHalf>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
@@ -24,7 +24,10 @@ impl Client {
     /// A connection that breaks when `stop` is cancelled.
     pub(super) fn new(stream: UnixStream, stop: CancellationToken) -> Self {
         let (reading, writing) = stream.into_split();
-        Self { stream: join(Adapter::new(reading), writing), stop: Box::pin(stop.cancelled_owned()) }
+        Self {
+            stream: join(AuthorityRewriter::new(reading), writing),
+            stop: Box::pin(stop.cancelled_owned()),
+        }
     }
 }
 

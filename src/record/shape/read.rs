@@ -11,7 +11,7 @@ use super::{Call, Exec};
 use crate::cri::{Method, MethodName};
 use crate::exec::{self, Assessment, Fate, Identity, Insight, Margin, Missing, Parts, Record, Slow};
 use crate::probe::{Source, Use};
-use crate::relay::{Ending, Peer};
+use crate::relay::{CallOutcome, Peer};
 use crate::tap;
 
 /// What was read is not a record, or not one of this version.
@@ -31,7 +31,7 @@ impl TryFrom<Call> for Record {
             duration,
             method: Method::from_name(&call.method)
                 .map_or_else(|| MethodName::of_path(&call.method), MethodName::Known),
-            ending: Ending::named(&call.code).ok_or(NotARecord)?,
+            ending: CallOutcome::named(&call.code).ok_or(NotARecord)?,
             request_bytes: call.request_bytes,
             response_bytes: call.response_bytes,
             peer: call

@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::uri::Authority;
 
-use super::hpack::{self, Field};
+use super::hpack::{self, HeaderField};
 
 /// What old clients' authority becomes: what newer ones send for a unix socket.
 const LOCALHOST: &str = "localhost";
@@ -34,13 +34,13 @@ pub(super) fn fragment(flags: u8, payload: &[u8]) -> Option<&[u8]> {
 }
 
 /// Whether h2 would refuse the request for its authority.
-pub(super) fn is_refused(fields: &[Field]) -> bool {
+pub(super) fn has_invalid_authority(fields: &[HeaderField]) -> bool {
     authority(fields).is_some_and(|field| Authority::try_from(field.value.as_ref()).is_err())
 }
 
 /// The same block with an authority that h2 takes.
-pub(super) fn mend(mut fields: Vec<Field>) -> Bytes {
-    if is_refused(&fields) {
+pub(super) fn rewrite_authority(mut fields: Vec<HeaderField>) -> Bytes {
+    if has_invalid_authority(&fields) {
         for field in fields.iter_mut().filter(|field| is_authority(field)) {
             field.value = Bytes::from_static(LOCALHOST.as_bytes());
         }
@@ -74,10 +74,10 @@ pub(super) fn put_frames(stream: [u8; 4], end_stream: bool, block: &[u8], out: &
     }
 }
 
-fn authority(fields: &[Field]) -> Option<&Field> {
+fn authority(fields: &[HeaderField]) -> Option<&HeaderField> {
     fields.iter().find(|field| is_authority(field))
 }
 
-fn is_authority(field: &Field) -> bool {
+fn is_authority(field: &HeaderField) -> bool {
     field.name == ":authority"
 }

@@ -15,23 +15,23 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::{AsyncRead, ReadBuf};
 
-pub use scan::Scanner;
+pub use scan::HeaderRewriter;
 
 /// Bytes that are read at once while the adapter watches.
 const CHUNK: usize = 16 << 10;
 
 /// The reading half of a client's stream, whose requests h2 will take.
 #[derive(Debug)]
-pub struct Adapter<S> {
+pub struct AuthorityRewriter<S> {
     stream: S,
     /// `None` once the client's own bytes will do.
-    scanner: Option<Box<Scanner>>,
+    scanner: Option<Box<HeaderRewriter>>,
     /// What the scanner let through and h2 has not read yet.
     passed: BytesMut,
     at_end: bool,
 }
 
-impl<S> Adapter<S> {
+impl<S> AuthorityRewriter<S> {
     /// Begins to watch a stream of which nothing has been read.
     #[must_use]
     pub fn new(stream: S) -> Self {
@@ -39,7 +39,7 @@ impl<S> Adapter<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Adapter<S> {
+impl<S: AsyncRead + Unpin> AuthorityRewriter<S> {
     /// Reads from the client until the scanner lets something through, steps aside, or the client has ended.
     fn poll_scan(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.passed.is_empty() && !self.at_end {
@@ -50,7 +50,7 @@ impl<S: AsyncRead + Unpin> Adapter<S> {
             self.at_end = chunk.filled().is_empty();
             let goes_on = if self.at_end {
                 // The client ended in the middle of something: h2 gets what was held, as it came, and judges it.
-                scanner.give_up(&mut self.passed);
+                scanner.flush_held(&mut self.passed);
                 false
             } else {
                 scanner.scan(chunk.filled(), &mut self.passed)
@@ -63,7 +63,7 @@ impl<S: AsyncRead + Unpin> Adapter<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Adapter<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for AuthorityRewriter<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

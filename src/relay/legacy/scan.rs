@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, BytesMut};
 
 use super::headers::{self, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, MAX_FRAME};
-use super::hpack::Decoder;
+use super::hpack::HpackDecoder;
 use crate::relay::tuning;
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -19,19 +19,19 @@ const MAX_LIST: usize = tuning::REQUEST_HEADER_LIST as usize;
 /// It holds bytes only while it has a part of a frame header or of a header block in hand. Whatever breaks the framing is
 /// let through as it came, for h2 to answer as HTTP/2 says; a block that breaks HPACK is replaced by another broken one.
 #[derive(Debug)]
-pub struct Scanner {
-    expects: Expects,
+pub struct HeaderRewriter {
+    expects: ParseState,
     /// The part of a frame header, or the whole frames of a header block, as they came.
     held: BytesMut,
     block: Option<Block>,
-    decoder: Decoder,
+    decoder: HpackDecoder,
     /// Set once the first authority was found to need mending.
     mends: bool,
 }
 
 /// What the next bytes are.
 #[derive(Clone, Copy, Debug)]
-enum Expects {
+enum ParseState {
     /// So many bytes of the preface have been seen.
     Preface(usize),
     /// A frame header; what has come of it begins at `from` in `held`.
@@ -52,35 +52,35 @@ struct Block {
 
 /// What to do after a step.
 enum Step {
-    Goes,
+    Continue,
     /// Wait for more bytes.
-    Waits,
+    NeedMore,
     /// Let everything through from here on.
-    Aside,
+    Passthrough,
 }
 
-impl Default for Scanner {
+impl Default for HeaderRewriter {
     fn default() -> Self {
         Self {
-            expects: Expects::Preface(0),
+            expects: ParseState::Preface(0),
             held: BytesMut::new(),
             block: None,
-            decoder: Decoder::new(MAX_LIST),
+            decoder: HpackDecoder::new(MAX_LIST),
             mends: false,
         }
     }
 }
 
-impl Scanner {
+impl HeaderRewriter {
     /// Scans the next bytes; what may go on is put behind `passed`. False when there is nothing left to scan for: then all
     /// that was held has been passed, and what follows goes through as it comes.
     pub fn scan(&mut self, mut bytes: &[u8], passed: &mut BytesMut) -> bool {
         loop {
             match self.step(&mut bytes, passed) {
-                Step::Goes => {}
-                Step::Waits => return true,
-                Step::Aside => {
-                    self.give_up(passed);
+                Step::Continue => {}
+                Step::NeedMore => return true,
+                Step::Passthrough => {
+                    self.flush_held(passed);
                     passed.put_slice(bytes);
                     return false;
                 }
@@ -89,44 +89,50 @@ impl Scanner {
     }
 
     /// Lets go of what is held, as it came.
-    pub fn give_up(&mut self, passed: &mut BytesMut) {
+    pub fn flush_held(&mut self, passed: &mut BytesMut) {
         passed.unsplit(self.held.split());
         self.block = None;
     }
 
     fn step(&mut self, bytes: &mut &[u8], passed: &mut BytesMut) -> Step {
         if bytes.is_empty() {
-            return Step::Waits;
+            return Step::NeedMore;
         }
         match self.expects {
-            Expects::Preface(seen) => {
+            ParseState::Preface(seen) => {
                 let length = bytes.len().min(PREFACE.len() - seen);
                 if bytes[..length] != PREFACE[seen..seen + length] {
-                    return Step::Aside;
+                    return Step::Passthrough;
                 }
                 passed.put_slice(take(bytes, length));
                 let seen = seen + length;
-                self.expects =
-                    if seen < PREFACE.len() { Expects::Preface(seen) } else { Expects::Head { from: 0 } };
-                Step::Goes
+                self.expects = if seen < PREFACE.len() {
+                    ParseState::Preface(seen)
+                } else {
+                    ParseState::Head { from: 0 }
+                };
+                Step::Continue
             }
-            Expects::Head { from } => {
+            ParseState::Head { from } => {
                 let missing = HEAD - (self.held.len() - from);
                 self.held.put_slice(take(bytes, missing.min(bytes.len())));
-                if self.held.len() - from < HEAD { Step::Waits } else { self.on_frame_head(from, passed) }
+                if self.held.len() - from < HEAD { Step::NeedMore } else { self.on_frame_head(from, passed) }
             }
-            Expects::Other(length) => {
+            ParseState::Other(length) => {
                 let here = length.min(bytes.len());
                 passed.put_slice(take(bytes, here));
-                self.expects =
-                    if here < length { Expects::Other(length - here) } else { Expects::Head { from: 0 } };
-                Step::Goes
+                self.expects = if here < length {
+                    ParseState::Other(length - here)
+                } else {
+                    ParseState::Head { from: 0 }
+                };
+                Step::Continue
             }
-            Expects::Payload { from, length } => {
+            ParseState::Payload { from, length } => {
                 let missing = from + HEAD + length - self.held.len();
                 self.held.put_slice(take(bytes, missing.min(bytes.len())));
                 if self.held.len() < from + HEAD + length {
-                    return Step::Waits;
+                    return Step::NeedMore;
                 }
                 self.on_payload(from, passed)
             }
@@ -140,8 +146,8 @@ impl Scanner {
         let (kind, stream) = (head[3], stream_id(head));
         if self.block.is_none() && kind != HEADERS && kind != CONTINUATION {
             passed.unsplit(self.held.split());
-            self.expects = if length == 0 { Expects::Head { from: 0 } } else { Expects::Other(length) };
-            return Step::Goes;
+            self.expects = if length == 0 { ParseState::Head { from: 0 } } else { ParseState::Other(length) };
+            return Step::Continue;
         }
         // Any other frame inside a header block, or a continuation of nothing, breaks the connection.
         let is_in_place = match &self.block {
@@ -149,7 +155,7 @@ impl Scanner {
             Some(block) => kind == CONTINUATION && stream == block.stream,
         };
         if !is_in_place || length > MAX_FRAME {
-            return Step::Aside;
+            return Step::Passthrough;
         }
         if self.held.len() + length > MAX_LIST {
             if self.mends {
@@ -157,11 +163,11 @@ impl Scanner {
                 self.held.clear();
                 headers::put_frames(stream, false, &headers::broken(), passed);
             }
-            return Step::Aside;
+            return Step::Passthrough;
         }
-        self.expects = Expects::Payload { from, length };
+        self.expects = ParseState::Payload { from, length };
         // An empty payload is complete already.
-        if length == 0 { self.on_payload(from, passed) } else { Step::Goes }
+        if length == 0 { self.on_payload(from, passed) } else { Step::Continue }
     }
 
     /// A frame of a header block is complete.
@@ -169,7 +175,7 @@ impl Scanner {
         let (head, payload) = self.held[from..].split_at(HEAD);
         let (kind, flags) = (head[3], head[4]);
         let fragment = if kind == HEADERS { headers::fragment(flags, payload) } else { Some(payload) };
-        let Some(fragment) = fragment else { return Step::Aside };
+        let Some(fragment) = fragment else { return Step::Passthrough };
         let block = self.block.get_or_insert_with(|| Block {
             stream: stream_id(head),
             end_stream: flags & END_STREAM != 0,
@@ -177,28 +183,28 @@ impl Scanner {
         });
         block.fragments.put_slice(fragment);
         if flags & END_HEADERS == 0 {
-            self.expects = Expects::Head { from: self.held.len() };
-            return Step::Goes;
+            self.expects = ParseState::Head { from: self.held.len() };
+            return Step::Continue;
         }
-        self.expects = Expects::Head { from: 0 };
+        self.expects = ParseState::Head { from: 0 };
         self.on_block(passed)
     }
 
     /// A header block is complete: it is mended, or the first one shows that none needs to be.
     fn on_block(&mut self, passed: &mut BytesMut) -> Step {
-        let Some(block) = self.block.take() else { return Step::Aside };
+        let Some(block) = self.block.take() else { return Step::Passthrough };
         let decoded = self.decoder.decode(&block.fragments);
         if !self.mends {
             match &decoded {
-                Ok(fields) if headers::is_refused(fields) => self.mends = true,
+                Ok(fields) if headers::has_invalid_authority(fields) => self.mends = true,
                 // Valid, or broken in a way that h2 will see just as well.
-                _ => return Step::Aside,
+                _ => return Step::Passthrough,
             }
         }
-        let mended = decoded.map_or_else(|_| headers::broken(), headers::mend);
+        let mended = decoded.map_or_else(|_| headers::broken(), headers::rewrite_authority);
         self.held.clear();
         headers::put_frames(block.stream, block.end_stream, &mended, passed);
-        Step::Goes
+        Step::Continue
     }
 }
 

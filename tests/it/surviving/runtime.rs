@@ -11,7 +11,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest, ListPodSandboxRequest};
 use probeshim::cri::{MethodName, runtime_service};
-use probeshim::relay::{self, Captures, Numbers, Observed, Observer, Relay};
+use probeshim::relay::{self, CallIds, CapturePlan, CompletedCall, Observer, Relay};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -50,13 +50,13 @@ impl Killer {
         let upstream = SocketPath::new(&place.at("procrun.sock")).unwrap();
         let listening =
             bind(&SocketPath::new(&place.at("runtime.sock")).unwrap(), BindMode::OwnerOnly).unwrap();
-        let settings = relay::Settings { upstream, drain_timeout: Duration::ZERO };
-        let (numbers, drain) = (Numbers::from(1), CancellationToken::new());
+        let settings = relay::RelayConfig { upstream, drain_timeout: Duration::ZERO };
+        let (numbers, drain) = (CallIds::starting_at(1), CancellationToken::new());
         let relay = Relay::start(
             listening.listener,
             settings,
             self,
-            relay::Metrics::default(),
+            relay::RelayMetrics::default(),
             numbers,
             drain.clone(),
         );
@@ -79,14 +79,14 @@ impl Killer {
 }
 
 impl Observer for Killer {
-    fn captures(&self, method: &MethodName) -> Captures {
+    fn capture_plan(&self, method: &MethodName) -> CapturePlan {
         if ACTS.contains(&method.label()) {
             self.now(Moment::Asked(self.asked.fetch_add(1, Ordering::SeqCst) + 1));
         }
-        Captures::default()
+        CapturePlan::default()
     }
 
-    fn ended(&self, call: Observed) {
+    fn on_end(&self, call: CompletedCall) {
         if ACTS.contains(&call.head.method.label()) {
             self.now(Moment::Answered(self.answered.fetch_add(1, Ordering::SeqCst) + 1));
         }

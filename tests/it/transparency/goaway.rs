@@ -101,7 +101,7 @@ async fn our_drain_lets_calls_finish_and_refuses_new_clients() {
     client.told_to_leave().await;
     call.answer("finished");
     assert_eq!(answered(response).await, "finished");
-    assert_eq!(shim.ended().await.cut, 0);
+    assert_eq!(shim.ended().await.aborted, 0);
     let _ = soon(client.closed()).await;
 }
 
@@ -113,7 +113,7 @@ async fn idle_clients_and_half_open_ones_do_not_hold_up_a_drain() {
     let mut halfway = Wire(shim.connect().await);
     halfway.send(&wire::HELLO[..30]).await;
     shim.drain();
-    assert_eq!(shim.ended().await.cut, 0);
+    assert_eq!(shim.ended().await.aborted, 0);
     let _ = soon(client.closed()).await;
     drop(silent);
 }
@@ -128,7 +128,7 @@ async fn a_client_that_does_not_acknowledge_our_leaving_does_not_hold_up_a_drain
     connection.call().await.respond.send_response(ok(), true).unwrap();
     client.next_of(HEADERS).await;
     shim.drain();
-    assert_eq!(shim.ended().await.cut, 0);
+    assert_eq!(shim.ended().await.aborted, 0);
 }
 
 #[tokio::test]
@@ -138,7 +138,7 @@ async fn a_call_that_outlasts_the_drain_timeout_is_cut() {
     let response = client.ask("/a.B/C");
     let call = runtime.call().await;
     shim.drain();
-    assert_eq!(shim.ended().await.cut, 1);
+    assert_eq!(shim.ended().await.aborted, 1);
     soon(response).await.unwrap_err();
     drop(call);
 }

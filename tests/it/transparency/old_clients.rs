@@ -1,6 +1,6 @@
 //! Clients that send a socket path as `:authority`.
 
-use probeshim::relay::legacy::hpack::{Field, encode};
+use probeshim::relay::legacy::hpack::{HeaderField, encode};
 
 use crate::support::runtime::{Call, Connection};
 use crate::support::wire::{self, CONTINUATION, HEADERS, Wire, frame};
@@ -20,7 +20,7 @@ fn block(authority: &str, method: &str) -> Vec<u8> {
             ("content-type", "application/grpc"),
             ("x-kept", "as it was"),
         ]
-        .map(|(name, value)| Field::new(name, value)),
+        .map(|(name, value)| HeaderField::new(name, value)),
     )
     .to_vec()
 }
@@ -63,7 +63,7 @@ async fn a_body_and_trailers_pass_behind_a_mended_head() {
     let (mut client, mut runtime) = joined(&shim).await;
     client.send(&frame(HEADERS, wire::END_HEADERS, 1, &block(OLD[0], "/a.B/C"))).await;
     client.send(&frame(wire::DATA, 0, 1, b"ask")).await;
-    let trailers = encode(&[Field::new("x-end", "of request")]);
+    let trailers = encode(&[HeaderField::new("x-end", "of request")]);
     client.send(&frame(HEADERS, wire::END_HEADERS | wire::END_STREAM, 1, &trailers)).await;
     let mut call = runtime.call().await;
     expect(&call, "/a.B/C");

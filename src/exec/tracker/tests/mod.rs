@@ -21,7 +21,7 @@ struct Scenario {
     start: SystemTime,
     since: Instant,
     container: Arc<str>,
-    heads: HashMap<u64, Arc<Head>>,
+    heads: HashMap<u64, Arc<CallInfo>>,
     /// Where calls execute, as it is known when they end.
     place: Place,
 }
@@ -53,7 +53,7 @@ impl Scenario {
 
     /// A call is asked.
     fn asked(&mut self, id: u64, at: u32, timeout: i64) {
-        let head = Arc::new(Head {
+        let head = Arc::new(CallInfo {
             id,
             peer: None,
             method: MethodName::of_path("/runtime.v1.RuntimeService/ExecSync"),
@@ -76,10 +76,10 @@ impl Scenario {
     /// It ends; with an exit code, or else at the runtime's timeout.
     fn ended(&mut self, id: u64, at: u32, timeout: i64, exit_code: Option<i32>) {
         let code = if exit_code.is_some() { Code::OK } else { Code::DEADLINE_EXCEEDED };
-        self.ended_with(id, at, Self::exec(timeout, exit_code), Ending::Answered(Some(code)));
+        self.ended_with(id, at, Self::exec(timeout, exit_code), CallOutcome::Completed(Some(code)));
     }
 
-    fn ended_with(&mut self, id: u64, at: u32, exec: Exec, ending: Ending) {
+    fn ended_with(&mut self, id: u64, at: u32, exec: Exec, ending: CallOutcome) {
         let head = self.heads.remove(&id).unwrap();
         let duration = self.at(at) - head.since;
         let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::begun(&head) };

@@ -110,7 +110,7 @@ fn a_command_that_outlives_its_call_amends_the_record() {
     scenario.asked(1, 0, 1);
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
-    scenario.ended_with(1, 500, Scenario::exec(1, None), Ending::ClientReset(h2::Reason::CANCEL));
+    scenario.ended_with(1, 500, Scenario::exec(1, None), CallOutcome::ClientReset(h2::Reason::CANCEL));
     scenario.evidence(1, 501);
     scenario.tracker.tick(scenario.at(1500));
     let early = scenario.record();
@@ -130,7 +130,7 @@ fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 40);
     scenario.exited(ONE, 77, 40, 3);
-    scenario.ended_with(1, 80, Scenario::exec(5, None), Ending::Answered(Some(Code::OK)));
+    scenario.ended_with(1, 80, Scenario::exec(5, None), CallOutcome::Completed(Some(Code::OK)));
     scenario.evidence(1, 81);
     let records = scenario.records();
     assert!(matches!(records[..], [(1, Phases::Complete(_))]), "{records:?}");
@@ -153,7 +153,7 @@ fn a_command_that_could_not_be_started_is_over() {
     let mut scenario = Scenario::new();
     scenario.asked(1, 0, 5);
     scenario.added(ONE, 3);
-    let unknown = Ending::Answered(Some(Code(2)));
+    let unknown = CallOutcome::Completed(Some(Code(2)));
     scenario.ended_with(1, 45, Scenario::exec(5, None), unknown);
     scenario.evidence(1, 46);
     assert!(

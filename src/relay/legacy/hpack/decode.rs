@@ -2,25 +2,25 @@
 
 use bytes::Bytes;
 
-use super::table::{MAX_SIZE, Table};
-use super::{Field, HpackError, huffman, integer};
+use super::table::{DynamicTable, MAX_SIZE};
+use super::{HeaderField, HpackError, huffman, integer};
 
 /// Reads the header blocks of one direction of a connection, in order.
 #[derive(Debug)]
-pub struct Decoder {
-    table: Table,
+pub struct HpackDecoder {
+    table: DynamicTable,
     max_list: usize,
 }
 
-impl Decoder {
+impl HpackDecoder {
     /// A decoder for a new connection. `max_list` bounds the fields of one block, in bytes as HTTP/2 counts them.
     #[must_use]
     pub fn new(max_list: usize) -> Self {
-        Self { table: Table::default(), max_list }
+        Self { table: DynamicTable::default(), max_list }
     }
 
     /// Reads one whole block. After an error the decoder is of no more use, nor is the connection.
-    pub fn decode(&mut self, mut block: &[u8]) -> Result<Vec<Field>, HpackError> {
+    pub fn decode(&mut self, mut block: &[u8]) -> Result<Vec<HeaderField>, HpackError> {
         let mut fields = Vec::new();
         let mut size = 0;
         while let Some(&first) = block.first() {
@@ -40,7 +40,7 @@ impl Decoder {
                 0x20.. => return Err(HpackError::TableSize(MAX_SIZE)),
                 _ => {
                     let (field, rest) = self.literal(block, 4)?;
-                    (Field { sensitive: first & 0x10 != 0, ..field }, rest)
+                    (HeaderField { sensitive: first & 0x10 != 0, ..field }, rest)
                 }
             };
             size += field.size();
@@ -53,16 +53,16 @@ impl Decoder {
         Ok(fields)
     }
 
-    fn indexed<'a>(&self, block: &'a [u8]) -> Result<(Field, &'a [u8]), HpackError> {
+    fn indexed<'a>(&self, block: &'a [u8]) -> Result<(HeaderField, &'a [u8]), HpackError> {
         let (index, rest) = integer::decode(block, 7)?;
         Ok((self.table.get(index)?, rest))
     }
 
-    fn literal<'a>(&self, block: &'a [u8], prefix: u32) -> Result<(Field, &'a [u8]), HpackError> {
+    fn literal<'a>(&self, block: &'a [u8], prefix: u32) -> Result<(HeaderField, &'a [u8]), HpackError> {
         let (index, rest) = integer::decode(block, prefix)?;
         let (name, rest) = if index == 0 { self.string(rest)? } else { (self.table.get(index)?.name, rest) };
         let (value, rest) = self.string(rest)?;
-        Ok((Field { name, value, sensitive: false }, rest))
+        Ok((HeaderField { name, value, sensitive: false }, rest))
     }
 
     fn string<'a>(&self, block: &'a [u8]) -> Result<(Bytes, &'a [u8]), HpackError> {

@@ -2,12 +2,12 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 
-use super::{Field, integer};
+use super::{HeaderField, integer};
 
 /// A block that any decoder reads, whatever it has read before.
 #[must_use]
-pub fn encode(fields: &[Field]) -> Bytes {
-    let mut block = BytesMut::with_capacity(fields.iter().map(Field::size).sum());
+pub fn encode(fields: &[HeaderField]) -> Bytes {
+    let mut block = BytesMut::with_capacity(fields.iter().map(HeaderField::size).sum());
     for field in fields {
         block.put_u8(if field.sensitive { 0x10 } else { 0x00 });
         for string in [&field.name, &field.value] {

@@ -8,12 +8,12 @@ mod table;
 
 use bytes::Bytes;
 
-pub use decode::Decoder;
+pub use decode::HpackDecoder;
 pub use encode::encode;
 
 /// One header field of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
+pub struct HeaderField {
     /// The name, in lower case; pseudo headers begin with a colon.
     pub name: Bytes,
     /// The value, any bytes.
@@ -45,7 +45,7 @@ pub enum HpackError {
     TooLarge(usize),
 }
 
-impl Field {
+impl HeaderField {
     /// A field that may be indexed.
     #[must_use]
     pub fn new(name: &str, value: &str) -> Self {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::{Field, HpackError};
+use super::{HeaderField, HpackError};
 
 /// The static table; the first entry has index 1.
 const STATIC: [(&str, &str); 61] = [
@@ -76,31 +76,31 @@ pub(super) const MAX_SIZE: usize = 4096;
 
 /// Fields that the peer asked to be remembered, newest first.
 #[derive(Debug)]
-pub(super) struct Table {
-    newest_first: VecDeque<Field>,
+pub(super) struct DynamicTable {
+    newest_first: VecDeque<HeaderField>,
     size: usize,
     limit: usize,
 }
 
-impl Default for Table {
+impl Default for DynamicTable {
     fn default() -> Self {
         Self { newest_first: VecDeque::new(), size: 0, limit: MAX_SIZE }
     }
 }
 
-impl Table {
+impl DynamicTable {
     /// The field with an index, in either table.
-    pub(super) fn get(&self, index: usize) -> Result<Field, HpackError> {
+    pub(super) fn get(&self, index: usize) -> Result<HeaderField, HpackError> {
         let zero_based = index.checked_sub(1).ok_or(HpackError::Index(index))?;
         if let Some((name, value)) = STATIC.get(zero_based) {
             let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
-            return Ok(Field { name: bytes(name), value: bytes(value), sensitive: false });
+            return Ok(HeaderField { name: bytes(name), value: bytes(value), sensitive: false });
         }
         self.newest_first.get(zero_based - STATIC.len()).cloned().ok_or(HpackError::Index(index))
     }
 
     /// Remembers a field; older ones make room. One that is larger than the whole table empties it.
-    pub(super) fn insert(&mut self, field: Field) {
+    pub(super) fn insert(&mut self, field: HeaderField) {
         let size = field.size();
         self.shrink_to(self.limit.saturating_sub(size));
         if size <= self.limit {

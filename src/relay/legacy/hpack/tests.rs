@@ -10,24 +10,24 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-fn decode(block: &[u8]) -> Result<Vec<Field>, HpackError> {
-    Decoder::new(MAX_LIST).decode(block)
+fn decode(block: &[u8]) -> Result<Vec<HeaderField>, HpackError> {
+    HpackDecoder::new(MAX_LIST).decode(block)
 }
 
 /// The three requests of RFC 7541, C.3 and C.4: the second and third lean on what the first left in the table.
 fn expect_three_requests(blocks: [&str; 3]) {
-    let mut decoder = Decoder::new(MAX_LIST);
+    let mut decoder = HpackDecoder::new(MAX_LIST);
     let common = |scheme, path| {
         vec![
-            Field::new(":method", "GET"),
-            Field::new(":scheme", scheme),
-            Field::new(":path", path),
-            Field::new(":authority", "www.example.com"),
+            HeaderField::new(":method", "GET"),
+            HeaderField::new(":scheme", scheme),
+            HeaderField::new(":path", path),
+            HeaderField::new(":authority", "www.example.com"),
         ]
     };
     let mut expected = [common("http", "/"), common("http", "/"), common("https", "/index.html")];
-    expected[1].push(Field::new("cache-control", "no-cache"));
-    expected[2].push(Field::new("custom-key", "custom-value"));
+    expected[1].push(HeaderField::new("cache-control", "no-cache"));
+    expected[2].push(HeaderField::new("custom-key", "custom-value"));
     for (block, expected) in blocks.into_iter().zip(expected) {
         assert_eq!(decoder.decode(&hex(block)).unwrap(), expected);
     }
@@ -53,11 +53,11 @@ fn requests_with_huffman() {
 
 #[test]
 fn a_small_table_forgets_the_oldest() {
-    let mut decoder = Decoder::new(MAX_LIST);
+    let mut decoder = HpackDecoder::new(MAX_LIST);
     // Limit 64; then two fields of 34 bytes each, of which only the second fits.
     let fields = decoder.decode(&hex("3f21 4001 61 01 31 4001 62 01 32")).unwrap();
-    assert_eq!(fields, [Field::new("a", "1"), Field::new("b", "2")]);
-    assert_eq!(decoder.decode(&[0xbe]).unwrap(), [Field::new("b", "2")]);
+    assert_eq!(fields, [HeaderField::new("a", "1"), HeaderField::new("b", "2")]);
+    assert_eq!(decoder.decode(&[0xbe]).unwrap(), [HeaderField::new("b", "2")]);
     assert_eq!(decoder.decode(&[0xbf]), Err(HpackError::Index(63)));
 }
 
@@ -76,14 +76,18 @@ fn broken_blocks_are_named() {
         Err(HpackError::Huffman),
         "padding of more than seven bits"
     );
-    assert_eq!(decode(&hex("00 01 61 81 1f")).unwrap(), [Field::new("a", "a")], "padding of three ones");
+    assert_eq!(
+        decode(&hex("00 01 61 81 1f")).unwrap(),
+        [HeaderField::new("a", "a")],
+        "padding of three ones"
+    );
     assert_eq!(decode(&hex("00 01 61 84 ff ff ff ff")), Err(HpackError::Huffman), "an end of string");
 }
 
 #[test]
 fn a_small_block_cannot_grow_large() {
     // One entry of about 4 KiB in the table, then 100,000 references to it.
-    let mut decoder = Decoder::new(MAX_LIST);
+    let mut decoder = HpackDecoder::new(MAX_LIST);
     let mut block = hex("40 01 61 7f a1 1e");
     block.extend([b'x'; 4000]);
     assert_eq!(decoder.decode(&block).unwrap()[0].value.len(), 4000);
@@ -93,16 +97,16 @@ fn a_small_block_cannot_grow_large() {
 proptest! {
     #[test]
     fn what_is_encoded_is_decoded(pairs in prop::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>(), any::<bool>()), 0..20)) {
-        let fields: Vec<Field> = pairs
+        let fields: Vec<HeaderField> = pairs
             .into_iter()
-            .map(|(name, value, sensitive)| Field { name: name.into(), value: value.into(), sensitive })
+            .map(|(name, value, sensitive)| HeaderField { name: name.into(), value: value.into(), sensitive })
             .collect();
         prop_assert_eq!(decode(&encode(&fields)).unwrap(), fields);
     }
 
     #[test]
     fn no_bytes_make_it_panic(blocks in prop::collection::vec(any::<Vec<u8>>(), 1..8)) {
-        let mut decoder = Decoder::new(MAX_LIST);
+        let mut decoder = HpackDecoder::new(MAX_LIST);
         for block in blocks {
             let _ = decoder.decode(&block);
         }

@@ -1,7 +1,7 @@
 use bytes::{Buf as _, Bytes};
 use proptest::prelude::*;
 
-use super::super::hpack::{self, Field};
+use super::super::hpack::{self, HeaderField};
 use super::*;
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
@@ -10,12 +10,12 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn head(authority: &str) -> Bytes {
-    hpack::encode(&[Field::new(":method", "POST"), Field::new(":authority", authority)])
+    hpack::encode(&[HeaderField::new(":method", "POST"), HeaderField::new(":authority", authority)])
 }
 
 /// Scans a connection's bytes in pieces of the given lengths; returns what came through and whether it still scans.
 fn scan(bytes: &[u8], mut pieces: impl Iterator<Item = usize>) -> (BytesMut, bool) {
-    let (mut scanner, mut passed, mut rest) = (Scanner::default(), BytesMut::new(), bytes);
+    let (mut scanner, mut passed, mut rest) = (HeaderRewriter::default(), BytesMut::new(), bytes);
     while !rest.is_empty() {
         let length = pieces.next().unwrap_or(usize::MAX).clamp(1, rest.len());
         if !scanner.scan(take(&mut rest, length), &mut passed) {
@@ -71,8 +71,8 @@ fn what_is_not_http_2_passes_untouched_and_ends_the_scan() {
 
 #[test]
 fn a_head_that_is_mended_may_need_more_frames() {
-    let mut fields: Vec<Field> = Decoder::new(MAX_LIST).decode(&head("/run/a.sock")).unwrap();
-    fields.push(Field::new("x-long", &"x".repeat(40_000)));
+    let mut fields: Vec<HeaderField> = HpackDecoder::new(MAX_LIST).decode(&head("/run/a.sock")).unwrap();
+    fields.push(HeaderField::new("x-long", &"x".repeat(40_000)));
     let block = hpack::encode(&fields);
     let mut bytes = PREFACE.to_vec();
     let parts: Vec<&[u8]> = block.chunks(MAX_FRAME).collect();
@@ -101,7 +101,7 @@ proptest! {
     #[test]
     fn bytes_that_are_not_mended_are_never_lost(tail: Vec<u8>, pieces in prop::collection::vec(1_usize..40, 0..20)) {
         let bytes = [PREFACE, &tail].concat();
-        let (mut scanner, mut passed, mut rest) = (Scanner::default(), BytesMut::new(), &bytes[..]);
+        let (mut scanner, mut passed, mut rest) = (HeaderRewriter::default(), BytesMut::new(), &bytes[..]);
         let mut pieces = pieces.into_iter();
         while !rest.is_empty() && !scanner.mends {
             let length = pieces.next().unwrap_or(usize::MAX).clamp(1, rest.len());
@@ -110,7 +110,7 @@ proptest! {
             }
         }
         prop_assume!(!scanner.mends);
-        scanner.give_up(&mut passed);
+        scanner.flush_held(&mut passed);
         passed.put_slice(rest);
         prop_assert_eq!(&passed[..], &bytes[..]);
     }
