@@ -53,7 +53,7 @@ pub struct Sources {
     /// What the relay counts.
     pub relay: relay::RelayMetrics,
     /// What the tap counts.
-    pub tap: tap::Metrics,
+    pub tap: tap::TapMetrics,
     /// Who makes them, if anybody does.
     pub prober: Option<Prober>,
     /// What clients have made and is kept alive, where anything is.

@@ -13,7 +13,7 @@ use crate::record::{Event, Events};
 use crate::relay::CallInfo;
 use crate::socket::LockError;
 use crate::state::{self, StateError, StateStore};
-use crate::tap::{self, Ended, Stopping};
+use crate::tap::{self, DecodedCall, StopRequest};
 use crate::terminal::sanitize;
 use crate::world::{Container, Sandbox, World};
 
@@ -85,8 +85,8 @@ impl Keeping {
     }
 
     /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
-    pub(super) fn stopping(&mut self, world: &World, stopping: &Stopping, is_listed: bool) {
-        let Stopping { pid, sandbox, container, .. } = stopping;
+    pub(super) fn stopping(&mut self, world: &World, stopping: &StopRequest, is_listed: bool) {
+        let StopRequest { pid, sandbox, container, .. } = stopping;
         if is_own_process(*pid) {
             return;
         }
@@ -100,7 +100,7 @@ impl Keeping {
     }
 
     /// A call has ended.
-    pub(super) fn ended(&mut self, world: &World, ended: &mut Ended) {
+    pub(super) fn ended(&mut self, world: &World, ended: &mut DecodedCall) {
         if let Some((key, act)) = self.done(world, ended) {
             self.keeper.saw(&key, act);
         } else if let Some(unnamed) = unnamed(ended) {
@@ -184,8 +184,8 @@ impl Keeping {
     }
 
     /// What a call has done that has ended.
-    fn done(&self, world: &World, ended: &mut Ended) -> Option<(Key, Act)> {
-        if !ended.went_well() {
+    fn done(&self, world: &World, ended: &mut DecodedCall) -> Option<(Key, Act)> {
+        if !ended.is_ok() {
             return None;
         }
         let (method, call) = (ended.call.method.label(), &ended.call);
@@ -199,7 +199,7 @@ impl Keeping {
         let act = match (method, is_ours(&ended.head)) {
             ("RunPodSandbox", true) => (of_sandbox()?, Act::Remade(sandbox?.clone())),
             ("CreateContainer", true) => {
-                let tap::Container { name, id, attempt } = &**container?;
+                let tap::ContainerRef { name, id, attempt } = &**container?;
                 let act = Act::Attempted { name: name.clone()?, id: id.clone(), attempt: (*attempt)? };
                 (of_sandbox()?, act)
             }
@@ -208,7 +208,7 @@ impl Keeping {
                 (key, Act::Ran(id, captured(ended)))
             }
             ("CreateContainer", false) => {
-                let tap::Container { name, id, .. } = &**container?;
+                let tap::ContainerRef { name, id, .. } = &**container?;
                 let (key, name, id) = (of_sandbox()?, name.clone()?, id.clone());
                 (key, Act::Created { name, id, request: captured(ended) })
             }
@@ -279,7 +279,7 @@ impl Keeping {
 }
 
 /// The request of a call that has made something, or why it is not kept.
-fn captured(ended: &mut Ended) -> Captured {
+fn captured(ended: &mut DecodedCall) -> Captured {
     if ended.head.is_from_kubelet() {
         // It keeps them itself, and what is in them is not for our disk.
         return Err("a kubelet has made it".to_owned());
@@ -292,8 +292,8 @@ fn captured(ended: &mut Ended) -> Captured {
 }
 
 /// What a call has made that went well, but of which no names are known.
-fn unnamed(ended: &mut Ended) -> Option<(Target, String)> {
-    if !ended.went_well() || is_ours(&ended.head) {
+fn unnamed(ended: &mut DecodedCall) -> Option<(Target, String)> {
+    if !ended.is_ok() || is_ours(&ended.head) {
         return None;
     }
     let call = &ended.call;

@@ -23,7 +23,9 @@ use crate::play::Play;
 use crate::probe::{Hurry, News};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
-use crate::tap::{AskedExec, Call, Decoder, Fact, Sighting, Told, is_about_one, is_question};
+use crate::tap::{
+    Call, Decoder, ExecRequest, Observation, Observations, TapEvent, is_object_call, is_read_only,
+};
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
 use crate::world::{Change, Notice, Sandbox, Source, World};
@@ -138,16 +140,16 @@ impl Observatory {
         }
     }
 
-    fn saw(&mut self, sighting: Sighting) {
+    fn saw(&mut self, sighting: TapEvent) {
         let now = Instant::now();
         match sighting {
-            Sighting::Asked(asked) => {
+            TapEvent::ExecRequested(asked) => {
                 if let Some(prober) = &self.prober {
                     hook_begins(prober, &asked);
                 }
                 self.inspector.asked(&self.world, *asked);
             }
-            Sighting::Stopping(stopping) => {
+            TapEvent::StopRequested(stopping) => {
                 if let Some(keeping) = &mut self.keeping {
                     keeping.stopping(&self.world, &stopping, self.listed.is_whole());
                 }
@@ -155,13 +157,17 @@ impl Observatory {
                     prober.stopping(&stopping);
                 }
             }
-            Sighting::Streamed(told) => self.fold(Source::Event, told, false),
+            TapEvent::Streamed(told) => self.fold(Source::Event, told, false),
             // Whoever waits may have gone.
-            Sighting::Mark(seen) => drop(seen.send(())),
-            Sighting::Ended(mut ended) => {
-                let told = std::mem::take(&mut ended.told.facts);
-                let is_act = !is_question(&ended.call.method);
-                self.fold(Source::Call, Told { since: ended.told.since, facts: told }, is_act);
+            TapEvent::Barrier(seen) => drop(seen.send(())),
+            TapEvent::CallEnded(mut ended) => {
+                let told = std::mem::take(&mut ended.told.items);
+                let is_act = !is_read_only(&ended.call.method);
+                self.fold(
+                    Source::Call,
+                    Observations { observed_since: ended.told.observed_since, items: told },
+                    is_act,
+                );
                 if let Some(keeping) = &mut self.keeping {
                     keeping.ended(&self.world, &mut ended);
                 }
@@ -228,14 +234,14 @@ impl Observatory {
     }
 
     /// Takes what was told. `is_act`: somebody has just made it so.
-    fn fold(&mut self, source: Source, told: Told, is_act: bool) {
-        if told.facts.is_empty() {
+    fn fold(&mut self, source: Source, told: Observations, is_act: bool) {
+        if told.items.is_empty() {
             return;
         }
         let before = self.listed;
-        self.listed.sandboxes |= told.facts.iter().any(|fact| matches!(fact, Fact::Sandboxes(_)));
-        self.listed.containers |= told.facts.iter().any(|fact| matches!(fact, Fact::Containers(_)));
-        let changes = self.world.fold(source, told.since, Instant::now(), told.facts);
+        self.listed.sandboxes |= told.items.iter().any(|fact| matches!(fact, Observation::SandboxList(_)));
+        self.listed.containers |= told.items.iter().any(|fact| matches!(fact, Observation::ContainerList(_)));
+        let changes = self.world.fold(source, told.observed_since, Instant::now(), told.items);
         if !changes.is_empty() {
             self.changed(&changes, is_act, before);
         }
@@ -333,7 +339,7 @@ impl Observatory {
 
     fn keep(&self, record: Record) {
         if let Some(traces) = &self.outlets.traces
-            && is_about_one(&record.call.method)
+            && is_object_call(&record.call.method)
             && !record.is_amended
         {
             traces.export(record.span());
@@ -364,7 +370,7 @@ impl Listed {
 }
 
 /// What a kubelet executes without a timeout may be a hook.
-fn hook_begins(prober: &Prober, asked: &AskedExec) {
+fn hook_begins(prober: &Prober, asked: &ExecRequest) {
     let id = asked.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| asked.exec.timeout().is_none())
         && asked.head.upgrade().is_some_and(|head| head.is_from_kubelet())

@@ -13,7 +13,7 @@ use crate::play::Play;
 use crate::prober::{Executor, Notice, Parts, Prober, Remark, Witness};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
-use crate::tap::{OwnCalls, Pod};
+use crate::tap::{InternalCalls, PodRef};
 use crate::terminal::sanitize;
 
 /// Questions about pods and containers that may wait to be asked; more are asked again later.
@@ -38,7 +38,7 @@ impl Probing {
     /// Starts it; its calls are told of among all others.
     pub(super) fn start(
         (own, upstream): (&MeteredChannel, &SocketPath),
-        (told, redacts): (OwnCalls, bool),
+        (told, redacts): (InternalCalls, bool),
         (events, play): (Arc<Events>, Arc<OnceLock<Play>>),
         parts: Parts,
     ) -> io::Result<Self> {
@@ -71,7 +71,7 @@ impl Witness for Told {
         self.events.push(event);
     }
 
-    fn judged(&self, pod: &Pod) {
+    fn judged(&self, pod: &PodRef) {
         if let Some(play) = self.play.get() {
             play.wake(pod);
         }

@@ -31,7 +31,7 @@ use crate::socket::{
     self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
 };
 use crate::state::{CloseError, StateError, StateStore};
-use crate::tap::{self, OwnCalls, Tap};
+use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
 use crate::world::{Enquiry, Notice, Watcher};
 
@@ -78,7 +78,7 @@ pub enum RunError {
 pub(super) struct Shim {
     pub(super) facts: Facts,
     pub(super) calls: Arc<Calls>,
-    pub(super) tap_metrics: tap::Metrics,
+    pub(super) tap_metrics: tap::TapMetrics,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
     doors: Option<Doors>,
@@ -95,7 +95,7 @@ pub(super) struct Shim {
 pub(super) struct Staged {
     pub(super) own: MeteredChannel,
     pub(super) executor: Executor,
-    pub(super) watched: OwnCalls,
+    pub(super) watched: InternalCalls,
     pub(super) prober: Option<Prober>,
     pub(super) events: Arc<Events>,
     /// Who is told what is specified, where that is what is played.
@@ -180,9 +180,9 @@ impl Shim {
             Entrances::open(listen.as_ref(), &upstream, &admin, (http, http_pods)).await?;
         let BoundListener { listener, claim: listen_claim } = main;
 
-        let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::Metrics::default());
+        let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::TapMetrics::default());
         let tap_settings =
-            tap::Settings { hands_on_requests: role == Role::Keeps, ..tap::Settings::default() };
+            tap::TapConfig { hands_on_requests: role == Role::Keeps, ..tap::TapConfig::default() };
         let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
         let (prober_metrics, play) = (prober::Metrics::default(), Arc::new(OnceLock::new()));
         let calls = Arc::new(Calls::new(record::Limits::default()));

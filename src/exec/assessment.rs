@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::cri::Code;
 use crate::relay::CallOutcome;
-use crate::tap::{Call, Exec};
+use crate::tap::{Call, ExecCall};
 
 /// What the inspector runs on.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl Settings {
     pub(super) fn assessment(&self, call: &Call, median: Option<Duration>) -> Assessment {
         let exec = call.exec.as_deref();
         let exit_code = exec.and_then(|exec| exec.result).map(|result| result.exit_code);
-        let timeout = exec.and_then(Exec::timeout);
+        let timeout = exec.and_then(ExecCall::timeout);
         if call.ending != CallOutcome::Completed(Some(Code::OK)) || exit_code.is_some_and(|code| code != 0) {
             Assessment::Failed
         } else if timeout.is_some_and(|timeout| call.duration > timeout / 2) {
@@ -116,7 +116,7 @@ mod tests {
             let mut call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(millis));
             call.ending = CallOutcome::Completed(Some(Code::OK));
             let result = Some(ExecResult { exit_code: 0, stdout_bytes: 0, stderr_bytes: 0 });
-            let exec = Exec { command: Vec::new(), is_cut: false, timeout_seconds: timeout, result };
+            let exec = ExecCall { command: Vec::new(), truncated: false, timeout_seconds: timeout, result };
             call.exec = Some(Box::new(exec));
             call
         };

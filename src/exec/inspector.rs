@@ -20,7 +20,7 @@ use super::tracker::{Place, Tracker};
 use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
 use crate::probe::{ExecUse, Specs, annotation_problems};
-use crate::tap::{AskedExec, Ended, Exec};
+use crate::tap::{DecodedCall, ExecCall, ExecRequest};
 use crate::world::{Change, Sandbox, World};
 
 /// How long after a container was not found on this host it is looked for again.
@@ -89,7 +89,7 @@ impl Inspector {
     }
 
     /// An `ExecSync` is on its way.
-    pub fn asked(&mut self, world: &World, asked: AskedExec) {
+    pub fn asked(&mut self, world: &World, asked: ExecRequest) {
         let Some(named) = asked.container.as_ref().and_then(|container| container.id.as_deref()) else {
             return;
         };
@@ -101,7 +101,7 @@ impl Inspector {
     }
 
     /// A call has ended.
-    pub fn ended(&mut self, world: &World, mut ended: Box<Ended>, now: Instant) {
+    pub fn ended(&mut self, world: &World, mut ended: Box<DecodedCall>, now: Instant) {
         let call = &mut ended.call;
         let named = call.container.as_ref().and_then(|container| container.id.as_deref());
         if let (Some(exec), Some(named)) = (&call.exec, named) {
@@ -254,13 +254,13 @@ impl Inspector {
     }
 
     /// Where a call executes, and what specs say of it.
-    fn place(&mut self, world: &World, container: &Arc<str>, exec: &Exec) -> Place {
+    fn place(&mut self, world: &World, container: &Arc<str>, exec: &ExecCall) -> Place {
         let Some(known) = world.container(container) else { return Place::default() };
         let sandbox = world.sandbox_of(known);
         let identity = sandbox.map_or(Identity::Unknown, |sandbox| {
             let specs = &self.specs;
             let uses = self.uses.entry(container.clone()).or_insert_with(|| specs.of(sandbox, known).into());
-            if exec.is_cut {
+            if exec.truncated {
                 Identity::Unknown
             } else {
                 Identity::among(uses, &exec.command, exec.timeout_seconds)

@@ -13,7 +13,7 @@ use super::tracker::{Place, Tracker};
 use crate::containerd::TimestampedEvent;
 use crate::cri::{Code, MethodName};
 use crate::relay::{CallInfo, CallOutcome};
-use crate::tap::{AskedExec, Call, Ended, Exec, ExecResult, Sent, Told};
+use crate::tap::{Call, DecodedCall, ExecCall, ExecRequest, ExecResult, Observations, SendTimes};
 
 /// Measures `ExecSync`s in one container.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Meter {
 #[derive(Debug)]
 pub struct Measured {
     head: Arc<CallInfo>,
-    exec: Exec,
+    exec: ExecCall,
 }
 
 /// How long something that was executed took to start, and to run.
@@ -62,11 +62,11 @@ impl Meter {
             trace: None,
         });
         self.next += 1;
-        let exec = Exec { command: command.to_vec(), is_cut: false, timeout_seconds, result: None };
-        let asked = AskedExec {
+        let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
+        let asked = ExecRequest {
             head: Arc::downgrade(&head),
             id: head.id,
-            sent: Sent { whole: now, sent: now },
+            sent: SendTimes { whole: now, sent: now },
             container: None,
             exec: Box::new(exec.clone()),
         };
@@ -78,15 +78,15 @@ impl Meter {
     pub fn end(&mut self, call: Measured, duration: Duration, code: Code, exit_code: Option<i32>) {
         let Measured { head, mut exec } = call;
         exec.result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
-        let ended = Ended {
-            sent: Some(Sent { whole: head.since, sent: head.since }),
+        let ended = DecodedCall {
+            sent: Some(SendTimes { whole: head.since, sent: head.since }),
             call: Call {
                 duration,
                 ending: CallOutcome::Completed(Some(code)),
                 exec: Some(Box::new(exec)),
-                ..Call::begun(&head)
+                ..Call::new(&head)
             },
-            told: Told { since: head.since, facts: Vec::new() },
+            told: Observations { observed_since: head.since, items: Vec::new() },
             head,
             request: None,
         };

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::evidence::{Ask, Process};
 use super::tracker::{InFlight, Session, Tracker};
-use crate::tap::{Container, Pod};
+use crate::tap::{ContainerRef, PodRef};
 
 /// By how much something may be late before it is taken for stuck. A runtime starts the timer of an `ExecSync` only once the command runs,
 /// and starting it can take a second or two on a busy node.
@@ -47,9 +47,9 @@ pub struct StuckExec {
     /// The whole id of the container.
     pub container_id: Arc<str>,
     /// The pod, as far as it is known.
-    pub pod: Option<Arc<Pod>>,
+    pub pod: Option<Arc<PodRef>>,
     /// The container.
-    pub container: Option<Arc<Container>>,
+    pub container: Option<Arc<ContainerRef>>,
     /// The process, where it is known.
     pub pid: Option<u32>,
     /// What it executes, or what is left of it.

@@ -45,7 +45,7 @@ impl Cast {
     }
 
     /// Does something with a pod that is played.
-    pub(super) fn with<T>(&self, pod: &tap::Pod, what: impl FnOnce(&Player) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, pod: &tap::PodRef, what: impl FnOnce(&Player) -> T) -> Option<T> {
         let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
         let uid = pod.uid.as_deref()?;
         let players = self.lock();

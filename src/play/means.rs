@@ -28,7 +28,7 @@ use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignor
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
-use crate::tap::{self, OwnCalls};
+use crate::tap::{self, InternalCalls};
 
 /// What pods are played with.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ pub(super) struct Means {
     pub(super) subpath_mounts: SubPathMounts,
     pub(super) witness: Arc<dyn Witness>,
     /// Knows what clients have done.
-    pub(super) watched: OwnCalls,
+    pub(super) watched: InternalCalls,
     pub(super) runtime_name: OnceCell<String>,
     pub(super) records: Records,
     pub(super) kubelet: Kubelet,
@@ -202,8 +202,8 @@ impl Means {
     /// Tells of something that has happened.
     pub(super) fn tell(
         &self,
-        pod: &Arc<tap::Pod>,
-        container: Option<&Arc<tap::Container>>,
+        pod: &Arc<tap::PodRef>,
+        container: Option<&Arc<tap::ContainerRef>>,
         (reason, is_warning): (&'static str, bool),
         message: String,
     ) {

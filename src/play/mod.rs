@@ -53,7 +53,7 @@ use crate::probe::GRACE_PERIOD;
 use crate::prober::{Executor, Prober};
 use crate::socket::SocketPath;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
-use crate::tap::{self, OwnCalls};
+use crate::tap::{self, InternalCalls};
 use adoption::{Memories, Strays, strays};
 use backoff::Backoff;
 use cast::{Cast, Player};
@@ -88,7 +88,7 @@ pub struct Parts {
     /// Has commands executed and containers stopped.
     pub executor: Executor,
     /// Knows what clients have done.
-    pub watched: OwnCalls,
+    pub watched: InternalCalls,
     /// Who makes probes, if anybody does.
     pub prober: Option<Prober>,
     /// Where the logs of pods are.
@@ -410,12 +410,12 @@ impl Play {
 
     /// Whether a pod is one that is played.
     #[must_use]
-    pub fn has(&self, pod: &tap::Pod) -> bool {
+    pub fn has(&self, pod: &tap::PodRef) -> bool {
         self.cast.with(pod, |_| ()).is_some()
     }
 
     /// Something has happened to a pod that it should look at.
-    pub fn wake(&self, pod: &tap::Pod) {
+    pub fn wake(&self, pod: &tap::PodRef) {
         self.cast.with(pod, |player| player.signals.wake.notify_one());
     }
 

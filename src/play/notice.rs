@@ -10,9 +10,9 @@ use crate::tap;
 #[derive(Clone, Debug)]
 pub struct Notice {
     /// The pod.
-    pub pod: Arc<tap::Pod>,
+    pub pod: Arc<tap::PodRef>,
     /// The container, if it happened to one.
-    pub container: Option<Arc<tap::Container>>,
+    pub container: Option<Arc<tap::ContainerRef>>,
     /// The kubelet's word for it.
     pub reason: &'static str,
     /// Whether somebody should look.

@@ -7,22 +7,22 @@ use tonic::{Response, Status};
 
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse, StopContainerRequest, StopContainerResponse};
 use crate::cri::{Code, MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
-use crate::tap::{Container, ExecResult, Kill, OwnCalls, Pod};
+use crate::tap::{ContainerRef, ExecResult, InternalCalls, KillRecord, PodRef};
 
 /// Whose container it is that something is done in.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     /// The pod.
-    pub pod: Arc<Pod>,
+    pub pod: Arc<PodRef>,
     /// The container.
-    pub container: Arc<Container>,
+    pub container: Arc<ContainerRef>,
 }
 
 /// Has the runtime execute commands and stop containers.
 #[derive(Clone, Debug)]
 pub struct Executor {
     way: Way,
-    told: Option<OwnCalls>,
+    told: Option<InternalCalls>,
     /// Whether of commands only the program is told, and nothing of what they write.
     redacts: bool,
 }
@@ -40,7 +40,7 @@ enum Way {
 impl Executor {
     /// Has it done through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
     #[must_use]
-    pub fn new(client: MeteredRuntimeClient, told: Option<OwnCalls>, redacts: bool) -> Self {
+    pub fn new(client: MeteredRuntimeClient, told: Option<InternalCalls>, redacts: bool) -> Self {
         Self { way: Way::Runtime(client), told, redacts }
     }
 
@@ -72,7 +72,7 @@ impl Executor {
         names: &Names,
         container_id: &str,
         grace_period: u32,
-        kill: Option<Kill>,
+        kill: Option<KillRecord>,
     ) -> Result<(), Status> {
         let Names { pod, container } = names.clone();
         let told = self.told.as_ref().map(|calls| calls.stop(pod, container, kill));

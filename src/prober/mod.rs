@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 use crate::probe::{PodSpec, ProbeType, Specs};
 use crate::relay::CallInfo;
-use crate::tap::{self, Stopping};
+use crate::tap::{self, StopRequest};
 use crate::world::{Change, Enquiry, Sandbox, World};
 use enforcement::Enforcement;
 use pod::{Played, Todo};
@@ -134,7 +134,7 @@ impl Prober {
     }
 
     /// Somebody starts these containers of a pod again, and kills them for their probes; none from now on where there are none.
-    pub fn kept(&self, names: &tap::Pod, containers: HashSet<String>) {
+    pub fn kept(&self, names: &tap::PodRef, containers: HashSet<String>) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
             let mut state = pod.lock();
             state.played = if containers.is_empty() { Played::No } else { Played::Yes };
@@ -144,7 +144,7 @@ impl Prober {
 
     /// How a pod is, if it is probed. What is not ready is looked at again at once, as with each sync of the kubelet's.
     #[must_use]
-    pub fn look(&self, names: &tap::Pod) -> Option<PodReport> {
+    pub fn look(&self, names: &tap::PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
         let mut todo = Todo::default();
         let mut state = pod.lock();
@@ -169,26 +169,26 @@ impl Prober {
 
     /// How a pod is, if it is probed.
     #[must_use]
-    pub fn report_of(&self, names: &tap::Pod) -> Option<PodReport> {
+    pub fn report_of(&self, names: &tap::PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
         let report = pod.lock().report();
         Some(report)
     }
 
     /// Whoever made a pod is about to end it: its regular containers are not probed any more, but for readiness.
-    pub fn begin_end(&self, names: &tap::Pod) {
+    pub fn begin_end(&self, names: &tap::PodRef) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
             pod.lock().played = Played::Ending;
         }
     }
 
     /// Nobody makes the pod any more: its workers end.
-    pub fn forget(&self, names: &tap::Pod) {
+    pub fn forget(&self, names: &tap::PodRef) {
         self.shared.lock().forget(names);
     }
 
     /// Somebody has killed a container for a probe, or has tried to.
-    pub fn killed(&self, names: &tap::Pod, container: &str, probe_type: ProbeType, is_done: bool) {
+    pub fn killed(&self, names: &tap::PodRef, container: &str, probe_type: ProbeType, is_done: bool) {
         self.shared.metrics.killed(probe_type.title(), is_done);
         let pod = self.shared.lock().pod_named(names).filter(|_| is_done);
         if let Some(pod) = pod {
@@ -269,8 +269,8 @@ impl Prober {
     }
 
     /// Somebody has a sandbox or container stopped.
-    pub fn stopping(&self, stopping: &Stopping) {
-        let Stopping { head, pid: _, sandbox, container, is_removal: _ } = stopping;
+    pub fn stopping(&self, stopping: &StopRequest) {
+        let StopRequest { head, pid: _, sandbox, container, is_removal: _ } = stopping;
         if let Some(sandbox) = sandbox {
             let pod = self.shared.lock().pod_of_sandbox(sandbox);
             if let Some(pod) = pod {

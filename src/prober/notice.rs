@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use super::enforcement::{Mode, MostKills};
 use crate::probe::ProbeType;
-use crate::tap::{Container, Pod};
+use crate::tap::{ContainerRef, PodRef};
 
 /// Something that has happened to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// The pod.
-    pub pod: Arc<Pod>,
+    pub pod: Arc<PodRef>,
     /// The container.
-    pub container: Arc<Container>,
+    pub container: Arc<ContainerRef>,
     /// Which of its probes.
     pub probe_type: ProbeType,
     /// What has happened.
@@ -80,5 +80,5 @@ pub trait Witness: fmt::Debug + Send + Sync {
     fn remark(&self, remark: Remark);
 
     /// A probe of a pod says something else than before, in a way that whoever acts on it has to know.
-    fn judged(&self, _pod: &Pod) {}
+    fn judged(&self, _pod: &PodRef) {}
 }

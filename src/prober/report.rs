@@ -12,7 +12,7 @@ use crate::tap;
 #[derive(Clone, Debug)]
 pub struct PodReport {
     /// Its names.
-    pub names: Arc<tap::Pod>,
+    pub names: Arc<tap::PodRef>,
     /// What is written of it, by all sources.
     pub spec: Arc<PodSpec>,
     /// How far it has come.
@@ -27,7 +27,7 @@ pub struct PodReport {
 #[derive(Clone, Debug)]
 pub struct ContainerReport {
     /// Its names.
-    pub names: Arc<tap::Container>,
+    pub names: Arc<tap::ContainerRef>,
     /// Whether it has started.
     pub is_started: bool,
     /// Whether it is ready.
@@ -54,7 +54,7 @@ pub struct ProbeReport {
     /// How often it has had a container of this name killed.
     pub killed: u32,
     /// The last attempts that failed, in a row.
-    pub failures: Vec<tap::Failure>,
+    pub failures: Vec<tap::ProbeFailure>,
 }
 
 impl PodReport {

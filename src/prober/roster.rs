@@ -100,14 +100,14 @@ impl Roster {
     }
 
     /// Remembers a pod no more.
-    pub(super) fn forget(&mut self, names: &tap::Pod) {
+    pub(super) fn forget(&mut self, names: &tap::PodRef) {
         if let Some(pod) = self.pods.remove(&key_of(names, "")).and_then(|entry| entry.pod) {
             pod.lock().stop();
         }
     }
 
     /// The pod with these names, if it is probed.
-    pub(super) fn pod_named(&self, names: &tap::Pod) -> Option<Arc<Pod>> {
+    pub(super) fn pod_named(&self, names: &tap::PodRef) -> Option<Arc<Pod>> {
         self.pods.get(&key_of(names, ""))?.pod.clone()
     }
 
@@ -212,7 +212,7 @@ fn put(containers: &mut Vec<Arc<world::Container>>, container: &Arc<world::Conta
 }
 
 /// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
-fn key_of(pod: &tap::Pod, sandbox: &str) -> Arc<str> {
+fn key_of(pod: &tap::PodRef, sandbox: &str) -> Arc<str> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
         Some(uid) => format!("{uid}/{}/{}", text(&pod.namespace), text(&pod.name)).into(),

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use tokio::sync::broadcast;
 
 use crate::probe::without_queries;
-use crate::tap::{Container, Pod};
+use crate::tap::{ContainerRef, PodRef};
 
 /// Events that are kept, and bytes of their messages: some have what a command wrote in them.
 const KEPT: usize = 2_000;
@@ -27,9 +27,9 @@ pub struct Event {
     /// One word for it, in CamelCase.
     pub reason: &'static str,
     /// The pod that it happened to, if to one.
-    pub pod: Option<Arc<Pod>>,
+    pub pod: Option<Arc<PodRef>>,
     /// The container that it happened to, if to one.
-    pub container: Option<Arc<Container>>,
+    pub container: Option<Arc<ContainerRef>>,
     /// A sentence for it.
     pub message: String,
     /// How often it has happened.

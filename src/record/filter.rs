@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use crate::cri::MethodName;
 use crate::exec::{Identity, Record};
-use crate::tap::{Container, Pod};
+use crate::tap::{ContainerRef, PodRef};
 
 /// Which calls to show.
 #[derive(Clone, Debug, Default)]
@@ -49,13 +49,13 @@ impl Filter {
     }
 }
 
-fn is_pod(pod: &Pod, asked: &str) -> bool {
+fn is_pod(pod: &PodRef, asked: &str) -> bool {
     let is_named = |name: &Option<String>| name.as_deref() == Some(asked);
     let whole_name = || Some(format!("{}/{}", pod.namespace.as_ref()?, pod.name.as_ref()?));
     is_named(&pod.name) || is_named(&pod.uid) || is_named(&whole_name()) || begins(pod.id.as_deref(), asked)
 }
 
-fn is_container(container: &Container, asked: &str) -> bool {
+fn is_container(container: &ContainerRef, asked: &str) -> bool {
     container.name.as_deref() == Some(asked) || begins(container.id.as_deref(), asked)
 }
 
@@ -93,8 +93,9 @@ mod tests {
     #[test]
     fn pods_and_containers_go_by_name_or_id() {
         let text = |text: &str| Some(text.to_owned());
-        let pod = Pod { id: text("5a4db0x"), namespace: text("shop"), name: text("web-0"), uid: text("u-1") };
-        let container = Container { id: text("c0ffee00"), name: text("web"), attempt: None };
+        let pod =
+            PodRef { id: text("5a4db0x"), namespace: text("shop"), name: text("web-0"), uid: text("u-1") };
+        let container = ContainerRef { id: text("c0ffee00"), name: text("web"), attempt: None };
         let call = Call {
             pod: Some(pod.into()),
             container: Some(container.into()),

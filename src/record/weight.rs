@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::cri::MethodName;
 use crate::exec::{Evidence, Insight, Phases, Record};
 use crate::relay::Peer;
-use crate::tap::{Call, Container, Exec, Failure, Kill, Pod};
+use crate::tap::{Call, ContainerRef, ExecCall, KillRecord, PodRef, ProbeFailure};
 
 /// What an allocation costs beside what is in it, about, in bytes.
 const ALLOCATION: usize = 16;
@@ -58,12 +58,12 @@ fn own(record: &Record) -> usize {
     };
     let exec = record.call.exec.as_ref().map_or(0, |exec| {
         let words: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
-        size_of::<Exec>() + 2 * ALLOCATION + words
+        size_of::<ExecCall>() + 2 * ALLOCATION + words
     });
     let kill = record.call.kill.as_ref().map_or(0, |kill| {
         let failures: usize =
-            kill.failures.iter().map(|failure| size_of::<Failure>() + block(&failure.message)).sum();
-        size_of::<Kill>() + ALLOCATION + block(&kill.probe) + block(&kill.message) + failures
+            kill.failures.iter().map(|failure| size_of::<ProbeFailure>() + block(&failure.message)).sum();
+        size_of::<KillRecord>() + ALLOCATION + block(&kill.probe) + block(&kill.message) + failures
     });
     let insight = record.insight.as_ref().map_or(0, |insight| {
         let evidence = insight.evidence.as_ref().map_or(0, |_| size_of::<Evidence>() + ALLOCATION);
@@ -84,11 +84,11 @@ fn shared(record: &Record) -> impl Iterator<Item = (usize, usize)> {
     let text = |text: &Option<String>| text.as_deref().map_or(0, block);
     let pod = call.pod.as_ref().map(|pod| {
         let texts = [&pod.id, &pod.namespace, &pod.name, &pod.uid].map(text);
-        (Arc::as_ptr(pod).addr(), size_of::<Pod>() + ALLOCATION + texts.iter().sum::<usize>())
+        (Arc::as_ptr(pod).addr(), size_of::<PodRef>() + ALLOCATION + texts.iter().sum::<usize>())
     });
     let container = call.container.as_ref().map(|container| {
         let texts = text(&container.id) + text(&container.name);
-        (Arc::as_ptr(container).addr(), size_of::<Container>() + ALLOCATION + texts)
+        (Arc::as_ptr(container).addr(), size_of::<ContainerRef>() + ALLOCATION + texts)
     });
     let peer = call
         .peer

@@ -26,18 +26,18 @@ pub struct Call {
     /// Who called, where the kernel told.
     pub peer: Option<Arc<Peer>>,
     /// The pod that it was about, as far as its messages tell.
-    pub pod: Option<Arc<Pod>>,
+    pub pod: Option<Arc<PodRef>>,
     /// The container that it was about, as far as its messages tell.
-    pub container: Option<Arc<Container>>,
+    pub container: Option<Arc<ContainerRef>>,
     /// What was executed, for an ExecSync.
-    pub exec: Option<Box<Exec>>,
+    pub exec: Option<Box<ExecCall>>,
     /// Why we stopped the container, for a StopContainer of our own.
-    pub kill: Option<Box<Kill>>,
+    pub kill: Option<Box<KillRecord>>,
 }
 
 /// Why we stopped a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kill {
+pub struct KillRecord {
     /// The type of the probe that failed.
     pub probe: String,
     /// What is said of it, in the kubelet's words.
@@ -47,12 +47,12 @@ pub struct Kill {
     /// Seconds that the container was given for its end.
     pub grace_period: u32,
     /// The last attempts that failed, in their order.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<ProbeFailure>,
 }
 
 /// An attempt that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct ProbeFailure {
     /// When.
     pub at: SystemTime,
     /// In what way.
@@ -61,7 +61,7 @@ pub struct Failure {
 
 /// A pod sandbox, as one call names it. What that call does not tell is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Pod {
+pub struct PodRef {
     /// The sandbox's id.
     pub id: Option<String>,
     /// The pod's namespace.
@@ -74,7 +74,7 @@ pub struct Pod {
 
 /// A container, as one call names it. What that call does not tell is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Container {
+pub struct ContainerRef {
     /// Its id.
     pub id: Option<String>,
     /// Its name in the pod.
@@ -85,11 +85,11 @@ pub struct Container {
 
 /// An ExecSync.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exec {
+pub struct ExecCall {
     /// The program and its arguments, or the beginning of them.
     pub command: Vec<String>,
     /// Whether that is not all.
-    pub is_cut: bool,
+    pub truncated: bool,
     /// After how many seconds the runtime kills the command; 0 for never.
     pub timeout_seconds: i64,
     /// How the command ended; `None` where the call failed, or its answer was not decoded.
@@ -107,21 +107,22 @@ pub struct ExecResult {
     pub stderr_bytes: usize,
 }
 
-impl Kill {
+impl KillRecord {
     /// The same, without what is told of the attempts: that may be in a command's own words.
     #[must_use]
     pub fn redacted(&self) -> Self {
-        let failures = self.failures.iter().map(|failure| Failure { at: failure.at, message: String::new() });
+        let failures =
+            self.failures.iter().map(|failure| ProbeFailure { at: failure.at, message: String::new() });
         Self { failures: failures.collect(), ..self.clone() }
     }
 }
 
-impl Exec {
+impl ExecCall {
     /// The same, with nothing of the command but the program.
     #[must_use]
     pub fn redacted(&self) -> Self {
-        let is_cut = self.is_cut || self.command.len() > 1;
-        Self { command: self.command.iter().take(1).cloned().collect(), is_cut, ..self.clone() }
+        let truncated = self.truncated || self.command.len() > 1;
+        Self { command: self.command.iter().take(1).cloned().collect(), truncated, ..self.clone() }
     }
 
     /// The timeout that the caller asked for; `None` for none.
@@ -133,7 +134,7 @@ impl Exec {
 
 impl Call {
     /// What is known before any message is read.
-    pub(crate) fn begun(head: &CallInfo) -> Self {
+    pub(crate) fn new(head: &CallInfo) -> Self {
         Self {
             id: head.id,
             start: head.start,

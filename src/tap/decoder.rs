@@ -8,54 +8,54 @@ use prost::DecodeError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
-use super::Queued;
-use super::call::{Call, Container, Exec};
-use super::fact::Fact;
-use super::messages::Reading;
-use super::metrics::Metrics;
-use super::watched::{self, ReadMessage, Response};
+use super::QueueItem;
+use super::call::{Call, ContainerRef, ExecCall};
+use super::fact::Observation;
+use super::messages::MessageContext;
+use super::metrics::TapMetrics;
+use super::watched::{self, ReadMessage, ResponseKind};
 use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
 use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent};
 
 /// How long calls are let gather under load: the relay's thread wakes this one once for all of them, not once for each.
-const GATHER: Duration = Duration::from_millis(5);
+const BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// Calls that are taken from the queue at once.
 const BATCH: usize = 256;
 
 /// What was seen, decoded.
 #[derive(Debug)]
-pub enum Sighting {
+pub enum TapEvent {
     /// An `ExecSync` is on its way to upstream.
-    Asked(Box<AskedExec>),
+    ExecRequested(Box<ExecRequest>),
     /// Somebody has a sandbox or container stopped or removed, for as long as the call goes on.
-    Stopping(Stopping),
+    StopRequested(StopRequest),
     /// A message of a stream has passed.
-    Streamed(Told),
+    Streamed(Observations),
     /// A call has ended.
-    Ended(Box<Ended>),
+    CallEnded(Box<DecodedCall>),
     /// Somebody waits until all that came before has been seen.
-    Mark(oneshot::Sender<()>),
+    Barrier(oneshot::Sender<()>),
 }
 
 /// An `ExecSync` that is on its way.
 #[derive(Debug)]
-pub struct AskedExec {
+pub struct ExecRequest {
     /// The call; gone once nobody holds it any more, because its end was seen or dropped.
     pub head: Weak<CallInfo>,
     /// Its number.
     pub id: u64,
     /// When it was sent.
-    pub sent: Sent,
+    pub sent: SendTimes,
     /// Where it executes.
-    pub container: Option<Arc<Container>>,
+    pub container: Option<Arc<ContainerRef>>,
     /// What it executes.
-    pub exec: Box<Exec>,
+    pub exec: Box<ExecCall>,
 }
 
 /// A call on its way that stops or removes something.
 #[derive(Debug)]
-pub struct Stopping {
+pub struct StopRequest {
     /// The call; gone once nobody holds it any more.
     pub head: Weak<CallInfo>,
     /// The process that makes it, where that is known.
@@ -70,22 +70,22 @@ pub struct Stopping {
 
 /// A call that has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct DecodedCall {
     /// What was known of it when it began.
     pub head: Arc<CallInfo>,
     /// When its request was sent, if the whole of it was.
-    pub sent: Option<Sent>,
+    pub sent: Option<SendTimes>,
     /// The call.
     pub call: Call,
     /// What it told.
-    pub told: Told,
+    pub told: Observations,
     /// The request as its bytes came, where something was made by it and it is to be handed on; or why it is not known.
     pub request: Option<Result<RedactedBytes, String>>,
 }
 
 /// When a request was whole, and when it was on its way to upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendTimes {
     /// The end of the request had come from the client.
     pub whole: Instant,
     /// The end of the request had been handed to upstream.
@@ -94,16 +94,16 @@ pub struct Sent {
 
 /// What was told of pods and containers.
 #[derive(Debug)]
-pub struct Told {
+pub struct Observations {
     /// When the call that told it began: what was so before may not be so any more.
-    pub since: Instant,
+    pub observed_since: Instant,
     /// What is so.
-    pub facts: Vec<Fact>,
+    pub items: Vec<Observation>,
 }
 
 /// Why a message of a watched method was not read.
 #[derive(Debug, thiserror::Error)]
-enum Undecoded {
+enum CallDecodeError {
     /// It was not captured whole.
     #[error(transparent)]
     NotWhole(#[from] CaptureError),
@@ -121,31 +121,35 @@ enum Undecoded {
 /// Takes calls from the queue and decodes them.
 #[derive(Debug)]
 pub struct Decoder {
-    queue: mpsc::Receiver<Queued>,
-    batch: Vec<Queued>,
+    queue: mpsc::Receiver<QueueItem>,
+    batch: Vec<QueueItem>,
     /// Until when what comes is let gather.
     gather_until: Option<Instant>,
-    metrics: Metrics,
+    metrics: TapMetrics,
     /// Whether requests that make something are handed on.
-    hands_on: bool,
+    keep_raw_requests: bool,
 }
 
-impl Ended {
+impl DecodedCall {
     /// Whether the runtime has done what it was asked for.
     #[must_use]
-    pub fn went_well(&self) -> bool {
+    pub fn is_ok(&self) -> bool {
         self.call.ending == CallOutcome::Completed(Some(Code::OK))
     }
 }
 
 impl Decoder {
-    pub(super) fn new(queue: mpsc::Receiver<Queued>, metrics: Metrics, hands_on: bool) -> Self {
-        Self { queue, batch: Vec::with_capacity(BATCH), gather_until: None, metrics, hands_on }
+    pub(super) fn new(
+        queue: mpsc::Receiver<QueueItem>,
+        metrics: TapMetrics,
+        keep_raw_requests: bool,
+    ) -> Self {
+        Self { queue, batch: Vec::with_capacity(BATCH), gather_until: None, metrics, keep_raw_requests }
     }
 
     /// Hands everything that waits to `sink`, in its order, once something does; `false` if the tap is gone and its queue is empty.
     /// Nothing is lost where it is cancelled.
-    pub async fn next(&mut self, mut sink: impl FnMut(Sighting)) -> bool {
+    pub async fn next(&mut self, mut sink: impl FnMut(TapEvent)) -> bool {
         if let Some(until) = self.gather_until
             && !self.queue.is_closed()
         {
@@ -161,25 +165,27 @@ impl Decoder {
         }
         self.batch = batch;
         if self.queue.is_empty() {
-            self.gather_until = Some(Instant::now() + GATHER);
+            self.gather_until = Some(Instant::now() + BATCH_DELAY);
         }
         taken > 0
     }
 
-    fn decode(&self, queued: Queued) -> Option<Sighting> {
+    fn decode(&self, queued: QueueItem) -> Option<TapEvent> {
         match queued {
-            Queued::Asked(asked) => self::asked(asked),
-            Queued::Streamed(head, message) => self.streamed(&head, &message).map(Sighting::Streamed),
-            Queued::Ended(observed) => Some(Sighting::Ended(Box::new(self.ended(observed)))),
-            Queued::Own(sighting) => Some(*sighting),
+            QueueItem::Asked(asked) => self::asked(asked),
+            QueueItem::Streamed(head, message) => self.streamed(&head, &message).map(TapEvent::Streamed),
+            QueueItem::Ended(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
+            QueueItem::Own(sighting) => Some(*sighting),
         }
     }
 
-    fn streamed(&self, head: &CallInfo, message: &Capture) -> Option<Told> {
-        let Some(Response::Stream(read_message)) = watched::of(&head.method)?.response else { return None };
-        let mut read = Reading::new(Call::begun(head));
+    fn streamed(&self, head: &CallInfo, message: &Capture) -> Option<Observations> {
+        let Some(ResponseKind::Stream(read_message)) = watched::spec_for(&head.method)?.response else {
+            return None;
+        };
+        let mut read = MessageContext::new(Call::new(head));
         match self::read(&mut read, message, read_message) {
-            Ok(()) => Some(Told { since: head.since, facts: read.facts }),
+            Ok(()) => Some(Observations { observed_since: head.since, items: read.facts }),
             Err(why) => {
                 self.metrics.undecoded(why.label());
                 None
@@ -187,21 +193,21 @@ impl Decoder {
         }
     }
 
-    fn ended(&self, observed: CompletedCall) -> Ended {
+    fn ended(&self, observed: CompletedCall) -> DecodedCall {
         let CompletedCall { head, duration, ending, request, response } = observed;
-        let mut read = Reading::new(Call {
+        let mut read = MessageContext::new(Call {
             duration,
             ending,
             request_bytes: request.bytes,
             response_bytes: response.bytes,
-            ..Call::begun(&head)
+            ..Call::new(&head)
         });
         let went_well = ending == CallOutcome::Completed(Some(Code::OK));
-        if let Some(watched) = watched::of(&head.method) {
+        if let Some(watched) = watched::spec_for(&head.method) {
             if let Some(read_message) = watched.request {
                 self.read(&mut read, &request, read_message);
             }
-            if let Some(Response::Unary(read_message)) = watched.response.filter(|_| went_well) {
+            if let Some(ResponseKind::Unary(read_message)) = watched.response.filter(|_| went_well) {
                 self.read(&mut read, &response, read_message);
             }
         }
@@ -209,19 +215,19 @@ impl Decoder {
         if !went_well {
             read.facts.clear();
         }
-        let sent = request.whole.zip(request.passed).map(|(whole, sent)| Sent { whole, sent });
-        let told = Told { since: head.since, facts: read.facts };
-        let is_to_be_had = self.hands_on && went_well && watched::makes_something(&head.method);
+        let sent = request.whole.zip(request.passed).map(|(whole, sent)| SendTimes { whole, sent });
+        let told = Observations { observed_since: head.since, items: read.facts };
+        let is_to_be_had = self.keep_raw_requests && went_well && watched::creates_object(&head.method);
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
-        Ended { head, sent, call: read.call, told, request }
+        DecodedCall { head, sent, call: read.call, told, request }
     }
 
     /// Reads what was captured into the call, or counts why not.
-    fn read(&self, reading: &mut Reading, direction: &BodyStats, read_message: ReadMessage) {
+    fn read(&self, reading: &mut MessageContext, direction: &BodyStats, read_message: ReadMessage) {
         let Some(capture) = &direction.capture else { return };
         match read(reading, capture, read_message) {
             // A call that ended before its message was whole, or had begun.
-            Err(Undecoded::Frame(FrameError::NotOne))
+            Err(CallDecodeError::Frame(FrameError::NotOne))
                 if direction.bytes == 0 || !matches!(reading.call.ending, CallOutcome::Completed(_)) => {}
             Err(why) => self.metrics.undecoded(why.label()),
             Ok(()) => {}
@@ -230,11 +236,11 @@ impl Decoder {
 }
 
 /// A call that is announced: an ExecSync, or one that stops something.
-fn asked(asked: RequestSent) -> Option<Sighting> {
+fn asked(asked: RequestSent) -> Option<TapEvent> {
     let RequestSent { head, request, whole, sent } = asked;
-    let mut reading = Reading::new(Call::begun(&head));
+    let mut reading = MessageContext::new(Call::new(&head));
     // What cannot be read is counted when the call has ended.
-    read(&mut reading, &request, watched::of(&head.method)?.request?).ok()?;
+    read(&mut reading, &request, watched::spec_for(&head.method)?.request?).ok()?;
     let Call { id, container, pod, exec, .. } = reading.call;
     let head_of_it = Arc::downgrade(&head);
     let Some(exec) = exec else {
@@ -242,25 +248,36 @@ fn asked(asked: RequestSent) -> Option<Sighting> {
             (pod.and_then(|pod| pod.id.clone()), container.and_then(|it| it.id.clone()));
         let (pid, is_removal) =
             (head.peer.as_ref().and_then(|peer| peer.pid), watched::removes(&head.method));
-        return Some(Sighting::Stopping(Stopping { head: head_of_it, pid, sandbox, container, is_removal }));
+        return Some(TapEvent::StopRequested(StopRequest {
+            head: head_of_it,
+            pid,
+            sandbox,
+            container,
+            is_removal,
+        }));
     };
-    let sent = Sent { whole, sent };
-    Some(Sighting::Asked(Box::new(AskedExec { head: head_of_it, id, sent, container, exec })))
+    let sent = SendTimes { whole, sent };
+    Some(TapEvent::ExecRequested(Box::new(ExecRequest { head: head_of_it, id, sent, container, exec })))
 }
 
 /// The bytes of the one message that went up.
-fn whole(request: &BodyStats) -> Result<RedactedBytes, Undecoded> {
+fn whole(request: &BodyStats) -> Result<RedactedBytes, CallDecodeError> {
     let capture = request.capture.as_ref().ok_or(FrameError::NotOne)?;
     Ok(RedactedBytes(unary_message(capture.bytes()?)?.into()))
 }
 
 /// Reads a message that somebody else has written. A fault of ours in that is the message's fate, and nobody else's.
-fn read(read: &mut Reading, capture: &Capture, read_message: ReadMessage) -> Result<(), Undecoded> {
+fn read(
+    read: &mut MessageContext,
+    capture: &Capture,
+    read_message: ReadMessage,
+) -> Result<(), CallDecodeError> {
     let message = unary_message(capture.bytes()?)?;
-    Ok(catch_unwind(AssertUnwindSafe(|| read_message(read, message))).map_err(|_| Undecoded::Fault)??)
+    Ok(catch_unwind(AssertUnwindSafe(|| read_message(read, message)))
+        .map_err(|_| CallDecodeError::Fault)??)
 }
 
-impl Undecoded {
+impl CallDecodeError {
     /// The reason as a label of metrics.
     fn label(&self) -> &'static str {
         match self {

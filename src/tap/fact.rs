@@ -4,22 +4,22 @@ use crate::cri::{ContainerObservation, SandboxObservation, v1};
 
 /// Something that is so, as far as the runtime answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum Observation {
     /// A sandbox is there.
     Sandbox(SandboxObservation),
     /// A container is there.
     Container(ContainerObservation),
     /// A sandbox has been removed, and its containers with it.
-    SandboxGone(String),
+    SandboxRemoved(String),
     /// A container has been removed.
-    ContainerGone(String),
+    ContainerRemoved(String),
     /// These sandboxes are there, and no others.
-    Sandboxes(Vec<SandboxObservation>),
+    SandboxList(Vec<SandboxObservation>),
     /// These containers are there, and no others.
-    Containers(Vec<ContainerObservation>),
+    ContainerList(Vec<ContainerObservation>),
 }
 
-impl Fact {
+impl Observation {
     /// What an event of the CRI tells: the pod with all its containers, and which of them is gone.
     #[must_use]
     pub fn of_event(event: v1::ContainerEventResponse) -> Vec<Self> {
@@ -34,8 +34,8 @@ impl Fact {
         if is_deleted {
             // The runtime tells of the end of a sandbox as of a container's.
             facts.extend([
-                Self::ContainerGone(event.container_id.clone()),
-                Self::SandboxGone(event.container_id),
+                Self::ContainerRemoved(event.container_id.clone()),
+                Self::SandboxRemoved(event.container_id),
             ]);
         }
         facts

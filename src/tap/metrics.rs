@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::Queued;
+use super::QueueItem;
 use super::call::Call;
 
 /// Upper bounds of the latency histogram, in seconds: from a Version to an image pull.
@@ -15,14 +15,14 @@ const BUCKETS: [f64; 16] =
 
 /// The families of the tap.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct TapMetrics {
     calls: Family<CallLabels, Counter>,
     duration: Family<CallLabels, Histogram>,
     request_bytes: Family<MethodLabel, Counter>,
     response_bytes: Family<MethodLabel, Counter>,
     dropped: Counter,
     notices_dropped: Counter,
-    own_untold: Counter,
+    internal_execs_dropped: Counter,
     undecoded: Family<UndecodedLabel, Counter>,
 }
 
@@ -42,7 +42,7 @@ struct UndecodedLabel {
     reason: &'static str,
 }
 
-impl Default for Metrics {
+impl Default for TapMetrics {
     fn default() -> Self {
         Self {
             calls: Family::default(),
@@ -51,13 +51,13 @@ impl Default for Metrics {
             response_bytes: Family::default(),
             dropped: Counter::default(),
             notices_dropped: Counter::default(),
-            own_untold: Counter::default(),
+            internal_execs_dropped: Counter::default(),
             undecoded: Family::default(),
         }
     }
 }
 
-impl Metrics {
+impl TapMetrics {
     /// Adds them to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("calls", "Calls that ended", self.calls.clone());
@@ -92,7 +92,7 @@ impl Metrics {
         registry.register(
             "internal_execs_unobserved",
             "ExecSyncs of probeshim's own that are not among the calls, because there were too many",
-            self.own_untold.clone(),
+            self.internal_execs_dropped.clone(),
         );
         registry.register(
             "messages_not_decoded",
@@ -107,7 +107,7 @@ impl Metrics {
         self.dropped.get()
     }
 
-    pub(super) fn dropped(&self, queued: &Queued) {
+    pub(super) fn dropped(&self, queued: &QueueItem) {
         if queued.is_end() {
             self.dropped.inc();
         } else {
@@ -117,7 +117,7 @@ impl Metrics {
 
     /// An `ExecSync` of our own was one of too many.
     pub(super) fn own_untold(&self) {
-        self.own_untold.inc();
+        self.internal_execs_dropped.inc();
     }
 
     pub(super) fn undecoded(&self, reason: &'static str) {

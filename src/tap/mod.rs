@@ -24,20 +24,20 @@ use crate::relay::{
     CallIds, CallInfo, Capture, CaptureBudget, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent,
 };
 
-pub use call::{Call, Container, Exec, ExecResult, Failure, Kill, Pod};
-pub use decoder::{AskedExec, Decoder, Ended, Sent, Sighting, Stopping, Told};
-pub use fact::Fact;
-pub use metrics::Metrics;
-pub use own::{OwnCall, OwnCalls};
+pub use call::{Call, ContainerRef, ExecCall, ExecResult, KillRecord, PodRef, ProbeFailure};
+pub use decoder::{DecodedCall, Decoder, ExecRequest, Observations, SendTimes, StopRequest, TapEvent};
+pub use fact::Observation;
+pub use metrics::TapMetrics;
+pub use own::{InternalCall, InternalCalls};
 
-pub use watched::{is_about_one, is_question};
+pub use watched::{is_object_call, is_read_only};
 
-use pace::Pace;
-use watched::Response;
+use pace::RateLimit;
+use watched::ResponseKind;
 
 /// What the tap runs on.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct TapConfig {
     /// Calls, and messages of streams, that may wait to be decoded; more are dropped and counted.
     pub queued_calls: usize,
     /// Bytes that the captures of all calls may take together; one that finds no room is given up and counted.
@@ -48,7 +48,7 @@ pub struct Settings {
 
 /// What waits to be decoded.
 #[derive(Debug)]
-enum Queued {
+enum QueueItem {
     /// A call that is told of before its end.
     Asked(RequestSent),
     /// A message of a stream.
@@ -56,25 +56,25 @@ enum Queued {
     /// A call that has ended.
     Ended(CompletedCall),
     /// A call of our own.
-    Own(Box<Sighting>),
+    Own(Box<TapEvent>),
 }
 
 /// The side of the tap that faces the relay: it captures and hands over, and never waits.
 #[derive(Debug)]
 pub struct Tap {
-    queue: mpsc::Sender<Queued>,
+    queue: mpsc::Sender<QueueItem>,
     budget: CaptureBudget,
     /// For requests that stop or remove something: they are short, and each of them counts.
-    budget_of_stops: CaptureBudget,
-    metrics: Metrics,
+    stop_budget: CaptureBudget,
+    metrics: TapMetrics,
     /// Of each kind of list.
-    paces: [Pace; 2],
+    paces: [RateLimit; 2],
 }
 
 /// What requests that stop or remove something may take of memory at once.
-const STOPS: usize = 1 << 20;
+const STOP_BUDGET_BYTES: usize = 1 << 20;
 
-impl Default for Settings {
+impl Default for TapConfig {
     fn default() -> Self {
         Self { queued_calls: 4096, captured_bytes: 8 << 20, hands_on_requests: false }
     }
@@ -83,35 +83,35 @@ impl Default for Settings {
 impl Tap {
     /// A tap, and the other side of its queue.
     #[must_use]
-    pub fn new(settings: Settings, metrics: Metrics) -> (Self, Decoder) {
+    pub fn new(settings: TapConfig, metrics: TapMetrics) -> (Self, Decoder) {
         let (queue, observed) = mpsc::channel(settings.queued_calls);
         let budget = CaptureBudget::new(settings.captured_bytes);
-        let budget_of_stops = CaptureBudget::new(STOPS);
+        let stop_budget = CaptureBudget::new(STOP_BUDGET_BYTES);
         (
-            Self { queue, budget, budget_of_stops, metrics: metrics.clone(), paces: Default::default() },
+            Self { queue, budget, stop_budget, metrics: metrics.clone(), paces: Default::default() },
             Decoder::new(observed, metrics, settings.hands_on_requests),
         )
     }
 
     /// Through which calls of our own are seen as those of clients are. They have `numbers` of their own among them.
     #[must_use]
-    pub fn own_calls(&self, numbers: CallIds) -> OwnCalls {
-        OwnCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
+    pub fn own_calls(&self, numbers: CallIds) -> InternalCalls {
+        InternalCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
     }
 
-    fn queue(&self, queued: Queued) {
+    fn queue(&self, queued: QueueItem) {
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) = self.queue.try_send(queued) {
             self.metrics.dropped(&queued);
         }
     }
 }
 
-impl Queued {
+impl QueueItem {
     /// Whether it is the end of a call, which is told once.
     fn is_end(&self) -> bool {
         match self {
             Self::Ended(_) => true,
-            Self::Own(sighting) => matches!(**sighting, Sighting::Ended(_)),
+            Self::Own(sighting) => matches!(**sighting, TapEvent::CallEnded(_)),
             Self::Asked(_) | Self::Streamed(..) => false,
         }
     }
@@ -119,19 +119,19 @@ impl Queued {
 
 impl Observer for Tap {
     fn capture_plan(&self, method: &MethodName) -> CapturePlan {
-        let Some(watched) = watched::of(method) else { return CapturePlan::default() };
-        if watched.list.is_some_and(|list| !self.paces[list as usize].is_due(Instant::now())) {
+        let Some(watched) = watched::spec_for(method) else { return CapturePlan::default() };
+        if watched.list.is_some_and(|list| !self.paces[list as usize].allow(Instant::now())) {
             return CapturePlan::default();
         }
         let capture = |limit| CaptureMode::Prefix(Capture::new(limit, &self.budget));
         let response = match watched.response {
             None => CaptureMode::None,
-            Some(Response::Unary(_)) => capture(watched::RESPONSE_LIMIT),
-            Some(Response::Stream(_)) => {
+            Some(ResponseKind::Unary(_)) => capture(watched::RESPONSE_LIMIT),
+            Some(ResponseKind::Stream(_)) => {
                 CaptureMode::Messages { longest: watched::RESPONSE_LIMIT, budget: self.budget.clone() }
             }
         };
-        let budget = if watched.stops() { &self.budget_of_stops } else { &self.budget };
+        let budget = if watched.is_stop() { &self.stop_budget } else { &self.budget };
         let request = watched
             .request
             .map_or(CaptureMode::None, |_| CaptureMode::Prefix(Capture::new(watched.request_limit, budget)));
@@ -139,14 +139,14 @@ impl Observer for Tap {
     }
 
     fn on_request_sent(&self, call: RequestSent) {
-        self.queue(Queued::Asked(call));
+        self.queue(QueueItem::Asked(call));
     }
 
     fn on_message(&self, head: &Arc<CallInfo>, message: Capture) {
-        self.queue(Queued::Streamed(head.clone(), message));
+        self.queue(QueueItem::Streamed(head.clone(), message));
     }
 
     fn on_end(&self, call: CompletedCall) {
-        self.queue(Queued::Ended(call));
+        self.queue(QueueItem::Ended(call));
     }
 }

@@ -8,10 +8,10 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::Queued;
-use super::call::{Call, Container, Exec, ExecResult, Kill, Pod};
-use super::decoder::{AskedExec, Ended, Sent, Sighting, Told};
-use super::metrics::Metrics;
+use super::QueueItem;
+use super::call::{Call, ContainerRef, ExecCall, ExecResult, KillRecord, PodRef};
+use super::decoder::{DecodedCall, ExecRequest, Observations, SendTimes, TapEvent};
+use super::metrics::TapMetrics;
 use crate::cri::{Code, MethodName};
 use crate::relay::{CallIds, CallInfo, CallOutcome, Peer};
 
@@ -20,41 +20,41 @@ const EXEC_SYNC: &str = "/runtime.v1.RuntimeService/ExecSync";
 const STOP_CONTAINER: &str = "/runtime.v1.RuntimeService/StopContainer";
 
 /// How many `ExecSync`s are told of each second; of more than any node has, the rest is only counted. No container runtime executes as many.
-const MOST: u32 = 200;
+const MAX_EXECS_PER_SECOND: u32 = 200;
 
 /// Tells of our own calls. It waits for nobody: what there is no room for is dropped, and counted.
 #[derive(Clone, Debug)]
-pub struct OwnCalls {
-    queue: mpsc::WeakSender<Queued>,
+pub struct InternalCalls {
+    queue: mpsc::WeakSender<QueueItem>,
     numbers: CallIds,
-    metrics: Metrics,
+    metrics: TapMetrics,
     peer: Arc<Peer>,
-    second: Arc<Mutex<Second>>,
+    second: Arc<Mutex<RateWindow>>,
 }
 
 /// A second, and how many have been told of in it.
 #[derive(Debug)]
-struct Second {
+struct RateWindow {
     since: Instant,
     told: u32,
 }
 
 /// One that goes on.
 #[derive(Debug)]
-pub struct OwnCall {
-    calls: OwnCalls,
+pub struct InternalCall {
+    calls: InternalCalls,
     head: Arc<CallInfo>,
     call: Call,
 }
 
-impl OwnCalls {
-    pub(super) fn new(queue: mpsc::WeakSender<Queued>, numbers: CallIds, metrics: Metrics) -> Self {
+impl InternalCalls {
+    pub(super) fn new(queue: mpsc::WeakSender<QueueItem>, numbers: CallIds, metrics: TapMetrics) -> Self {
         let peer = Peer {
             uid: rustix::process::geteuid().as_raw(),
             pid: i32::try_from(std::process::id()).ok(),
             program: Some(env!("CARGO_PKG_NAME").to_owned()),
         };
-        let second = Second { since: Instant::now(), told: 0 };
+        let second = RateWindow { since: Instant::now(), told: 0 };
         Self { queue, numbers, metrics, peer: Arc::new(peer), second: Arc::new(Mutex::new(second)) }
     }
 
@@ -62,22 +62,22 @@ impl OwnCalls {
     #[must_use]
     pub fn exec(
         &self,
-        pod: Arc<Pod>,
-        container: Arc<Container>,
+        pod: Arc<PodRef>,
+        container: Arc<ContainerRef>,
         command: &[String],
         timeout_seconds: i64,
-    ) -> Option<OwnCall> {
+    ) -> Option<InternalCall> {
         if !self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(Instant::now()) {
             self.metrics.own_untold();
             return None;
         }
-        let mut begun = self.begun(EXEC_SYNC, pod, container.clone());
-        let exec = Exec { command: command.to_vec(), is_cut: false, timeout_seconds, result: None };
+        let mut begun = self.new_call(EXEC_SYNC, pod, container.clone());
+        let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
         let head = &begun.head;
-        self.tell(Sighting::Asked(Box::new(AskedExec {
+        self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
             head: Arc::downgrade(head),
             id: head.id,
-            sent: Sent { whole: head.since, sent: head.since },
+            sent: SendTimes { whole: head.since, sent: head.since },
             container: Some(container),
             exec: Box::new(exec.clone()),
         })));
@@ -87,20 +87,25 @@ impl OwnCalls {
 
     /// A container is about to be stopped, for a probe that has failed if there is one.
     #[must_use]
-    pub fn stop(&self, pod: Arc<Pod>, container: Arc<Container>, kill: Option<Kill>) -> OwnCall {
-        let mut begun = self.begun(STOP_CONTAINER, pod, container);
+    pub fn stop(
+        &self,
+        pod: Arc<PodRef>,
+        container: Arc<ContainerRef>,
+        kill: Option<KillRecord>,
+    ) -> InternalCall {
+        let mut begun = self.new_call(STOP_CONTAINER, pod, container);
         begun.call.kill = kill.map(Box::new);
         begun
     }
 
     /// Waits until everything has been seen that had passed before. Tells whether that is so: there may be no room to ask.
-    pub async fn caught_up(&self) -> bool {
+    pub async fn flush(&self) -> bool {
         let (seen, all_seen) = oneshot::channel();
-        self.tell(Sighting::Mark(seen));
+        self.send(TapEvent::Barrier(seen));
         all_seen.await.is_ok()
     }
 
-    fn begun(&self, path: &str, pod: Arc<Pod>, container: Arc<Container>) -> OwnCall {
+    fn new_call(&self, path: &str, pod: Arc<PodRef>, container: Arc<ContainerRef>) -> InternalCall {
         let head = Arc::new(CallInfo {
             id: self.numbers.next(),
             peer: Some(self.peer.clone()),
@@ -109,32 +114,32 @@ impl OwnCalls {
             since: Instant::now(),
             trace: None,
         });
-        let call = Call { pod: Some(pod), container: Some(container), ..Call::begun(&head) };
-        OwnCall { calls: self.clone(), head, call }
+        let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&head) };
+        InternalCall { calls: self.clone(), head, call }
     }
 
-    fn tell(&self, sighting: Sighting) {
+    fn send(&self, sighting: TapEvent) {
         // There is nobody to tell once the tap has gone.
         let Some(queue) = self.queue.upgrade() else { return };
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) =
-            queue.try_send(Queued::Own(Box::new(sighting)))
+            queue.try_send(QueueItem::Own(Box::new(sighting)))
         {
             self.metrics.dropped(&queued);
         }
     }
 }
 
-impl Second {
+impl RateWindow {
     fn has_room(&mut self, now: Instant) -> bool {
         if now - self.since >= Duration::from_secs(1) {
             *self = Self { since: now, told: 0 };
         }
         self.told += 1;
-        self.told <= MOST
+        self.told <= MAX_EXECS_PER_SECOND
     }
 }
 
-impl OwnCall {
+impl InternalCall {
     /// It has ended with this code; if a command was executed, with this result.
     pub fn end(self, code: Code, result: Option<ExecResult>) {
         let Self { calls, head, mut call } = self;
@@ -142,8 +147,8 @@ impl OwnCall {
             exec.result = result;
         }
         (call.duration, call.ending) = (head.since.elapsed(), CallOutcome::Completed(Some(code)));
-        let sent = Some(Sent { whole: head.since, sent: head.since });
-        let told = Told { since: head.since, facts: Vec::new() };
-        calls.tell(Sighting::Ended(Box::new(Ended { head, sent, call, told, request: None })));
+        let sent = Some(SendTimes { whole: head.since, sent: head.since });
+        let told = Observations { observed_since: head.since, items: Vec::new() };
+        calls.send(TapEvent::CallEnded(Box::new(DecodedCall { head, sent, call, told, request: None })));
     }
 }

@@ -2,7 +2,7 @@
 
 use prost::DecodeError;
 
-use super::messages::{Reading, exec, life, lists};
+use super::messages::{MessageContext, exec, life, lists};
 use crate::cri::MethodName;
 
 /// Bytes that are captured of a request. What is longer is counted, not decoded.
@@ -15,32 +15,32 @@ const CONFIG_LIMIT: usize = 4 << 20;
 pub(super) const RESPONSE_LIMIT: usize = 1 << 20;
 
 /// Reads a message into what is known of its call.
-pub(super) type ReadMessage = fn(&mut Reading, &[u8]) -> Result<(), DecodeError>;
+pub(super) type ReadMessage = fn(&mut MessageContext, &[u8]) -> Result<(), DecodeError>;
 
 /// A method whose messages matter.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Watched {
+pub(super) struct MethodSpec {
     pub(super) request_limit: usize,
     /// What is read from the request, where it tells anything.
     pub(super) request: Option<ReadMessage>,
     /// What is read from the response, where it tells anything that the request did not.
-    pub(super) response: Option<Response>,
+    pub(super) response: Option<ResponseKind>,
     /// Whether such a call is told of as soon as it is asked.
     pub(super) is_announced: bool,
     /// Which list it asks for, if for one that is not looked at every time.
-    pub(super) list: Option<List>,
+    pub(super) list: Option<ListKind>,
 }
 
 /// A list of everything of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum List {
+pub(super) enum ListKind {
     Sandboxes,
     Containers,
 }
 
 /// What is read from a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Response {
+pub(super) enum ResponseKind {
     /// Its one message, once the call went well.
     Unary(ReadMessage),
     /// Each message, as it comes.
@@ -49,20 +49,20 @@ pub(super) enum Response {
 
 /// Whether calls to a method are told of one by one: what is about one pod or container, and not a list or a stream.
 #[must_use]
-pub fn is_about_one(method: &MethodName) -> bool {
-    of(method).is_some_and(|watched| {
-        watched.list.is_none() && !matches!(watched.response, Some(Response::Stream(_)))
+pub fn is_object_call(method: &MethodName) -> bool {
+    spec_for(method).is_some_and(|watched| {
+        watched.list.is_none() && !matches!(watched.response, Some(ResponseKind::Stream(_)))
     })
 }
 
 /// Whether a call only asks how things are, and what it tells is no news of something that was done.
 #[must_use]
-pub fn is_question(method: &MethodName) -> bool {
+pub fn is_read_only(method: &MethodName) -> bool {
     ["PodSandboxStatus", "ContainerStatus", "ListPodSandbox", "ListContainers"].contains(&method.label())
 }
 
 /// Whether something is made by a call to a method, as its request says.
-pub(super) fn makes_something(method: &MethodName) -> bool {
+pub(super) fn creates_object(method: &MethodName) -> bool {
     ["RunPodSandbox", "CreateContainer"].contains(&method.label())
 }
 
@@ -72,30 +72,30 @@ pub(super) fn removes(method: &MethodName) -> bool {
 }
 
 /// What is watched of a method, if anything.
-pub(super) fn of(method: &MethodName) -> Option<Watched> {
+pub(super) fn spec_for(method: &MethodName) -> Option<MethodSpec> {
     let MethodName::Known(method) = method else { return None };
     let watched = match method.name() {
-        "ExecSync" => Watched { is_announced: true, ..unary(exec::request, exec::response) },
-        "RunPodSandbox" => Watched {
+        "ExecSync" => MethodSpec { is_announced: true, ..unary(exec::request, exec::response) },
+        "RunPodSandbox" => MethodSpec {
             request_limit: CONFIG_LIMIT,
             ..unary(life::run_pod_sandbox_request, life::run_pod_sandbox_response)
         },
-        "StopPodSandbox" => announced(life::stop_pod_sandbox_request),
-        "RemovePodSandbox" => announced(life::remove_pod_sandbox_request),
+        "StopPodSandbox" => notifies(life::stop_pod_sandbox_request),
+        "RemovePodSandbox" => notifies(life::remove_pod_sandbox_request),
         "PodSandboxStatus" => unary(life::pod_sandbox_status_request, life::pod_sandbox_status_response),
-        "CreateContainer" => Watched {
+        "CreateContainer" => MethodSpec {
             request_limit: CONFIG_LIMIT,
             ..unary(life::create_container_request, life::create_container_response)
         },
         "StartContainer" => request(life::start_container_request),
-        "StopContainer" => announced(life::stop_container_request),
-        "RemoveContainer" => announced(life::remove_container_request),
+        "StopContainer" => notifies(life::stop_container_request),
+        "RemoveContainer" => notifies(life::remove_container_request),
         "ContainerStatus" => unary(life::container_status_request, life::container_status_response),
         "ListPodSandbox" => {
-            Watched { list: Some(List::Sandboxes), ..unary(lists::request, lists::sandboxes) }
+            MethodSpec { list: Some(ListKind::Sandboxes), ..unary(lists::request, lists::sandboxes) }
         }
         "ListContainers" => {
-            Watched { list: Some(List::Containers), ..unary(lists::request, lists::containers) }
+            MethodSpec { list: Some(ListKind::Containers), ..unary(lists::request, lists::containers) }
         }
         "StreamPodSandboxes" => stream(lists::some_sandboxes),
         "StreamContainers" => stream(lists::some_containers),
@@ -106,8 +106,8 @@ pub(super) fn of(method: &MethodName) -> Option<Watched> {
 }
 
 /// A method of which only the request matters.
-fn request(read: ReadMessage) -> Watched {
-    Watched {
+fn request(read: ReadMessage) -> MethodSpec {
+    MethodSpec {
         request_limit: REQUEST_LIMIT,
         request: Some(read),
         response: None,
@@ -116,28 +116,28 @@ fn request(read: ReadMessage) -> Watched {
     }
 }
 
-impl Watched {
+impl MethodSpec {
     /// Whether such a call stops or removes something.
-    pub(super) fn stops(&self) -> bool {
+    pub(super) fn is_stop(&self) -> bool {
         self.is_announced && self.response.is_none()
     }
 }
 
 /// The same of one that is told of as soon as it is asked.
-fn announced(read: ReadMessage) -> Watched {
-    Watched { is_announced: true, ..request(read) }
+fn notifies(read: ReadMessage) -> MethodSpec {
+    MethodSpec { is_announced: true, ..request(read) }
 }
 
-fn unary(request_of: ReadMessage, response: ReadMessage) -> Watched {
-    Watched { response: Some(Response::Unary(response)), ..request(request_of) }
+fn unary(request_of: ReadMessage, response: ReadMessage) -> MethodSpec {
+    MethodSpec { response: Some(ResponseKind::Unary(response)), ..request(request_of) }
 }
 
 /// A method of which only what it streams matters.
-fn stream(message: ReadMessage) -> Watched {
-    Watched {
+fn stream(message: ReadMessage) -> MethodSpec {
+    MethodSpec {
         request_limit: 0,
         request: None,
-        response: Some(Response::Stream(message)),
+        response: Some(ResponseKind::Stream(message)),
         is_announced: false,
         list: None,
     }
@@ -154,8 +154,8 @@ mod tests {
     use crate::cri::Method;
     use crate::tap::Call;
 
-    fn all() -> Vec<Watched> {
-        Method::all().filter_map(|method| of(&MethodName::Known(method))).collect()
+    fn all() -> Vec<MethodSpec> {
+        Method::all().filter_map(|method| spec_for(&MethodName::Known(method))).collect()
     }
 
     #[test]
@@ -167,12 +167,12 @@ mod tests {
         #[test]
         fn whatever_comes_as_a_message_is_read_or_refused(bytes in vec(any::<u8>(), 0..200)) {
             let mut read =
-                Reading::new(Call::sample(1, "/a.B/C", SystemTime::UNIX_EPOCH, Duration::ZERO));
+                MessageContext::new(Call::sample(1, "/a.B/C", SystemTime::UNIX_EPOCH, Duration::ZERO));
             for watched in all() {
                 if let Some(request) = watched.request {
                     let _ = request(&mut read, &bytes);
                 }
-                if let Some(Response::Unary(response) | Response::Stream(response)) = watched.response {
+                if let Some(ResponseKind::Unary(response) | ResponseKind::Stream(response)) = watched.response {
                     let _ = response(&mut read, &bytes);
                 }
             }

@@ -53,7 +53,7 @@ pub struct Sandbox {
     /// Its id.
     pub id: Arc<str>,
     /// The pod that it is made for, as calls name it.
-    pub pod: Arc<tap::Pod>,
+    pub pod: Arc<tap::PodRef>,
     /// How often a sandbox for this pod had been made before.
     pub attempt: u32,
     /// Whether it runs.
@@ -80,7 +80,7 @@ pub struct Container {
     /// Its id.
     pub id: Arc<str>,
     /// Its name and attempt, as calls name it.
-    pub name: Arc<tap::Container>,
+    pub name: Arc<tap::ContainerRef>,
     /// Its sandbox, where it is known.
     pub sandbox: Option<Arc<str>>,
     /// How far it has come.
@@ -108,7 +108,7 @@ impl Sandbox {
     pub(super) fn new(id: &str, source: Source, seen: Instant) -> Self {
         Self {
             id: id.into(),
-            pod: Arc::new(tap::Pod { id: Some(id.to_owned()), ..tap::Pod::default() }),
+            pod: Arc::new(tap::PodRef { id: Some(id.to_owned()), ..tap::PodRef::default() }),
             attempt: 0,
             is_ready: true,
             created_at: 0,
@@ -123,7 +123,7 @@ impl Sandbox {
 
     /// The sandbox that a pod is about to have; its id is not known yet.
     #[must_use]
-    pub fn awaited(pod: tap::Pod, labels: Texts, annotations: Texts, now: Instant) -> Self {
+    pub fn awaited(pod: tap::PodRef, labels: Texts, annotations: Texts, now: Instant) -> Self {
         Self { pod: Arc::new(pod), labels, annotations, ..Self::new("", Source::Call, now) }
     }
 
@@ -134,7 +134,7 @@ impl Sandbox {
             let pod = &self.pod;
             let known = [&pod.namespace, &pod.name, &pod.uid].map(Option::as_deref);
             if known != [&metadata.namespace, &metadata.name, &metadata.uid].map(|name| Some(name.as_str())) {
-                next.get().pod = Arc::new(tap::Pod {
+                next.get().pod = Arc::new(tap::PodRef {
                     id: pod.id.clone(),
                     namespace: Some(metadata.namespace.clone()),
                     name: Some(metadata.name.clone()),
@@ -171,7 +171,7 @@ impl Container {
     pub(super) fn new(id: &str, source: Source, seen: Instant) -> Self {
         Self {
             id: id.into(),
-            name: Arc::new(tap::Container { id: Some(id.to_owned()), ..tap::Container::default() }),
+            name: Arc::new(tap::ContainerRef { id: Some(id.to_owned()), ..tap::ContainerRef::default() }),
             sandbox: None,
             state: v1::ContainerState::ContainerCreated,
             exit: None,
@@ -192,7 +192,7 @@ impl Container {
             && (self.name.name.as_deref(), self.name.attempt)
                 != (Some(&metadata.name), Some(metadata.attempt))
         {
-            next.get().name = Arc::new(tap::Container {
+            next.get().name = Arc::new(tap::ContainerRef {
                 id: self.name.id.clone(),
                 name: Some(metadata.name.clone()),
                 attempt: Some(metadata.attempt),

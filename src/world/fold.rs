@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::entry::{Container, Sandbox, Source};
 use super::{LIMIT, World};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
-use crate::tap::Fact;
+use crate::tap::Observation;
 
 /// Something that has become of a sandbox or container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl World {
         source: Source,
         since: Instant,
         now: Instant,
-        facts: Vec<Fact>,
+        facts: Vec<Observation>,
     ) -> Vec<Change> {
         let mut fold = Fold { world: self, source, since, now, changes: Vec::new() };
         for fact in facts {
@@ -60,19 +60,19 @@ struct Fold<'a> {
 }
 
 impl Fold<'_> {
-    fn take(&mut self, fact: Fact) {
+    fn take(&mut self, fact: Observation) {
         match fact {
-            Fact::Sandbox(sandbox) => self.sandbox(&sandbox),
-            Fact::Container(container) => self.container(&container),
-            Fact::SandboxGone(id) => self.sandbox_gone(&id),
-            Fact::ContainerGone(id) => self.container_gone(&id),
-            Fact::Sandboxes(all) => {
+            Observation::Sandbox(sandbox) => self.sandbox(&sandbox),
+            Observation::Container(container) => self.container(&container),
+            Observation::SandboxRemoved(id) => self.sandbox_gone(&id),
+            Observation::ContainerRemoved(id) => self.container_gone(&id),
+            Observation::SandboxList(all) => {
                 for sandbox in &all {
                     self.sandbox(sandbox);
                 }
                 self.only_sandboxes(&all.iter().map(|sandbox| sandbox.id.as_str()).collect());
             }
-            Fact::Containers(all) => {
+            Observation::ContainerList(all) => {
                 for container in &all {
                     self.container(container);
                 }

@@ -17,7 +17,7 @@ use super::entry::Source;
 use super::runtime::Runtime;
 use crate::containerd::{TaskEvent, TaskEvents, TimestampedEvent};
 use crate::cri::{ContainerObservation, LazyStream, MeteredChannel, MeteredRuntimeClient, v1};
-use crate::tap::{Fact, Told};
+use crate::tap::{Observation, Observations};
 use crate::terminal::sanitize;
 
 /// From one list to the next.
@@ -51,7 +51,7 @@ pub enum Notice {
     /// It, or its stream of events, has gone: of what happens until it is there again, no event will tell.
     Gone,
     /// What is so.
-    Told(Source, Told),
+    Told(Source, Observations),
     /// What has become of a process.
     Task(TimestampedEvent),
 }
@@ -184,7 +184,7 @@ impl Watcher {
                 event = next(&mut containers) => match event {
                     // What it tells may have been so a while ago, but not before the stream began.
                     Ok(event) => {
-                        let told = Told { since: begun, facts: Fact::of_event(event) };
+                        let told = Observations { observed_since: begun, items: Observation::of_event(event) };
                         self.tell(Notice::Told(Source::Event, told)).await;
                     }
                     Err(status) => {
@@ -210,39 +210,46 @@ impl Watcher {
 }
 
 /// What somebody wants to know.
-async fn answer(mut client: MeteredRuntimeClient, enquiry: Enquiry) -> (Enquiry, Result<Told, Status>) {
-    let since = Instant::now();
+async fn answer(
+    mut client: MeteredRuntimeClient,
+    enquiry: Enquiry,
+) -> (Enquiry, Result<Observations, Status>) {
+    let observed_since = Instant::now();
     let fact = match &enquiry {
         Enquiry::Sandbox(id) => {
             let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
             let answer = in_time(client.pod_sandbox_status(request)).await;
-            answer.map(|answer| answer.into_inner().status.map(|status| Fact::Sandbox(status.into())))
+            answer.map(|answer| answer.into_inner().status.map(|status| Observation::Sandbox(status.into())))
         }
         Enquiry::Container(id) => {
             let request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
             let answer = in_time(client.container_status(request)).await;
-            answer.map(|answer| answer.into_inner().status.map(|status| Fact::Container(status.into())))
+            answer
+                .map(|answer| answer.into_inner().status.map(|status| Observation::Container(status.into())))
         }
     };
-    (enquiry, fact.map(|fact| Told { since, facts: fact.into_iter().collect() }))
+    (enquiry, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
 }
 
 /// Everything that is there.
-async fn list(mut client: MeteredRuntimeClient) -> Result<Told, Status> {
-    let since = Instant::now();
+async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> {
+    let observed_since = Instant::now();
     // Containers first: none of them can be in a sandbox that is not yet in the other list.
     let containers = in_time(client.list_containers(v1::ListContainersRequest { filter: None })).await?;
     let containers: Vec<ContainerObservation> =
         containers.into_inner().containers.into_iter().map(Into::into).collect();
     let sandboxes = in_time(client.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })).await?;
     let sandboxes = sandboxes.into_inner().items.into_iter().map(Into::into).collect();
-    Ok(Told { since, facts: vec![Fact::Sandboxes(sandboxes), Fact::Containers(containers)] })
+    Ok(Observations {
+        observed_since,
+        items: vec![Observation::SandboxList(sandboxes), Observation::ContainerList(containers)],
+    })
 }
 
 /// The list that was asked for; never, where none was.
-async fn listed<F>(listing: &mut Option<F>) -> Result<Told, Status>
+async fn listed<F>(listing: &mut Option<F>) -> Result<Observations, Status>
 where
-    F: Future<Output = Result<Told, Status>> + Unpin,
+    F: Future<Output = Result<Observations, Status>> + Unpin,
 {
     match listing {
         Some(listing) => listing.await,
@@ -253,13 +260,15 @@ where
 /// An event of containerd's: of a container's own process, or of what is executed in it.
 fn notice_of(event: TimestampedEvent) -> Notice {
     match fact_of(&event.event) {
-        Some(fact) => Notice::Told(Source::Event, Told { since: Instant::now(), facts: vec![fact] }),
+        Some(fact) => {
+            Notice::Told(Source::Event, Observations { observed_since: Instant::now(), items: vec![fact] })
+        }
         None => Notice::Task(event),
     }
 }
 
 /// What an event of containerd's tells of a container, if it is about its own process.
-fn fact_of(event: &TaskEvent) -> Option<Fact> {
+fn fact_of(event: &TaskEvent) -> Option<Observation> {
     let (container, state, exit) = match event {
         TaskEvent::Started { container, .. } => (container, v1::ContainerState::ContainerRunning, None),
         TaskEvent::Exit { container, status } => {
@@ -268,7 +277,7 @@ fn fact_of(event: &TaskEvent) -> Option<Fact> {
         }
         _ => return None,
     };
-    Some(Fact::Container(ContainerObservation {
+    Some(Observation::Container(ContainerObservation {
         id: container.clone(),
         state: Some(state),
         exit,

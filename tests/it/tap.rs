@@ -7,7 +7,7 @@ use h2::Reason;
 use http::Response;
 use probeshim::cri::v1;
 use probeshim::metrics;
-use probeshim::tap::{Call, Exec, ExecResult, Settings};
+use probeshim::tap::{Call, ExecCall, ExecResult, TapConfig};
 use prost::Message;
 
 use crate::support::client::{Client, head};
@@ -97,7 +97,7 @@ async fn of_an_exec_sync_everything_is_seen_but_its_output() {
     let command = vec!["cat".to_owned(), "/tmp/healthy".to_owned()];
     assert_eq!(
         call.exec.as_deref(),
-        Some(&Exec { command, is_cut: false, timeout_seconds: 3, result: Some(result) })
+        Some(&ExecCall { command, truncated: false, timeout_seconds: 3, result: Some(result) })
     );
     let peer = call.peer.as_ref().unwrap();
     assert_eq!(peer.pid, Some(std::process::id().cast_signed()));
@@ -176,7 +176,7 @@ async fn what_cannot_be_decoded_is_counted_and_the_call_is_seen_all_the_same() {
 
 #[tokio::test]
 async fn captures_find_no_room_where_others_have_taken_it() {
-    let settings = Settings { captured_bytes: 30, ..Settings::default() };
+    let settings = TapConfig { captured_bytes: 30, ..TapConfig::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
     let mut tapped = Tapped::new(shim).await;
     let request = message(&exec_request(&["true"], 0));
@@ -296,7 +296,7 @@ async fn a_call_that_upstream_never_took_is_refused() {
 #[tokio::test]
 async fn under_load_every_call_is_seen_or_counted_as_dropped() {
     const CALLS: usize = 400;
-    let settings = Settings { queued_calls: 2, ..Settings::default() };
+    let settings = TapConfig { queued_calls: 2, ..TapConfig::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
     let mut tapped = Tapped::new(shim).await;
     // Until something has been dropped nothing is taken from the queue; whether that is too slow for the rest is up to the machine.
@@ -327,7 +327,7 @@ async fn under_load_every_call_is_seen_or_counted_as_dropped() {
 #[tokio::test]
 async fn a_flood_loses_observations_but_no_calls_and_counts_what_it_loses() {
     const CALLS: u64 = 500;
-    let settings = Settings { queued_calls: 4, ..Settings::default() };
+    let settings = TapConfig { queued_calls: 4, ..TapConfig::default() };
     let (shim, decoder) = tapped(Duration::ZERO, settings);
     let mut tapped = Tapped::new(shim).await;
     // Nobody takes anything from the queue meanwhile.

@@ -8,7 +8,7 @@ use http::Response;
 use probeshim::containerd::{TaskEvent, TimestampedEvent};
 use probeshim::cri::{MeteredChannel, v1};
 use probeshim::socket::SocketPath;
-use probeshim::tap::{Fact, Told};
+use probeshim::tap::{Observation, Observations};
 use probeshim::world::{Notice, Source, Watcher};
 use prost::Message;
 use prost_types::{Any, Timestamp};
@@ -176,9 +176,9 @@ async fn a_runtime_without_events_is_listed() {
     while seen.len() < 2 {
         match watched.notice().await {
             Notice::There { tells_execs, .. } => seen.push(format!("there, tells {tells_execs}")),
-            Notice::Told(Source::List, Told { facts, .. }) => {
+            Notice::Told(Source::List, Observations { items, .. }) => {
                 let containers = facts.iter().find_map(|fact| match fact {
-                    Fact::Containers(containers) => Some(containers),
+                    Observation::ContainerList(containers) => Some(containers),
                     _ => None,
                 });
                 seen.push(format!("listed {}", containers.unwrap()[0].id));

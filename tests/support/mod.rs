@@ -21,7 +21,7 @@ use probeshim::exec::Record;
 use probeshim::record::{self, Calls, Filter, Selection};
 use probeshim::relay::{self, CallIds, Relay, RelayConfig, RelaySummary};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
-use probeshim::tap::{self, Call, Decoder, Sighting, Tap};
+use probeshim::tap::{self, Call, Decoder, Tap, TapEvent};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
@@ -42,7 +42,7 @@ pub struct Shim {
     /// What the tap saw.
     pub calls: Arc<Calls>,
     pub relay_metrics: relay::RelayMetrics,
-    pub tap_metrics: tap::Metrics,
+    pub tap_metrics: tap::TapMetrics,
 }
 
 /// Starts a relay with its tap. Its runtime is yet to come.
@@ -52,19 +52,19 @@ pub fn shim() -> Shim {
 
 /// Starts a relay with a drain timeout.
 pub fn shim_with(drain_timeout: Duration) -> Shim {
-    let (shim, decoder) = tapped(drain_timeout, tap::Settings::default());
+    let (shim, decoder) = tapped(drain_timeout, tap::TapConfig::default());
     shim.decode(decoder);
     shim
 }
 
 /// Starts a relay whose tap has its own settings; what it takes waits to be decoded.
-pub fn tapped(drain_timeout: Duration, tap: tap::Settings) -> (Shim, Decoder) {
+pub fn tapped(drain_timeout: Duration, tap: tap::TapConfig) -> (Shim, Decoder) {
     let folder = tempfile::tempdir().unwrap();
     let upstream = at(&folder, "runtime.sock");
     let listening = bind(&at(&folder, "shim.sock"), BindMode::InheritFrom(&upstream)).unwrap();
     let drain = CancellationToken::new();
     let settings = RelayConfig { upstream, drain_timeout };
-    let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::Metrics::default());
+    let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::TapMetrics::default());
     let (tap, decoder) = Tap::new(tap, tap_metrics.clone());
     let relay = Relay::start(
         listening.listener,
@@ -118,7 +118,7 @@ impl Shim {
         let calls = self.calls.clone();
         tokio::spawn(async move {
             let keep = |sighting| {
-                if let Sighting::Ended(ended) = sighting {
+                if let TapEvent::CallEnded(ended) = sighting {
                     calls.push(Record::plain(ended.call, None, None));
                 }
             };

@@ -187,7 +187,7 @@ pub(in crate::admin) fn pods(world: &World, probed: &[PodReport]) -> Vec<StatusP
 pub(in crate::admin) fn mark_what_is_not_kept(pods: &mut [StatusPod], kept: &KeptPods) {
     for pod in pods {
         let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
-        let Some(key) = Key::of(&tap::Pod { id: None, namespace, name, uid }) else { continue };
+        let Some(key) = Key::of(&tap::PodRef { id: None, namespace, name, uid }) else { continue };
         for container in &mut pod.containers {
             container.not_restartable = kept.obstacle(&key, container.name.as_deref().unwrap_or_default());
         }

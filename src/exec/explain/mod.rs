@@ -12,7 +12,7 @@ use super::insight::{Fate, Insight, Margin, Record};
 use super::phases::{Missing, Parts, Phases};
 use crate::cri::Code;
 use crate::relay::{CallOutcome, Peer};
-use crate::tap::{Call, Exec, Failure, Kill};
+use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
 use crate::terminal::human::{self, duration};
 
 /// The exit code by which CRI-O says that a command timed out.
@@ -45,7 +45,7 @@ fn what(call: &Call) -> String {
     let place = place(call);
     match call.exec.as_deref() {
         Some(exec) => {
-            let more = if exec.is_cut { " …" } else { "" };
+            let more = if exec.truncated { " …" } else { "" };
             format!("Call {} executed {}{more}{place}{by}.", call.id, human::command(&exec.command))
         }
         None => format!("Call {} was {}{place}{by}.", call.id, call.method),
@@ -53,8 +53,8 @@ fn what(call: &Call) -> String {
 }
 
 /// What led to a kill.
-fn kill(kill: &Kill) -> Vec<String> {
-    let Kill { probe, message, threshold, grace_period, failures } = kill;
+fn kill(kill: &KillRecord) -> Vec<String> {
+    let KillRecord { probe, message, threshold, grace_period, failures } = kill;
     let mut told = vec![
         match threshold {
             1 => format!("{message}: the {probe} probe failed, and its threshold is 1."),
@@ -62,7 +62,7 @@ fn kill(kill: &Kill) -> Vec<String> {
         },
         format!("It was given {grace_period}s for its end."),
     ];
-    let at = |failure: &Failure| format!("{}: {}", time_of(failure.at), failure.message);
+    let at = |failure: &ProbeFailure| format!("{}: {}", time_of(failure.at), failure.message);
     if failures.len() == 1 {
         told.push(format!("The attempt that failed, {}", failures.iter().map(at).collect::<String>()));
     } else if !failures.is_empty() {
@@ -125,7 +125,7 @@ fn whose(identity: &Identity) -> String {
     }
 }
 
-fn outcome(call: &Call, exec: &Exec, insight: &Insight) -> String {
+fn outcome(call: &Call, exec: &ExecCall, insight: &Insight) -> String {
     let took = duration(call.duration);
     let margin = match (exec.timeout(), insight.margin) {
         (Some(timeout), Some(Margin::Within(margin))) => {

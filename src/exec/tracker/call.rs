@@ -15,7 +15,7 @@ use crate::exec::insight::{Fate, Insight, Margin, Record};
 use crate::exec::matching::{Claim, End, Outcome};
 use crate::exec::phases::{Missing, Phases, Timeline};
 use crate::relay::{CallInfo, CallOutcome};
-use crate::tap::{Call, Ended, Exec};
+use crate::tap::{Call, DecodedCall, ExecCall};
 
 /// A call that is not recorded yet.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(in crate::exec) struct InFlight {
     pub(super) since: Instant,
     pub(super) whole: Duration,
     pub(super) sent: Duration,
-    pub(in crate::exec) exec: Arc<Exec>,
+    pub(in crate::exec) exec: Arc<ExecCall>,
     pub(super) place: Place,
     pub(super) key: Key,
     /// The runtime's events were interrupted while it lasted.
@@ -37,7 +37,7 @@ pub(in crate::exec) struct InFlight {
 /// What is known of a call that has ended.
 #[derive(Debug)]
 pub(super) struct Concluding {
-    pub(super) ended: Box<Ended>,
+    pub(super) ended: Box<DecodedCall>,
     pub(super) end: End,
     pub(super) assessment: Assessment,
     /// Until when what is still missing may come.
@@ -101,7 +101,7 @@ impl Concluding {
     ) -> (Record, Option<Outliving>) {
         let (timeline, end) = (call.timeline(&self), self.end);
         let InFlight { exec, place, .. } = call;
-        let Ended { head, mut call, .. } = *self.ended;
+        let DecodedCall { head, mut call, .. } = *self.ended;
         call.container = place.container.or(call.container);
         call.pod = place.pod.or(call.pod);
         let insight = Insight {

@@ -18,7 +18,7 @@ use super::insight::Record;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::cri::Code;
 use crate::relay::{CallInfo, CallOutcome};
-use crate::tap::{AskedExec, Call, Container, Ended, Exec, Pod, Sent};
+use crate::tap::{Call, ContainerRef, DecodedCall, ExecCall, ExecRequest, PodRef, SendTimes};
 
 pub(super) use call::InFlight;
 
@@ -34,8 +34,8 @@ const STRANGERS: usize = 64;
 /// Where a call executes, as far as the world knows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Place {
-    pub(super) container: Option<Arc<Container>>,
-    pub(super) pod: Option<Arc<Pod>>,
+    pub(super) container: Option<Arc<ContainerRef>>,
+    pub(super) pod: Option<Arc<PodRef>>,
     /// What specs say of the call.
     pub(super) identity: Identity,
 }
@@ -108,7 +108,7 @@ impl Tracker {
     }
 
     /// A call is on its way. `container` is the whole id of where it executes.
-    pub(super) fn asked(&mut self, container: &Arc<str>, asked: AskedExec, place: Place) {
+    pub(super) fn asked(&mut self, container: &Arc<str>, asked: ExecRequest, place: Place) {
         let Some(head) = asked.head.upgrade() else { return };
         let call = self.begin(container, &head, asked.sent, Arc::new(*asked.exec), place);
         self.asks.push(Ask::Baseline { call: asked.id, container: container.clone() });
@@ -119,8 +119,8 @@ impl Tracker {
         &mut self,
         container: &Arc<str>,
         head: &Arc<CallInfo>,
-        sent: Sent,
-        exec: Arc<Exec>,
+        sent: SendTimes,
+        exec: Arc<ExecCall>,
         mut place: Place,
     ) -> InFlight {
         let key = Key::new(place.habitat(container), &exec.command, exec.timeout_seconds);
@@ -144,14 +144,20 @@ impl Tracker {
     }
 
     /// A call has ended. One that was not seen when it was asked is taken up now.
-    pub(super) fn ended(&mut self, container: &Arc<str>, ended: Box<Ended>, place: Place, now: Instant) {
+    pub(super) fn ended(
+        &mut self,
+        container: &Arc<str>,
+        ended: Box<DecodedCall>,
+        place: Place,
+        now: Instant,
+    ) {
         let id = ended.call.id;
         let known = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id));
         if let Some(call) = known {
             call.place.learn(place);
         } else {
             let Some(exec) = &ended.call.exec else { return };
-            let sent = ended.sent.unwrap_or(Sent { whole: ended.head.since, sent: ended.head.since });
+            let sent = ended.sent.unwrap_or(SendTimes { whole: ended.head.since, sent: ended.head.since });
             let exec = Arc::new((**exec).clone());
             let call = self.begin(container, &ended.head, sent, exec, place);
             self.scenes.entry(container.clone()).or_default().calls.push(call);

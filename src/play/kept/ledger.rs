@@ -109,8 +109,8 @@ pub(super) enum Stage {
 impl Key {
     /// The key of a pod, if all its names are known.
     #[must_use]
-    pub fn of(pod: &tap::Pod) -> Option<Self> {
-        let tap::Pod { namespace, name, uid, .. } = pod;
+    pub fn of(pod: &tap::PodRef) -> Option<Self> {
+        let tap::PodRef { namespace, name, uid, .. } = pod;
         Some(Self { namespace: namespace.clone()?, name: name.clone()?, uid: uid.clone()? })
     }
 }

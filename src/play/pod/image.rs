@@ -21,7 +21,7 @@ pub(super) struct Wanted<'a> {
     pub(super) means: &'a Means,
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
-    pub(super) names: (&'a Arc<tap::Pod>, &'a Arc<tap::Container>),
+    pub(super) names: (&'a Arc<tap::PodRef>, &'a Arc<tap::ContainerRef>),
     pub(super) sandbox: &'a PodSandboxConfig,
 }
 

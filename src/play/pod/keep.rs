@@ -88,14 +88,14 @@ impl Worker {
 
     /// Whether its owner has done nothing with it that was not known of when it was looked at.
     pub(super) async fn is_still_kept(&self) -> bool {
-        let is_known = self.means.watched.caught_up().await;
+        let is_known = self.means.watched.flush().await;
         is_known && !self.pods.has_changed().unwrap_or(true) && !self.signals.end.is_cancelled()
     }
 
     /// Whether a container is still to be, as it was asked for.
     pub(super) async fn is_still_wanted(&self, container: &Container) -> bool {
         let Some(own) = &container.own else { return true };
-        self.means.watched.caught_up().await && self.wants(&container.name, own)
+        self.means.watched.flush().await && self.wants(&container.name, own)
     }
 
     fn wants(&self, name: &str, made_of: &Own) -> bool {
@@ -117,7 +117,7 @@ impl Worker {
 
     /// What was made while its owner has let it go is removed: nobody knows of it.
     async fn leave_to_owner(&self) {
-        if !self.means.watched.caught_up().await {
+        if !self.means.watched.flush().await {
             // It is looked again with the next sync.
             return;
         }
@@ -143,7 +143,8 @@ impl Worker {
     }
 
     async fn take_back(&self, name: &str, id: &Arc<str>) -> Result<(), Status> {
-        let names = tap::Container { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
+        let names =
+            tap::ContainerRef { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
         let message = "Its owner has let it go meanwhile".to_owned();
         let ending = Kill { message, grace_period: 0, pre_stop: None, obstacle: None };
         self.kill(&Arc::new(names), id, ending, None, &[]).await?;

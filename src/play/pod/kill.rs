@@ -62,10 +62,10 @@ impl Worker {
     /// grace period allows.
     pub(super) async fn kill(
         &self,
-        names: &Arc<tap::Container>,
+        names: &Arc<tap::ContainerRef>,
         id: &Arc<str>,
         ending: Kill,
-        mark: Option<tap::Kill>,
+        mark: Option<tap::KillRecord>,
         first: &[CancellationToken],
     ) -> Result<(), Status> {
         self.tell(Some(names), ("Killing", false), ending.message.clone());
@@ -73,11 +73,11 @@ impl Worker {
         self.pre_stop(names, id, &ending).await;
         let left = left_after(first, ending.grace_period_after(begun.elapsed())).await;
         let both = Names { pod: self.names.clone(), container: names.clone() };
-        let mark = mark.map(|mark| tap::Kill { grace_period: left, ..mark });
+        let mark = mark.map(|mark| tap::KillRecord { grace_period: left, ..mark });
         self.means.executor.stop(&both, id, left, mark).await
     }
 
-    async fn pre_stop(&self, names: &Arc<tap::Container>, id: &Arc<str>, ending: &Kill) {
+    async fn pre_stop(&self, names: &Arc<tap::ContainerRef>, id: &Arc<str>, ending: &Kill) {
         let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
         let name = names.name.as_deref().unwrap_or_default();
         let container = self.pod.container(name).map(|container| container.spec.clone());
@@ -92,7 +92,7 @@ impl Worker {
     pub(super) fn hooked(
         &self,
         container: &Arc<ContainerSpec>,
-        names: &Arc<tap::Container>,
+        names: &Arc<tap::ContainerRef>,
         id: &Arc<str>,
         address: &str,
     ) -> Hooked {
@@ -209,8 +209,8 @@ fn grace_period(of_pod: u32, reason: Reason, probe: impl Fn(ProbeType) -> Option
 }
 
 /// What is told of a call that ends a container for a probe.
-fn mark_of(report: &ProbeReport, ending: &Kill) -> tap::Kill {
-    tap::Kill {
+fn mark_of(report: &ProbeReport, ending: &Kill) -> tap::KillRecord {
+    tap::KillRecord {
         probe: report.probe_type.name().to_owned(),
         message: ending.message.clone(),
         threshold: report.probe.failure_threshold,
@@ -220,9 +220,9 @@ fn mark_of(report: &ProbeReport, ending: &Kill) -> tap::Kill {
 }
 
 /// What a container is called, as it was seen.
-fn names(seen: &Seen, id: &str, name: &str) -> Arc<tap::Container> {
+fn names(seen: &Seen, id: &str, name: &str) -> Arc<tap::ContainerRef> {
     let attempt = seen.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
-    Arc::new(tap::Container { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
+    Arc::new(tap::ContainerRef { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
 }
 
 #[cfg(test)]

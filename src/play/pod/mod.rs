@@ -66,7 +66,7 @@ pub(super) struct Worker {
     pod: Arc<Pod>,
     /// What it is to be from now on.
     pods: watch::Receiver<Arc<Pod>>,
-    names: Arc<tap::Pod>,
+    names: Arc<tap::PodRef>,
     folder: Folder,
     signals: Arc<Signals>,
     standing: watch::Sender<Standing>,
@@ -339,15 +339,15 @@ impl Worker {
         standing.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
     }
 
-    fn tell(&self, container: Option<&Arc<tap::Container>>, what: (&'static str, bool), message: String) {
+    fn tell(&self, container: Option<&Arc<tap::ContainerRef>>, what: (&'static str, bool), message: String) {
         self.means.tell(&self.names, container, what, message);
     }
 }
 
 /// What a pod is called before it has a sandbox.
-fn names(pod: &Pod) -> tap::Pod {
+fn names(pod: &Pod) -> tap::PodRef {
     let text = |text: &String| Some(text.clone());
-    tap::Pod { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }
+    tap::PodRef { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ pub(super) struct Place<'a> {
 impl Worker {
     /// Starts a container.
     pub(super) async fn start(&self, container: &Container, place: Place<'_>) -> Result<(), StartError> {
-        let unnamed = tap::Container { name: Some(container.name.clone()), ..tap::Container::default() };
+        let unnamed =
+            tap::ContainerRef { name: Some(container.name.clone()), ..tap::ContainerRef::default() };
         let unnamed = Arc::new(unnamed);
         self.back_off(container, place.seen, &unnamed)?;
         // Or else it would not be waited for as long once we are back from an end of ours.
@@ -60,7 +61,7 @@ impl Worker {
         let (id, attempt) = created.inspect_err(|error| self.failed(&unnamed, error))?;
         self.has_made(container, &id);
         let name = Some(container.name.clone());
-        let named = Arc::new(tap::Container { id: Some(id.clone()), name, attempt: Some(attempt) });
+        let named = Arc::new(tap::ContainerRef { id: Some(id.clone()), name, attempt: Some(attempt) });
         self.tell(Some(&named), ("Created", false), "Container created".to_owned());
         if !self.is_still_wanted(container).await {
             return Ok(());
@@ -82,7 +83,7 @@ impl Worker {
         &self,
         container: &Container,
         seen: &Seen,
-        names: &Arc<tap::Container>,
+        names: &Arc<tap::ContainerRef>,
     ) -> Result<(), StartError> {
         let is_time = is_time(&self.means.crashes, &self.pod, container, seen, SystemTime::now());
         let Err(TooEarly { delay, until }) = is_time else { return Ok(()) };
@@ -148,7 +149,7 @@ impl Worker {
     async fn post_start(
         &self,
         container: &Container,
-        names: &Arc<tap::Container>,
+        names: &Arc<tap::ContainerRef>,
         place: Place<'_>,
         hook: Hook,
     ) -> Result<(), StartError> {
@@ -167,7 +168,7 @@ impl Worker {
         Err(StartError::new("PostStartHookError", reason))
     }
 
-    fn failed(&self, names: &Arc<tap::Container>, error: &StartError) {
+    fn failed(&self, names: &Arc<tap::ContainerRef>, error: &StartError) {
         self.tell(Some(names), ("Failed", true), format!("Error: {}", error.reason_or_message()));
     }
 }

@@ -14,7 +14,7 @@ use crate::probe::pod::ContainerPort;
 use crate::probe::read::node::Node;
 use crate::probe::read::probe;
 use crate::probe::{Matches, RestartPolicy, annotation_problems};
-use crate::tap::Fact;
+use crate::tap::Observation;
 use crate::world;
 
 fn seen(
@@ -58,7 +58,12 @@ fn seen_in(
         ..Default::default()
     };
     let (mut world, now) = (Arc::<world::World>::default(), Instant::now());
-    world.fold(world::Source::List, now, now, vec![Fact::Sandbox(sandbox), Fact::Container(container)]);
+    world.fold(
+        world::Source::List,
+        now,
+        now,
+        vec![Observation::Sandbox(sandbox), Observation::Container(container)],
+    );
     (world.sandbox("p").unwrap().clone(), world.container("c").unwrap().clone())
 }
 

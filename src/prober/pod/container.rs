@@ -14,7 +14,7 @@ use crate::tap;
 /// A container of it: of those of its name the newest.
 #[derive(Debug)]
 pub(in crate::prober) struct Container {
-    pub(in crate::prober) names: Arc<tap::Container>,
+    pub(in crate::prober) names: Arc<tap::ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
     pub(super) age: Age,
     pub(in crate::prober) state: State,
@@ -65,7 +65,7 @@ pub(in crate::prober) enum TheirStop {
 /// What is known of a container from the world.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct Known {
-    pub(in crate::prober) names: Arc<tap::Container>,
+    pub(in crate::prober) names: Arc<tap::ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
     pub(in crate::prober) age: Age,
     pub(in crate::prober) state: State,

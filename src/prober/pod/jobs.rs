@@ -27,7 +27,7 @@ pub(in crate::prober) struct Job {
     pub(in crate::prober) machine: Machine,
     pub(in crate::prober) signals: Arc<Signals>,
     /// The last failures in a row, as many as are told of.
-    pub(super) failures: VecDeque<tap::Failure>,
+    pub(super) failures: VecDeque<tap::ProbeFailure>,
     /// How long the last attempt took.
     pub(super) took: Duration,
     /// How often it has had its container killed by us.
@@ -58,8 +58,8 @@ pub(in crate::prober) struct Signals {
 /// What an attempt needs to know.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct Task {
-    pub(in crate::prober) pod: Arc<tap::Pod>,
-    pub(in crate::prober) container: Arc<tap::Container>,
+    pub(in crate::prober) pod: Arc<tap::PodRef>,
+    pub(in crate::prober) container: Arc<tap::ContainerRef>,
     pub(in crate::prober) container_id: Arc<str>,
     pub(in crate::prober) spec: Arc<ContainerSpec>,
     pub(in crate::prober) probe: Arc<Probe>,
@@ -102,7 +102,7 @@ impl Job {
     }
 
     /// The last failures, of as many as were needed.
-    pub(in crate::prober) fn last_failures(&self, threshold: u32) -> Vec<tap::Failure> {
+    pub(in crate::prober) fn last_failures(&self, threshold: u32) -> Vec<tap::ProbeFailure> {
         let count = usize::try_from(threshold).unwrap_or(usize::MAX).min(self.failures.len());
         self.failures.iter().skip(self.failures.len() - count).cloned().collect()
     }
@@ -118,7 +118,7 @@ impl Job {
             self.failures.pop_front();
         }
         let message = message.chars().take(LONGEST_MESSAGE).collect();
-        self.failures.push_back(tap::Failure { at: SystemTime::now(), message });
+        self.failures.push_back(tap::ProbeFailure { at: SystemTime::now(), message });
     }
 }
 

@@ -41,7 +41,7 @@ pub(in crate::prober) struct Pod {
 /// What is known of it.
 #[derive(Debug)]
 pub(in crate::prober) struct PodState {
-    pub(in crate::prober) names: Arc<tap::Pod>,
+    pub(in crate::prober) names: Arc<tap::PodRef>,
     pub(in crate::prober) spec: Arc<PodSpec>,
     /// The sandbox that it lives in.
     sandbox: Arc<str>,
@@ -81,7 +81,7 @@ pub(in crate::prober) enum Played {
 
 impl Pod {
     pub(in crate::prober) fn new(
-        names: Arc<tap::Pod>,
+        names: Arc<tap::PodRef>,
         enforcement: Arc<Enforcement>,
         since: Instant,
         now: Instant,

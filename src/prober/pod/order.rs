@@ -9,13 +9,13 @@ use crate::tap;
 /// A container that is to be killed.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct Order {
-    pub(in crate::prober) container: Arc<tap::Container>,
+    pub(in crate::prober) container: Arc<tap::ContainerRef>,
     pub(in crate::prober) container_id: Arc<str>,
     pub(in crate::prober) probe_type: ProbeType,
     pub(in crate::prober) kill: Kill,
     /// Failures in a row that it takes, and the last of them.
     pub(in crate::prober) threshold: u32,
-    pub(in crate::prober) failures: Vec<tap::Failure>,
+    pub(in crate::prober) failures: Vec<tap::ProbeFailure>,
 }
 
 /// Why a container that was to be killed is not.

@@ -14,7 +14,7 @@ use super::fixture::*;
 use crate::cri::v1::{self, ExecSyncRequest};
 use crate::probe::{ProbeType, Source, Specs};
 use crate::prober::{Phase, ProbeResult, What};
-use crate::tap::Fact;
+use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_has_not_been_started_yet_has_not_failed() {
@@ -258,7 +258,7 @@ async fn in_another_sandbox_everything_begins_anew() {
     after(3.0).await;
     assert!(!node.workers().contains(&everyone[0].to_owned()), "{:?}", node.workers());
     node.sandbox("web", "s-web-1", 1, true);
-    node.told(Fact::SandboxGone("s-web".into()));
+    node.told(Observation::SandboxRemoved("s-web".into()));
     after(3.0).await;
     assert_eq!(node.workers(), everyone);
 }

@@ -16,7 +16,7 @@ use crate::prober::handler::exec_tests::answer;
 use crate::prober::pod::Job;
 use crate::prober::*;
 use crate::relay::{CallInfo, Peer};
-use crate::tap::{Fact, Stopping};
+use crate::tap::{Observation, StopRequest};
 use crate::world::{Source, World};
 
 /// Longer than any period here.
@@ -108,7 +108,7 @@ impl Node {
         node
     }
 
-    pub(super) fn told(&mut self, fact: Fact) {
+    pub(super) fn told(&mut self, fact: Observation) {
         let now = Instant::now();
         let changes = self.world.fold(Source::List, now, now, vec![fact]);
         self.prober.changed(&self.world, &changes);
@@ -123,7 +123,7 @@ impl Node {
     pub(super) fn sandbox(&mut self, name: &str, id: &str, attempt: u32, is_ready: bool) {
         let metadata =
             v1::PodSandboxMetadata { name: name.into(), uid: name.into(), namespace: "it".into(), attempt };
-        self.told(Fact::Sandbox(SandboxObservation {
+        self.told(Observation::Sandbox(SandboxObservation {
             id: id.to_owned(),
             metadata: Some(metadata),
             is_ready: Some(is_ready),
@@ -143,7 +143,7 @@ impl Node {
         let (pod, rest) = name.split_once('/').unwrap();
         let (container, attempt) = rest.split_once('#').unwrap_or((rest, "0"));
         let attempt = attempt.parse().unwrap();
-        self.told(Fact::Container(ContainerObservation {
+        self.told(Observation::Container(ContainerObservation {
             id: format!("{pod}/{container}#{attempt}"),
             sandbox: Some(format!("s-{pod}")),
             metadata: Some(v1::ContainerMetadata { name: container.into(), attempt }),
@@ -262,7 +262,7 @@ impl Node {
         container: Option<String>,
     ) -> Arc<CallInfo> {
         let head = kubelet_call(method);
-        self.prober.stopping(&Stopping {
+        self.prober.stopping(&StopRequest {
             head: Arc::downgrade(&head),
             pid: None,
             sandbox,
@@ -278,12 +278,12 @@ impl Node {
             Some(texts.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect())
         };
         self.pod(name);
-        self.told(Fact::Sandbox(SandboxObservation {
+        self.told(Observation::Sandbox(SandboxObservation {
             id: format!("s-{name}"),
             annotations: texts(of_pod),
             ..SandboxObservation::default()
         }));
-        self.told(Fact::Container(ContainerObservation {
+        self.told(Observation::Container(ContainerObservation {
             id: format!("{name}/main#0"),
             sandbox: Some(format!("s-{name}")),
             metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),

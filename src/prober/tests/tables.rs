@@ -14,7 +14,7 @@ use crate::probe::ProbeType;
 use crate::prober::ProbeResult;
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::machine::Life;
-use crate::tap::Fact;
+use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
 async fn table_9_2_add_remove_pods() {
@@ -34,7 +34,7 @@ async fn table_9_2_add_remove_pods() {
     let expected = ["probed/a readiness", "probed/b liveness", "probed/c startup"];
     assert_eq!(node.workers(), expected, "AddRemovePods: before any container is there");
     for _ in 0..2 {
-        node.told(Fact::SandboxGone("s-probed".into()));
+        node.told(Observation::SandboxRemoved("s-probed".into()));
         after(2.0).await;
         assert!(node.workers().is_empty(), "AddRemovePods: removed");
     }
@@ -77,13 +77,13 @@ async fn table_9_2_cleanup() {
     }
     after(3.0).await;
     assert_eq!(node.workers().len(), 300);
-    node.told(Fact::SandboxGone("s-web-7".into()));
+    node.told(Observation::SandboxRemoved("s-web-7".into()));
     after(2.0).await;
     assert_eq!(node.workers().len(), 297, "CleanupPods: only the undesired pod's workers exit");
     assert!(!node.workers().iter().any(|worker| worker.starts_with("web-7/")));
     for _ in 0..10 {
         for name in &names {
-            node.told(Fact::SandboxGone(format!("s-{name}")));
+            node.told(Observation::SandboxRemoved(format!("s-{name}")));
         }
     }
     after(2.0).await;

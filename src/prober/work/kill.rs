@@ -15,7 +15,7 @@ use crate::prober::executor::Names;
 use crate::prober::handler::{HookError, Hooked};
 use crate::prober::notice::{Notice, What};
 use crate::prober::pod::{Order, Pardon, Pod, Todo};
-use crate::tap::Kill;
+use crate::tap::KillRecord;
 use crate::terminal::sanitize;
 
 /// What the kubelet waits before it tries again, and by how much of it more at most.
@@ -108,7 +108,7 @@ impl Killing {
             return Ended::Pardoned(pardon);
         }
         let grace_period = order.kill.grace_period_after(begun.elapsed());
-        let kill = Kill {
+        let kill = KillRecord {
             probe: order.probe_type.name().to_owned(),
             message: order.kill.message.clone(),
             threshold: order.threshold,

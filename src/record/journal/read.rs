@@ -12,7 +12,7 @@ use crate::exec::Record;
 use crate::record::shape;
 use crate::regular_file;
 use crate::relay::Peer;
-use crate::tap::{Container, Pod};
+use crate::tap::{ContainerRef, PodRef};
 
 /// Bytes that are read at the start, from the end of what is written: about as many calls as are kept in memory.
 const READ: u64 = 8 << 20;
@@ -56,8 +56,8 @@ fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(Record)) ->
 /// What many records have in common, once.
 #[derive(Default)]
 struct Shared {
-    pods: HashSet<Arc<Pod>>,
-    containers: HashSet<Arc<Container>>,
+    pods: HashSet<Arc<PodRef>>,
+    containers: HashSet<Arc<ContainerRef>>,
     peers: HashSet<Arc<Peer>>,
 }
 

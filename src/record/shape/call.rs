@@ -129,10 +129,11 @@ impl From<&Record> for Call {
     }
 }
 
-impl From<&tap::Kill> for Kill {
-    fn from(kill: &tap::Kill) -> Self {
-        let tap::Kill { probe, message, threshold, grace_period, failures } = kill.clone();
-        let failure = |failure: tap::Failure| Failure { time: time(failure.at), message: failure.message };
+impl From<&tap::KillRecord> for Kill {
+    fn from(kill: &tap::KillRecord) -> Self {
+        let tap::KillRecord { probe, message, threshold, grace_period, failures } = kill.clone();
+        let failure =
+            |failure: tap::ProbeFailure| Failure { time: time(failure.at), message: failure.message };
         let failures = failures.into_iter().map(failure).collect();
         Self { probe, message, threshold, grace_period_seconds: grace_period, failures }
     }
@@ -144,26 +145,26 @@ impl From<&relay::Peer> for Peer {
     }
 }
 
-impl From<&tap::Pod> for Pod {
-    fn from(pod: &tap::Pod) -> Self {
-        let tap::Pod { id, namespace, name, uid } = pod.clone();
+impl From<&tap::PodRef> for Pod {
+    fn from(pod: &tap::PodRef) -> Self {
+        let tap::PodRef { id, namespace, name, uid } = pod.clone();
         Self { id, namespace, name, uid }
     }
 }
 
-impl From<&tap::Container> for Container {
-    fn from(container: &tap::Container) -> Self {
-        let tap::Container { id, name, attempt } = container.clone();
+impl From<&tap::ContainerRef> for Container {
+    fn from(container: &tap::ContainerRef) -> Self {
+        let tap::ContainerRef { id, name, attempt } = container.clone();
         Self { id, name, attempt }
     }
 }
 
 impl Exec {
-    fn new(exec: &tap::Exec, insight: Option<&Insight>) -> Self {
+    fn new(exec: &tap::ExecCall, insight: Option<&Insight>) -> Self {
         let fate = insight.and_then(|insight| insight.fate);
         Self {
             command: exec.command.clone(),
-            command_truncated: exec.is_cut,
+            command_truncated: exec.truncated,
             timeout_seconds: exec.timeout_seconds,
             exit_code: exec.result.map(|result| result.exit_code),
             stdout_bytes: exec.result.map(|result| result.stdout_bytes),

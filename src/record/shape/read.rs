@@ -39,11 +39,11 @@ impl TryFrom<Call> for Record {
                 .map(|peer| Arc::new(Peer { uid: peer.uid, pid: peer.pid, program: peer.program })),
             pod: call.pod.map(|pod| {
                 let super::Pod { id, namespace, name, uid } = pod;
-                Arc::new(tap::Pod { id, namespace, name, uid })
+                Arc::new(tap::PodRef { id, namespace, name, uid })
             }),
             container: call.container.map(|container| {
                 let super::Container { id, name, attempt } = container;
-                Arc::new(tap::Container { id, name, attempt })
+                Arc::new(tap::ContainerRef { id, name, attempt })
             }),
             exec: call.exec.map(|exec| Box::new(exec.into())),
             kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
@@ -52,29 +52,29 @@ impl TryFrom<Call> for Record {
     }
 }
 
-impl TryFrom<Kill> for tap::Kill {
+impl TryFrom<Kill> for tap::KillRecord {
     type Error = NotARecord;
 
     fn try_from(kill: Kill) -> Result<Self, NotARecord> {
         let Kill { probe, message, threshold, grace_period_seconds: grace_period, failures } = kill;
         let failure = |failure: Failure| {
             let at = failure.time.parse::<Timestamp>().map_err(|_| NotARecord)?;
-            Ok(tap::Failure { at: at.into(), message: failure.message })
+            Ok(tap::ProbeFailure { at: at.into(), message: failure.message })
         };
         let failures = failures.into_iter().map(failure).collect::<Result<_, _>>()?;
         Ok(Self { probe, message, threshold, grace_period, failures })
     }
 }
 
-impl From<Exec> for tap::Exec {
+impl From<Exec> for tap::ExecCall {
     fn from(exec: Exec) -> Self {
         let result = exec.exit_code.map(|exit_code| tap::ExecResult {
             exit_code,
             stdout_bytes: exec.stdout_bytes.unwrap_or(0),
             stderr_bytes: exec.stderr_bytes.unwrap_or(0),
         });
-        let Exec { command, command_truncated: is_cut, timeout_seconds, .. } = exec;
-        Self { command, is_cut, timeout_seconds, result }
+        let Exec { command, command_truncated: truncated, timeout_seconds, .. } = exec;
+        Self { command, truncated, timeout_seconds, result }
     }
 }
 

@@ -4,39 +4,39 @@ use bytes::{Buf, BufMut};
 use prost::encoding::{self, DecodeContext, WireType};
 use prost::{DecodeError, Message};
 
-use super::{Reading, cut, name};
+use super::{MessageContext, cut, name};
 use crate::cri::v1;
-use crate::tap::call::{Exec, ExecResult};
+use crate::tap::call::{ExecCall, ExecResult};
 
 /// Bytes that are kept of the words of a command. Commands are scripts at times, and clients can send what they like.
 const LONGEST_COMMAND: usize = 4096;
 
 /// `ExecSyncRequest`, whose words are kept only as long as there is room: half a million of them fit into a mebibyte.
 #[derive(Debug, Default)]
-struct ExecSync {
+struct ExecSyncPartial {
     container_id: String,
-    command: Command,
+    command: ExecCommand,
     timeout: i64,
 }
 
 /// The words of a command, as many as are kept.
 #[derive(Debug, Default)]
-struct Command {
-    words: Vec<String>,
+struct ExecCommand {
+    args: Vec<String>,
     bytes: usize,
     is_cut: bool,
 }
 
-pub(in crate::tap) fn request(read: &mut Reading, message: &[u8]) -> Result<(), DecodeError> {
-    let ExecSync { container_id, command: Command { words, is_cut, .. }, timeout } =
-        ExecSync::decode(message)?;
+pub(in crate::tap) fn request(read: &mut MessageContext, message: &[u8]) -> Result<(), DecodeError> {
+    let ExecSyncPartial { container_id, command: ExecCommand { args, is_cut: truncated, .. }, timeout } =
+        ExecSyncPartial::decode(message)?;
     read.container().id = Some(name(container_id));
-    let exec = Exec { command: words, is_cut, timeout_seconds: timeout, result: None };
+    let exec = ExecCall { command: args, truncated, timeout_seconds: timeout, result: None };
     read.call.exec = Some(Box::new(exec));
     Ok(())
 }
 
-pub(in crate::tap) fn response(read: &mut Reading, message: &[u8]) -> Result<(), DecodeError> {
+pub(in crate::tap) fn response(read: &mut MessageContext, message: &[u8]) -> Result<(), DecodeError> {
     let response = v1::ExecSyncResponse::decode(message)?;
     if let Some(exec) = &mut read.call.exec {
         exec.result = Some(ExecResult {
@@ -48,7 +48,7 @@ pub(in crate::tap) fn response(read: &mut Reading, message: &[u8]) -> Result<(),
     Ok(())
 }
 
-impl Message for ExecSync {
+impl Message for ExecSyncPartial {
     fn merge_field(
         &mut self,
         tag: u32,
@@ -82,7 +82,7 @@ impl Message for ExecSync {
     }
 }
 
-impl Command {
+impl ExecCommand {
     /// Keeps a word, or as much of it as there is room for.
     fn add(&mut self, word: String) {
         let (room, length) = (LONGEST_COMMAND.saturating_sub(self.bytes), word.len());
@@ -94,7 +94,7 @@ impl Command {
         self.is_cut = word.len() < length;
         // Each word counts one more, for the blank before it, so that their number is bounded as well.
         self.bytes += word.len() + 1;
-        self.words.push(word);
+        self.args.push(word);
     }
 }
 
@@ -102,21 +102,21 @@ impl Command {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str]) -> ExecSync {
+    fn read(words: &[&str]) -> ExecSyncPartial {
         let cmd = words.iter().map(ToString::to_string).collect();
         let request = v1::ExecSyncRequest { container_id: "c0ffee".into(), cmd, timeout: 7 };
-        let read = ExecSync::decode(&*request.encode_to_vec()).unwrap();
+        let read = ExecSyncPartial::decode(&*request.encode_to_vec()).unwrap();
         assert_eq!((read.container_id.as_str(), read.timeout), ("c0ffee", 7));
         read
     }
 
     #[test]
     fn of_a_long_command_the_beginning_is_kept() {
-        let Command { words, is_cut, .. } = read(&["sh", "-c", ""]).command;
-        assert_eq!((words, is_cut), (["sh", "-c", ""].map(str::to_owned).into(), false));
-        let Command { words, is_cut, .. } = read(&["sh", &"ö".repeat(5000), "more"]).command;
-        assert!(is_cut && words.len() == 2 && words[1].len() == 4092, "{}", words[1].len());
-        let Command { words, is_cut, .. } = read(&vec!["x"; 300_000]).command;
-        assert!(is_cut && words.len() == 2048, "{}", words.len());
+        let ExecCommand { args, is_cut, .. } = read(&["sh", "-c", ""]).command;
+        assert_eq!((args, is_cut), (["sh", "-c", ""].map(str::to_owned).into(), false));
+        let ExecCommand { args, is_cut, .. } = read(&["sh", &"ö".repeat(5000), "more"]).command;
+        assert!(is_cut && args.len() == 2 && args[1].len() == 4092, "{}", args[1].len());
+        let ExecCommand { args, is_cut, .. } = read(&vec!["x"; 300_000]).command;
+        assert!(is_cut && args.len() == 2048, "{}", args.len());
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use prost::{DecodeError, Message};
 
-use super::{Reading, name};
+use super::{MessageContext, name};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
-use crate::tap::fact::Fact;
+use crate::tap::fact::Observation;
 
 /// `RunPodSandboxRequest`, as far as it is read.
 #[derive(Message)]
@@ -66,17 +66,17 @@ struct PodSandboxStatus {
 
 /// `ContainerStatusResponse`, without what was asked for beyond the status: that holds the whole configuration, env and all.
 #[derive(Message)]
-struct ContainerStatus {
+struct ContainerStatusReply {
     #[prost(message, optional, tag = "1")]
     status: Option<v1::ContainerStatus>,
 }
 
-type Read = Result<(), DecodeError>;
+type LifecycleMessage = Result<(), DecodeError>;
 
-pub(in crate::tap) fn run_pod_sandbox_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn run_pod_sandbox_request(read: &mut MessageContext, message: &[u8]) -> LifecycleMessage {
     let Some(config) = RunPodSandbox::decode(message)?.config else { return Ok(()) };
     read.set_pod(config.metadata.as_ref());
-    read.facts.push(Fact::Sandbox(SandboxObservation {
+    read.facts.push(Observation::Sandbox(SandboxObservation {
         metadata: config.metadata,
         is_ready: Some(true),
         labels: Some(config.labels),
@@ -86,16 +86,22 @@ pub(in crate::tap) fn run_pod_sandbox_request(read: &mut Reading, message: &[u8]
     Ok(())
 }
 
-pub(in crate::tap) fn run_pod_sandbox_response(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn run_pod_sandbox_response(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     let id = name(v1::RunPodSandboxResponse::decode(message)?.pod_sandbox_id);
-    if let Some(Fact::Sandbox(sandbox)) = read.facts.first_mut() {
+    if let Some(Observation::Sandbox(sandbox)) = read.facts.first_mut() {
         sandbox.id.clone_from(&id);
     }
     read.pod().id = Some(id);
     Ok(())
 }
 
-pub(in crate::tap) fn create_container_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn create_container_request(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     let request = CreateContainer::decode(message)?;
     let sandbox = name(request.pod_sandbox_id);
     read.pod().id = Some(sandbox.clone());
@@ -114,78 +120,102 @@ pub(in crate::tap) fn create_container_request(read: &mut Reading, message: &[u8
         annotations: config.annotations,
         ..v1::Container::default()
     });
-    read.facts.push(Fact::Container(ContainerObservation { created_at: None, ..fact }));
+    read.facts.push(Observation::Container(ContainerObservation { created_at: None, ..fact }));
     Ok(())
 }
 
-pub(in crate::tap) fn create_container_response(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn create_container_response(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     let id = name(v1::CreateContainerResponse::decode(message)?.container_id);
-    if let Some(Fact::Container(container)) = read.facts.first_mut() {
+    if let Some(Observation::Container(container)) = read.facts.first_mut() {
         container.id.clone_from(&id);
     }
     read.container().id = Some(id);
     Ok(())
 }
 
-pub(in crate::tap) fn start_container_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn start_container_request(read: &mut MessageContext, message: &[u8]) -> LifecycleMessage {
     let id = name(v1::StartContainerRequest::decode(message)?.container_id);
     read.container_is(id, v1::ContainerState::ContainerRunning);
     Ok(())
 }
 
-pub(in crate::tap) fn stop_container_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn stop_container_request(read: &mut MessageContext, message: &[u8]) -> LifecycleMessage {
     let id = name(v1::StopContainerRequest::decode(message)?.container_id);
     read.container_is(id, v1::ContainerState::ContainerExited);
     Ok(())
 }
 
-pub(in crate::tap) fn remove_container_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn remove_container_request(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     let id = name(v1::RemoveContainerRequest::decode(message)?.container_id);
-    read.facts.push(Fact::ContainerGone(id.clone()));
+    read.facts.push(Observation::ContainerRemoved(id.clone()));
     read.container().id = Some(id);
     Ok(())
 }
 
-pub(in crate::tap) fn stop_pod_sandbox_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn stop_pod_sandbox_request(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     let id = name(v1::StopPodSandboxRequest::decode(message)?.pod_sandbox_id);
     let stopped =
         SandboxObservation { id: id.clone(), is_ready: Some(false), ..SandboxObservation::default() };
-    read.facts.push(Fact::Sandbox(stopped));
+    read.facts.push(Observation::Sandbox(stopped));
     read.pod().id = Some(id);
     Ok(())
 }
 
-pub(in crate::tap) fn remove_pod_sandbox_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn remove_pod_sandbox_request(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     let id = name(v1::RemovePodSandboxRequest::decode(message)?.pod_sandbox_id);
-    read.facts.push(Fact::SandboxGone(id.clone()));
+    read.facts.push(Observation::SandboxRemoved(id.clone()));
     read.pod().id = Some(id);
     Ok(())
 }
 
-pub(in crate::tap) fn pod_sandbox_status_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn pod_sandbox_status_request(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     read.pod().id = Some(name(v1::PodSandboxStatusRequest::decode(message)?.pod_sandbox_id));
     Ok(())
 }
 
-pub(in crate::tap) fn pod_sandbox_status_response(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn pod_sandbox_status_response(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     let Some(status) = PodSandboxStatus::decode(message)?.status else { return Ok(()) };
     read.set_pod(status.metadata.as_ref());
-    read.facts.push(Fact::Sandbox(status.into()));
+    read.facts.push(Observation::Sandbox(status.into()));
     Ok(())
 }
 
-pub(in crate::tap) fn container_status_request(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn container_status_request(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
     read.container().id = Some(name(v1::ContainerStatusRequest::decode(message)?.container_id));
     Ok(())
 }
 
-pub(in crate::tap) fn container_status_response(read: &mut Reading, message: &[u8]) -> Read {
-    let Some(status) = ContainerStatus::decode(message)?.status else { return Ok(()) };
-    read.facts.push(Fact::Container(status.into()));
+pub(in crate::tap) fn container_status_response(
+    read: &mut MessageContext,
+    message: &[u8],
+) -> LifecycleMessage {
+    let Some(status) = ContainerStatusReply::decode(message)?.status else { return Ok(()) };
+    read.facts.push(Observation::Container(status.into()));
     Ok(())
 }
 
-impl Reading {
+impl MessageContext {
     fn set_pod(&mut self, metadata: Option<&v1::PodSandboxMetadata>) {
         if let Some(metadata) = metadata {
             let pod = self.pod();
@@ -199,7 +229,7 @@ impl Reading {
     fn container_is(&mut self, id: String, state: v1::ContainerState) {
         let fact =
             ContainerObservation { id: id.clone(), state: Some(state), ..ContainerObservation::default() };
-        self.facts.push(Fact::Container(fact));
+        self.facts.push(Observation::Container(fact));
         self.container().id = Some(id);
     }
 }
@@ -225,11 +255,11 @@ mod tests {
             sandbox_config: None,
         };
         let response = v1::CreateContainerResponse { container_id: "c0ffee".into() };
-        let mut read = Reading::new(Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO));
+        let mut read = MessageContext::new(Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO));
         create_container_request(&mut read, &request.encode_to_vec()).unwrap();
         create_container_response(&mut read, &response.encode_to_vec()).unwrap();
         assert_eq!(read.call.container.unwrap().attempt, Some(4));
-        let [Fact::Container(fact)] = &read.facts[..] else { panic!("{:?}", read.facts) };
+        let [Observation::Container(fact)] = &read.facts[..] else { panic!("{:?}", read.facts) };
         assert_eq!((fact.id.as_str(), fact.sandbox.as_deref()), ("c0ffee", Some("p0d")));
         assert_eq!(fact.state, Some(v1::ContainerState::ContainerCreated));
         assert_eq!(fact.labels.as_ref().unwrap()["tier"], "web");

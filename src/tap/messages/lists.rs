@@ -4,67 +4,67 @@ use prost::bytes::Buf;
 use prost::encoding::{DecodeContext, WireType, decode_key, message, skip_field};
 use prost::{DecodeError, Message};
 
-use super::Reading;
+use super::MessageContext;
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
-use crate::tap::fact::Fact;
+use crate::tap::fact::Observation;
 
 /// Any request for a list: the filter, a message, is the first field of all of them. One that asks for nothing is empty, as the kubelet's
 /// when it relists containers.
 #[derive(Message)]
-struct List {
+struct ListMessageKind {
     #[prost(bytes = "vec", tag = "1")]
     filter: Vec<u8>,
 }
 
-type Read = Result<(), DecodeError>;
+type ListMessage = Result<(), DecodeError>;
 
-pub(in crate::tap) fn request(read: &mut Reading, message: &[u8]) -> Read {
-    read.is_filtered = !List::decode(message)?.filter.is_empty();
+pub(in crate::tap) fn request(read: &mut MessageContext, message: &[u8]) -> ListMessage {
+    read.is_filtered = !ListMessageKind::decode(message)?.filter.is_empty();
     Ok(())
 }
 
-pub(in crate::tap) fn sandboxes(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn sandboxes(read: &mut MessageContext, message: &[u8]) -> ListMessage {
     let sandboxes: Vec<SandboxObservation> = items::<v1::PodSandbox, _>(message)?;
     if read.is_filtered {
-        read.facts.extend(sandboxes.into_iter().map(Fact::Sandbox));
+        read.facts.extend(sandboxes.into_iter().map(Observation::Sandbox));
     } else {
-        read.facts.push(Fact::Sandboxes(sandboxes));
+        read.facts.push(Observation::SandboxList(sandboxes));
     }
     Ok(())
 }
 
-pub(in crate::tap) fn containers(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn containers(read: &mut MessageContext, message: &[u8]) -> ListMessage {
     let containers: Vec<ContainerObservation> = items::<v1::Container, _>(message)?;
     if read.is_filtered {
-        read.facts.extend(containers.into_iter().map(Fact::Container));
+        read.facts.extend(containers.into_iter().map(Observation::Container));
     } else {
-        read.facts.push(Fact::Containers(containers));
+        read.facts.push(Observation::ContainerList(containers));
     }
     Ok(())
 }
 
 /// A part of a list, which says nothing of what is not in it.
-pub(in crate::tap) fn some_sandboxes(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn some_sandboxes(read: &mut MessageContext, message: &[u8]) -> ListMessage {
     read.is_filtered = true;
     sandboxes(read, message)
 }
 
 /// The same.
-pub(in crate::tap) fn some_containers(read: &mut Reading, message: &[u8]) -> Read {
+pub(in crate::tap) fn some_containers(read: &mut MessageContext, message: &[u8]) -> ListMessage {
     read.is_filtered = true;
     containers(read, message)
 }
 
 /// What has become of a container, with the status of its pod and of all containers in it.
-pub(in crate::tap) fn event(read: &mut Reading, message: &[u8]) -> Read {
-    read.facts.extend(Fact::of_event(v1::ContainerEventResponse::decode(message)?));
+pub(in crate::tap) fn event(read: &mut MessageContext, message: &[u8]) -> ListMessage {
+    read.facts.extend(Observation::of_event(v1::ContainerEventResponse::decode(message)?));
     Ok(())
 }
 
 /// Reads a list, whose items are its first field, one by one: the facts are smaller than the items, and those of one list may be many.
-fn items<Item, Fact>(mut message: &[u8]) -> Result<Vec<Fact>, DecodeError>
+fn items<Item, Converted>(mut message: &[u8]) -> Result<Vec<Converted>, DecodeError>
 where
-    Item: Message + Default + Into<Fact>,
+    Item: Message + Default + Into<Converted>,
 {
     let (mut facts, context) = (Vec::new(), DecodeContext::default());
     while message.has_remaining() {
@@ -87,10 +87,10 @@ mod tests {
     use super::*;
     use crate::tap::Call;
 
-    fn read(filter: Option<v1::ContainerFilter>) -> Vec<Fact> {
+    fn read(filter: Option<v1::ContainerFilter>) -> Vec<Observation> {
         let container = |id: &str| v1::Container { id: id.into(), ..Default::default() };
         let response = v1::ListContainersResponse { containers: ["a", "b"].map(container).into() };
-        let mut read = Reading::new(Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO));
+        let mut read = MessageContext::new(Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO));
         request(&mut read, &v1::ListContainersRequest { filter }.encode_to_vec()).unwrap();
         containers(&mut read, &response.encode_to_vec()).unwrap();
         read.facts
@@ -99,12 +99,14 @@ mod tests {
     #[test]
     fn only_a_list_for_which_nothing_was_asked_tells_what_is_not_there() {
         for whole in [None, Some(v1::ContainerFilter::default())] {
-            assert!(matches!(&read(whole)[..], [Fact::Containers(all)] if all.len() == 2));
+            assert!(matches!(&read(whole)[..], [Observation::ContainerList(all)] if all.len() == 2));
         }
         let running =
             v1::ContainerFilter { state: Some(v1::ContainerStateValue::default()), ..Default::default() };
         for some in [running, v1::ContainerFilter { id: "a".into(), ..Default::default() }] {
-            assert!(matches!(&read(Some(some))[..], [Fact::Container(a), Fact::Container(_)] if a.id == "a"));
+            assert!(
+                matches!(&read(Some(some))[..], [Observation::Container(a), Observation::Container(_)] if a.id == "a")
+            );
         }
     }
 }

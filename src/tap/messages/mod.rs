@@ -7,33 +7,33 @@ pub(super) mod lists;
 
 use std::sync::Arc;
 
-use super::call::{Call, Container, Pod};
-use super::fact::Fact;
+use super::call::{Call, ContainerRef, PodRef};
+use super::fact::Observation;
 
 /// Bytes that are kept of a name or an id.
 const LONGEST_NAME: usize = 253;
 
 /// A call while its messages are read.
 #[derive(Debug)]
-pub(super) struct Reading {
+pub(super) struct MessageContext {
     pub(super) call: Call,
     /// What they tell of pods and containers, if the call went well.
-    pub(super) facts: Vec<Fact>,
+    pub(super) facts: Vec<Observation>,
     /// Whether a list was asked for in parts only.
     pub(super) is_filtered: bool,
 }
 
-impl Reading {
+impl MessageContext {
     /// A call of which no message has been read.
     pub(super) fn new(call: Call) -> Self {
         Self { call, facts: Vec::new(), is_filtered: false }
     }
 
-    fn pod(&mut self) -> &mut Pod {
+    fn pod(&mut self) -> &mut PodRef {
         Arc::make_mut(self.call.pod.get_or_insert_default())
     }
 
-    fn container(&mut self) -> &mut Container {
+    fn container(&mut self) -> &mut ContainerRef {
         Arc::make_mut(self.call.container.get_or_insert_default())
     }
 }

@@ -40,13 +40,13 @@ impl Told {
     }
 
     /// Told now, by a call that has just begun.
-    fn by(&mut self, fact: Fact) -> Vec<Change> {
+    fn by(&mut self, fact: Observation) -> Vec<Change> {
         self.now += 10;
         self.since(self.now, fact)
     }
 
     /// Told now, by a call that began then.
-    fn since(&mut self, since: u32, fact: Fact) -> Vec<Change> {
+    fn since(&mut self, since: u32, fact: Observation) -> Vec<Change> {
         self.now += 1;
         let (since, now) = (self.start + MS * since, self.start + MS * self.now);
         self.world.fold(Source::Call, since, now, vec![fact])
@@ -60,24 +60,24 @@ use v1::ContainerState::{
 #[test]
 fn a_pod_comes_lives_and_goes() {
     let mut told = Told::new();
-    assert!(matches!(&told.by(Fact::Sandbox(sandbox("p")))[..], [Change::SandboxRuns(_)]));
-    let created = told.by(Fact::Container(container("c", "p", Created)));
+    assert!(matches!(&told.by(Observation::Sandbox(sandbox("p")))[..], [Change::SandboxRuns(_)]));
+    let created = told.by(Observation::Container(container("c", "p", Created)));
     assert!(
         matches!(&created[..], [Change::ContainerCreated(_), Change::ContainerUpdated(_)]),
         "{created:?}"
     );
     let running = ContainerObservation { id: "c".into(), state: Some(Running), ..Default::default() };
-    assert!(matches!(&told.by(Fact::Container(running.clone()))[..], [Change::ContainerStarted(_)]));
-    assert!(told.by(Fact::Container(running)).is_empty(), "nothing is new");
+    assert!(matches!(&told.by(Observation::Container(running.clone()))[..], [Change::ContainerStarted(_)]));
+    assert!(told.by(Observation::Container(running)).is_empty(), "nothing is new");
     let exited = ContainerObservation {
         id: "c".into(),
         state: Some(Exited),
         exit: Some((3, "Error".into())),
         ..Default::default()
     };
-    let changes = told.by(Fact::Container(exited));
+    let changes = told.by(Observation::Container(exited));
     assert!(matches!(&changes[..], [Change::ContainerExited(c)] if c.exit == Some((3, "Error".into()))));
-    let changes = told.by(Fact::SandboxGone("p".into()));
+    let changes = told.by(Observation::SandboxRemoved("p".into()));
     assert!(matches!(&changes[..], [Change::ContainerGone(_), Change::SandboxGone(_)]), "{changes:?}");
     assert_eq!(told.world.containers().count() + told.world.sandboxes().count(), 0);
     assert!(told.world.container("c").is_some(), "what is gone is remembered for a while");
@@ -86,38 +86,42 @@ fn a_pod_comes_lives_and_goes() {
 #[test]
 fn what_is_old_news_changes_nothing() {
     let mut told = Told::new();
-    told.by(Fact::Sandbox(sandbox("p")));
-    told.by(Fact::Container(container("c", "p", Running)));
+    told.by(Observation::Sandbox(sandbox("p")));
+    told.by(Observation::Container(container("c", "p", Running)));
     let before = told.now;
-    assert!(told.since(before - 5, Fact::Container(container("c", "p", Created))).is_empty());
-    told.by(Fact::ContainerGone("c".into()));
+    assert!(told.since(before - 5, Observation::Container(container("c", "p", Created))).is_empty());
+    told.by(Observation::ContainerRemoved("c".into()));
     assert!(
-        told.since(before, Fact::Containers(vec![container("c", "p", Running)])).is_empty(),
+        told.since(before, Observation::ContainerList(vec![container("c", "p", Running)])).is_empty(),
         "asked before it went"
     );
     assert_eq!(told.world.containers().count(), 0);
-    let back = told.by(Fact::Containers(vec![container("c", "p", Running)]));
+    let back = told.by(Observation::ContainerList(vec![container("c", "p", Running)]));
     assert!(!back.is_empty(), "asked after it seemed to have gone");
 }
 
 #[test]
 fn a_list_tells_what_is_gone_but_not_of_what_came_after_it_was_asked_for() {
     let mut told = Told::new();
-    told.by(Fact::Sandbox(sandbox("old")));
+    told.by(Observation::Sandbox(sandbox("old")));
     let asked = told.now;
-    told.by(Fact::Sandbox(sandbox("new")));
-    told.since(asked, Fact::Sandboxes(vec![sandbox("old")]));
+    told.by(Observation::Sandbox(sandbox("new")));
+    told.since(asked, Observation::SandboxList(vec![sandbox("old")]));
     assert_eq!(told.world.sandboxes().count(), 2);
-    let changes = told.by(Fact::Sandboxes(vec![sandbox("new")]));
+    let changes = told.by(Observation::SandboxList(vec![sandbox("new")]));
     assert!(matches!(&changes[..], [Change::SandboxGone(gone)] if &*gone.id == "old"), "{changes:?}");
 }
 
 #[test]
 fn what_holds_a_sandbox_is_no_container() {
     let mut told = Told::new();
-    told.by(Fact::Sandbox(sandbox("p")));
+    told.by(Observation::Sandbox(sandbox("p")));
     let process = |state| {
-        Fact::Container(ContainerObservation { id: "p".into(), state: Some(state), ..Default::default() })
+        Observation::Container(ContainerObservation {
+            id: "p".into(),
+            state: Some(state),
+            ..Default::default()
+        })
     };
     assert!(told.by(process(Running)).is_empty());
     assert!(matches!(&told.by(process(Exited))[..], [Change::SandboxStopped(_)]));
@@ -127,17 +131,17 @@ fn what_holds_a_sandbox_is_no_container() {
 #[test]
 fn a_world_that_others_hold_stays_as_it_was_for_them() {
     let mut told = Told::new();
-    told.by(Fact::Sandbox(sandbox("p")));
+    told.by(Observation::Sandbox(sandbox("p")));
     let snapshot = told.world.clone();
-    told.by(Fact::SandboxGone("p".into()));
+    told.by(Observation::SandboxRemoved("p".into()));
     assert_eq!((snapshot.sandboxes().count(), told.world.sandboxes().count()), (1, 0));
 }
 
 #[test]
 fn the_beginning_of_an_id_is_enough_where_it_is_one_containers() {
     let mut told = Told::new();
-    told.by(Fact::Container(container("c0ffee", "p", Running)));
-    told.by(Fact::Container(container("c0de", "p", Running)));
+    told.by(Observation::Container(container("c0ffee", "p", Running)));
+    told.by(Observation::Container(container("c0de", "p", Running)));
     let id = |named: &str| told.world.container(named).map(|container| container.id.to_string());
     assert_eq!(id("c0f"), Some("c0ffee".into()));
     assert_eq!((id("c0"), id(""), id("d")), (None, None, None));
@@ -151,21 +155,21 @@ proptest! {
         for (kind, number, age) in facts {
             let (id, pod) = (format!("c{number}"), format!("p{}", number % 2));
             let fact = match kind {
-                0 => Fact::Sandbox(sandbox(&pod)),
-                1 => Fact::Container(container(&id, &pod, Created)),
-                2 => Fact::Container(container(&id, &pod, Running)),
-                3 => Fact::Container(container(&id, &pod, Exited)),
-                4 => Fact::ContainerGone(id),
-                5 => Fact::SandboxGone(pod),
-                _ => Fact::Containers(vec![container(&id, &pod, Running)]),
+                0 => Observation::Sandbox(sandbox(&pod)),
+                1 => Observation::Container(container(&id, &pod, Created)),
+                2 => Observation::Container(container(&id, &pod, Running)),
+                3 => Observation::Container(container(&id, &pod, Exited)),
+                4 => Observation::ContainerRemoved(id),
+                5 => Observation::SandboxRemoved(pod),
+                _ => Observation::ContainerList(vec![container(&id, &pod, Running)]),
             };
             told.now += 10;
             let since = told.now.saturating_sub(age);
             told.since(since, fact);
         }
         told.now += 100;
-        told.by(Fact::Sandboxes(vec![sandbox("p1")]));
-        told.by(Fact::Containers(vec![container("c1", "p1", Exited)]));
+        told.by(Observation::SandboxList(vec![sandbox("p1")]));
+        told.by(Observation::ContainerList(vec![container("c1", "p1", Exited)]));
         let sandboxes: Vec<_> = told.world.sandboxes().map(|sandbox| sandbox.id.to_string()).collect();
         let containers: Vec<_> = told.world.containers().map(|c| (c.id.to_string(), c.state)).collect();
         prop_assert_eq!(sandboxes, ["p1"]);

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use super::*;
 use crate::cri::MethodName;
 use crate::exec::phases::Phases;
-use crate::tap::{ExecResult, Told};
+use crate::tap::{ExecResult, Observations};
 
 const MS: Duration = Duration::from_millis(1);
 const ONE: &str = "1111111111111111111111111111111111111111111111111111111111111111";
@@ -46,9 +46,9 @@ impl Scenario {
         self.since + MS * millis
     }
 
-    fn exec(timeout: i64, exit_code: Option<i32>) -> Exec {
+    fn exec(timeout: i64, exit_code: Option<i32>) -> ExecCall {
         let result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
-        Exec { command: vec!["true".to_owned()], is_cut: false, timeout_seconds: timeout, result }
+        ExecCall { command: vec!["true".to_owned()], truncated: false, timeout_seconds: timeout, result }
     }
 
     /// A call is asked.
@@ -61,8 +61,8 @@ impl Scenario {
             since: self.at(at),
             trace: None,
         });
-        let sent = Sent { whole: self.at(at), sent: self.at(at + 1) };
-        let asked = AskedExec {
+        let sent = SendTimes { whole: self.at(at), sent: self.at(at + 1) };
+        let asked = ExecRequest {
             head: Arc::downgrade(&head),
             id,
             sent,
@@ -79,12 +79,12 @@ impl Scenario {
         self.ended_with(id, at, Self::exec(timeout, exit_code), CallOutcome::Completed(Some(code)));
     }
 
-    fn ended_with(&mut self, id: u64, at: u32, exec: Exec, ending: CallOutcome) {
+    fn ended_with(&mut self, id: u64, at: u32, exec: ExecCall, ending: CallOutcome) {
         let head = self.heads.remove(&id).unwrap();
         let duration = self.at(at) - head.since;
-        let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::begun(&head) };
-        let told = Told { since: head.since, facts: Vec::new() };
-        let ended = Ended { sent: None, call, told, head, request: None };
+        let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&head) };
+        let told = Observations { observed_since: head.since, items: Vec::new() };
+        let ended = DecodedCall { sent: None, call, told, head, request: None };
         let now = self.at(at);
         self.tracker.ended(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }

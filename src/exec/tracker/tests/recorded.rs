@@ -140,7 +140,7 @@ fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
 fn a_container_may_become_known_while_a_call_lasts() {
     let mut scenario = Scenario::new();
     scenario.asked(1, 0, 5);
-    let known = tap::Container { name: Some("main".to_owned()), ..tap::Container::default() };
+    let known = tap::ContainerRef { name: Some("main".to_owned()), ..tap::ContainerRef::default() };
     scenario.place = Place { container: Some(Arc::new(known)), ..Place::default() };
     scenario.ended(1, 45, 5, Some(0));
     scenario.tracker.give_up(scenario.at(46));
