@@ -16,7 +16,7 @@ use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
-use crate::world::World;
+use crate::world::Inventory;
 use crate::{exec, metrics, relay, tap};
 
 /// Connections that may follow calls or events at a time: fewer than the admin socket serves, so that a question finds one of the rest.
@@ -47,7 +47,7 @@ pub struct Sources {
     /// The last events.
     pub events: Arc<Events>,
     /// What is on the node.
-    pub world: watch::Receiver<Arc<World>>,
+    pub world: watch::Receiver<Arc<Inventory>>,
     /// What is stuck.
     pub stuck: watch::Receiver<Arc<Stuck>>,
     /// What the relay counts.

@@ -15,7 +15,7 @@ use crate::socket::LockError;
 use crate::state::{self, StateError, StateStore};
 use crate::tap::{self, DecodedCall, StopRequest};
 use crate::terminal::sanitize;
-use crate::world::{Container, Sandbox, World};
+use crate::world::{Container, Inventory, Sandbox};
 
 /// Why what is made is not kept alive, where nothing is.
 const NOT_KEPT: &str = "created while --enforce restart was off";
@@ -85,7 +85,7 @@ impl Keeping {
     }
 
     /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
-    pub(super) fn stopping(&mut self, world: &World, stopping: &StopRequest, is_listed: bool) {
+    pub(super) fn stopping(&mut self, world: &Inventory, stopping: &StopRequest, is_listed: bool) {
         let StopRequest { pid, sandbox, container, .. } = stopping;
         if is_own_process(*pid) {
             return;
@@ -100,7 +100,7 @@ impl Keeping {
     }
 
     /// A call has ended.
-    pub(super) fn ended(&mut self, world: &World, ended: &mut DecodedCall) {
+    pub(super) fn ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
         if let Some((key, act)) = self.done(world, ended) {
             self.keeper.saw(&key, act);
         } else if let Some(unnamed) = unnamed(ended) {
@@ -112,7 +112,7 @@ impl Keeping {
     }
 
     /// Something has become of the node: names may be known that were not.
-    pub(super) fn changed(&mut self, world: &World) {
+    pub(super) fn changed(&mut self, world: &Inventory) {
         self.unnamed.retain(|(target, reason)| {
             let request = Err(reason.clone());
             let made = match target {
@@ -129,7 +129,7 @@ impl Keeping {
     }
 
     /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
-    pub(super) fn listed(&mut self, world: &World) {
+    pub(super) fn listed(&mut self, world: &Inventory) {
         for target in std::mem::take(&mut self.early) {
             if let Some((key, act)) = self.let_go(world, &target) {
                 self.keeper.saw(&key, act);
@@ -145,7 +145,7 @@ impl Keeping {
     }
 
     /// A container runs, or has run. Where its owner has made it, the owner has started it, though that may not have been seen.
-    pub(super) fn has_started(&self, world: &World, container: &Container) {
+    pub(super) fn has_started(&self, world: &Inventory, container: &Container) {
         let has_run = match container.state {
             ContainerState::ContainerRunning => true,
             ContainerState::ContainerExited => container.started_at != 0,
@@ -162,14 +162,14 @@ impl Keeping {
     }
 
     /// A sandbox is not there any more.
-    pub(super) fn gone(&self, world: &World, sandbox: &Sandbox) {
+    pub(super) fn gone(&self, world: &Inventory, sandbox: &Sandbox) {
         if let Some(key) = Key::of(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox)) {
             self.keeper.saw(&key, Act::Gone);
         }
     }
 
     /// A container has ended: tells why it is not started again, where others are.
-    pub(super) fn exited(&self, world: &World, container: &Arc<Container>) {
+    pub(super) fn exited(&self, world: &Inventory, container: &Arc<Container>) {
         let Some((play, events)) = &self.restarts else { return };
         if play.get().is_none_or(Play::is_held) || !self.is_newest(world, container) {
             return;
@@ -184,7 +184,7 @@ impl Keeping {
     }
 
     /// What a call has done that has ended.
-    fn done(&self, world: &World, ended: &mut DecodedCall) -> Option<(Key, Act)> {
+    fn done(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(Key, Act)> {
         if !ended.is_ok() {
             return None;
         }
@@ -231,7 +231,7 @@ impl Keeping {
     }
 
     /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
-    fn let_go(&self, world: &World, target: &Target) -> Option<(Key, Act)> {
+    fn let_go(&self, world: &Inventory, target: &Target) -> Option<(Key, Act)> {
         match target {
             Target::Sandbox(id) => {
                 let sandbox = world.sandbox(id).filter(|sandbox| self.is_newest_sandbox(world, sandbox))?;
@@ -247,7 +247,7 @@ impl Keeping {
 
     /// Whether there is no later one of a container: what has ended before is tidied up by many. Attempts do not tell, since clients begin with 0
     /// again when they replace something; but what was made last is known.
-    fn is_newest(&self, world: &World, container: &Container) -> bool {
+    fn is_newest(&self, world: &Inventory, container: &Container) -> bool {
         let Some((key, name)) = names(world, container) else { return true };
         let kept = self.keeper.now();
         match kept.newest(&key, &name).and_then(|newest| world.container(newest)) {
@@ -263,7 +263,7 @@ impl Keeping {
         }
     }
 
-    fn is_newest_sandbox(&self, world: &World, sandbox: &Sandbox) -> bool {
+    fn is_newest_sandbox(&self, world: &Inventory, sandbox: &Sandbox) -> bool {
         let Some(key) = Key::of(&sandbox.pod) else { return true };
         let kept = self.keeper.now();
         match kept.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
@@ -306,7 +306,7 @@ fn unnamed(ended: &mut DecodedCall) -> Option<(Target, String)> {
 }
 
 /// The pod of a container, and its own name.
-fn names(world: &World, container: &Container) -> Option<(Key, String)> {
+fn names(world: &Inventory, container: &Container) -> Option<(Key, String)> {
     let key = Key::of(&world.sandbox_of(container)?.pod)?;
     Some((key, container.name.name.clone()?))
 }

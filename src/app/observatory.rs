@@ -28,7 +28,7 @@ use crate::tap::{
 };
 use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
-use crate::world::{Change, Notice, Sandbox, Source, World};
+use crate::world::{Change, Inventory, RuntimeEvent, Sandbox, Source};
 
 /// How often what is stuck is looked for.
 const LOOK: Duration = Duration::from_secs(1);
@@ -40,14 +40,14 @@ const BATCH: usize = 64;
 #[derive(Debug)]
 pub(super) struct Inlets {
     pub(super) decoder: Decoder,
-    pub(super) notices: mpsc::Receiver<Notice>,
+    pub(super) notices: mpsc::Receiver<RuntimeEvent>,
     pub(super) news: mpsc::Receiver<News>,
 }
 
 /// Where what is known is kept.
 #[derive(Debug)]
 pub(super) struct Outlets {
-    pub(super) worlds: watch::Sender<Arc<World>>,
+    pub(super) worlds: watch::Sender<Arc<Inventory>>,
     pub(super) stuck: watch::Sender<Arc<Stuck>>,
     pub(super) calls: Arc<Calls>,
     pub(super) events: Arc<Events>,
@@ -62,7 +62,7 @@ pub(super) struct Outlets {
 /// Everything that is known, and the way it came to be known.
 #[derive(Debug)]
 pub(super) struct Observatory {
-    world: Arc<World>,
+    world: Arc<Inventory>,
     inspector: Inspector,
     /// Who makes probes, if anybody does.
     prober: Option<Prober>,
@@ -185,20 +185,20 @@ impl Observatory {
         }
     }
 
-    fn was_told(&mut self, notice: Notice) {
+    fn was_told(&mut self, notice: RuntimeEvent) {
         let now = Instant::now();
         match notice {
-            Notice::There { runtime, tells_execs } => {
+            RuntimeEvent::Connected { runtime, tells_execs } => {
                 info!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
                 self.outlets.events.push(Event::of_runtime(Some(&runtime)));
                 self.inspector.watched(tells_execs, now);
             }
-            Notice::Gone => {
+            RuntimeEvent::Disconnected => {
                 self.outlets.events.push(Event::of_runtime(None));
                 self.inspector.interrupted(now);
             }
-            Notice::Told(source, told) => self.fold(source, told, false),
-            Notice::Task(stamped) => {
+            RuntimeEvent::Observed(source, told) => self.fold(source, told, false),
+            RuntimeEvent::Task(stamped) => {
                 self.oom(&stamped);
                 self.inspector.task(&stamped, now);
             }
@@ -282,10 +282,10 @@ impl Observatory {
                 ) => {
                     keeping.has_started(&self.world, container);
                 }
-                (Change::SandboxGone(sandbox), Some(keeping)) => keeping.gone(&self.world, sandbox),
+                (Change::SandboxRemoved(sandbox), Some(keeping)) => keeping.gone(&self.world, sandbox),
                 _ => {}
             }
-            if let Change::SandboxRuns(sandbox) = change {
+            if let Change::SandboxStarted(sandbox) = change {
                 self.outlets.hurry.up();
                 self.misread(sandbox);
             }
@@ -359,11 +359,13 @@ impl Listed {
     /// Whether a list had come of what has changed.
     fn has(self, change: &Change) -> bool {
         match change {
-            Change::SandboxRuns(_) | Change::SandboxStopped(_) | Change::SandboxGone(_) => self.sandboxes,
+            Change::SandboxStarted(_) | Change::SandboxStopped(_) | Change::SandboxRemoved(_) => {
+                self.sandboxes
+            }
             Change::ContainerCreated(_)
             | Change::ContainerStarted(_)
             | Change::ContainerExited(_)
-            | Change::ContainerGone(_) => self.containers,
+            | Change::ContainerRemoved(_) => self.containers,
             Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => false,
         }
     }
@@ -423,7 +425,7 @@ mod tests {
         };
         let mut observatory = Observatory::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
         observatory.guarded(|_| panic!("for the test"));
-        observatory.guarded(|it| it.was_told(Notice::Gone));
+        observatory.guarded(|it| it.was_told(RuntimeEvent::Disconnected));
         assert_eq!(observatory.outlets.faults.get(), 1);
         assert_eq!(events.select(&crate::record::EventFilter::default()).len(), 1);
     }

@@ -33,7 +33,7 @@ use crate::socket::{
 use crate::state::{CloseError, StateError, StateStore};
 use crate::tap::{self, InternalCalls, Tap};
 use crate::telemetry::traces::{Traces, TracesError};
-use crate::world::{Enquiry, Notice, Watcher};
+use crate::world::{InspectRequest, RuntimeEvent, Watcher};
 
 /// Why probeshim did not run, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -298,9 +298,9 @@ fn recording(
 /// What the runtime tells, if it is watched.
 fn notices(
     watched: Option<MeteredChannel>,
-    enquired: mpsc::Receiver<Enquiry>,
+    enquired: mpsc::Receiver<InspectRequest>,
     inspector: &mut Inspector,
-) -> mpsc::Receiver<Notice> {
+) -> mpsc::Receiver<RuntimeEvent> {
     if let Some(own) = watched {
         return Watcher::start(own, enquired);
     }

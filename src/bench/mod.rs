@@ -19,7 +19,7 @@ use crate::cri::v1::{ContainerStatusRequest, ExecSyncRequest, VersionRequest};
 use crate::cri::{self, channel, runtime_service};
 use crate::exec::{Meter, Phases};
 use crate::socket::SocketPath;
-use crate::world::Runtime;
+use crate::world::RuntimeInfo;
 
 pub use figures::{Figures, Report, Way};
 
@@ -105,7 +105,7 @@ impl<'a> Bench<'a> {
         let mut client = runtime_service(&plan.direct);
         let container = whole_id(&mut client, &plan.container).await?;
         let version = client.version(VersionRequest { version: "v1".to_owned() }).await?.into_inner();
-        let tells_execs = Runtime::from(version).is_containerd();
+        let tells_execs = RuntimeInfo::from(version).is_containerd();
         let events = tells_execs.then(|| TaskEvents::new(channel(&plan.direct)));
         Ok(Self { plan, client, container, events })
     }

@@ -21,7 +21,7 @@ use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
 use crate::probe::{ExecUse, Specs, annotation_problems};
 use crate::tap::{DecodedCall, ExecCall, ExecRequest};
-use crate::world::{Change, Sandbox, World};
+use crate::world::{Change, Inventory, Sandbox};
 
 /// How long after a container was not found on this host it is looked for again.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -89,7 +89,7 @@ impl Inspector {
     }
 
     /// An `ExecSync` is on its way.
-    pub fn asked(&mut self, world: &World, asked: ExecRequest) {
+    pub fn asked(&mut self, world: &Inventory, asked: ExecRequest) {
         let Some(named) = asked.container.as_ref().and_then(|container| container.id.as_deref()) else {
             return;
         };
@@ -101,7 +101,7 @@ impl Inspector {
     }
 
     /// A call has ended.
-    pub fn ended(&mut self, world: &World, mut ended: Box<DecodedCall>, now: Instant) {
+    pub fn ended(&mut self, world: &Inventory, mut ended: Box<DecodedCall>, now: Instant) {
         let call = &mut ended.call;
         let named = call.container.as_ref().and_then(|container| container.id.as_deref());
         if let (Some(exec), Some(named)) = (&call.exec, named) {
@@ -145,10 +145,10 @@ impl Inspector {
     }
 
     /// Something has become of the node.
-    pub fn changed(&mut self, world: &World, changes: &[Change], now: Instant) {
+    pub fn changed(&mut self, world: &Inventory, changes: &[Change], now: Instant) {
         self.metrics.world(world);
         for change in changes {
-            if let Change::SandboxGone(sandbox) = change
+            if let Change::SandboxRemoved(sandbox) = change
                 // The next sandbox of a pod may be there before the last has gone.
                 && !world.sandboxes().any(|other| {
                     (&other.pod.namespace, &other.pod.name) == (&sandbox.pod.namespace, &sandbox.pod.name)
@@ -157,7 +157,7 @@ impl Inspector {
             {
                 self.metrics.pod_gone(namespace, name);
             }
-            if let Change::ContainerExited(container) | Change::ContainerGone(container) = change {
+            if let Change::ContainerExited(container) | Change::ContainerRemoved(container) = change {
                 self.tracker.closed(&container.id, now);
                 self.watchdog.gone(&container.id);
                 self.uses.remove(&container.id);
@@ -254,7 +254,7 @@ impl Inspector {
     }
 
     /// Where a call executes, and what specs say of it.
-    fn place(&mut self, world: &World, container: &Arc<str>, exec: &ExecCall) -> Place {
+    fn place(&mut self, world: &Inventory, container: &Arc<str>, exec: &ExecCall) -> Place {
         let Some(known) = world.container(container) else { return Place::default() };
         let sandbox = world.sandbox_of(known);
         let identity = sandbox.map_or(Identity::Unknown, |sandbox| {
@@ -271,7 +271,7 @@ impl Inspector {
     }
 
     /// Asks where a container runs, once; where that was not told, a while later again.
-    fn locate(&mut self, world: &World, container: &Arc<str>, now: Instant) {
+    fn locate(&mut self, world: &Inventory, container: &Arc<str>, now: Instant) {
         let is_due = match self.located.get(container) {
             None => world.container(container).is_some(),
             Some(Location::NotTold(again)) => now >= *again,
@@ -303,6 +303,6 @@ impl Inspector {
 }
 
 /// The whole id of a container, of which calls may give the beginning.
-fn whole_id(world: &World, named: &str) -> Arc<str> {
+fn whole_id(world: &Inventory, named: &str) -> Arc<str> {
     world.container(named).map_or_else(|| named.into(), |container| container.id.clone())
 }

@@ -15,7 +15,7 @@ use super::identity::Identity;
 use super::insight::Record;
 use super::phases::Phases;
 use super::stuck::{Stuck, StuckKind};
-use crate::world::World;
+use crate::world::Inventory;
 
 /// Upper bounds of the phases, in seconds: from a `true` in a synthetic container to a child that holds the output.
 const PHASES: [f64; 14] =
@@ -200,7 +200,7 @@ impl Metrics {
         }
     }
 
-    pub(super) fn world(&self, world: &World) {
+    pub(super) fn world(&self, world: &Inventory) {
         self.sandboxes.set(i64::try_from(world.sandboxes().count()).unwrap_or(i64::MAX));
         self.containers.set(i64::try_from(world.containers().count()).unwrap_or(i64::MAX));
         self.refused.inner().store(world.refused(), Ordering::Relaxed);

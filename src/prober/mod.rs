@@ -34,7 +34,7 @@ use tokio::time::Instant;
 use crate::probe::{PodSpec, ProbeType, Specs};
 use crate::relay::CallInfo;
 use crate::tap::{self, StopRequest};
-use crate::world::{Change, Enquiry, Sandbox, World};
+use crate::world::{Change, InspectRequest, Inventory, Sandbox};
 use enforcement::Enforcement;
 use pod::{Played, Todo};
 use roster::Roster;
@@ -71,7 +71,7 @@ pub struct Parts {
     /// What is counted.
     pub metrics: Metrics,
     /// Who is asked what has to be known of pods and containers.
-    pub enquiries: mpsc::Sender<Enquiry>,
+    pub enquiries: mpsc::Sender<InspectRequest>,
     /// What is done about probes that have failed.
     pub enforcement: EnforcementSettings,
     /// The node is taken to have been there for long: workers begin at once, and not at times of chance within their first period.
@@ -105,7 +105,7 @@ impl Prober {
     }
 
     /// Something has become of the node.
-    pub fn changed(&self, world: &World, changes: &[Change]) {
+    pub fn changed(&self, world: &Inventory, changes: &[Change]) {
         let mut touched: Vec<Arc<str>> = Vec::new();
         let mut seen = HashSet::new();
         let mut roster = self.shared.lock();

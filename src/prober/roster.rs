@@ -14,7 +14,7 @@ use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, Specs};
 use crate::tap;
-use crate::world::{self, Change, Enquiry, Sandbox, World};
+use crate::world::{self, Change, InspectRequest, Inventory, Sandbox};
 
 /// The pods of the node.
 #[derive(Debug)]
@@ -43,15 +43,15 @@ pub(super) struct Entry {
 
 impl Roster {
     /// Takes a change. Tells which pod it concerns.
-    pub(super) fn take(&mut self, world: &World, change: &Change) -> Option<Arc<str>> {
+    pub(super) fn take(&mut self, world: &Inventory, change: &Change) -> Option<Arc<str>> {
         if self.is_over {
             return None;
         }
         match change {
-            Change::SandboxRuns(sandbox)
+            Change::SandboxStarted(sandbox)
             | Change::SandboxStopped(sandbox)
             | Change::SandboxUpdated(sandbox) => self.sandbox(sandbox),
-            Change::SandboxGone(sandbox) => {
+            Change::SandboxRemoved(sandbox) => {
                 let key = key_of(&sandbox.pod, &sandbox.id);
                 let is_last = self.pods.get(&key).is_some_and(|entry| entry.sandbox.id == sandbox.id);
                 let entry = if is_last { self.pods.remove(&key) } else { None };
@@ -64,7 +64,7 @@ impl Roster {
             | Change::ContainerStarted(container)
             | Change::ContainerExited(container)
             | Change::ContainerUpdated(container) => {
-                let Some(sandbox) = world.living_sandbox_of(container).cloned() else {
+                let Some(sandbox) = world.live_sandbox_of(container).cloned() else {
                     let sandbox = container.sandbox.clone()?;
                     put(self.orphans.entry(sandbox).or_default(), container);
                     return None;
@@ -73,7 +73,7 @@ impl Roster {
                 put(&mut self.pods.get_mut(&key)?.containers, container);
                 Some(key)
             }
-            Change::ContainerGone(container) => {
+            Change::ContainerRemoved(container) => {
                 if let Some(waiting) = self.orphans.get_mut(container.sandbox.as_ref()?) {
                     waiting.retain(|known| known.id != container.id);
                 }
@@ -184,7 +184,7 @@ impl Entry {
     }
 
     /// What has to be known of it.
-    pub(super) fn unknown(&self) -> Vec<Enquiry> {
+    pub(super) fn unknown(&self) -> Vec<InspectRequest> {
         let Some(pod) = &self.pod else { return Vec::new() };
         let is_unknown = |container: &&Arc<world::Container>| match container.state {
             ContainerState::ContainerRunning => container.started_at == 0,
@@ -192,12 +192,12 @@ impl Entry {
             _ => false,
         };
         let containers = self.containers.iter().filter(is_unknown);
-        let mut unknown: Vec<_> = containers.map(|it| Enquiry::Container(it.id.clone())).collect();
+        let mut unknown: Vec<_> = containers.map(|it| InspectRequest::Container(it.id.clone())).collect();
         let has_none = !self.sandbox.id.is_empty()
             && self.sandbox.addresses.is_empty()
             && self.sandbox.is_host_network != Some(true);
         if self.sandbox.is_ready && has_none && pod.lock().spec.needs_address() {
-            unknown.push(Enquiry::Sandbox(self.sandbox.id.clone()));
+            unknown.push(InspectRequest::Sandbox(self.sandbox.id.clone()));
         }
         unknown
     }

@@ -9,14 +9,14 @@ use crate::exec::{StuckExec, StuckKind};
 use crate::play;
 use crate::prober::{self, MostKills, Remark, What};
 use crate::terminal::human;
-use crate::world::{Change, Container, Runtime, Sandbox, World};
+use crate::world::{Change, Container, Inventory, RuntimeInfo, Sandbox};
 
 impl Event {
     /// What has changed in the world; `None` for what is no news to anybody.
     #[must_use]
-    pub fn of_change(change: &Change, world: &World) -> Option<Self> {
+    pub fn of_change(change: &Change, world: &Inventory) -> Option<Self> {
         match change {
-            Change::SandboxRuns(sandbox) => {
+            Change::SandboxStarted(sandbox) => {
                 let addresses = match sandbox.addresses.as_slice() {
                     [] => String::new(),
                     addresses => format!(" with {}", addresses.join(", ")),
@@ -26,7 +26,7 @@ impl Event {
             Change::SandboxStopped(sandbox) => {
                 Some(Self::of_sandbox("SandboxStopped", sandbox, "The sandbox has stopped".to_owned()))
             }
-            Change::SandboxGone(sandbox) => {
+            Change::SandboxRemoved(sandbox) => {
                 Some(Self::of_sandbox("SandboxRemoved", sandbox, "The sandbox has been removed".to_owned()))
             }
             Change::ContainerCreated(container) => {
@@ -47,7 +47,7 @@ impl Event {
                 };
                 Some(Self::of_container("ContainerExited", container, world, message))
             }
-            Change::ContainerGone(container) => {
+            Change::ContainerRemoved(container) => {
                 Some(Self::of_container("ContainerRemoved", container, world, "Removed".to_owned()))
             }
             Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => None,
@@ -189,7 +189,7 @@ impl Event {
 
     /// A container has ended and is not started again, though others are.
     #[must_use]
-    pub fn of_lost(container: &Arc<Container>, world: &World, reason: &str) -> Self {
+    pub fn of_lost(container: &Arc<Container>, world: &Inventory, reason: &str) -> Self {
         let message = format!("The container has ended and is not started again: {reason}");
         Self {
             severity: Severity::Warning,
@@ -199,7 +199,7 @@ impl Event {
 
     /// The kernel killed a process of a container for want of memory.
     #[must_use]
-    pub fn of_oom(container: &Arc<Container>, world: &World) -> Self {
+    pub fn of_oom(container: &Arc<Container>, world: &Inventory) -> Self {
         let message = "The kernel killed a process of the container: its memory was used up".to_owned();
         Self {
             severity: Severity::Warning,
@@ -209,9 +209,9 @@ impl Event {
 
     /// The runtime answers, or does not answer any more.
     #[must_use]
-    pub fn of_runtime(runtime: Option<&Runtime>) -> Self {
+    pub fn of_runtime(runtime: Option<&RuntimeInfo>) -> Self {
         match runtime {
-            Some(Runtime { name, version }) => {
+            Some(RuntimeInfo { name, version }) => {
                 Self::new(Severity::Normal, "RuntimeReady", format!("{name} {version} answers"))
             }
             None => Self::new(
@@ -262,7 +262,7 @@ impl Event {
         Self { pod: Some(sandbox.pod.clone()), ..Self::new(Severity::Normal, reason, message) }
     }
 
-    fn of_container(reason: &'static str, container: &Container, world: &World, message: String) -> Self {
+    fn of_container(reason: &'static str, container: &Container, world: &Inventory, message: String) -> Self {
         let sandbox = world.sandbox_of(container);
         Self {
             pod: sandbox.map(|sandbox| sandbox.pod.clone()),

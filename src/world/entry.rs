@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::texts::Texts;
+use super::texts::LabelMap;
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap;
 
@@ -61,9 +61,9 @@ pub struct Sandbox {
     /// In nanoseconds since 1970; 0 where it is not known yet.
     pub created_at: i64,
     /// The pod's labels.
-    pub labels: Texts,
+    pub labels: LabelMap,
     /// Those of the pod's annotations that matter here.
-    pub annotations: Texts,
+    pub annotations: LabelMap,
     /// Its addresses, the first one first; empty where they are not known.
     pub addresses: Vec<String>,
     /// Whether it is in the network of its host, where that is known.
@@ -94,9 +94,9 @@ pub struct Container {
     /// The image that was asked for.
     pub image: String,
     /// Its labels.
-    pub labels: Texts,
+    pub labels: LabelMap,
     /// Those of its annotations that matter here.
-    pub annotations: Texts,
+    pub annotations: LabelMap,
     /// Who said so.
     pub source: Source,
     /// When it was seen first.
@@ -112,8 +112,8 @@ impl Sandbox {
             attempt: 0,
             is_ready: true,
             created_at: 0,
-            labels: Texts::default(),
-            annotations: Texts::default(),
+            labels: LabelMap::default(),
+            annotations: LabelMap::default(),
             addresses: Vec::new(),
             is_host_network: None,
             source,
@@ -123,13 +123,13 @@ impl Sandbox {
 
     /// The sandbox that a pod is about to have; its id is not known yet.
     #[must_use]
-    pub fn awaited(pod: tap::PodRef, labels: Texts, annotations: Texts, now: Instant) -> Self {
+    pub fn pending(pod: tap::PodRef, labels: LabelMap, annotations: LabelMap, now: Instant) -> Self {
         Self { pod: Arc::new(pod), labels, annotations, ..Self::new("", Source::Call, now) }
     }
 
     /// The same with what a message tells, if that is anything new.
     pub(super) fn with(&self, fact: &SandboxObservation, source: Source) -> Option<Self> {
-        let mut next = New::of(self);
+        let mut next = CopyOnWrite::from_observation(self);
         if let Some(metadata) = &fact.metadata {
             let pod = &self.pod;
             let known = [&pod.namespace, &pod.name, &pod.uid].map(Option::as_deref);
@@ -154,7 +154,9 @@ impl Sandbox {
             next.get().labels = labels.iter().collect();
         }
         if let Some(annotations) = &fact.annotations {
-            next.set(&self.annotations, kept(annotations), |sandbox| &mut sandbox.annotations);
+            next.set(&self.annotations, retained_annotations(annotations), |sandbox| {
+                &mut sandbox.annotations
+            });
         }
         if let Some(addresses) = fact.addresses.as_ref().filter(|addresses| !addresses.is_empty()) {
             next.set(&self.addresses, addresses.clone(), |sandbox| &mut sandbox.addresses);
@@ -178,8 +180,8 @@ impl Container {
             created_at: 0,
             started_at: 0,
             image: String::new(),
-            labels: Texts::default(),
-            annotations: Texts::default(),
+            labels: LabelMap::default(),
+            annotations: LabelMap::default(),
             source,
             seen,
         }
@@ -187,7 +189,7 @@ impl Container {
 
     /// The same with what a message tells, if that is anything new.
     pub(super) fn with(&self, fact: &ContainerObservation, source: Source) -> Option<Self> {
-        let mut next = New::of(self);
+        let mut next = CopyOnWrite::from_observation(self);
         if let Some(metadata) = &fact.metadata
             && (self.name.name.as_deref(), self.name.attempt)
                 != (Some(&metadata.name), Some(metadata.attempt))
@@ -227,20 +229,22 @@ impl Container {
             next.get().labels = labels.iter().collect();
         }
         if let Some(annotations) = &fact.annotations {
-            next.set(&self.annotations, kept(annotations), |container| &mut container.annotations);
+            next.set(&self.annotations, retained_annotations(annotations), |container| {
+                &mut container.annotations
+            });
         }
         next.changed.map(|next| Self { source, ..next })
     }
 }
 
 /// A copy that is made only where something is different: most of what is told is known.
-struct New<'a, T> {
+struct CopyOnWrite<'a, T> {
     known: &'a T,
     changed: Option<T>,
 }
 
-impl<'a, T: Clone> New<'a, T> {
-    fn of(known: &'a T) -> Self {
+impl<'a, T: Clone> CopyOnWrite<'a, T> {
+    fn from_observation(known: &'a T) -> Self {
         Self { known, changed: None }
     }
 
@@ -266,7 +270,7 @@ fn order(state: v1::ContainerState) -> u8 {
 }
 
 /// Those annotations that matter here, as many as there is room for.
-fn kept(annotations: &HashMap<String, String>) -> Texts {
+fn retained_annotations(annotations: &HashMap<String, String>) -> LabelMap {
     let matters = |key: &str| KEPT_ANNOTATIONS.iter().any(|kept| key.starts_with(kept));
     let mut kept: Vec<_> = annotations.iter().filter(|(key, _)| matters(key)).collect();
     kept.sort_by_key(|(_, value)| value.len());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::entry::{Container, Sandbox, Source};
-use super::{LIMIT, World};
+use super::{Inventory, MAX_OBJECTS};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::tap::Observation;
 
@@ -14,11 +14,11 @@ use crate::tap::Observation;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A sandbox runs that was not known.
-    SandboxRuns(Arc<Sandbox>),
+    SandboxStarted(Arc<Sandbox>),
     /// A sandbox has stopped.
     SandboxStopped(Arc<Sandbox>),
     /// A sandbox has been removed.
-    SandboxGone(Arc<Sandbox>),
+    SandboxRemoved(Arc<Sandbox>),
     /// A container has been created, or is seen for the first time.
     ContainerCreated(Arc<Container>),
     /// A container runs.
@@ -26,14 +26,14 @@ pub enum Change {
     /// A container has exited.
     ContainerExited(Arc<Container>),
     /// A container has been removed.
-    ContainerGone(Arc<Container>),
+    ContainerRemoved(Arc<Container>),
     /// More is known of a sandbox than before.
     SandboxUpdated(Arc<Sandbox>),
     /// More is known of a container than before.
     ContainerUpdated(Arc<Container>),
 }
 
-impl World {
+impl Inventory {
     /// Takes what is so: told by `source` when asked at `since`, and known here at `now`. A world that is shared is copied first, and only
     /// if something is new.
     pub fn fold(
@@ -43,7 +43,7 @@ impl World {
         now: Instant,
         facts: Vec<Observation>,
     ) -> Vec<Change> {
-        let mut fold = Fold { world: self, source, since, now, changes: Vec::new() };
+        let mut fold = InventoryUpdate { world: self, source, since, now, changes: Vec::new() };
         for fact in facts {
             fold.take(fact);
         }
@@ -51,15 +51,15 @@ impl World {
     }
 }
 
-struct Fold<'a> {
-    world: &'a mut Arc<World>,
+struct InventoryUpdate<'a> {
+    world: &'a mut Arc<Inventory>,
     source: Source,
     since: Instant,
     now: Instant,
     changes: Vec<Change>,
 }
 
-impl Fold<'_> {
+impl InventoryUpdate<'_> {
     fn take(&mut self, fact: Observation) {
         match fact {
             Observation::Sandbox(sandbox) => self.sandbox(&sandbox),
@@ -70,13 +70,13 @@ impl Fold<'_> {
                 for sandbox in &all {
                     self.sandbox(sandbox);
                 }
-                self.only_sandboxes(&all.iter().map(|sandbox| sandbox.id.as_str()).collect());
+                self.remove_unlisted_sandboxes(&all.iter().map(|sandbox| sandbox.id.as_str()).collect());
             }
             Observation::ContainerList(all) => {
                 for container in &all {
                     self.container(container);
                 }
-                self.only_containers(&all.iter().map(|container| container.id.as_str()).collect());
+                self.remove_unlisted_containers(&all.iter().map(|container| container.id.as_str()).collect());
             }
         }
     }
@@ -90,8 +90,8 @@ impl Fold<'_> {
         if known.is_none() && fact.metadata.is_none() {
             return;
         }
-        if known.is_none() && self.world.sandboxes.len() >= LIMIT {
-            Arc::make_mut(self.world).refused += 1;
+        if known.is_none() && self.world.sandboxes.len() >= MAX_OBJECTS {
+            Arc::make_mut(self.world).dropped_over_limit += 1;
             return;
         }
         let before = known.clone().unwrap_or_else(|| Arc::new(Sandbox::new(id, self.source, self.now)));
@@ -104,7 +104,7 @@ impl Fold<'_> {
         world.gone_sandboxes.forget(id);
         world.sandboxes.insert(next.id.clone(), next.clone());
         self.changes.push(match (known.is_none(), before.is_ready, next.is_ready) {
-            (true, _, true) => Change::SandboxRuns(next),
+            (true, _, true) => Change::SandboxStarted(next),
             (false, true, false) => Change::SandboxStopped(next),
             _ => Change::SandboxUpdated(next),
         });
@@ -136,8 +136,8 @@ impl Fold<'_> {
             }
             return;
         }
-        if known.is_none() && self.world.containers.len() >= LIMIT {
-            Arc::make_mut(self.world).refused += 1;
+        if known.is_none() && self.world.containers.len() >= MAX_OBJECTS {
+            Arc::make_mut(self.world).dropped_over_limit += 1;
             return;
         }
         let before = known.clone().unwrap_or_else(|| Arc::new(Container::new(id, self.source, self.now)));
@@ -170,7 +170,7 @@ impl Fold<'_> {
             let world = Arc::make_mut(self.world);
             if let Some(sandbox) = world.sandboxes.remove(id) {
                 world.gone_sandboxes.add(&sandbox.id, self.now, sandbox.clone());
-                self.changes.push(Change::SandboxGone(sandbox));
+                self.changes.push(Change::SandboxRemoved(sandbox));
             }
         }
     }
@@ -180,13 +180,13 @@ impl Fold<'_> {
             let world = Arc::make_mut(self.world);
             if let Some(container) = world.containers.remove(id) {
                 world.gone_containers.add(&container.id, self.now, container.clone());
-                self.changes.push(Change::ContainerGone(container));
+                self.changes.push(Change::ContainerRemoved(container));
             }
         }
     }
 
     /// There are these, when they were asked for: what was known before that and is not among them is gone.
-    fn only_sandboxes(&mut self, there: &HashSet<&str>) {
+    fn remove_unlisted_sandboxes(&mut self, there: &HashSet<&str>) {
         let known = self.world.sandboxes.values();
         let is_gone = |sandbox: &&Arc<Sandbox>| sandbox.seen < self.since && !there.contains(&*sandbox.id);
         let gone: Vec<Arc<str>> = known.filter(is_gone).map(|sandbox| sandbox.id.clone()).collect();
@@ -196,7 +196,7 @@ impl Fold<'_> {
     }
 
     /// The same of containers.
-    fn only_containers(&mut self, there: &HashSet<&str>) {
+    fn remove_unlisted_containers(&mut self, there: &HashSet<&str>) {
         let known = self.world.containers.values();
         let is_gone =
             |container: &&Arc<Container>| container.seen < self.since && !there.contains(&*container.id);

@@ -19,35 +19,35 @@ use tokio::time::Instant;
 
 pub use entry::{Container, Sandbox, Source};
 pub use fold::Change;
-pub use runtime::Runtime;
-pub use texts::Texts;
-pub use watcher::{Enquiry, Notice, Watcher};
+pub use runtime::RuntimeInfo;
+pub use texts::LabelMap;
+pub use watcher::{InspectRequest, RuntimeEvent, Watcher};
 
 /// Sandboxes, and as many containers, that are kept at most. No node has as many; a client could invent more.
-const LIMIT: usize = 20_000;
+const MAX_OBJECTS: usize = 20_000;
 
 /// What is kept at most of what is gone.
-const GONE: usize = 2_048;
+const MAX_TOMBSTONES: usize = 2_048;
 
 /// Everything that is known to be on the node, and for a while what has been. Copies share what is in them.
 #[derive(Clone, Debug, Default)]
-pub struct World {
+pub struct Inventory {
     sandboxes: HashMap<Arc<str>, Arc<Sandbox>>,
     containers: HashMap<Arc<str>, Arc<Container>>,
-    gone_sandboxes: Gone<Sandbox>,
-    gone_containers: Gone<Container>,
+    gone_sandboxes: RemovedCache<Sandbox>,
+    gone_containers: RemovedCache<Container>,
     /// Things that there was no room for.
-    refused: u64,
+    dropped_over_limit: u64,
 }
 
 /// What has been, as much of it as there is room for.
 #[derive(Clone, Debug)]
-struct Gone<T> {
+struct RemovedCache<T> {
     last: HashMap<Arc<str>, (Instant, Arc<T>)>,
     order: VecDeque<Arc<str>>,
 }
 
-impl World {
+impl Inventory {
     /// A sandbox by its id, also one that has been removed a while ago; or by the beginning of its id, which runtimes take for it, if there
     /// is one such sandbox.
     #[must_use]
@@ -60,7 +60,7 @@ impl World {
 
     /// The sandbox of a container, if both are there.
     #[must_use]
-    pub fn living_sandbox_of(&self, container: &Container) -> Option<&Arc<Sandbox>> {
+    pub fn live_sandbox_of(&self, container: &Container) -> Option<&Arc<Sandbox>> {
         self.sandboxes.get(container.sandbox.as_deref()?)
     }
 
@@ -93,17 +93,17 @@ impl World {
     /// How many sandboxes and containers there was no room for.
     #[must_use]
     pub fn refused(&self) -> u64 {
-        self.refused
+        self.dropped_over_limit
     }
 }
 
-impl<T> Default for Gone<T> {
+impl<T> Default for RemovedCache<T> {
     fn default() -> Self {
         Self { last: HashMap::new(), order: VecDeque::new() }
     }
 }
 
-impl<T> Gone<T> {
+impl<T> RemovedCache<T> {
     fn get(&self, id: &str) -> Option<&Arc<T>> {
         self.last.get(id).map(|(_, gone)| gone)
     }
@@ -117,7 +117,7 @@ impl<T> Gone<T> {
         if self.last.insert(id.clone(), (since, gone)).is_none() {
             self.order.push_back(id.clone());
         }
-        if self.order.len() > GONE
+        if self.order.len() > MAX_TOMBSTONES
             && let Some(oldest) = self.order.pop_front()
         {
             self.last.remove(&oldest);

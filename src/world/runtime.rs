@@ -4,14 +4,14 @@ use crate::cri::v1::VersionResponse;
 
 /// A runtime, as it answers Version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Runtime {
+pub struct RuntimeInfo {
     /// `containerd`, `cri-o`, …
     pub name: String,
     /// `v2.2.1`, …
     pub version: String,
 }
 
-impl Runtime {
+impl RuntimeInfo {
     /// Whether it is containerd, which publishes what becomes of the processes in its containers.
     #[must_use]
     pub fn is_containerd(&self) -> bool {
@@ -20,7 +20,7 @@ impl Runtime {
 
     /// Whether every subscriber of `GetContainerEvents` is told of every event. containerd 1.7 has one channel for all of them, so that
     /// our subscription would take events from the kubelet's; of a runtime that is not known here, nothing is known.
-    pub(super) fn tells_every_subscriber(&self) -> bool {
+    pub(super) fn broadcasts_events(&self) -> bool {
         match self.name.as_str() {
             "containerd" => self.major().is_some_and(|major| major >= 2),
             "cri-o" | "procrun" => true,
@@ -33,7 +33,7 @@ impl Runtime {
     }
 }
 
-impl From<VersionResponse> for Runtime {
+impl From<VersionResponse> for RuntimeInfo {
     fn from(answer: VersionResponse) -> Self {
         Self { name: answer.runtime_name, version: answer.runtime_version }
     }
@@ -54,8 +54,8 @@ mod tests {
             ("cri-o", "1.34.0", true),
             ("some-other", "3.0.0", false),
         ] {
-            let runtime = Runtime { name: name.to_owned(), version: version.to_owned() };
-            assert_eq!(runtime.tells_every_subscriber(), expected, "{name} {version}");
+            let runtime = RuntimeInfo { name: name.to_owned(), version: version.to_owned() };
+            assert_eq!(runtime.broadcasts_events(), expected, "{name} {version}");
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 /// Texts by their keys. There are two of them in each sandbox and container, most with an entry or two, and they hardly ever change: so they
 /// are kept as tightly as can be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Texts(Box<[(Box<str>, Box<str>)]>);
+pub struct LabelMap(Box<[(Box<str>, Box<str>)]>);
 
-impl Texts {
+impl LabelMap {
     /// The text at a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
@@ -26,7 +26,7 @@ impl Texts {
     }
 }
 
-impl<'a> FromIterator<(&'a String, &'a String)> for Texts {
+impl<'a> FromIterator<(&'a String, &'a String)> for LabelMap {
     fn from_iter<T: IntoIterator<Item = (&'a String, &'a String)>>(texts: T) -> Self {
         let mut texts: Vec<(Box<str>, Box<str>)> =
             texts.into_iter().map(|(key, text)| (key.as_str().into(), text.as_str().into())).collect();
@@ -44,9 +44,9 @@ mod tests {
         let told =
             [("tier", "web"), ("app", "shop"), ("zone", "")].map(|(key, text)| (key.into(), text.into()));
         let told = HashMap::from(told);
-        let texts: Texts = told.iter().collect();
+        let texts: LabelMap = told.iter().collect();
         assert!(texts.iter().eq([("app", "shop"), ("tier", "web"), ("zone", "")]));
         assert_eq!(["app", "zone", "other"].map(|key| texts.get(key)), [Some("shop"), Some(""), None]);
-        assert!(texts.is(&told) && !texts.is(&HashMap::new()) && !Texts::default().is(&told));
+        assert!(texts.is(&told) && !texts.is(&HashMap::new()) && !LabelMap::default().is(&told));
     }
 }

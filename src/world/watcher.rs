@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 use tracing::{debug, info, warn};
 
 use super::entry::Source;
-use super::runtime::Runtime;
+use super::runtime::RuntimeInfo;
 use crate::containerd::{TaskEvent, TaskEvents, TimestampedEvent};
 use crate::cri::{ContainerObservation, LazyStream, MeteredChannel, MeteredRuntimeClient, v1};
 use crate::tap::{Observation, Observations};
@@ -24,7 +24,7 @@ use crate::terminal::sanitize;
 const RELIST: Duration = Duration::from_secs(10);
 
 /// How long a subscription to events may take to begin.
-const SUBSCRIBING: Duration = Duration::from_millis(100);
+const SUBSCRIBE_GRACE: Duration = Duration::from_millis(100);
 
 /// How long the runtime may take to answer one of our questions.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,32 +33,32 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Enquiries that are made at once.
-const ENQUIRIES: usize = 16;
+const MAX_INSPECTS: usize = 16;
 
 /// Notices that may wait to be taken; the runtime's stream waits then, which it is made for.
 const WAITING: usize = 1_024;
 
 /// Something that the runtime told us.
 #[derive(Debug)]
-pub enum Notice {
+pub enum RuntimeEvent {
     /// It answers, and this is what it is. Whether it tells of the processes that it executes is known from now on.
-    There {
+    Connected {
         /// Which runtime.
-        runtime: Runtime,
+        runtime: RuntimeInfo,
         /// Whether its events tell of what it executes.
         tells_execs: bool,
     },
     /// It, or its stream of events, has gone: of what happens until it is there again, no event will tell.
-    Gone,
+    Disconnected,
     /// What is so.
-    Told(Source, Observations),
+    Observed(Source, Observations),
     /// What has become of a process.
     Task(TimestampedEvent),
 }
 
 /// Something that somebody wants to know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Enquiry {
+pub enum InspectRequest {
     /// The addresses of a sandbox.
     Sandbox(Arc<str>),
     /// When a container was started, or how it ended.
@@ -70,14 +70,17 @@ pub enum Enquiry {
 pub struct Watcher {
     own: MeteredChannel,
     client: MeteredRuntimeClient,
-    notices: mpsc::Sender<Notice>,
-    enquiries: mpsc::Receiver<Enquiry>,
+    notices: mpsc::Sender<RuntimeEvent>,
+    enquiries: mpsc::Receiver<InspectRequest>,
 }
 
 impl Watcher {
     /// Asks the runtime from now on, until the receiver is dropped. What is to be asked beside what always is comes through `enquiries`.
     #[must_use]
-    pub fn start(own: MeteredChannel, enquiries: mpsc::Receiver<Enquiry>) -> mpsc::Receiver<Notice> {
+    pub fn start(
+        own: MeteredChannel,
+        enquiries: mpsc::Receiver<InspectRequest>,
+    ) -> mpsc::Receiver<RuntimeEvent> {
         let (notices, told) = mpsc::channel(WAITING);
         let heard = notices.clone();
         let watcher = Self { client: own.client(), own, notices, enquiries };
@@ -99,7 +102,7 @@ impl Watcher {
                     let began = Instant::now();
                     let ended = self.watch(runtime).await;
                     info!(error = sanitize(ended.message()), "the runtime tells nothing now");
-                    self.tell(Notice::Gone).await;
+                    self.send(RuntimeEvent::Disconnected).await;
                     // One that answers, and yet cannot be watched, is asked less and less often too.
                     if began.elapsed() > RETRY.1 {
                         pause = RETRY.0;
@@ -112,19 +115,19 @@ impl Watcher {
         }
     }
 
-    async fn version(&self) -> Result<Runtime, Status> {
+    async fn version(&self) -> Result<RuntimeInfo, Status> {
         let request = v1::VersionRequest { version: "v1".to_owned() };
-        Ok(in_time(self.client.clone().version(request)).await?.into_inner().into())
+        Ok(with_timeout(self.client.clone().version(request)).await?.into_inner().into())
     }
 
     /// Watches for as long as the runtime's events last; without events, for as long as it answers. Returns what ended it.
-    async fn watch(&mut self, runtime: Runtime) -> Status {
+    async fn watch(&mut self, runtime: RuntimeInfo) -> Status {
         let begun = Instant::now();
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
         // A subscription takes a moment to begin, and grpc-go does not say when it has.
         let tells_execs = tasks.is_some();
-        let settled = sleep(if tells_execs { SUBSCRIBING } else { Duration::ZERO });
+        let settled = sleep(if tells_execs { SUBSCRIBE_GRACE } else { Duration::ZERO });
         let mut settled = pin!(settled);
         let mut is_settled = false;
         let mut ticks = interval(RELIST);
@@ -133,10 +136,10 @@ impl Watcher {
         let mut listing = None;
         let (mut asked, mut waiting, mut answers) = (HashSet::new(), VecDeque::new(), JoinSet::new());
         loop {
-            while answers.len() < ENQUIRIES
+            while answers.len() < MAX_INSPECTS
                 && let Some(enquiry) = waiting.pop_front()
             {
-                answers.spawn(answer(self.client.clone(), enquiry));
+                answers.spawn(inspect(self.client.clone(), enquiry));
             }
             tokio::select! {
                 // Who has not been told asks again.
@@ -146,22 +149,22 @@ impl Watcher {
                 Some(Ok((enquiry, told))) = answers.join_next() => {
                     asked.remove(&enquiry);
                     match told {
-                        Ok(told) => self.tell(Notice::Told(Source::Inspect, told)).await,
+                        Ok(told) => self.send(RuntimeEvent::Observed(Source::Inspect, told)).await,
                         Err(status) => debug!(?enquiry, status = sanitize(status.message()), "not told"),
                     }
                 }
                 () = &mut settled, if !is_settled => {
                     is_settled = true;
-                    self.tell(Notice::There { runtime: runtime.clone(), tells_execs }).await;
+                    self.send(RuntimeEvent::Connected { runtime: runtime.clone(), tells_execs }).await;
                 }
                 _ = ticks.tick(), if listing.is_none() => {
                     containers = containers.or_else(|| self.containers(&runtime));
                     listing = Some(Box::pin(list(self.client.clone())));
                 }
-                told = listed(&mut listing) => {
+                told = on_list(&mut listing) => {
                     listing = None;
                     match told {
-                        Ok(told) => self.tell(Notice::Told(Source::List, told)).await,
+                        Ok(told) => self.send(RuntimeEvent::Observed(Source::List, told)).await,
                         // Its events tell whether it is there.
                         Err(status) if tasks.is_some() => {
                             debug!(status = sanitize(status.message()), "the runtime was not listed");
@@ -170,14 +173,14 @@ impl Watcher {
                     }
                 }
                 event = next(&mut tasks) => match event {
-                    Ok(event) => self.tell(notice_of(event)).await,
+                    Ok(event) => self.send(notice_of(event)).await,
                     Err(status) if status.code() == Code::Unimplemented => {
                         warn!(
                             status = sanitize(status.message()),
                             "containerd does not tell of what it executes: phases are not to be had"
                         );
                         (tasks, is_settled) = (None, true);
-                        self.tell(Notice::There { runtime: runtime.clone(), tells_execs: false }).await;
+                        self.send(RuntimeEvent::Connected { runtime: runtime.clone(), tells_execs: false }).await;
                     }
                     Err(status) => return status,
                 },
@@ -185,7 +188,7 @@ impl Watcher {
                     // What it tells may have been so a while ago, but not before the stream began.
                     Ok(event) => {
                         let told = Observations { observed_since: begun, items: Observation::of_event(event) };
-                        self.tell(Notice::Told(Source::Event, told)).await;
+                        self.send(RuntimeEvent::Observed(Source::Event, told)).await;
                     }
                     Err(status) => {
                         debug!(status = sanitize(status.message()), "the runtime's container events have ended");
@@ -197,33 +200,33 @@ impl Watcher {
     }
 
     /// The events of the CRI, which only hasten what the next list would tell.
-    fn containers(&self, runtime: &Runtime) -> Option<LazyStream<v1::ContainerEventResponse>> {
+    fn containers(&self, runtime: &RuntimeInfo) -> Option<LazyStream<v1::ContainerEventResponse>> {
         let mut client = self.client.clone();
         let call = async move { client.get_container_events(v1::GetEventsRequest {}).await };
-        runtime.tells_every_subscriber().then(|| LazyStream::new(call))
+        runtime.broadcasts_events().then(|| LazyStream::new(call))
     }
 
-    async fn tell(&self, notice: Notice) {
+    async fn send(&self, notice: RuntimeEvent) {
         // Where nobody listens any more, the watcher is about to end.
         let _ = self.notices.send(notice).await;
     }
 }
 
 /// What somebody wants to know.
-async fn answer(
+async fn inspect(
     mut client: MeteredRuntimeClient,
-    enquiry: Enquiry,
-) -> (Enquiry, Result<Observations, Status>) {
+    enquiry: InspectRequest,
+) -> (InspectRequest, Result<Observations, Status>) {
     let observed_since = Instant::now();
     let fact = match &enquiry {
-        Enquiry::Sandbox(id) => {
+        InspectRequest::Sandbox(id) => {
             let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
-            let answer = in_time(client.pod_sandbox_status(request)).await;
+            let answer = with_timeout(client.pod_sandbox_status(request)).await;
             answer.map(|answer| answer.into_inner().status.map(|status| Observation::Sandbox(status.into())))
         }
-        Enquiry::Container(id) => {
+        InspectRequest::Container(id) => {
             let request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
-            let answer = in_time(client.container_status(request)).await;
+            let answer = with_timeout(client.container_status(request)).await;
             answer
                 .map(|answer| answer.into_inner().status.map(|status| Observation::Container(status.into())))
         }
@@ -235,10 +238,10 @@ async fn answer(
 async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> {
     let observed_since = Instant::now();
     // Containers first: none of them can be in a sandbox that is not yet in the other list.
-    let containers = in_time(client.list_containers(v1::ListContainersRequest { filter: None })).await?;
+    let containers = with_timeout(client.list_containers(v1::ListContainersRequest { filter: None })).await?;
     let containers: Vec<ContainerObservation> =
         containers.into_inner().containers.into_iter().map(Into::into).collect();
-    let sandboxes = in_time(client.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })).await?;
+    let sandboxes = with_timeout(client.list_pod_sandbox(v1::ListPodSandboxRequest { filter: None })).await?;
     let sandboxes = sandboxes.into_inner().items.into_iter().map(Into::into).collect();
     Ok(Observations {
         observed_since,
@@ -247,7 +250,7 @@ async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> 
 }
 
 /// The list that was asked for; never, where none was.
-async fn listed<F>(listing: &mut Option<F>) -> Result<Observations, Status>
+async fn on_list<F>(listing: &mut Option<F>) -> Result<Observations, Status>
 where
     F: Future<Output = Result<Observations, Status>> + Unpin,
 {
@@ -258,12 +261,13 @@ where
 }
 
 /// An event of containerd's: of a container's own process, or of what is executed in it.
-fn notice_of(event: TimestampedEvent) -> Notice {
+fn notice_of(event: TimestampedEvent) -> RuntimeEvent {
     match fact_of(&event.event) {
-        Some(fact) => {
-            Notice::Told(Source::Event, Observations { observed_since: Instant::now(), items: vec![fact] })
-        }
-        None => Notice::Task(event),
+        Some(fact) => RuntimeEvent::Observed(
+            Source::Event,
+            Observations { observed_since: Instant::now(), items: vec![fact] },
+        ),
+        None => RuntimeEvent::Task(event),
     }
 }
 
@@ -294,7 +298,7 @@ where
     events.next().await.unwrap_or_else(|| Err(Status::unavailable("the stream of events has ended")))
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+async fn with_timeout<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     let answered = timeout(PATIENCE, answer).await;
     answered.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {PATIENCE:?}"))))
 }

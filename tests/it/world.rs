@@ -9,7 +9,7 @@ use probeshim::containerd::{TaskEvent, TimestampedEvent};
 use probeshim::cri::{MeteredChannel, v1};
 use probeshim::socket::SocketPath;
 use probeshim::tap::{Observation, Observations};
-use probeshim::world::{Notice, Source, Watcher};
+use probeshim::world::{RuntimeEvent, Source, Watcher};
 use prost::Message;
 use prost_types::{Any, Timestamp};
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ struct ExecAdded {
 
 /// A watcher, and the runtime that it watches, which a test plays.
 struct Watched {
-    notices: mpsc::Receiver<Notice>,
+    notices: mpsc::Receiver<RuntimeEvent>,
     connection: Connection,
     /// Calls that came before they were asked for.
     early: Vec<Call>,
@@ -97,14 +97,14 @@ impl Watched {
         self.call("/ListPodSandbox").await.answer(message(&v1::ListPodSandboxResponse::default()));
     }
 
-    async fn notice(&mut self) -> Notice {
+    async fn notice(&mut self) -> RuntimeEvent {
         soon(self.notices.recv()).await.unwrap()
     }
 
     /// The next notice is that it is watched; says whether it tells of what it executes.
     async fn is_there(&mut self) -> bool {
         match self.notice().await {
-            Notice::There { tells_execs, .. } => tells_execs,
+            RuntimeEvent::Connected { tells_execs, .. } => tells_execs,
             other => panic!("{other:?}"),
         }
     }
@@ -132,8 +132,8 @@ fn refuse(mut call: Call, code: &str) {
 }
 
 /// Whether a notice is that something was added under this id.
-fn is_added(notice: &Notice, id: &str) -> bool {
-    matches!(notice, Notice::Task(TimestampedEvent { event: TaskEvent::ExecAdded { exec, .. }, .. }) if exec == id)
+fn is_added(notice: &RuntimeEvent, id: &str) -> bool {
+    matches!(notice, RuntimeEvent::Task(TimestampedEvent { event: TaskEvent::ExecAdded { exec, .. }, .. }) if exec == id)
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn the_end_of_the_events_is_told_and_they_are_asked_for_again() {
     assert!(watched.is_there().await);
     // The CRI lives on: the same connection goes on to be used.
     events.send_trailers(headers(&[("grpc-status", "14")])).unwrap();
-    assert!(matches!(watched.notice().await, Notice::Gone));
+    assert!(matches!(watched.notice().await, RuntimeEvent::Disconnected));
     watched.answers_version("containerd", "v1.7.29").await;
     let mut events = watched.subscribed().await;
     assert!(watched.is_there().await);
@@ -175,9 +175,9 @@ async fn a_runtime_without_events_is_listed() {
     let mut seen = Vec::new();
     while seen.len() < 2 {
         match watched.notice().await {
-            Notice::There { tells_execs, .. } => seen.push(format!("there, tells {tells_execs}")),
-            Notice::Told(Source::List, Observations { items, .. }) => {
-                let containers = facts.iter().find_map(|fact| match fact {
+            RuntimeEvent::Connected { tells_execs, .. } => seen.push(format!("there, tells {tells_execs}")),
+            RuntimeEvent::Observed(Source::List, Observations { items, .. }) => {
+                let containers = items.iter().find_map(|fact| match fact {
                     Observation::ContainerList(containers) => Some(containers),
                     _ => None,
                 });
@@ -198,7 +198,7 @@ async fn of_containerd_1_7_the_kubelets_events_are_left_to_the_kubelet() {
         let _events = watched.subscribed().await;
         assert!(watched.is_there().await);
         watched.lists("c0ffee").await;
-        assert!(matches!(watched.notice().await, Notice::Told(Source::List, _)));
+        assert!(matches!(watched.notice().await, RuntimeEvent::Observed(Source::List, _)));
         let is_subscription = |call: &Call| call.request.uri().path().ends_with("/GetContainerEvents");
         assert_eq!(watched.early.iter().any(is_subscription), subscribes, "{version}");
     }

@@ -10,7 +10,7 @@ use crate::play::{self, KeptPods, Key, PodStatus, Standing, Summary};
 use crate::prober::{Condition, ContainerReport, PodReport, ProbeReport, ProbeResult};
 use crate::record::shape::time;
 use crate::tap;
-use crate::world::{self, World};
+use crate::world::{self, Inventory};
 
 /// A pod, as it is on the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ pub struct StatusContainer {
 }
 
 /// The pods of a world by namespace and name, each with its containers, and what is known of those that are probed.
-pub(in crate::admin) fn pods(world: &World, probed: &[PodReport]) -> Vec<StatusPod> {
+pub(in crate::admin) fn pods(world: &Inventory, probed: &[PodReport]) -> Vec<StatusPod> {
     let probed: HashMap<&str, &PodReport> =
         probed.iter().filter_map(|report| Some((report.names.id.as_deref()?, report))).collect();
     let mut containers: HashMap<&str, Vec<&Arc<world::Container>>> = HashMap::new();

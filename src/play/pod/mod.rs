@@ -150,7 +150,7 @@ impl Worker {
     fn awaited(&self) -> Sandbox {
         let text = |texts: &super::spec::Texts| texts.iter().collect();
         let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
-        Sandbox::awaited((*self.names).clone(), labels, annotations, Instant::now())
+        Sandbox::pending((*self.names).clone(), labels, annotations, Instant::now())
     }
 
     /// Syncs again and again, until the pod has come to its end.

@@ -57,7 +57,7 @@ fn seen_in(
         annotations: texts(of_container),
         ..Default::default()
     };
-    let (mut world, now) = (Arc::<world::World>::default(), Instant::now());
+    let (mut world, now) = (Arc::<world::Inventory>::default(), Instant::now());
     world.fold(
         world::Source::List,
         now,

@@ -17,14 +17,14 @@ use crate::prober::pod::Job;
 use crate::prober::*;
 use crate::relay::{CallInfo, Peer};
 use crate::tap::{Observation, StopRequest};
-use crate::world::{Source, World};
+use crate::world::{Inventory, Source};
 
 /// Longer than any period here.
 pub(super) const SETTLED: Duration = Duration::from_secs(200);
 
 /// A node on which things happen as a test says.
 pub(super) struct Node {
-    pub(super) world: Arc<World>,
+    pub(super) world: Arc<Inventory>,
     pub(super) prober: Prober,
     pub(super) notices: Arc<Notices>,
     _folder: tempfile::TempDir,

@@ -20,7 +20,7 @@ use crate::prober::metrics::Metrics;
 use crate::prober::notice::{What, Witness};
 use crate::prober::pod::{Pod, Todo};
 use crate::prober::roster::Roster;
-use crate::world::Enquiry;
+use crate::world::InspectRequest;
 
 use kill::Killing;
 use worker::Worker;
@@ -40,7 +40,7 @@ pub(in crate::prober) struct Shared {
     pub(in crate::prober) executor: Executor,
     pub(in crate::prober) metrics: Metrics,
     pub(in crate::prober) witness: Arc<dyn Witness>,
-    pub(in crate::prober) enquiries: mpsc::Sender<Enquiry>,
+    pub(in crate::prober) enquiries: mpsc::Sender<InspectRequest>,
     pub(in crate::prober) runtime: Handle,
     pub(in crate::prober) enforcement: Arc<Enforcement>,
     pub(in crate::prober) roster: Mutex<Roster>,
@@ -109,7 +109,7 @@ impl Shared {
     }
 
     /// Has the runtime asked. What finds no room is wanted again a second later.
-    pub(in crate::prober) fn ask(&self, enquiries: Vec<Enquiry>) {
+    pub(in crate::prober) fn ask(&self, enquiries: Vec<InspectRequest>) {
         for enquiry in enquiries {
             let _ = self.enquiries.try_send(enquiry);
         }

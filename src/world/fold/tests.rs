@@ -29,7 +29,7 @@ fn container(id: &str, sandbox: &str, state: v1::ContainerState) -> ContainerObs
 
 /// A world, and a clock that goes on with each fact.
 struct Told {
-    world: Arc<World>,
+    world: Arc<Inventory>,
     start: Instant,
     now: u32,
 }
@@ -60,7 +60,7 @@ use v1::ContainerState::{
 #[test]
 fn a_pod_comes_lives_and_goes() {
     let mut told = Told::new();
-    assert!(matches!(&told.by(Observation::Sandbox(sandbox("p")))[..], [Change::SandboxRuns(_)]));
+    assert!(matches!(&told.by(Observation::Sandbox(sandbox("p")))[..], [Change::SandboxStarted(_)]));
     let created = told.by(Observation::Container(container("c", "p", Created)));
     assert!(
         matches!(&created[..], [Change::ContainerCreated(_), Change::ContainerUpdated(_)]),
@@ -78,7 +78,7 @@ fn a_pod_comes_lives_and_goes() {
     let changes = told.by(Observation::Container(exited));
     assert!(matches!(&changes[..], [Change::ContainerExited(c)] if c.exit == Some((3, "Error".into()))));
     let changes = told.by(Observation::SandboxRemoved("p".into()));
-    assert!(matches!(&changes[..], [Change::ContainerGone(_), Change::SandboxGone(_)]), "{changes:?}");
+    assert!(matches!(&changes[..], [Change::ContainerRemoved(_), Change::SandboxRemoved(_)]), "{changes:?}");
     assert_eq!(told.world.containers().count() + told.world.sandboxes().count(), 0);
     assert!(told.world.container("c").is_some(), "what is gone is remembered for a while");
 }
@@ -109,7 +109,7 @@ fn a_list_tells_what_is_gone_but_not_of_what_came_after_it_was_asked_for() {
     told.since(asked, Observation::SandboxList(vec![sandbox("old")]));
     assert_eq!(told.world.sandboxes().count(), 2);
     let changes = told.by(Observation::SandboxList(vec![sandbox("new")]));
-    assert!(matches!(&changes[..], [Change::SandboxGone(gone)] if &*gone.id == "old"), "{changes:?}");
+    assert!(matches!(&changes[..], [Change::SandboxRemoved(gone)] if &*gone.id == "old"), "{changes:?}");
 }
 
 #[test]
