@@ -19,7 +19,7 @@ use crate::config::{Role, ShimSettings};
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
 use crate::play::{Documents, LogRotatePolicy};
-use crate::probe::{Sources, Specs};
+use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementSettings, Mode};
 use crate::procrun::{self, Procrun};
 use crate::record::{EventFilter, Events};
@@ -82,7 +82,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let (upstream, listen, admin) = (at("procrun.sock")?, at("probeshim.sock")?, at("admin.sock")?);
     let manifests = folder.path().join("pods.yaml");
     fs::write(&manifests, demo::PODS)?;
-    let documents = Documents::read(std::slice::from_ref(&manifests), false, false, Specs::default());
+    let documents = Documents::read(std::slice::from_ref(&manifests), false, false, SpecResolver::default());
     let documents = documents.map_err(|problems| DemoError::Manifests(problems.join("; ")))?;
     let over = CancellationToken::new();
     let runtime = start_runtime(folder.path(), &upstream, over.clone())?;
@@ -95,7 +95,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
         exec: exec::Settings::default(),
         specs: documents.specs(),
-        sources: Sources::default(),
+        sources: SpecSources::default(),
         enforcement: EnforcementSettings { mode: Mode::Restart, ..EnforcementSettings::default() },
         journal: None,
         traces: None,

@@ -20,7 +20,7 @@ use super::keeping::Keeping;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::exec::{Inspector, Record, Stuck};
 use crate::play::Play;
-use crate::probe::{Hurry, News};
+use crate::probe::{RefreshTrigger, SpecUpdate};
 use crate::prober::Prober;
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{
@@ -41,7 +41,7 @@ const BATCH: usize = 64;
 pub(super) struct Inlets {
     pub(super) decoder: Decoder,
     pub(super) notices: mpsc::Receiver<RuntimeEvent>,
-    pub(super) news: mpsc::Receiver<News>,
+    pub(super) news: mpsc::Receiver<SpecUpdate>,
 }
 
 /// Where what is known is kept.
@@ -56,7 +56,7 @@ pub(super) struct Outlets {
     /// Faults of our own.
     pub(super) faults: Counter,
     /// For those who know of pods: there is a new one.
-    pub(super) hurry: Hurry,
+    pub(super) hurry: RefreshTrigger,
 }
 
 /// Everything that is known, and the way it came to be known.
@@ -206,19 +206,19 @@ impl Observatory {
     }
 
     /// Something has become of what is written of probes.
-    fn heard_of_specs(&mut self, news: News) {
+    fn heard_of_specs(&mut self, news: SpecUpdate) {
         match news {
-            News::Specs(specs) => {
+            SpecUpdate::Specs(specs) => {
                 self.inspector.specify(specs.clone());
                 if let Some(prober) = &self.prober {
                     prober.specify(specs);
                 }
             }
-            News::Problem(problem) => {
+            SpecUpdate::Problem(problem) => {
                 warn!("{}", sanitize(&problem));
                 self.outlets.events.push(Event::of_specs(problem));
             }
-            News::Solved(problem) => {
+            SpecUpdate::Resolved(problem) => {
                 info!("no longer so: {}", sanitize(&problem));
                 self.outlets.events.push(Event::of_mended_specs(&problem));
             }
@@ -286,7 +286,7 @@ impl Observatory {
                 _ => {}
             }
             if let Change::SandboxStarted(sandbox) = change {
-                self.outlets.hurry.up();
+                self.outlets.hurry.trigger();
                 self.misread(sandbox);
             }
         }
@@ -404,14 +404,18 @@ mod tests {
     use super::*;
     use crate::cri::MeteredChannel;
     use crate::exec;
-    use crate::probe::Specs;
+    use crate::probe::SpecResolver;
     use crate::socket::SocketPath;
 
     #[tokio::test]
     async fn a_fault_is_counted_and_what_comes_next_is_seen() {
         let client = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
-        let inspector =
-            Inspector::start(exec::Settings::default(), Specs::default(), client, exec::Metrics::default());
+        let inspector = Inspector::start(
+            exec::Settings::default(),
+            SpecResolver::default(),
+            client,
+            exec::Metrics::default(),
+        );
         let events = Arc::new(Events::default());
         let outlets = Outlets {
             worlds: watch::channel(Arc::default()).0,
@@ -421,7 +425,7 @@ mod tests {
             journal: None,
             traces: None,
             faults: Counter::default(),
-            hurry: Hurry::default(),
+            hurry: RefreshTrigger::default(),
         };
         let mut observatory = Observatory::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
         observatory.guarded(|_| panic!("for the test"));

@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::shim::Staged;
 use super::signals::Signals;
 use crate::play::{Documents, LogRotatePolicy, Notice, Parts, Play, Witness};
-use crate::probe::{News, Specs};
+use crate::probe::{SpecResolver, SpecUpdate};
 use crate::record::{Event, Events, Severity};
 use crate::socket::SocketPath;
 use crate::state::StateError;
@@ -45,7 +45,7 @@ pub(super) struct Folders {
 #[derive(Debug)]
 struct Told {
     events: Arc<Events>,
-    news: Option<mpsc::Sender<News>>,
+    news: Option<mpsc::Sender<SpecUpdate>>,
 }
 
 impl Staged {
@@ -136,7 +136,7 @@ impl Playing {
 }
 
 impl Told {
-    fn tell(&self, news: News) {
+    fn tell(&self, news: SpecUpdate) {
         if let Some(told) = &self.news {
             // There is always room: a look at files comes every two seconds at most.
             let _ = told.try_send(news);
@@ -149,16 +149,16 @@ impl Witness for Told {
         self.events.push(Event::of_play(notice));
     }
 
-    fn specified(&self, specs: Specs) {
-        self.tell(News::Specs(specs));
+    fn specified(&self, specs: SpecResolver) {
+        self.tell(SpecUpdate::Specs(specs));
     }
 
     fn problem(&self, problem: String) {
-        self.tell(News::Problem(problem));
+        self.tell(SpecUpdate::Problem(problem));
     }
 
     fn solved(&self, problem: String) {
-        self.tell(News::Solved(problem));
+        self.tell(SpecUpdate::Resolved(problem));
     }
 
     fn troubled(&self, reason: Option<String>) {

@@ -23,7 +23,7 @@ use crate::config::{Role, ShimSettings};
 use crate::cri::MeteredChannel;
 use crate::exec::{self, Inspector};
 use crate::play::Play;
-use crate::probe::{self, Hurry, News, Specs};
+use crate::probe::{self, RefreshTrigger, SpecResolver, SpecUpdate};
 use crate::prober::{self, Executor, Mode, Parts, Prober};
 use crate::record::{self, Calls, Events, Journal, journal};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
@@ -99,7 +99,7 @@ pub(super) struct Staged {
     pub(super) prober: Option<Prober>,
     pub(super) events: Arc<Events>,
     /// Who is told what is specified, where that is what is played.
-    pub(super) news: Option<mpsc::Sender<News>>,
+    pub(super) news: Option<mpsc::Sender<SpecUpdate>>,
     /// What is to outlive us.
     pub(super) kept: Kept,
     /// Where all others find what is played.
@@ -309,18 +309,22 @@ fn notices(
 }
 
 /// How it is told what is written of probes, and by whom: whoever plays pods tells of them himself.
-fn news(role: Role, of_specs: probe::Sources, specs: Specs) -> (Option<mpsc::Sender<News>>, Told) {
+fn news(
+    role: Role,
+    of_specs: probe::SpecSources,
+    specs: SpecResolver,
+) -> (Option<mpsc::Sender<SpecUpdate>>, Told) {
     match role {
         Role::Plays => {
             let (told, news) = mpsc::channel(NEWS);
-            (Some(told), (news, Hurry::default()))
+            (Some(told), (news, RefreshTrigger::default()))
         }
         Role::Keeps | Role::Watches => (None, of_specs.watch(specs)),
     }
 }
 
 /// What is told, and how to have it looked for at once.
-type Told = (mpsc::Receiver<News>, Hurry);
+type Told = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.

@@ -7,7 +7,7 @@ use clap::Args;
 use super::Failure;
 use super::table::{Cell, Column, Table};
 use crate::config::{self, Surroundings};
-use crate::probe::Described;
+use crate::probe::DescribedProbe;
 use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
 
@@ -30,7 +30,7 @@ impl Check {
             return Err(Failure::Usage("nothing to check: name files, folders, or a --config".to_owned()));
         }
         let (specs, passed_over) = config::check(&self.paths, self.config.as_ref(), &Surroundings::here())?;
-        let described = specs.described();
+        let described = specs.describe_all();
         let mut text = if described.is_empty() {
             "nothing is wrong, and nothing would be probed: there is no probe in it\n".to_owned()
         } else {
@@ -69,17 +69,17 @@ fn columns() -> [Column; 9] {
     ]
 }
 
-fn row(described: &Described) -> Vec<Cell> {
-    let Described { whose, container, probe_type, probe } = described;
+fn row(described: &DescribedProbe) -> Vec<Cell> {
+    let DescribedProbe { owner, container, probe_type, probe } = described;
     let Some(probe) = probe else {
         let none = || Cell::new("");
-        let mut row = vec![Cell::new(whose), Cell::new(container), Cell::new(probe_type.name())];
+        let mut row = vec![Cell::new(owner), Cell::new(container), Cell::new(probe_type.name())];
         row.extend([none(), none(), none(), none(), none(), Cell::new("off")]);
         return row;
     };
     let seconds = |seconds: u32| Cell::new(format!("{seconds}s"));
     vec![
-        Cell::new(whose),
+        Cell::new(owner),
         Cell::new(container),
         Cell::new(probe_type.name()),
         seconds(probe.initial_delay),

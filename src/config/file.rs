@@ -10,8 +10,10 @@ use url::Url;
 
 use super::read::{Reader, duration};
 use super::{Flags, Surroundings};
-use crate::probe::node::{Node, Problem};
-use crate::probe::{Kubelet, Matches, Probe, ProbeType, Rule, Source, Specs, matches, read_probe};
+use crate::probe::node::{Cursor, Violation};
+use crate::probe::{
+    KubeletClient, Probe, ProbeType, Rule, Selector, Source, SpecResolver, matches, read_probe,
+};
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 
 /// From one question to the kubelet to the next, unless told otherwise.
@@ -46,15 +48,15 @@ pub(super) struct File {
     /// Rules for probes.
     pub(super) rules: Vec<Rule>,
     /// A kubelet to ask for its pods.
-    pub(super) kubelet: Option<Kubelet>,
+    pub(super) kubelet: Option<KubeletClient>,
     /// Who is never killed.
-    pub(super) spared: Vec<Matches>,
+    pub(super) spared: Vec<Selector>,
 }
 
 impl File {
     /// What its rules tell of probes.
-    pub(super) fn specs(&self) -> Specs {
-        Specs::default().with_rules(self.rules.clone())
+    pub(super) fn specs(&self) -> SpecResolver {
+        SpecResolver::default().and_rules(self.rules.clone())
     }
 
     /// Reads the file that the flags name, or the one that is there anyway, and fills in what the flags do not say. Everything that is wrong
@@ -72,10 +74,10 @@ impl File {
             }
         };
         let mut problems = Vec::new();
-        let root = Node::root("", &value);
+        let root = Cursor::root("", &value);
         let file = root.object(&mut problems).map(|_| {
             let known: Vec<&str> = FLAGS.iter().map(|(field, ..)| *field).chain(OTHERS).collect();
-            root.only(&known, &mut problems);
+            root.deny_unknown(&known, &mut problems);
             reader.written = fill_in(flags, &root, &path, &mut problems);
             Self::of(&root, flags.redact_commands, &mut problems)
         });
@@ -83,7 +85,7 @@ impl File {
         file.unwrap_or_default()
     }
 
-    fn of(root: &Node<'_>, redacts: bool, problems: &mut Vec<Problem>) -> Self {
+    fn of(root: &Cursor<'_>, redacts: bool, problems: &mut Vec<Violation>) -> Self {
         let kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
         let rules = root.field("probes").map(|rules| if redacts { rules.secret() } else { rules });
         let rules = rules.map(|rules| rules.list(problems)).unwrap_or_default();
@@ -97,9 +99,9 @@ impl File {
 /// Fills in what flags do not say. Returns where it is written, by the names of the flags.
 fn fill_in(
     flags: &mut Flags,
-    root: &Node<'_>,
+    root: &Cursor<'_>,
     path: &Path,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> BTreeMap<&'static str, String> {
     let mut written = BTreeMap::new();
     for (field, flag, slot) in FLAGS {
@@ -113,7 +115,7 @@ fn fill_in(
     flags.redact_commands |= redacts.unwrap_or(false);
     let http_pods = root.field("httpPods").and_then(|it| it.flag(problems));
     flags.http_pods |= http_pods.unwrap_or(false);
-    let manifests = root.field("manifests").map(|paths| paths.texts(problems)).unwrap_or_default();
+    let manifests = root.field("manifests").map(|paths| paths.string_list(problems)).unwrap_or_default();
     if flags.manifests.is_empty() && !manifests.is_empty() {
         flags.manifests = manifests.into_iter().map(PathBuf::from).collect();
         written.insert("--manifests", format!("{}: manifests", path.display()));
@@ -133,7 +135,7 @@ fn parsed(text: &str) -> Result<Value, String> {
 }
 
 /// A text; YAML takes on and off for something else unless they are quoted.
-fn word(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+fn word(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     match node.value() {
         Value::Bool(true) => Some("on".to_owned()),
         Value::Bool(false) => Some("off".to_owned()),
@@ -141,11 +143,11 @@ fn word(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
     }
 }
 
-fn rule(node: &Node<'_>, problems: &mut Vec<Problem>) -> Rule {
+fn rule(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Rule {
     if node.object(problems).is_none() {
         return Rule::default();
     }
-    node.only(&["match", "startupProbe", "readinessProbe", "livenessProbe"], problems);
+    node.deny_unknown(&["match", "startupProbe", "readinessProbe", "livenessProbe"], problems);
     let chosen = node.field("match");
     if chosen.is_none() {
         node.missing("match", "must say which containers; {} is all of them", problems);
@@ -158,22 +160,22 @@ fn rule(node: &Node<'_>, problems: &mut Vec<Problem>) -> Rule {
         if probe.value() == "off" || probe.value() == &Value::Bool(false) {
             probes.push((probe_type, None));
         } else if !probe.value().is_object() {
-            probe.complain("must be a probe, or off", problems);
+            probe.error("must be a probe, or off", problems);
         } else if let Some(read) = read_probe(probe_type, &probe, Source::Config, problems) {
             probes.push((probe_type, Some(Arc::new(read))));
         }
     }
     if probes.is_empty() && problems.len() == before {
-        node.complain("must have one at least of startupProbe, readinessProbe and livenessProbe", problems);
+        node.error("must have one at least of startupProbe, readinessProbe and livenessProbe", problems);
     }
     Rule { matches, probes }
 }
 
-fn kubelet(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Kubelet> {
+fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletClient> {
     node.object(problems)?;
     let fields =
         ["url", "tokenFile", "certificateFile", "keyFile", "authorityFile", "insecureSkipVerify", "interval"];
-    node.only(&fields, problems);
+    node.deny_unknown(&fields, problems);
     let url = url(node, problems);
     let mut file = |name: &str| node.field(name).and_then(|path| path.text(problems)).map(PathBuf::from);
     let (token, authority) = (file("tokenFile"), file("authorityFile"));
@@ -183,7 +185,7 @@ fn kubelet(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Kubelet> {
         let text = interval.text(problems)?;
         let read = duration(&text).ok().filter(|read| *read >= Duration::from_secs(1));
         if read.is_none() {
-            interval.complain("must be a duration from 1s to 24h, such as 10s", problems);
+            interval.error("must be a duration from 1s to 24h, such as 10s", problems);
         }
         read
     });
@@ -208,13 +210,13 @@ fn kubelet(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Kubelet> {
     for field in ["tokenFile", "certificateFile"] {
         if let Some(credential) = node.field(field).filter(|_| !is_https) {
             credential
-                .complain("must not be there where the url is http: it would be sent in the open", problems);
+                .error("must not be there where the url is http: it would be sent in the open", problems);
         }
     }
-    Some(Kubelet { url, token, identity, authority, interval: interval.unwrap_or(INTERVAL) })
+    Some(KubeletClient { url, token, identity, authority, interval: interval.unwrap_or(INTERVAL) })
 }
 
-fn url(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Url> {
+fn url(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Url> {
     let reason = "must be http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:10255";
     let Some(url) = node.field("url") else {
         node.missing("url", reason, problems);
@@ -230,7 +232,7 @@ fn url(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Url> {
             && read.password().is_none()
     });
     if read.is_none() {
-        url.complain(reason, problems);
+        url.error(reason, problems);
     }
     read
 }

@@ -23,7 +23,7 @@ pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
 pub use surroundings::Surroundings;
 
-use crate::probe::{Sources, Specs, selector};
+use crate::probe::{SpecResolver, SpecSources, selector};
 use crate::prober::{EnforcementSettings, Mode};
 use crate::record::journal;
 use crate::socket::SocketPath;
@@ -170,9 +170,9 @@ pub struct ShimSettings {
     /// The part of what watches ExecSyncs.
     pub exec: exec::Settings,
     /// What rules and manifests tell of probes.
-    pub specs: Specs,
+    pub specs: SpecResolver,
     /// Where that may change while it runs.
-    pub sources: Sources,
+    pub sources: SpecSources,
     /// What is done about them.
     pub enforcement: EnforcementSettings,
     /// The part of what is recorded on disk, if anything is.
@@ -292,7 +292,7 @@ impl Settings {
         let traces = reader.traces(flags.otlp_endpoint.as_deref(), around);
         let slow = reader.read_or("--slow-threshold", flags.slow_threshold.as_deref(), SLOW, duration);
         let files = reader.files(&flags.manifests, flags.redact_commands);
-        let specs = Specs::of_files(&files).with_rules(rules);
+        let specs = SpecResolver::from_files(&files).and_rules(rules);
         let log = reader.read_or("--log", flags.log.as_deref(), LOG, log_filter);
         let taken = [("--listen", &listen), ("--upstream", &upstream)];
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
@@ -321,7 +321,7 @@ impl Settings {
                     relay: relay::RelayConfig { upstream, drain_timeout },
                     exec: exec::Settings { slow, redact_commands: flags.redact_commands },
                     specs,
-                    sources: Sources { files, kubelet, redacts: flags.redact_commands },
+                    sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
                     enforcement: EnforcementSettings { mode, most, spared },
                     journal,
                     traces,
@@ -355,7 +355,7 @@ pub fn check(
     paths: &[PathBuf],
     config: Option<&PathBuf>,
     around: &Surroundings,
-) -> Result<(Specs, BTreeMap<String, usize>), Problems> {
+) -> Result<(SpecResolver, BTreeMap<String, usize>), Problems> {
     // Where it will run is not where it is checked.
     let around = Surroundings { is_root: true, ..around.clone() };
     let (mut flags, mut reader) = (Flags { config: config.cloned(), ..Flags::default() }, Reader::default());
@@ -365,12 +365,12 @@ pub fn check(
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
     let mut passed_over = BTreeMap::new();
-    let specs = Specs::read_and_count(&paths, &mut passed_over).unwrap_or_else(|errors| {
+    let specs = SpecResolver::read_and_count(&paths, &mut passed_over).unwrap_or_else(|errors| {
         let wrong = |reason: String| Problem { field: String::new(), value: None, reason };
         problems.extend(errors.iter().map(|error| wrong(error.to_string())));
-        Specs::default()
+        SpecResolver::default()
     });
-    if problems.is_empty() { Ok((specs.with_rules(rules), passed_over)) } else { Err(Problems(problems)) }
+    if problems.is_empty() { Ok((specs.and_rules(rules), passed_over)) } else { Err(Problems(problems)) }
 }
 
 /// What `--since` says.

@@ -9,7 +9,7 @@ use super::file::File;
 use super::read::{Reader, duration, folder};
 use super::{Flags, Problems, Purpose, Settings, ShimSettings, Surroundings};
 use crate::play::{Documents, LogRotatePolicy};
-use crate::probe::Sources;
+use crate::probe::SpecSources;
 use crate::telemetry;
 
 /// Where a kubelet has the logs of pods.
@@ -134,7 +134,7 @@ impl PlaySettings {
             return Err(Problems(Vec::new()));
         };
         shim.specs = documents.specs();
-        shim.sources = Sources { redacts: shim.sources.redacts, ..Sources::default() };
+        shim.sources = SpecSources { redacts: shim.sources.redacts, ..SpecSources::default() };
         let keeps_logs = logs.is_some();
         let default = if around.is_root { PathBuf::from(LOGS) } else { state.join("pod-logs") };
         Ok(Self {

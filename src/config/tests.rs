@@ -195,7 +195,7 @@ fn a_file_says_what_flags_do_not() {
         ("https://127.0.0.1:10250/", Duration::from_secs(5))
     );
     let told: Vec<_> =
-        shim.specs.described().into_iter().map(|told| (told.probe_type, told.probe.is_some())).collect();
+        shim.specs.describe_all().into_iter().map(|told| (told.probe_type, told.probe.is_some())).collect();
     let [startup, readiness, liveness] = ProbeType::ALL;
     assert_eq!(told, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
     let (_folder, flags) = file("");

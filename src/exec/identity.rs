@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::probe::{ExecUse, Source, Use};
+use crate::probe::{ExecPurpose, KnownExec, Source};
 
 /// Whose an ExecSync was.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,7 +10,7 @@ pub enum Identity {
     /// A probe's or hook's whose command and timeout these are.
     Known {
         /// Which; more than one where they have the same command and timeout. Never empty.
-        uses: Vec<Use>,
+        uses: Vec<ExecPurpose>,
         /// Who says so of the first of them.
         source: Source,
         /// From one attempt to the next, of the first of them; `None` for a hook.
@@ -38,8 +38,8 @@ impl Identity {
 
     /// Looks for the command and timeout of a call among those that a container's specs tell of.
     #[must_use]
-    pub fn among(uses: &[ExecUse], command: &[String], timeout_seconds: i64) -> Self {
-        let is_it = |used: &&ExecUse| used.command == command && used.timeout_seconds == timeout_seconds;
+    pub fn among(uses: &[KnownExec], command: &[String], timeout_seconds: i64) -> Self {
+        let is_it = |used: &&KnownExec| used.command == command && used.timeout_seconds == timeout_seconds;
         let mut found = uses.iter().filter(is_it);
         let Some(first) = found.next() else { return Self::Unknown };
         let uses = std::iter::once(first.used).chain(found.map(|used| used.used)).collect();

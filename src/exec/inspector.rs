@@ -19,7 +19,7 @@ use super::stuck::{Stuck, Watchdog};
 use super::tracker::{Place, Tracker};
 use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
-use crate::probe::{ExecUse, Specs, annotation_problems};
+use crate::probe::{KnownExec, SpecResolver, annotation_problems};
 use crate::tap::{DecodedCall, ExecCall, ExecRequest};
 use crate::world::{Change, Inventory, Sandbox};
 
@@ -34,9 +34,9 @@ pub struct Inspector {
     /// Whether of commands only the program is told.
     redacts: bool,
     metrics: Metrics,
-    specs: Specs,
+    specs: SpecResolver,
     /// What specs say of the containers in which something was executed.
-    uses: HashMap<Arc<str>, Arc<[ExecUse]>>,
+    uses: HashMap<Arc<str>, Arc<[KnownExec]>>,
     located: HashMap<Arc<str>, Location>,
     sampler: Sampler,
     client: MeteredRuntimeClient,
@@ -62,7 +62,7 @@ impl Inspector {
     /// Begins to inspect. `client` is for questions of our own about containers.
     pub fn start(
         settings: Settings,
-        specs: Specs,
+        specs: SpecResolver,
         client: MeteredRuntimeClient,
         metrics: Metrics,
     ) -> io::Result<Self> {
@@ -83,7 +83,7 @@ impl Inspector {
     }
 
     /// What is written of probes and hooks is different from now on.
-    pub fn specify(&mut self, specs: Specs) {
+    pub fn specify(&mut self, specs: SpecResolver) {
         self.specs = specs;
         self.uses.clear();
     }
@@ -259,7 +259,8 @@ impl Inspector {
         let sandbox = world.sandbox_of(known);
         let identity = sandbox.map_or(Identity::Unknown, |sandbox| {
             let specs = &self.specs;
-            let uses = self.uses.entry(container.clone()).or_insert_with(|| specs.of(sandbox, known).into());
+            let uses =
+                self.uses.entry(container.clone()).or_insert_with(|| specs.exec_uses(sandbox, known).into());
             if exec.truncated {
                 Identity::Unknown
             } else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::read::{Document, Wanted, joined};
 use super::spec::Pod;
-use crate::probe::{Files, Specs, Terms, Told, looked_at};
+use crate::probe::{Files, ProblemTracker, ReadOptions, SpecResolver, rescan_blocking};
 
 /// What is to be played.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +15,8 @@ pub struct Documents {
     /// What they say together.
     wanted: Arc<Wanted>,
     /// What else is told of probes.
-    specs: Specs,
-    told: Told,
+    specs: SpecResolver,
+    told: ProblemTracker,
     paths: BTreeSet<PathBuf>,
 }
 
@@ -27,12 +27,12 @@ impl Documents {
         paths: &[PathBuf],
         ignores_unsupported: bool,
         redacts: bool,
-        specs: Specs,
+        specs: SpecResolver,
     ) -> Result<Self, Vec<String>> {
-        let files = Files::new(paths, Terms { redacts, ignores_unsupported });
-        let wanted = Arc::new(joined(&files.said().collect::<Vec<_>>()));
+        let files = Files::new(paths, ReadOptions { redacts, ignores_unsupported });
+        let wanted = Arc::new(joined(&files.documents().collect::<Vec<_>>()));
         let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let mut documents = Self { files, wanted, specs, told: Told::default(), paths };
+        let mut documents = Self { files, wanted, specs, told: ProblemTracker::default(), paths };
         let problems: Vec<String> = documents.problems().into_iter().collect();
         if !problems.is_empty() {
             return Err(problems);
@@ -69,7 +69,7 @@ impl Documents {
     #[must_use]
     pub fn passed_over(&self) -> BTreeMap<String, usize> {
         let mut kinds = BTreeMap::new();
-        for kind in self.files.said().filter_map(Document::passed_over) {
+        for kind in self.files.documents().filter_map(Document::passed_over) {
             *kinds.entry(kind.to_owned()).or_default() += 1;
         }
         kinds
@@ -77,12 +77,12 @@ impl Documents {
 
     /// What they tell of probes.
     #[must_use]
-    pub fn specs(&self) -> Specs {
+    pub fn specs(&self) -> SpecResolver {
         self.specs_beside(&[])
     }
 
     /// The same, and of other pods that are still there.
-    pub(super) fn specs_beside(&self, others: &[Arc<Pod>]) -> Specs {
+    pub(super) fn specs_beside(&self, others: &[Arc<Pod>]) -> SpecResolver {
         let pods = self.wanted.pods.iter().chain(others).map(|pod| {
             let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
             (namespace, name, uid, pod.spec.clone())
@@ -93,11 +93,11 @@ impl Documents {
     /// Looks at them again. Tells whether they say something else. A pod of which something is wrong now stays what it was.
     pub(super) async fn look(self) -> (Self, bool) {
         let Self { files, wanted, specs, told, paths } = self;
-        let (files, has_changed) = looked_at(files).await;
+        let (files, has_changed) = rescan_blocking(files).await;
         if !has_changed {
             return (Self { files, wanted, specs, told, paths }, false);
         }
-        let mut now = joined(&files.said().collect::<Vec<_>>());
+        let mut now = joined(&files.documents().collect::<Vec<_>>());
         let is_wrong = |pod: &&Arc<Pod>| now.wrong.contains(&pod.full_name());
         let kept: Vec<Arc<Pod>> = wanted.pods.iter().filter(is_wrong).cloned().collect();
         now.pods.extend(kept);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::probe::Specs;
+use crate::probe::SpecResolver;
 use crate::tap;
 
 /// Something that has happened.
@@ -27,7 +27,7 @@ pub trait Witness: fmt::Debug + Send + Sync {
     fn notice(&self, notice: Notice);
 
     /// What is told of probes is different from now on.
-    fn specified(&self, specs: Specs);
+    fn specified(&self, specs: SpecResolver);
 
     /// Something is wrong with what is to be played, or left out.
     fn problem(&self, problem: String);

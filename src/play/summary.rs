@@ -2,7 +2,7 @@
 
 use super::standing::Standing;
 use super::v1::ContainerStatus;
-use crate::probe::Role;
+use crate::probe::ContainerKind;
 
 /// What kubectl shows of a pod in a line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,9 +39,10 @@ impl Standing {
     /// What kubectl would show of it.
     #[must_use]
     pub fn summary(&self) -> Summary {
-        let is_sidecar =
-            |name: &str| self.pod.container(name).is_some_and(|container| container.role == Role::Sidecar);
-        let lasting = self.pod.containers.iter().filter(|container| container.role != Role::Init);
+        let is_sidecar = |name: &str| {
+            self.pod.container(name).is_some_and(|container| container.role == ContainerKind::Sidecar)
+        };
+        let lasting = self.pod.containers.iter().filter(|container| container.role != ContainerKind::Init);
         let mut summary =
             Summary { total: lasting.count(), word: "Pending".to_owned(), ..Summary::default() };
         let Some(status) = &self.status else { return summary };

@@ -14,5 +14,5 @@ pub enum Hook {
     /// A connection is made. It has not been a handler of hooks for long, and always fails.
     Tcp,
     /// It is written in a way that cannot be read, for this reason.
-    Unreadable(String),
+    Invalid(String),
 }

@@ -31,7 +31,7 @@ const LONGEST: usize = 64 << 20;
 
 /// Where a kubelet is asked, and as whom.
 #[derive(Clone, Debug)]
-pub struct Kubelet {
+pub struct KubeletClient {
     /// `http://HOST:PORT` or `https://HOST:PORT`.
     pub url: Url,
     /// A file with a token.
@@ -72,16 +72,16 @@ pub(super) enum KubeletError {
     Refused(StatusCode),
     /// Its answer is no list of pods.
     #[error("its answer is no list of pods: {0}")]
-    NoList(#[from] serde_json::Error),
+    NotPodList(#[from] serde_json::Error),
     /// It takes too long.
     #[error("it does not answer within {PATIENCE:?}")]
-    Late,
+    TimedOut,
 }
 
-impl Kubelet {
+impl KubeletClient {
     /// The pods of the node, and what is wrong with some of them. `redact`: commands are not shown in that.
     pub(super) async fn pods(&self, redact: bool) -> Result<(Manifests, Vec<String>), KubeletError> {
-        let answer = timeout(PATIENCE, self.ask()).await.map_err(|_| KubeletError::Late)??;
+        let answer = timeout(PATIENCE, self.ask()).await.map_err(|_| KubeletError::TimedOut)??;
         let list: Value = serde_json::from_slice(&answer)?;
         let mut problems = Vec::new();
         let manifests = manifest::read(&list, Source::Kubelet, redact, &mut problems).into_iter().collect();

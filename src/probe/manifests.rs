@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::owner::Kind;
+use super::owner::WorkloadKind;
 use super::read::manifest::Manifest;
 use crate::world::Sandbox;
 
@@ -10,12 +10,12 @@ use crate::world::Sandbox;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manifests {
     all: Vec<Manifest>,
-    by_namespace: HashMap<String, Namespace>,
+    by_namespace: HashMap<String, NamespaceIndex>,
 }
 
 /// The places of a namespace's manifests, in their order.
 #[derive(Clone, Debug, Default)]
-struct Namespace {
+struct NamespaceIndex {
     /// Of pods, by their names.
     pods: HashMap<String, Vec<usize>>,
     /// Of what makes pods.
@@ -35,10 +35,10 @@ impl Manifests {
     }
 
     /// The first one that makes the pod of a sandbox.
-    pub(super) fn of(&self, sandbox: &Sandbox) -> Option<&Manifest> {
+    pub(super) fn for_sandbox(&self, sandbox: &Sandbox) -> Option<&Manifest> {
         let (namespace, name) = sandbox.pod.namespace.as_ref().zip(sandbox.pod.name.as_deref())?;
         let namespace = self.by_namespace.get(namespace)?;
-        let has = |place: &&usize| self.all[**place].owner.has(sandbox);
+        let has = |place: &&usize| self.all[**place].owner.owns(sandbox);
         // A static pod has the name of its node after its own, which may have a - of its own: the longest name counts.
         let ends = [name.len()].into_iter().chain(name.rmatch_indices('-').map(|(end, _)| end));
         let mut pods = ends.filter_map(|end| namespace.pods.get(&name[..end])).flatten();
@@ -58,11 +58,11 @@ impl PartialEq for Manifests {
 impl FromIterator<Manifest> for Manifests {
     fn from_iter<T: IntoIterator<Item = Manifest>>(manifests: T) -> Self {
         let all: Vec<Manifest> = manifests.into_iter().collect();
-        let mut by_namespace: HashMap<String, Namespace> = HashMap::new();
+        let mut by_namespace: HashMap<String, NamespaceIndex> = HashMap::new();
         for (place, Manifest { owner, .. }) in all.iter().enumerate() {
             let namespace = by_namespace.entry(owner.namespace.clone()).or_default();
             match owner.kind {
-                Kind::Pod => namespace.pods.entry(owner.name.clone()).or_default().push(place),
+                WorkloadKind::Pod => namespace.pods.entry(owner.name.clone()).or_default().push(place),
                 _ => namespace.others.push(place),
             }
         }

@@ -4,16 +4,16 @@ use serde_json::Value;
 
 use super::hook::Hook;
 use super::pod::{ContainerPort, ContainerSpec};
-use super::read::node::Node;
+use super::read::node::Cursor;
 use super::read::{pod, probe};
-use super::spec::Use;
+use super::spec::ExecPurpose;
 use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP_HANDLER};
 
 /// All that is noted of a container of this name.
 pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) -> ContainerSpec {
     ContainerSpec {
-        hooks: pre_stop(&note).map(|hook| (Use::PreStop, hook)).into_iter().collect(),
-        noted_grace_period: grace_period(&note),
+        hooks: pre_stop(&note).map(|hook| (ExecPurpose::PreStop, hook)).into_iter().collect(),
+        annotated_grace_period: grace_period(&note),
         ports: ports(&note).unwrap_or_default(),
         ..ContainerSpec::named(name)
     }
@@ -24,15 +24,17 @@ pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hoo
     let text = note(PRE_STOP_HANDLER)?;
     let mut problems = Vec::new();
     let hook = match serde_json::from_str::<Value>(text) {
-        Ok(value) => probe::hook(&Node::root("", &value).secret(), false, &mut problems),
+        Ok(value) => probe::hook(&Cursor::root("", &value).secret(), false, &mut problems),
         Err(error) => {
-            return Some(Hook::Unreadable(format!("annotation {PRE_STOP_HANDLER} is not JSON: {error}")));
+            return Some(Hook::Invalid(format!("annotation {PRE_STOP_HANDLER} is not JSON: {error}")));
         }
     };
     let reasons: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    Some(hook.unwrap_or_else(|| {
-        Hook::Unreadable(format!("annotation {PRE_STOP_HANDLER}: {}", reasons.join("; ")))
-    }))
+    Some(
+        hook.unwrap_or_else(|| {
+            Hook::Invalid(format!("annotation {PRE_STOP_HANDLER}: {}", reasons.join("; ")))
+        }),
+    )
 }
 
 /// The grace period of its pod, in seconds; or why that cannot be read.
@@ -47,6 +49,6 @@ pub(super) fn grace_period<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option
 pub(super) fn ports<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Vec<ContainerPort>> {
     let value: Value = serde_json::from_str(note(PORTS)?).ok()?;
     let mut problems = Vec::new();
-    let list = Node::root("", &value).list(&mut problems);
+    let list = Cursor::root("", &value).list(&mut problems);
     Some(list.iter().filter_map(|node| pod::port(node, &mut problems)).collect())
 }

@@ -6,11 +6,11 @@ use std::fmt;
 use crate::world::Sandbox;
 
 /// The longest beginning of a name to which the API server adds five characters of its own.
-const LONGEST_BASE: usize = 58;
+const MAX_GENERATED_BASE: usize = 58;
 
 /// What makes pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum WorkloadKind {
     Pod,
     Deployment,
     DaemonSet,
@@ -22,8 +22,8 @@ pub(crate) enum Kind {
 
 /// A pod, or what makes pods from a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
-    pub(crate) kind: Kind,
+pub(crate) struct Workload {
+    pub(crate) kind: WorkloadKind,
     pub(crate) namespace: String,
     pub(crate) name: String,
     /// Of a pod, where it is written.
@@ -32,7 +32,7 @@ pub(crate) struct Owner {
     pub(crate) labels: BTreeMap<String, String>,
 }
 
-impl Kind {
+impl WorkloadKind {
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "Pod" => Self::Pod,
@@ -58,26 +58,26 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Owner {
+impl fmt::Display for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
-impl Owner {
+impl Workload {
     /// What tells it apart from others.
-    pub(crate) fn key(&self) -> (Kind, &str, &str, Option<&str>) {
+    pub(crate) fn key(&self) -> (WorkloadKind, &str, &str, Option<&str>) {
         (self.kind, &self.namespace, &self.name, self.uid.as_deref())
     }
 
     /// Whether a sandbox is that of one of its pods.
-    pub(crate) fn has(&self, sandbox: &Sandbox) -> bool {
+    pub(crate) fn owns(&self, sandbox: &Sandbox) -> bool {
         let pod = &*sandbox.pod;
         let (Some(namespace), Some(name)) = (&pod.namespace, &pod.name) else { return false };
         *namespace == self.namespace
             && match self.kind {
-                Kind::Pod => self.is_pod(name, pod.uid.as_deref(), sandbox),
-                _ => self.has_labels(sandbox) && self.has_named(name),
+                WorkloadKind::Pod => self.is_pod(name, pod.uid.as_deref(), sandbox),
+                _ => self.has_labels(sandbox) && self.owns_name(name),
             }
     }
 
@@ -99,21 +99,21 @@ impl Owner {
     }
 
     /// Whether a pod's name is one that its controller makes of its own.
-    fn has_named(&self, name: &str) -> bool {
-        let is_random = |part: &str| part.len() == 5 && is_word(part);
+    fn owns_name(&self, name: &str) -> bool {
+        let is_random = |part: &str| part.len() == 5 && is_name_suffix(part);
         let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         let generated = |base: &str| {
             // Names of Kubernetes are ASCII; of any other none of the pods that it makes has the beginning.
-            let base = base.get(..base.len().min(LONGEST_BASE)).unwrap_or(base);
+            let base = base.get(..base.len().min(MAX_GENERATED_BASE)).unwrap_or(base);
             name.strip_prefix(base).is_some_and(is_random)
         };
         let own = format!("{}-", self.name);
         match self.kind {
-            Kind::Pod => *name == self.name,
-            Kind::StatefulSet => name.strip_prefix(&own).is_some_and(is_number),
-            Kind::ReplicaSet | Kind::DaemonSet => generated(&own),
+            WorkloadKind::Pod => *name == self.name,
+            WorkloadKind::StatefulSet => name.strip_prefix(&own).is_some_and(is_number),
+            WorkloadKind::ReplicaSet | WorkloadKind::DaemonSet => generated(&own),
             // An indexed job has the index before what is random.
-            Kind::Job => {
+            WorkloadKind::Job => {
                 generated(&own)
                     || name
                         .strip_prefix(&own)
@@ -121,18 +121,18 @@ impl Owner {
                         .is_some_and(|(index, random)| is_number(index) && is_random(random))
             }
             // The part in the middle is the hash of the template, or the minute at which the job was made.
-            Kind::Deployment | Kind::CronJob => {
+            WorkloadKind::Deployment | WorkloadKind::CronJob => {
                 name.strip_prefix(&own).is_some_and(|rest| match rest.split_once('-') {
-                    Some((middle, random)) => is_word(middle) && is_random(random),
+                    Some((middle, random)) => is_name_suffix(middle) && is_random(random),
                     // The name was too long for all of it.
-                    None => name.len() == LONGEST_BASE + 5,
+                    None => name.len() == MAX_GENERATED_BASE + 5,
                 })
             }
         }
     }
 }
 
-fn is_word(part: &str) -> bool {
+fn is_name_suffix(part: &str) -> bool {
     !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
@@ -143,39 +143,39 @@ mod tests {
     #[test]
     fn the_names_of_pods_tell_who_made_them() {
         for (kind, name, is_one) in [
-            (Kind::Deployment, "web-5d4f8c7b9-x2x4z", true),
-            (Kind::Deployment, "web-x2x4z", false),
-            (Kind::Deployment, "web-api-5d4f8c7b9-x2x4z", false),
-            (Kind::ReplicaSet, "web-x2x4z", true),
-            (Kind::ReplicaSet, "web-5d4f8c7b9-x2x4z", false),
-            (Kind::DaemonSet, "web-x2x4z", true),
-            (Kind::DaemonSet, "web-X2x4z", false),
-            (Kind::StatefulSet, "web-0", true),
-            (Kind::StatefulSet, "web-12", true),
-            (Kind::StatefulSet, "web-x2x4z", false),
-            (Kind::Job, "web-x2x4z", true),
-            (Kind::Job, "web-3-x2x4z", true),
-            (Kind::CronJob, "web-29391840-x2x4z", true),
-            (Kind::CronJob, "web", false),
+            (WorkloadKind::Deployment, "web-5d4f8c7b9-x2x4z", true),
+            (WorkloadKind::Deployment, "web-x2x4z", false),
+            (WorkloadKind::Deployment, "web-api-5d4f8c7b9-x2x4z", false),
+            (WorkloadKind::ReplicaSet, "web-x2x4z", true),
+            (WorkloadKind::ReplicaSet, "web-5d4f8c7b9-x2x4z", false),
+            (WorkloadKind::DaemonSet, "web-x2x4z", true),
+            (WorkloadKind::DaemonSet, "web-X2x4z", false),
+            (WorkloadKind::StatefulSet, "web-0", true),
+            (WorkloadKind::StatefulSet, "web-12", true),
+            (WorkloadKind::StatefulSet, "web-x2x4z", false),
+            (WorkloadKind::Job, "web-x2x4z", true),
+            (WorkloadKind::Job, "web-3-x2x4z", true),
+            (WorkloadKind::CronJob, "web-29391840-x2x4z", true),
+            (WorkloadKind::CronJob, "web", false),
         ] {
-            let owner = Owner {
+            let owner = Workload {
                 kind,
                 namespace: String::new(),
                 name: "web".into(),
                 uid: None,
                 labels: BTreeMap::new(),
             };
-            assert_eq!(owner.has_named(name), is_one, "{kind:?} {name}");
+            assert_eq!(owner.owns_name(name), is_one, "{kind:?} {name}");
         }
-        let long = Owner {
-            kind: Kind::DaemonSet,
+        let long = Workload {
+            kind: WorkloadKind::DaemonSet,
             namespace: String::new(),
             name: "n".repeat(60),
             uid: None,
             labels: BTreeMap::new(),
         };
-        assert!(long.has_named(&format!("{}x2x4z", "n".repeat(58))));
-        let strange = Owner { name: format!("{}é", "n".repeat(57)), ..long };
-        assert!(!strange.has_named(&format!("{}x2x4z", "n".repeat(58))));
+        assert!(long.owns_name(&format!("{}x2x4z", "n".repeat(58))));
+        let strange = Workload { name: format!("{}é", "n".repeat(57)), ..long };
+        assert!(!strange.owns_name(&format!("{}x2x4z", "n".repeat(58))));
     }
 }

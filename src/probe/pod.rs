@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::hook::Hook;
-use super::spec::Use;
+use super::spec::ExecPurpose;
 use super::value::{Probe, ProbeType};
 
 /// The variables that the kubelet expands in the commands of probes: those with a value in the spec. One that takes its value from
@@ -33,7 +33,7 @@ pub struct ContainerSpec {
     /// Its name in the pod.
     pub name: String,
     /// When it runs.
-    pub role: Role,
+    pub role: ContainerKind,
     /// The image that is asked for, where it is written.
     pub image: Option<String>,
     /// Whether it is started again when it ends, where that is said of this one.
@@ -47,14 +47,14 @@ pub struct ContainerSpec {
     /// Its probes, at most one of each type; `None` where it is said that there is none.
     pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
     /// Its hooks, at most one of each kind.
-    pub hooks: Vec<(Use, Hook)>,
+    pub hooks: Vec<(ExecPurpose, Hook)>,
     /// Seconds that its pod gives it for its end, as the kubelet has noted at the container; or why that cannot be read.
-    pub noted_grace_period: Option<Result<u32, String>>,
+    pub annotated_grace_period: Option<Result<u32, String>>,
 }
 
 /// When a container runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
+pub enum ContainerKind {
     /// As long as the pod.
     #[default]
     Regular,
@@ -98,7 +98,7 @@ pub struct ContainerPort {
     pub number: u16,
 }
 
-impl Role {
+impl ContainerKind {
     /// Whether a container of this kind is probed.
     #[must_use]
     pub fn is_probed(self) -> bool {
@@ -153,23 +153,23 @@ impl ContainerSpec {
     /// What is done before it is stopped, if anything is.
     #[must_use]
     pub fn pre_stop(&self) -> Option<&Hook> {
-        self.hook(Use::PreStop)
+        self.hook(ExecPurpose::PreStop)
     }
 
     /// What is done after it has been started, if anything is.
     #[must_use]
     pub fn post_start(&self) -> Option<&Hook> {
-        self.hook(Use::PostStart)
+        self.hook(ExecPurpose::PostStart)
     }
 
-    fn hook(&self, kind: Use) -> Option<&Hook> {
+    fn hook(&self, kind: ExecPurpose) -> Option<&Hook> {
         self.hooks.iter().find(|(used, _)| *used == kind).map(|(_, hook)| hook)
     }
 
     /// Whether it is started again after this exit code (as the kubelet: rules, then its own policy, then the pod's).
     #[must_use]
     pub fn is_restarted(&self, of_pod: RestartPolicy, exit_code: i32) -> bool {
-        if self.role == Role::Sidecar || self.rule_at(exit_code).is_some() {
+        if self.role == ContainerKind::Sidecar || self.rule_at(exit_code).is_some() {
             return true;
         }
         match self.restart_policy.unwrap_or(of_pod) {
@@ -181,7 +181,7 @@ impl ContainerSpec {
 
     /// Whether this exit code makes all containers of the pod start again.
     #[must_use]
-    pub fn restarts_all(&self, exit_code: i32) -> bool {
+    pub fn restarts_all_containers(&self, exit_code: i32) -> bool {
         self.rule_at(exit_code).is_some_and(|rule| rule.restarts_all)
     }
 

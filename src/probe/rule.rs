@@ -12,14 +12,14 @@ use crate::world::Sandbox;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
     /// Which containers.
-    pub matches: Matches,
+    pub matches: Selector,
     /// Their probes; `None` where they are to have none.
     pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
 }
 
 /// Which containers. What is absent matches all.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Matches {
+pub struct Selector {
     /// The pod's namespace.
     pub namespace: Option<WildMatch>,
     /// The pod's name.
@@ -32,7 +32,7 @@ pub struct Matches {
     pub labels: Vec<(String, WildMatch)>,
 }
 
-impl fmt::Display for Matches {
+impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { namespace, pod, container, image, labels: _ } = self;
         let fields = [("namespace", namespace), ("pod", pod), ("container", container), ("image", image)];
@@ -44,7 +44,7 @@ impl fmt::Display for Matches {
     }
 }
 
-impl Matches {
+impl Selector {
     /// The pods, as they are written.
     pub(super) fn pods(&self) -> String {
         Self { container: None, ..self.clone() }.to_string()
@@ -56,7 +56,7 @@ impl Matches {
     }
 
     /// Whether they match the containers of this name in all pods of a namespace.
-    pub(super) fn has_all(&self, namespace: &str, container: &str) -> bool {
+    pub(super) fn matches_all(&self, namespace: &str, container: &str) -> bool {
         let Self { namespace: of_namespace, pod, container: of_name, image, labels } = self;
         let matches = |glob: &Option<WildMatch>, text| glob.as_ref().is_none_or(|glob| glob.matches(text));
         matches(of_namespace, namespace)
@@ -67,7 +67,7 @@ impl Matches {
     }
 
     /// Whether they match a container of a pod.
-    pub(crate) fn has(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
+    pub(crate) fn matches(&self, sandbox: &Sandbox, container: &str, image: Option<&str>) -> bool {
         let pod = &sandbox.pod;
         let matches = |glob: &Option<WildMatch>, text: Option<&str>| {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.matches(text)))

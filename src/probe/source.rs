@@ -48,7 +48,7 @@ impl Source {
 
     /// Whether a person wrote it for probeshim to read, who is told of fields that nobody knows. What comes from elsewhere may be newer
     /// than we are.
-    pub(super) fn is_written_for_us(self) -> bool {
+    pub(super) fn is_user_authored(self) -> bool {
         matches!(self, Self::Config | Self::Annotation | Self::Manifest)
     }
 }

@@ -7,9 +7,9 @@ use super::value::ProbeType;
 
 /// A command that the kubelet executes in a container again and again, or once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExecUse {
+pub struct KnownExec {
     /// What for.
-    pub used: Use,
+    pub used: ExecPurpose,
     /// The command, with its variables expanded as the kubelet does.
     pub command: Vec<String>,
     /// What the kubelet gives the runtime as timeout; 0, which is none, for hooks.
@@ -22,7 +22,7 @@ pub struct ExecUse {
 
 /// What a command is executed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
+pub enum ExecPurpose {
     /// The container is restarted when it fails.
     Liveness,
     /// The container gets no traffic while it fails.
@@ -35,11 +35,12 @@ pub enum Use {
     PreStop,
 }
 
-impl Use {
+impl ExecPurpose {
     const ALL: [Self; 5] = [Self::Liveness, Self::Readiness, Self::Startup, Self::PostStart, Self::PreStop];
 
     /// The hooks, and the names of their fields in a lifecycle.
-    pub(super) const HOOKS: [(Self, &str); 2] = [(Self::PostStart, "postStart"), (Self::PreStop, "preStop")];
+    pub(super) const HOOK_PURPOSES: [(Self, &str); 2] =
+        [(Self::PostStart, "postStart"), (Self::PreStop, "preStop")];
 
     /// The one of this name.
     #[must_use]
@@ -60,7 +61,7 @@ impl Use {
     }
 }
 
-impl From<ProbeType> for Use {
+impl From<ProbeType> for ExecPurpose {
     fn from(probe_type: ProbeType) -> Self {
         match probe_type {
             ProbeType::Startup => Self::Startup,

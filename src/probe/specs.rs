@@ -11,14 +11,14 @@ use super::expand::expand;
 use super::hook::Hook;
 use super::manifests::Manifests;
 use super::noted;
-use super::owner::{Kind, Owner};
-use super::pod::{ContainerSpec, Env, PodSpec, Role};
+use super::owner::{Workload, WorkloadKind};
+use super::pod::{ContainerKind, ContainerSpec, Env, PodSpec};
 use super::read::files::{self, FileError, Files};
 use super::read::manifest::Manifest;
 use super::read::{annotation, manifest};
 use super::rule::Rule;
 use super::source::Source;
-use super::spec::{ExecUse, Use};
+use super::spec::{ExecPurpose, KnownExec};
 use super::value::{Handler, Probe, ProbeType};
 use crate::world::{Container, Sandbox};
 
@@ -27,7 +27,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// The specs that rules, files and the kubelet tell of. What annotations tell is read when a pod is asked for. Copies share what is in them.
 #[derive(Clone, Debug, Default)]
-pub struct Specs {
+pub struct SpecResolver {
     pub(super) rules: Arc<[Rule]>,
     pub(super) manifests: Arc<Manifests>,
     pub(super) kubelet: Arc<Manifests>,
@@ -35,9 +35,9 @@ pub struct Specs {
 
 /// A probe, and whose it is.
 #[derive(Clone, Debug)]
-pub struct Described {
+pub struct DescribedProbe {
     /// A rule, a pod, or what makes pods.
-    pub whose: String,
+    pub owner: String,
     /// The container; a pattern for a rule's.
     pub container: String,
     /// What it is for.
@@ -46,7 +46,7 @@ pub struct Described {
     pub probe: Option<Arc<Probe>>,
 }
 
-impl Specs {
+impl SpecResolver {
     /// Reads files and folders of manifests: YAML or JSON, any number of documents, of which those that make pods are taken. Says
     /// everything that is wrong with them.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
@@ -70,13 +70,13 @@ impl Specs {
 
     /// The same, with rules that count before all else.
     #[must_use]
-    pub fn with_rules(self, rules: Vec<Rule>) -> Self {
+    pub fn and_rules(self, rules: Vec<Rule>) -> Self {
         Self { rules: rules.into(), ..self }
     }
 
     /// Those of these files.
     #[must_use]
-    pub fn of_files(files: &Files) -> Self {
+    pub fn from_files(files: &Files) -> Self {
         Self::default().with_manifests(files.manifests())
     }
 
@@ -84,8 +84,8 @@ impl Specs {
     #[must_use]
     pub fn with_pods(self, pods: impl Iterator<Item = (String, String, String, Arc<PodSpec>)>) -> Self {
         let manifest = |(namespace, name, uid, pod)| {
-            let (kind, labels) = (Kind::Pod, BTreeMap::new());
-            Manifest { owner: Owner { kind, namespace, name, uid: Some(uid), labels }, pod }
+            let (kind, labels) = (WorkloadKind::Pod, BTreeMap::new());
+            Manifest { owner: Workload { kind, namespace, name, uid: Some(uid), labels }, pod }
         };
         self.with_manifests(pods.map(manifest).collect())
     }
@@ -95,7 +95,7 @@ impl Specs {
     }
 
     /// Takes what the kubelet tells. Tells whether that is anything new.
-    pub(super) fn tell_kubelet(&mut self, pods: Manifests) -> bool {
+    pub(super) fn set_kubelet_pods(&mut self, pods: Manifests) -> bool {
         let is_new = *self.kubelet != pods;
         if is_new {
             self.kubelet = Arc::new(pods);
@@ -105,8 +105,8 @@ impl Specs {
 
     /// Takes a list of pods as a kubelet tells it.
     #[cfg(test)]
-    pub(crate) fn tell_kubelet_list(&mut self, list: &Value) {
-        self.tell_kubelet(
+    pub(crate) fn set_kubelet_pod_list(&mut self, list: &Value) {
+        self.set_kubelet_pods(
             manifest::read(list, Source::Kubelet, false, &mut Vec::new()).into_iter().collect(),
         );
     }
@@ -115,19 +115,20 @@ impl Specs {
     /// the first source that tells of it counts; of the rest, the first that knows the pod. What an annotation says that cannot be read is
     /// as if it said nothing; [`annotation_problems`](super::annotation_problems) tells of it.
     #[must_use]
-    pub fn pod<'a>(
+    pub fn resolve_pod<'a>(
         &self,
         sandbox: &Sandbox,
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> PodSpec {
-        self.merged(&self.written(sandbox), sandbox, containers)
+        self.merged(&self.source_spec(sandbox), sandbox, containers)
     }
 
     /// What manifests tell of a pod, in the order in which they count.
-    fn written(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
+    fn source_spec(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
         let known = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet)];
-        let known =
-            known.into_iter().filter_map(|(source, all)| Some((source, all.of(sandbox)?.pod.clone())));
+        let known = known
+            .into_iter()
+            .filter_map(|(source, all)| Some((source, all.for_sandbox(sandbox)?.pod.clone())));
         known.chain(last_applied(sandbox).map(|applied| (Source::LastApplied, applied.pod))).collect()
     }
 
@@ -138,8 +139,8 @@ impl Specs {
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> PodSpec {
         let (mut pod, of_others) = match written.first() {
-            Some((_, known)) => (PodSpec::clone(known), Role::Ephemeral),
-            None => (PodSpec::default(), Role::Regular),
+            Some((_, known)) => (PodSpec::clone(known), ContainerKind::Ephemeral),
+            None => (PodSpec::default(), ContainerKind::Regular),
         };
         pod.is_deleted = written.iter().any(|(_, pod)| pod.is_deleted);
         for other in written.iter().skip(1).flat_map(|(_, pod)| &pod.containers) {
@@ -147,7 +148,7 @@ impl Specs {
                 pod.containers.push(other.clone());
             }
         }
-        let is_annotated = annotation::is_there(sandbox);
+        let is_annotated = annotation::has_any(sandbox);
         if let Some(policy) = annotation::restart_policy(sandbox, None).filter(|_| is_annotated) {
             pod.restart_policy = policy;
         }
@@ -156,8 +157,8 @@ impl Specs {
             let Some(name) = container.name.name.as_deref() else { continue };
             if pod.container(name).is_none() {
                 let is_named = self.rules.iter().any(|rule| rule.matches.container() == name)
-                    || annotation::names(sandbox, name);
-                let role = if is_named { Role::Regular } else { of_others };
+                    || annotation::has_for_container(sandbox, name);
+                let role = if is_named { ContainerKind::Regular } else { of_others };
                 let other = ContainerSpec { role, ..ContainerSpec::named(name) };
                 pod.containers.push(Arc::new(other));
             }
@@ -167,7 +168,7 @@ impl Specs {
             let name = spec.name.clone();
             let seen = there.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
             let others = written.iter().filter_map(|(_, pod)| pod.container(&name));
-            let all = Written {
+            let all = SpecSource {
                 rules: &self.rules,
                 sandbox,
                 is_annotated,
@@ -179,7 +180,7 @@ impl Specs {
                 *spec = Arc::new(merged);
             }
             let policy = annotation::restart_policy(sandbox, Some(&name)).filter(|_| is_annotated);
-            if let Some(policy) = policy.filter(|_| spec.role == Role::Regular) {
+            if let Some(policy) = policy.filter(|_| spec.role == ContainerKind::Regular) {
                 Arc::make_mut(spec).restart_policy = Some(policy);
             }
         }
@@ -188,11 +189,11 @@ impl Specs {
 
     /// Every probe that rules and manifests tell of, in their order, but those of which it is certain that another comes first.
     #[must_use]
-    pub fn described(&self) -> Vec<Described> {
+    pub fn describe_all(&self) -> Vec<DescribedProbe> {
         let rules = self.rules.iter().flat_map(|rule| {
             let (whose, container) = (format!("rule: {}", rule.matches.pods()), rule.matches.container());
-            rule.probes.iter().map(move |(probe_type, probe)| Described {
-                whose: whose.clone(),
+            rule.probes.iter().map(move |(probe_type, probe)| DescribedProbe {
+                owner: whose.clone(),
                 container: container.clone(),
                 probe_type: *probe_type,
                 probe: probe.clone(),
@@ -203,11 +204,11 @@ impl Specs {
                 let is_ruled = |probe_type| {
                     let of_type = |rule: &&Rule| rule.probes.iter().any(|(ruled, _)| *ruled == probe_type);
                     let mut rules = self.rules.iter().filter(of_type);
-                    rules.any(|rule| rule.matches.has_all(&owner.namespace, &container.name))
+                    rules.any(|rule| rule.matches.matches_all(&owner.namespace, &container.name))
                 };
                 container.all_probes().filter(move |(it, _)| !is_ruled(*it)).map(
-                    move |(probe_type, probe)| Described {
-                        whose: owner.to_string(),
+                    move |(probe_type, probe)| DescribedProbe {
+                        owner: owner.to_string(),
                         container: container.name.clone(),
                         probe_type,
                         probe: Some(probe.clone()),
@@ -220,13 +221,13 @@ impl Specs {
 
     /// What is executed in a container, as far as it is known.
     #[must_use]
-    pub fn of(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<ExecUse> {
+    pub fn exec_uses(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
         let Some(name) = container.name.name.as_deref() else { return Vec::new() };
-        let written = self.written(sandbox);
+        let written = self.source_spec(sandbox);
         let pod = self.merged(&written, sandbox, [container]);
         let Some(spec) = pod.container(name) else { return Vec::new() };
         let probes = spec.all_probes().filter_map(|(probe_type, probe)| match &probe.handler {
-            Handler::Exec(command) => Some(ExecUse {
+            Handler::Exec(command) => Some(KnownExec {
                 used: probe_type.into(),
                 command: command.clone(),
                 timeout_seconds: probe.timeout.into(),
@@ -238,7 +239,7 @@ impl Specs {
         let hooks = hooks(&written, Some(container), name).into_iter().filter_map(
             |(source, (used, hook))| match hook {
                 Hook::Exec(command) => {
-                    Some(ExecUse { used, command, timeout_seconds: 0, period: None, source })
+                    Some(KnownExec { used, command, timeout_seconds: 0, period: None, source })
                 }
                 _ => None,
             },
@@ -252,13 +253,13 @@ fn hooks(
     written: &[(Source, Arc<PodSpec>)],
     container: Option<&Container>,
     name: &str,
-) -> Vec<(Source, (Use, Hook))> {
+) -> Vec<(Source, (ExecPurpose, Hook))> {
     let told = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
     let told = told.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
     let noted = container
         .and_then(|it| noted::pre_stop(notes(it)))
-        .map(|hook| (Source::KubeletAnnotation, (Use::PreStop, hook)));
-    let mut hooks: Vec<(Source, (Use, Hook))> = Vec::new();
+        .map(|hook| (Source::KubeletAnnotation, (ExecPurpose::PreStop, hook)));
+    let mut hooks: Vec<(Source, (ExecPurpose, Hook))> = Vec::new();
     for (source, (used, hook)) in told.chain(noted) {
         if hooks.iter().all(|(_, (known, _))| *known != used) {
             hooks.push((source, (used, hook)));
@@ -268,7 +269,7 @@ fn hooks(
 }
 
 /// Everything that is written of a container.
-struct Written<'a> {
+struct SpecSource<'a> {
     rules: &'a [Rule],
     sandbox: &'a Sandbox,
     is_annotated: bool,
@@ -277,10 +278,10 @@ struct Written<'a> {
     /// What manifests say of it, the first one first.
     others: Vec<&'a Arc<ContainerSpec>>,
     /// Its hooks, with what the kubelet has noted.
-    hooks: Vec<(Use, Hook)>,
+    hooks: Vec<(ExecPurpose, Hook)>,
 }
 
-impl Written<'_> {
+impl SpecSource<'_> {
     /// The container with the probes that count; `None` where those are what it has already.
     fn merged(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
         if !base.role.is_probed() {
@@ -288,7 +289,7 @@ impl Written<'_> {
         }
         let image = self.seen.map(|container| container.image.as_str()).or(base.image.as_deref());
         let rules: Vec<&Rule> =
-            self.rules.iter().filter(|rule| rule.matches.has(self.sandbox, &base.name, image)).collect();
+            self.rules.iter().filter(|rule| rule.matches.matches(self.sandbox, &base.name, image)).collect();
         let ports =
             (base.ports.is_empty()).then(|| self.seen.and_then(|it| noted::ports(notes(it)))).flatten();
         let probe = |probe_type| {
@@ -304,9 +305,9 @@ impl Written<'_> {
             Some((probe_type, expanded(rule.or_else(annotated).or_else(written)??, &base.env)))
         };
         let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();
-        let noted_grace_period = self.seen.and_then(|it| noted::grace_period(notes(it)));
+        let annotated_grace_period = self.seen.and_then(|it| noted::grace_period(notes(it)));
         let is_same = ports.is_none()
-            && (&self.hooks, &noted_grace_period) == (&base.hooks, &base.noted_grace_period)
+            && (&self.hooks, &annotated_grace_period) == (&base.hooks, &base.annotated_grace_period)
             && probes.len() == base.probes.len()
             && probes.iter().all(|(probe_type, probe)| {
                 base.probe(*probe_type).is_some_and(|known| Arc::ptr_eq(known, probe))
@@ -316,7 +317,7 @@ impl Written<'_> {
             probes,
             ports: ports.unwrap_or_else(|| base.ports.clone()),
             hooks: self.hooks.clone(),
-            noted_grace_period,
+            annotated_grace_period,
             ..base.clone()
         })
     }

@@ -97,7 +97,7 @@ impl ProbeType {
     pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
     /// Those that end a container, in the order in which the kubelet looks at what they say.
-    pub const ENDING: [Self; 2] = [Self::Liveness, Self::Startup];
+    pub const KILLING: [Self; 2] = [Self::Liveness, Self::Startup];
 
     /// Its name, as annotations and `probeshim calls` have it.
     #[must_use]

@@ -9,61 +9,61 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
-use super::kubelet::Kubelet;
-use super::read::files::{Files, Said};
-use super::specs::Specs;
+use super::kubelet::KubeletClient;
+use super::read::files::{Files, FromDocument};
+use super::specs::SpecResolver;
 
 /// From one look at the files to the next, at least.
-const LOOK: Duration = Duration::from_secs(2);
+const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How much longer than a look takes it is waited for the next.
-const REST: u32 = 50;
+const RESCAN_BACKOFF_FACTOR: u32 = 50;
 
 /// From one question to a kubelet to the next, where there is a new pod.
-const HURRY: Duration = Duration::from_secs(1);
+const KUBELET_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// News that may wait to be taken.
 const WAITING: usize = 64;
 
 /// What becomes of the sources of specs.
 #[derive(Debug)]
-pub enum News {
+pub enum SpecUpdate {
     /// These are the specs from now on.
-    Specs(Specs),
+    Specs(SpecResolver),
     /// Something is wrong with a source: what it said of that before goes on to count, if it did.
     Problem(String),
     /// What was wrong is so no longer.
-    Solved(String),
+    Resolved(String),
 }
 
 /// The sources of specs that may change.
 #[derive(Clone, Debug, Default)]
-pub struct Sources {
+pub struct SpecSources {
     /// Files and folders of manifests.
     pub files: Files,
     /// A kubelet, if one is asked.
-    pub kubelet: Option<Kubelet>,
+    pub kubelet: Option<KubeletClient>,
     /// Whether commands are not shown in what is wrong.
     pub redacts: bool,
 }
 
 /// Tells the kubelet's source to look before its time, because there is somebody new. Copies tell the same.
 #[derive(Clone, Debug, Default)]
-pub struct Hurry(Arc<Notify>);
+pub struct RefreshTrigger(Arc<Notify>);
 
-impl Hurry {
+impl RefreshTrigger {
     /// There is somebody new.
-    pub fn up(&self) {
+    pub fn trigger(&self) {
         self.0.notify_one();
     }
 }
 
-impl Sources {
+impl SpecSources {
     /// Watches them for as long as somebody takes the news. What is wrong from the start is the first of it.
     #[must_use]
-    pub fn watch(self, specs: Specs) -> (mpsc::Receiver<News>, Hurry) {
+    pub fn watch(self, specs: SpecResolver) -> (mpsc::Receiver<SpecUpdate>, RefreshTrigger) {
         let (news, told) = mpsc::channel(WAITING);
-        let (hurry, sources) = (Hurry::default(), self);
+        let (hurry, sources) = (RefreshTrigger::default(), self);
         let hurried = hurry.clone();
         tokio::spawn(async move {
             let closed = news.clone();
@@ -75,39 +75,39 @@ impl Sources {
         (told, hurry)
     }
 
-    async fn run(self, mut specs: Specs, news: mpsc::Sender<News>, hurry: Hurry) {
+    async fn run(self, mut specs: SpecResolver, news: mpsc::Sender<SpecUpdate>, hurry: RefreshTrigger) {
         let Self { mut files, kubelet, redacts } = self;
-        let (mut of_files, mut of_kubelet) = (Told::default(), Told::default());
-        of_files.told(files.problems(), &news).await;
-        let (mut look, mut ask) = (Instant::now() + LOOK, Instant::now());
+        let (mut of_files, mut of_kubelet) = (ProblemTracker::default(), ProblemTracker::default());
+        of_files.diff(files.problems(), &news).await;
+        let (mut look, mut ask) = (Instant::now() + MIN_RESCAN_INTERVAL, Instant::now());
         let mut asked = ask;
         loop {
             tokio::select! {
                 () = sleep_until(look), if !files.is_empty() => {
                     let begun = Instant::now();
                     let has_changed;
-                    (files, has_changed) = looked_at(files).await;
-                    of_files.told(files.problems(), &news).await;
+                    (files, has_changed) = rescan_blocking(files).await;
+                    of_files.diff(files.problems(), &news).await;
                     if has_changed {
                         specs = specs.with_manifests(files.manifests());
-                        let _ = news.send(News::Specs(specs.clone())).await;
+                        let _ = news.send(SpecUpdate::Specs(specs.clone())).await;
                     }
-                    look = Instant::now() + LOOK.max(REST * begun.elapsed());
+                    look = Instant::now() + MIN_RESCAN_INTERVAL.max(RESCAN_BACKOFF_FACTOR * begun.elapsed());
                 }
-                () = hurry.0.notified(), if kubelet.is_some() => ask = ask.min(asked + HURRY),
+                () = hurry.0.notified(), if kubelet.is_some() => ask = ask.min(asked + KUBELET_REFRESH_INTERVAL),
                 () = sleep_until(ask), if kubelet.is_some() => {
                     let Some(kubelet) = &kubelet else { continue };
                     let problems = match kubelet.pods(redacts).await {
                         Ok((pods, problems)) => {
-                            if specs.tell_kubelet(pods) {
-                                let _ = news.send(News::Specs(specs.clone())).await;
+                            if specs.set_kubelet_pods(pods) {
+                                let _ = news.send(SpecUpdate::Specs(specs.clone())).await;
                             }
                             problems
                         }
                         Err(error) => vec![error.to_string()],
                     };
                     let of = |problem| format!("{}: {problem}", kubelet.name());
-                    of_kubelet.told(problems.into_iter().map(of).collect(), &news).await;
+                    of_kubelet.diff(problems.into_iter().map(of).collect(), &news).await;
                     asked = Instant::now();
                     ask = asked + kubelet.interval;
                 }
@@ -118,11 +118,11 @@ impl Sources {
 }
 
 /// Looks at files on a thread that may wait. Tells whether they say something else now.
-pub(crate) async fn looked_at<T: Said + Send + 'static>(files: Files<T>) -> (Files<T>, bool) {
+pub(crate) async fn rescan_blocking<T: FromDocument + Send + 'static>(files: Files<T>) -> (Files<T>, bool) {
     let kept = files.clone();
     let looked = spawn_blocking(move || {
         let mut files = files;
-        let has_changed = files.look();
+        let has_changed = files.rescan();
         (files, has_changed)
     });
     looked.await.unwrap_or_else(|_| {
@@ -133,9 +133,9 @@ pub(crate) async fn looked_at<T: Said + Send + 'static>(files: Files<T>) -> (Fil
 
 /// What is known to be wrong.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(BTreeSet<String>);
+pub(crate) struct ProblemTracker(BTreeSet<String>);
 
-impl Told {
+impl ProblemTracker {
     /// Takes what is wrong now. Returns what is new of it, and what is over.
     pub(crate) fn take(&mut self, now: BTreeSet<String>) -> [Vec<String>; 2] {
         let news = now.difference(&self.0).cloned().collect();
@@ -145,10 +145,10 @@ impl Told {
     }
 
     /// Tells what is new of what is wrong, and what is over.
-    async fn told(&mut self, now: BTreeSet<String>, news: &mpsc::Sender<News>) {
+    async fn diff(&mut self, now: BTreeSet<String>, news: &mpsc::Sender<SpecUpdate>) {
         let [new, over] = self.take(now);
-        let new = new.into_iter().map(News::Problem);
-        for told in new.chain(over.into_iter().map(News::Solved)) {
+        let new = new.into_iter().map(SpecUpdate::Problem);
+        for told in new.chain(over.into_iter().map(SpecUpdate::Resolved)) {
             let _ = news.send(told).await;
         }
     }

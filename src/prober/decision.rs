@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::machine::State;
-use crate::probe::{ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy, Role};
+use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
 
 /// A container's end, as the kubelet would bring it about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,17 +45,17 @@ pub(super) fn kill(
     let container = spec.container(name);
     let probe = probe_type.name();
     let own = container.and_then(|it| it.probe(probe_type)?.termination_grace_period);
-    let noted = container.and_then(|it| it.noted_grace_period.clone());
+    let noted = container.and_then(|it| it.annotated_grace_period.clone());
     let (noted, unreadable) = noted.map_or((None, None), |noted| (noted.clone().ok(), noted.err()));
     let of_pod = spec.termination_grace_period.or(noted);
     let pre_stop = container.and_then(|it| it.pre_stop());
     let obstacle = match pre_stop {
-        Some(Hook::Unreadable(reason)) => Some(reason.clone()),
+        Some(Hook::Invalid(reason)) => Some(reason.clone()),
         _ => unreadable.filter(|_| of_pod.is_none()),
     };
     let of_pod = of_pod.unwrap_or(GRACE_PERIOD);
     let kill = |message, grace_period| Kill { message, grace_period, pre_stop: pre_stop.cloned(), obstacle };
-    if container.is_some_and(|it| it.role == Role::Sidecar) {
+    if container.is_some_and(|it| it.role == ContainerKind::Sidecar) {
         return kill(format!("Init container {name} failed {probe} probe"), own.unwrap_or(of_pod));
     }
     // Rules do not count: there is no exit code yet. Nor does OnFailure look at one.
@@ -64,7 +64,8 @@ pub(super) fn kill(
         let message = format!("Container {name} failed {probe} probe, will be restarted");
         return kill(message, own.unwrap_or(of_pod));
     }
-    let mut others = spec.containers.iter().filter(|other| other.role == Role::Regular && other.name != name);
+    let mut others =
+        spec.containers.iter().filter(|other| other.role == ContainerKind::Regular && other.name != name);
     // One that is not there yet is about to be started, and one that has ended may be.
     let goes_on = |other: &Arc<ContainerSpec>| match state(&other.name) {
         Some(State::Terminated(code)) => {
@@ -96,7 +97,7 @@ mod tests {
             probes: vec![(ProbeType::Liveness, Some(probe(grace)))],
             ..ContainerSpec::named("main")
         };
-        let regular = |grace| of(Role::Regular, None, grace);
+        let regular = |grace| of(ContainerKind::Regular, None, grace);
         let running = Some(State::Running(Instant::now()));
         let restarted = "Container main failed liveness probe, will be restarted";
         for (container, policy, sibling, expected) in [
@@ -104,14 +105,14 @@ mod tests {
             (regular(Some(5)), RestartPolicy::OnFailure, None, (restarted, 5)),
             (regular(Some(1)), RestartPolicy::Always, None, (restarted, 2)),
             (
-                of(Role::Regular, Some(RestartPolicy::Always), None),
+                of(ContainerKind::Regular, Some(RestartPolicy::Always), None),
                 RestartPolicy::Never,
                 None,
                 (restarted, 40),
             ),
             (regular(Some(5)), RestartPolicy::Never, None, ("Stopping container main", 40)),
             (
-                of(Role::Regular, Some(RestartPolicy::Never), Some(5)),
+                of(ContainerKind::Regular, Some(RestartPolicy::Never), Some(5)),
                 RestartPolicy::Always,
                 None,
                 ("Stopping container main", 40),
@@ -129,7 +130,7 @@ mod tests {
                 ("Stopping container main", 40),
             ),
             (
-                of(Role::Sidecar, Some(RestartPolicy::Always), Some(500)),
+                of(ContainerKind::Sidecar, Some(RestartPolicy::Always), Some(500)),
                 RestartPolicy::Never,
                 Some(running),
                 ("Init container main failed liveness probe", 500),

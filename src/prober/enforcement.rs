@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::probe::Matches;
+use crate::probe::Selector;
 use crate::world::{Container, Sandbox};
 
 /// What is done about probes.
@@ -41,7 +41,7 @@ pub struct EnforcementSettings {
     /// How many kills there may be; `None` for any number.
     pub most: Option<MostKills>,
     /// Who is never killed.
-    pub spared: Vec<Matches>,
+    pub spared: Vec<Selector>,
 }
 
 /// What is done about probes that have failed.
@@ -55,7 +55,7 @@ pub(super) struct Enforcement {
 /// Somebody who is never killed.
 #[derive(Debug)]
 struct Spared {
-    matches: Matches,
+    matches: Selector,
     /// Somebody has matched.
     is_met: AtomicBool,
 }
@@ -186,7 +186,7 @@ impl Enforcement {
 impl Spared {
     fn has(&self, sandbox: &Sandbox, container: &Container) -> bool {
         let name = container.name.name.as_deref().unwrap_or_default();
-        self.matches.has(sandbox, name, Some(&container.image))
+        self.matches.matches(sandbox, name, Some(&container.image))
     }
 }
 

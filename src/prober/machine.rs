@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::verdict::{ProbeResult, Run, step};
-use crate::probe::{Probe, ProbeType, Role};
+use crate::probe::{ContainerKind, Probe, ProbeType};
 
 /// A probe, with what is remembered of it. Its runs outlive the container that they began in, as with the kubelet.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(super) struct View {
 pub(super) struct Seen {
     pub(super) life: Life,
     pub(super) state: State,
-    pub(super) role: Role,
+    pub(super) role: ContainerKind,
     /// Its startup probe has succeeded, or there is none.
     pub(super) is_started: bool,
     /// Once it has ended, another one will be started.
@@ -123,7 +123,7 @@ impl Machine {
                 return if is_done { Next::Exit } else { Next::Wait };
             }
         };
-        let ends_containers = ProbeType::ENDING.contains(&self.probe_type);
+        let ends_containers = ProbeType::KILLING.contains(&self.probe_type);
         if seen.ends == Ends::Pod && ends_containers {
             effects.push(Effect::Hold(life.clone(), ProbeResult::Success));
             return Next::Exit;
@@ -166,7 +166,10 @@ impl Machine {
         let is_kept = seen.is_survivor && matches!(seen.state, State::Running(_));
         let first = if !is_kept {
             Some(ProbeResult::at_first(self.probe_type))
-        } else if self.probe_type == ProbeType::Startup && seen.role == Role::Sidecar && seen.is_started {
+        } else if self.probe_type == ProbeType::Startup
+            && seen.role == ContainerKind::Sidecar
+            && seen.is_started
+        {
             Some(ProbeResult::Success)
         } else {
             None

@@ -31,7 +31,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::probe::{PodSpec, ProbeType, Specs};
+use crate::probe::{PodSpec, ProbeType, SpecResolver};
 use crate::relay::CallInfo;
 use crate::tap::{self, StopRequest};
 use crate::world::{Change, InspectRequest, Inventory, Sandbox};
@@ -67,7 +67,7 @@ pub struct Prober {
 #[derive(Debug)]
 pub struct Parts {
     /// What is written of probes.
-    pub specs: Specs,
+    pub specs: SpecResolver,
     /// What is counted.
     pub metrics: Metrics,
     /// Who is asked what has to be known of pods and containers.
@@ -253,7 +253,7 @@ impl Prober {
     }
 
     /// What is written of probes is different from now on.
-    pub fn specify(&self, specs: Specs) {
+    pub fn specify(&self, specs: SpecResolver) {
         let keys: Vec<Arc<str>> = {
             let mut roster = self.shared.lock();
             roster.specs = specs;

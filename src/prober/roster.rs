@@ -12,7 +12,7 @@ use super::node;
 use super::pod::{Age, Known, Pod, PodState, Todo};
 use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
-use crate::probe::{PodSpec, Specs};
+use crate::probe::{PodSpec, SpecResolver};
 use crate::tap;
 use crate::world::{self, Change, InspectRequest, Inventory, Sandbox};
 
@@ -24,7 +24,7 @@ pub(super) struct Roster {
     pub(super) is_listed: bool,
     /// The node is taken to have been there for long: workers begin at once.
     pub(super) is_settled: bool,
-    pub(super) specs: Specs,
+    pub(super) specs: SpecResolver,
     pub(super) pods: HashMap<Arc<str>, Entry>,
     /// Containers whose sandbox is not known yet, by the id of that.
     pub(super) orphans: HashMap<Arc<str>, Vec<Arc<world::Container>>>,
@@ -114,8 +114,8 @@ impl Roster {
     /// What is written of the pod of a sandbox, be it on the node or not.
     pub(super) fn spec_of(&self, sandbox: &Sandbox) -> PodSpec {
         match self.pods.get(&key_of(&sandbox.pod, "")) {
-            Some(entry) => self.specs.pod(&entry.sandbox, &entry.containers),
-            None => self.specs.pod(sandbox, []),
+            Some(entry) => self.specs.resolve_pod(&entry.sandbox, &entry.containers),
+            None => self.specs.resolve_pod(sandbox, []),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::machine::State;
 use super::verdict::ProbeResult;
-use crate::probe::{ContainerSpec, PodSpec, Role};
+use crate::probe::{ContainerKind, ContainerSpec, PodSpec};
 
 /// How far a pod has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Condition {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Basis {
     pub(super) state: State,
-    pub(super) role: Role,
+    pub(super) role: ContainerKind,
     /// What its startup probe is held to say, if anything.
     pub(super) startup: Option<ProbeResult>,
     /// What its readiness probe is held to say, if anything.
@@ -60,7 +60,7 @@ impl Basis {
 
     /// Whether the container is ready; an init container is once it has ended well.
     pub(super) fn is_ready(&self) -> bool {
-        if self.role == Role::Init {
+        if self.role == ContainerKind::Init {
             return self.state == State::Terminated(Some(0));
         }
         self.is_started() && (self.readiness == Some(ProbeResult::Success) || !self.has_readiness_worker)
@@ -97,38 +97,37 @@ pub(crate) fn phase(spec: &PodSpec, is_terminal: bool, stage: impl Fn(&str) -> S
     let (mut waiting, mut running, mut stopped, mut succeeded, mut restarting) = (0, 0, 0, 0, false);
     for container in &spec.containers {
         match (container.role, stage(&container.name)) {
-            (Role::Init, Stage::Ended(Some(code)) | Stage::Again(code)) => {
+            (ContainerKind::Init, Stage::Ended(Some(code)) | Stage::Again(code)) => {
                 has_failed_for_good |= code != 0 && !restarts(container, Some(code));
                 initialising += usize::from(code != 0);
             }
-            (Role::Init, _) => initialising += 1,
-            (Role::Sidecar, Stage::Running { is_started }) => {
+            (ContainerKind::Init, _) => initialising += 1,
+            (ContainerKind::Sidecar, Stage::Running { is_started }) => {
                 running += 1;
                 sidecars_starting += usize::from(!is_started);
             }
-            (Role::Sidecar, Stage::Waiting) => {
+            (ContainerKind::Sidecar, Stage::Waiting) => {
                 waiting += 1;
                 sidecars_starting += 1;
             }
-            (Role::Sidecar | Role::Ephemeral, _) => {}
-            (Role::Regular, Stage::Waiting) => waiting += 1,
-            (Role::Regular, Stage::Running { .. }) => running += 1,
-            (Role::Regular, Stage::Ended(code)) => {
+            (ContainerKind::Sidecar | ContainerKind::Ephemeral, _) => {}
+            (ContainerKind::Regular, Stage::Waiting) => waiting += 1,
+            (ContainerKind::Regular, Stage::Running { .. }) => running += 1,
+            (ContainerKind::Regular, Stage::Ended(code)) => {
                 stopped += 1;
                 succeeded += usize::from(code == Some(0));
                 restarting |= restarts(container, code);
             }
-            (Role::Regular, Stage::Again(_)) => {
+            (ContainerKind::Regular, Stage::Again(_)) => {
                 stopped += 1;
                 restarting = true;
             }
         }
     }
     // Once a regular container has been started, what runs before them does not hold the pod back.
-    let has_begun = spec
-        .containers
-        .iter()
-        .any(|container| container.role == Role::Regular && stage(&container.name) != Stage::Waiting);
+    let has_begun = spec.containers.iter().any(|container| {
+        container.role == ContainerKind::Regular && stage(&container.name) != Stage::Waiting
+    });
     if has_failed_for_good && !has_begun {
         Phase::Failed
     } else if !has_begun && (initialising > 0 || sidecars_starting > 0) || waiting > 0 {
@@ -192,7 +191,7 @@ mod tests {
     fn basis(state: State) -> Basis {
         Basis {
             state,
-            role: Role::Regular,
+            role: ContainerKind::Regular,
             startup: None,
             readiness: None,
             was_started: false,
@@ -218,12 +217,12 @@ mod tests {
             ("startup pending", startup(None), (false, false)),
             ("startup Success without readiness", startup(Some(Success)), (true, true)),
             ("terminated with stale Success", Basis { readiness: Some(Success), ..ended }, (false, false)),
-            ("ordinary: not started", of(Role::Init, waiting), (false, false)),
-            ("ordinary: started", of(Role::Init, running), (true, false)),
-            ("ordinary: terminated(0)", of(Role::Init, ended), (false, true)),
-            ("sidecar: not started", of(Role::Sidecar, waiting), (false, false)),
-            ("sidecar: started", of(Role::Sidecar, running), (true, true)),
-            ("sidecar: terminated(0)", of(Role::Sidecar, ended), (false, false)),
+            ("ordinary: not started", of(ContainerKind::Init, waiting), (false, false)),
+            ("ordinary: started", of(ContainerKind::Init, running), (true, false)),
+            ("ordinary: terminated(0)", of(ContainerKind::Init, ended), (false, true)),
+            ("sidecar: not started", of(ContainerKind::Sidecar, waiting), (false, false)),
+            ("sidecar: started", of(ContainerKind::Sidecar, running), (true, true)),
+            ("sidecar: terminated(0)", of(ContainerKind::Sidecar, ended), (false, false)),
             (
                 "8.1: started before there was a result",
                 Basis { was_started: true, ..startup(None) },
@@ -268,7 +267,7 @@ mod tests {
             let told = phase(&spec(policy), false, |name| if name == "a" { a } else { b });
             assert_eq!(told, expected, "{policy:?} {a:?} {b:?}");
         }
-        let first = ContainerSpec { role: Role::Init, ..ContainerSpec::named("first") };
+        let first = ContainerSpec { role: ContainerKind::Init, ..ContainerSpec::named("first") };
         for (policy, code, expected) in [
             (RestartPolicy::Never, 1, Phase::Failed),
             (RestartPolicy::Never, 0, Phase::Pending),
@@ -280,7 +279,8 @@ mod tests {
             assert_eq!(told, expected, "{policy:?}, and the first one has ended with {code}");
         }
         let mut spec = spec(RestartPolicy::Never);
-        spec.containers.push(ContainerSpec { role: Role::Sidecar, ..ContainerSpec::named("side") }.into());
+        spec.containers
+            .push(ContainerSpec { role: ContainerKind::Sidecar, ..ContainerSpec::named("side") }.into());
         for (side, main, is_terminal, expected) in [
             (Stage::Running { is_started: false }, Stage::Waiting, false, Phase::Pending),
             (Stage::Running { is_started: false }, running, false, Phase::Running),

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use probeshim::cri::MeteredChannel;
-use probeshim::probe::{ContainerPort, ContainerSpec, Specs};
+use probeshim::probe::{ContainerPort, ContainerSpec, SpecResolver};
 use probeshim::prober::handler::{Attempt, Target, attempt};
 use probeshim::prober::{Executor, Names};
 use probeshim::socket::SocketPath;
@@ -72,8 +72,8 @@ async fn ours(host: &str, probe: &Value) -> Told {
     let folder = tempfile::tempdir().unwrap();
     let manifest = json!({"kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [container]}});
     std::fs::write(folder.path().join("a.json"), manifest.to_string()).unwrap();
-    let specs = Specs::read(&[folder.path()]).unwrap_or_else(|errors| panic!("{probe}: {errors:?}"));
-    let described = specs.described().remove(0);
+    let specs = SpecResolver::read(&[folder.path()]).unwrap_or_else(|errors| panic!("{probe}: {errors:?}"));
+    let described = specs.describe_all().remove(0);
     let probe = described.probe.unwrap();
     let spec = ContainerSpec {
         ports: vec![ContainerPort { name: Some("http".to_owned()), number: 1 }],

@@ -6,7 +6,7 @@ use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
 use crate::play::node::Node;
 use crate::play::quantity::Quantity;
 use crate::play::spec::{Container, Pod, Qos, Resources};
-use crate::probe::Role;
+use crate::probe::ContainerKind;
 
 /// Microseconds of a period in which a container may use its quota.
 const PERIOD: i64 = 100_000;
@@ -56,12 +56,12 @@ pub(super) fn of_pod(pod: &Pod) -> LinuxContainerResources {
             into.insert(name.clone(), before + *quantity);
         }
     };
-    for container in pod.containers.iter().filter(|container| container.role != Role::Init) {
+    for container in pod.containers.iter().filter(|container| container.role != ContainerKind::Init) {
         sum(&mut all.requests, &container.resources.requests);
         sum(&mut all.limits, &container.resources.limits);
     }
     // What one of the first needs alone counts where it is more.
-    for container in pod.containers.iter().filter(|container| container.role == Role::Init) {
+    for container in pod.containers.iter().filter(|container| container.role == ContainerKind::Init) {
         let Resources { requests, limits } = &container.resources;
         for (into, own) in [(&mut all.requests, requests), (&mut all.limits, limits)] {
             for (name, quantity) in own {
@@ -99,7 +99,7 @@ fn oom_score(pod: &Pod, container: &Container, node: &Node) -> i64 {
                 request.map_or(0, |request| request.units())
             };
             let mut requested_here = requested(container);
-            if container.role == Role::Sidecar {
+            if container.role == ContainerKind::Sidecar {
                 // It is not to go before those that it is there for.
                 let least = pod.regular_containers().map(|regular| requested(regular)).min();
                 requested_here = requested_here.max(least.unwrap_or(0));

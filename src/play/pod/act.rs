@@ -18,7 +18,7 @@ use crate::play::configs::{self, Facts};
 use crate::play::host::{HostError, make_log_directory};
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::Origin;
-use crate::probe::Role;
+use crate::probe::ContainerKind;
 use crate::prober::PodReport;
 use crate::terminal::sanitize;
 
@@ -124,7 +124,7 @@ impl Worker {
                     let reason = (error.reason.to_owned(), error.message.clone());
                     self.lock().reasons.insert(name.clone(), reason);
                     failures.push(error);
-                    if container.role == Role::Init {
+                    if container.role == ContainerKind::Init {
                         break;
                     }
                 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::play::configs::hash;
 use crate::play::seen::{Instance, Sandbox, Seen, State};
 use crate::play::spec::{Container, Pod};
-use crate::probe::{PodSpec, ProbeType, RestartPolicy, Role};
+use crate::probe::{ContainerKind, PodSpec, ProbeType, RestartPolicy};
 use crate::prober::ProbeResult;
 
 /// What is to be done, in this order.
@@ -162,7 +162,7 @@ fn init_containers(view: View<'_>, actions: &mut Actions) -> bool {
     let mut starts: Vec<usize> = Vec::new();
     // The last one that is there tells how far it has come; of those before it, only sidecars are kept running.
     for (place, container) in containers.iter().enumerate().rev() {
-        let is_sidecar = container.role == Role::Sidecar;
+        let is_sidecar = container.role == ContainerKind::Sidecar;
         let Some(instance) = seen.newest(&container.name) else {
             if is_past && is_sidecar {
                 starts.push(place);
@@ -292,7 +292,7 @@ fn resets(view: View<'_>) -> Vec<Doomed> {
         let container = pod.container(&instance.name);
         instance.state == State::Exited
             && is_newest
-            && container.is_some_and(|container| container.spec.restarts_all(instance.exit_code))
+            && container.is_some_and(|container| container.spec.restarts_all_containers(instance.exit_code))
     };
     if !seen.containers.iter().any(makes_it_so) {
         return Vec::new();

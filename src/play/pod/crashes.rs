@@ -96,7 +96,7 @@ async fn ten_minutes_after_its_start_what_was_waited_before_is_forgotten() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_probe_ends_is_waited_for_by_the_end_of_the_one_before() {
-    for kind in ProbeType::ENDING {
+    for kind in ProbeType::KILLING {
         assert_eq!(waits(Ends::By(kind), 35).await, [0, 0, 0, 0, 40, 80, 160, 300]);
         assert_eq!(waits(Ends::By(kind), 3).await, [0, 0, 10, 20, 40, 80, 160, 300]);
         assert_eq!(waits(Ends::By(kind), 10).await, [0, 0, 0, 20, 40, 80, 160, 300]);

@@ -17,7 +17,7 @@ use crate::play::configs;
 use crate::play::logs::remove_log;
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::{Container, Origin, Pod};
-use crate::probe::{ContainerSpec, GRACE_PERIOD, Probe, ProbeType, Role};
+use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
 use crate::prober::{HookError, Hooked, Kill, Names, PodReport, ProbeReport};
 use crate::tap;
 
@@ -171,17 +171,17 @@ impl Worker {
 
 /// The end of a container of which only what is noted at it is known.
 fn noted_ending(noted: &ContainerSpec, message: String) -> Kill {
-    let grace_period = noted.noted_grace_period.clone().and_then(Result::ok).unwrap_or(GRACE_PERIOD);
+    let grace_period = noted.annotated_grace_period.clone().and_then(Result::ok).unwrap_or(GRACE_PERIOD);
     Kill { message, grace_period, pre_stop: noted.pre_stop().cloned(), obstacle: None }
 }
 
 /// Those that have to end before a container of a pod does.
 fn before(pod: &Pod, name: &str, turns: &Turns) -> Vec<CancellationToken> {
-    if pod.container(name).is_none_or(|container| container.role != Role::Sidecar) {
+    if pod.container(name).is_none_or(|container| container.role != ContainerKind::Sidecar) {
         return Vec::new();
     }
     let later = pod.init_containers().rev().take_while(|container| container.name != name);
-    let later = later.filter(|container| container.role == Role::Sidecar);
+    let later = later.filter(|container| container.role == ContainerKind::Sidecar);
     let all = pod.regular_containers().chain(later);
     all.filter_map(|container| turns.get(&container.name).cloned()).collect()
 }

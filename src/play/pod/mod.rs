@@ -219,7 +219,7 @@ impl Worker {
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
         let has_failed = |instance: &&Instance| {
-            ProbeType::ENDING
+            ProbeType::KILLING
                 .into_iter()
                 .any(|kind| verdicts(&instance.id, kind) == Some(ProbeResult::Failure))
         };

@@ -12,7 +12,7 @@ use crate::play::node::Node;
 use crate::play::seen::{Instance, Seen, State};
 use crate::play::spec::{Container, Pod};
 use crate::play::v1::{Address, Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated};
-use crate::probe::{PodSpec, ProbeType, Role};
+use crate::probe::{ContainerKind, PodSpec, ProbeType};
 use crate::prober::{self, Phase, PodReport, Stage, phase, readiness};
 
 /// Why a container does not run: one word, and a sentence.
@@ -120,7 +120,7 @@ impl Basis<'_> {
     /// One that is not there yet, or not any more.
     fn absent(&self, container: &Container, before: Option<&ContainerStatus>) -> ContainerStatus {
         if let Some(before) =
-            before.filter(|it| container.role == Role::Init && it.state.terminated.is_some())
+            before.filter(|it| container.role == ContainerKind::Init && it.state.terminated.is_some())
         {
             return before.clone();
         }
@@ -178,7 +178,7 @@ impl Basis<'_> {
     /// Whether a container has started, and whether it is ready.
     fn standing(&self, container: &Container, instance: &Instance) -> (bool, bool) {
         let is_running = instance.state == State::Running;
-        if container.role == Role::Init {
+        if container.role == ContainerKind::Init {
             let is_done = instance.state == State::Exited && instance.exit_code == 0;
             return (is_running, is_done);
         }
@@ -197,7 +197,7 @@ impl Basis<'_> {
         let Some((reason, message)) = self.reasons.get(&container.name) else { return };
         let has_ended = newest.state == State::Exited;
         // One that runs before the others and has ended well is taken to be done, even where it is started again.
-        let is_done = has_ended && container.role != Role::Regular && newest.exit_code == 0;
+        let is_done = has_ended && container.role != ContainerKind::Regular && newest.exit_code == 0;
         let is_over = has_ended && !is_restarted(self.pod, container, newest);
         if newest.state == State::Running || is_done || is_over {
             return;
@@ -212,7 +212,7 @@ impl Basis<'_> {
 fn conditions(basis: &Basis<'_>, phase: Phase, status: &PodStatus, now: SystemTime) -> Vec<Condition> {
     let initialised = initialised(basis.pod, status);
     let is_lasting = |status: &&ContainerStatus| {
-        basis.pod.container(&status.name).is_some_and(|container| container.role != Role::Init)
+        basis.pod.container(&status.name).is_some_and(|container| container.role != ContainerKind::Init)
     };
     let lasting: Vec<(&str, bool)> =
         status.containers().filter(is_lasting).map(|it| (it.name.as_str(), it.ready)).collect();
@@ -263,7 +263,7 @@ type Told = (bool, Option<&'static str>, Option<String>);
 
 fn initialised(pod: &Pod, status: &PodStatus) -> Told {
     let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatus)| {
-        if container.role == Role::Sidecar { status.started } else { status.ready }
+        if container.role == ContainerKind::Sidecar { status.started } else { status.ready }
     };
     let all = pod.init_containers().zip(&status.init_container_statuses);
     let left: Vec<&str> = all.filter(|it| !is_done(*it)).map(|(it, _)| it.name.as_str()).collect();

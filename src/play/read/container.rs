@@ -10,7 +10,7 @@ use super::volume::{self, Volumes};
 use crate::cri::v1::Protocol;
 use crate::play::spec::{Container, Port, PullPolicy, Resources, Streams};
 use crate::probe::names::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
-use crate::probe::node::{Node, Problem};
+use crate::probe::node::{Cursor, Violation};
 use crate::probe::{GRACE_PERIOD, Hook, PodSpec};
 
 /// Where a container leaves its message unless told otherwise.
@@ -82,29 +82,29 @@ pub(super) struct Taken {
 
 /// Reads a container. What is about its probes, hooks and restarts has been read.
 pub(super) fn container(
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     around: &Surroundings<'_>,
     taken: &mut Taken,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<Container> {
     let title = node.field("name")?;
     let name = title.value().as_str()?.to_owned();
     CONTAINER.check(node, problems);
     if !is_dns_label(&name) {
-        title.complain(DNS_LABEL, problems);
+        title.error(DNS_LABEL, problems);
     } else if !taken.names.insert(name.clone()) {
-        title.complain("must be the name of one container only", problems);
+        title.error("must be the name of one container only", problems);
     }
     let reason = "must be the name of an image";
     match node.field("image") {
         None => node.missing("image", reason, problems),
         Some(image) if image.value().as_str().is_some_and(|text| text.trim() != text || text.is_empty()) => {
-            image.complain(reason, problems);
+            image.error(reason, problems);
         }
         Some(_) => {}
     }
-    let texts = |field: &str, problems: &mut Vec<Problem>| {
-        node.field(field).map(|list| list.texts(problems)).unwrap_or_default()
+    let texts = |field: &str, problems: &mut Vec<Violation>| {
+        node.field(field).map(|list| list.string_list(problems)).unwrap_or_default()
     };
     if let Some(lifecycle) = node.field("lifecycle") {
         LIFECYCLE.check(&lifecycle, problems);
@@ -117,7 +117,7 @@ pub(super) fn container(
             {
                 let reason =
                     format!("must not be more than terminationGracePeriodSeconds, which is {grace} here");
-                at.complain(reason, problems);
+                at.error(reason, problems);
             }
         }
     }
@@ -163,10 +163,10 @@ pub(super) fn container(
 }
 
 fn ports(
-    container: &Node<'_>,
+    container: &Cursor<'_>,
     is_host_network: bool,
     taken: &mut Taken,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Vec<Port> {
     let (mut ports, mut names) = (Vec::new(), BTreeSet::new());
     for node in list(container, "ports", &mut Vec::new()) {
@@ -184,16 +184,16 @@ fn ports(
         let name = node.field("name").and_then(|name| name.value().as_str()).unwrap_or_default().to_owned();
         if let Some(at) = node.field("name").filter(|_| !name.is_empty()) {
             if !is_port_name(&name) {
-                at.complain(PORT_NAME, problems);
+                at.error(PORT_NAME, problems);
             } else if !names.insert(name.clone()) {
-                at.complain("must be the name of one port of the container only", problems);
+                at.error("must be the name of one port of the container only", problems);
             }
         }
         let reason = "must be a port's number from 1 to 65535";
         let at = node.field("hostPort").filter(|port| port.value() != 0);
         let host = at.as_ref().and_then(|port| port.number(1..=65_535, reason, problems));
         if let Some(at) = at.filter(|_| is_host_network && host.is_some_and(|host: u16| host != number)) {
-            at.complain("must be the containerPort where hostNetwork is true", problems);
+            at.error("must be the containerPort where hostNetwork is true", problems);
         }
         let protocols = [("TCP", Protocol::Tcp), ("UDP", Protocol::Udp), ("SCTP", Protocol::Sctp)];
         let protocol = node.field("protocol").filter(|protocol| protocol.value() != "");
@@ -204,10 +204,7 @@ fn ports(
             (address(&node, problems).unwrap_or_default(), protocol.unwrap_or(Protocol::Tcp));
         if host != 0 && !taken.host_ports.insert((host, host_ip.clone(), protocol.into())) {
             let protocol = protocol.as_str_name();
-            node.complain(
-                format!("must not be another one with the host's port {host} ({protocol})"),
-                problems,
-            );
+            node.error(format!("must not be another one with the host's port {host} ({protocol})"), problems);
         }
         ports.push(Port { name, container: number, host, host_ip, protocol });
     }
@@ -215,13 +212,13 @@ fn ports(
 }
 
 /// An address of the host.
-fn address(port: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+fn address(port: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     let text = text(port, "hostIP", problems)?;
     check_address(&port.field("hostIP")?, problems);
     Some(text)
 }
 
-fn resources(container: &Node<'_>, problems: &mut Vec<Problem>) -> Resources {
+fn resources(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Resources {
     let Some(node) = container.field("resources") else { return Resources::default() };
     RESOURCES.check(&node, problems);
     let mut resources = Resources::default();
@@ -243,9 +240,9 @@ fn resources(container: &Node<'_>, problems: &mut Vec<Problem>) -> Resources {
                 // One that is wrong itself has been complained of.
                 let is_missing = limit.is_none() && node.at(&["limits", name]).is_none();
                 if is_huge && (is_missing || limit.is_some_and(|limit| quantity != *limit)) {
-                    at.complain("must be as much as the limit, which must be there", problems);
+                    at.error("must be as much as the limit, which must be there", problems);
                 } else if limit.is_some_and(|limit| quantity > *limit) {
-                    at.complain("must not be more than the limit", problems);
+                    at.error("must not be more than the limit", problems);
                 }
                 resources.requests.insert(name.clone(), quantity);
             }

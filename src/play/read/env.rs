@@ -5,7 +5,7 @@ use super::objects::{Found, Objects, Reference};
 use crate::play::quantity::Quantity;
 use crate::play::spec::{EnvFrom, Field, ResourceField, Variable, VariableValue};
 use crate::probe::PodSpec;
-use crate::probe::node::{Node, Problem};
+use crate::probe::node::{Cursor, Violation};
 
 const VARIABLE: Fields = Fields { read: &["name", "value", "valueFrom"], for_others: &[], unsupported: &[] };
 
@@ -40,15 +40,15 @@ pub(super) struct Scope<'a> {
 
 /// The variables of a container, in their order.
 pub(super) fn variables(
-    container: &Node<'_>,
+    container: &Cursor<'_>,
     scope: &Scope<'_>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Vec<Variable> {
     let list = list(container, "env", &mut Vec::new());
     list.iter().filter_map(|node| variable(node, scope, problems)).collect()
 }
 
-fn variable(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<Variable> {
+fn variable(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<Variable> {
     // Whether name and value are texts is complained of where probes look for them.
     VARIABLE.check(node, problems);
     let Some(name) = node.field("name") else {
@@ -59,14 +59,14 @@ fn variable(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> 
     };
     let text = name.value().as_str()?;
     if text.is_empty() || !text.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'=') {
-        name.complain("must be the name of a variable: printable characters of ASCII, without =", problems);
+        name.error("must be the name of a variable: printable characters of ASCII, without =", problems);
     }
     let literal = node.field("value").and_then(|value| value.value().as_str());
     let literal = literal.filter(|value| !value.is_empty()).map(str::to_owned);
     let value = match (node.field("valueFrom"), literal) {
         (None, literal) => VariableValue::Literal(literal.unwrap_or_default()),
         (Some(from), Some(_)) => {
-            from.complain("must not be there beside value", problems);
+            from.error("must not be there beside value", problems);
             return None;
         }
         (Some(from), None) => value_from(&from, scope, problems)?,
@@ -74,16 +74,16 @@ fn variable(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> 
     Some(Variable { name: text.to_owned(), value })
 }
 
-fn value_from(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<VariableValue> {
+fn value_from(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<VariableValue> {
     VALUE_FROM.check(node, problems);
-    let there: Vec<Node<'_>> = VALUE_FROM.read.iter().filter_map(|name| node.field(name)).collect();
+    let there: Vec<Cursor<'_>> = VALUE_FROM.read.iter().filter_map(|name| node.field(name)).collect();
     if there.len() != 1 {
         if !node.value().is_object() {
             return None;
         }
         let nothing_to_say = there.is_empty() && node.field("fileKeyRef").is_some();
         if !nothing_to_say {
-            node.complain(format!("must have one of {}", VALUE_FROM.read.join(", ")), problems);
+            node.error(format!("must have one of {}", VALUE_FROM.read.join(", ")), problems);
         }
         return None;
     }
@@ -106,7 +106,11 @@ fn value_from(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -
 }
 
 /// What of `ConfigMap`s and Secrets become variables, in their order.
-pub(super) fn env_from(container: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<EnvFrom> {
+pub(super) fn env_from(
+    container: &Cursor<'_>,
+    scope: &Scope<'_>,
+    problems: &mut Vec<Violation>,
+) -> Vec<EnvFrom> {
     let mut all = Vec::new();
     for node in list(container, "envFrom", problems) {
         ENV_FROM.check(&node, problems);
@@ -120,7 +124,7 @@ pub(super) fn env_from(container: &Node<'_>, scope: &Scope<'_>, problems: &mut V
             if !node.value().is_object() {
                 continue;
             }
-            node.complain("must have one of configMapRef, secretRef", problems);
+            node.error("must have one of configMapRef, secretRef", problems);
             continue;
         };
         WHOLE_REF.check(&from, problems);
@@ -134,7 +138,7 @@ pub(super) fn env_from(container: &Node<'_>, scope: &Scope<'_>, problems: &mut V
 }
 
 /// What is known of a pod, by its path; a file may have maps in it.
-pub(super) fn field(node: &Node<'_>, is_file: bool, problems: &mut Vec<Problem>) -> Option<Field> {
+pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violation>) -> Option<Field> {
     FIELD_REF.check(node, problems);
     let path = required(node, "fieldPath", "must be a field of the pod", problems)?;
     let of_map = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
@@ -160,17 +164,17 @@ pub(super) fn field(node: &Node<'_>, is_file: bool, problems: &mut Vec<Problem>)
         } else {
             "metadata.name, metadata.namespace, metadata.uid, metadata.labels['KEY'], metadata.annotations['KEY'], spec.nodeName, spec.serviceAccountName, status.hostIP, status.hostIPs, status.podIP, status.podIPs"
         };
-        node.field("fieldPath")?.complain(format!("must be one of {all}"), problems);
+        node.field("fieldPath")?.error(format!("must be one of {all}"), problems);
     }
     found
 }
 
 /// A limit or request; in a file it has to be said whose.
 pub(super) fn resource(
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     is_file: bool,
     scope: &Scope<'_>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<ResourceField> {
     RESOURCE_REF.check(node, problems);
     let container = if is_file {
@@ -182,7 +186,7 @@ pub(super) fn resource(
         let names: Vec<&str> =
             scope.spec.containers.iter().map(|container| container.name.as_str()).collect();
         let reason = format!("must be the name of a container of the pod, which has {}", names.join(", "));
-        node.field("containerName").filter(|at| at.value() == name.as_str())?.complain(reason, problems);
+        node.field("containerName").filter(|at| at.value() == name.as_str())?.error(reason, problems);
     }
     let resource = required(node, "resource", "must be a limit or request, such as limits.cpu", problems)?;
     let split = resource.split_once('.').and_then(|(kind, name)| match kind {
@@ -193,7 +197,7 @@ pub(super) fn resource(
     let is_known = |name: &str| RESOURCES.contains(&name) || name.starts_with("hugepages-");
     let Some((is_limit, name)) = split.filter(|(_, name)| is_known(name)) else {
         let at = node.field("resource")?;
-        at.complain(
+        at.error(
             "must be limits. or requests. and one of cpu, memory, ephemeral-storage, hugepages-SIZE",
             problems,
         );
@@ -205,14 +209,14 @@ pub(super) fn resource(
 }
 
 /// A quantity, which may be written as a number.
-pub(super) fn quantity(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Quantity> {
+pub(super) fn quantity(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Quantity> {
     let text = match node.value() {
         serde_json::Value::Number(number) => number.to_string(),
         other => other.as_str().unwrap_or_default().to_owned(),
     };
     let read = Quantity::parse(&text);
     if read.is_none() {
-        node.complain("must be a quantity that is not negative, such as 100m, 0.5, 128Mi", problems);
+        node.error("must be a quantity that is not negative, such as 100m, 0.5, 128Mi", problems);
     }
     read
 }

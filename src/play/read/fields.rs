@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::probe::node::{Node, Problem};
+use crate::probe::node::{Cursor, Violation};
 
 /// The fields of an object.
 pub(super) struct Fields {
@@ -23,7 +23,7 @@ impl Fields {
     }
 
     /// Complains of all others, and of what is not to be had.
-    pub(super) fn check(&self, node: &Node<'_>, problems: &mut Vec<Problem>) {
+    pub(super) fn check(&self, node: &Cursor<'_>, problems: &mut Vec<Violation>) {
         let Some(object) = node.object(problems) else { return };
         for name in object.keys() {
             let Some(field) = node.field(name) else { continue };
@@ -33,12 +33,12 @@ impl Fields {
             match self.unsupported.iter().find(|(known, _)| known == name) {
                 Some(_) if is_nothing(field.value()) => {}
                 // Who reads probes has told of what is meant for one and is none.
-                None if field.is_told_of(problems) => {}
+                None if field.has_error(problems) => {}
                 Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
                 None => {
                     let known: Vec<&str> = [self.read, self.for_others].concat();
                     let reason = format!("must not be there: known fields are {}", known.join(", "));
-                    field.complain(reason, problems);
+                    field.error(reason, problems);
                 }
             }
         }
@@ -57,16 +57,16 @@ fn is_nothing(value: &Value) -> bool {
 }
 
 /// A text, if it is there and not empty.
-pub(super) fn text(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<String> {
+pub(super) fn text(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<String> {
     node.field(field)?.text(problems).filter(|text| !text.is_empty())
 }
 
 /// A text that must be there.
 pub(super) fn required(
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     field: &str,
     reason: &'static str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<String> {
     match node.field(field) {
         // That it is no object has been said.
@@ -78,7 +78,7 @@ pub(super) fn required(
         Some(found) => {
             let text = found.text(problems)?;
             if text.is_empty() {
-                found.complain(reason, problems);
+                found.error(reason, problems);
             }
             Some(text).filter(|text| !text.is_empty())
         }
@@ -86,24 +86,24 @@ pub(super) fn required(
 }
 
 /// Whether something is said to be so; it is not where nothing is said.
-pub(super) fn flag(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> bool {
+pub(super) fn flag(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> bool {
     node.field(field).and_then(|flag| flag.flag(problems)).unwrap_or(false)
 }
 
 /// The elements of a list, if it is there.
-pub(super) fn list<'a>(node: &Node<'a>, field: &str, problems: &mut Vec<Problem>) -> Vec<Node<'a>> {
+pub(super) fn list<'a>(node: &Cursor<'a>, field: &str, problems: &mut Vec<Violation>) -> Vec<Cursor<'a>> {
     node.field(field).map(|list| list.list(problems)).unwrap_or_default()
 }
 
 /// Complains of a text that is no address.
-pub(super) fn check_address(at: &Node<'_>, problems: &mut Vec<Problem>) {
+pub(super) fn check_address(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     if at.value().as_str().is_some_and(|text| text.parse::<IpAddr>().is_err()) {
-        at.complain("must be an address", problems);
+        at.error("must be an address", problems);
     }
 }
 
 /// A number of those that name users and groups.
-pub(super) fn id(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<i64> {
+pub(super) fn id(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<i64> {
     let reason = "must be a whole number from 0 to 2147483647";
     node.field(field)?.number(0..=i32::MAX.into(), reason, problems)
 }

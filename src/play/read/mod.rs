@@ -14,8 +14,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::spec::Pod;
-use crate::probe::node::{Node, Problem};
-use crate::probe::{Kind, Object, Owner, Said, Source, Terms, objects as objects_of};
+use crate::probe::node::{Cursor, Violation};
+use crate::probe::{
+    FromDocument, Object, ReadOptions, Source, Workload, WorkloadKind, objects as objects_of,
+};
 use fields::Fields;
 use objects::{Given, Objects};
 
@@ -62,12 +64,12 @@ pub(super) struct Wanted {
     pub(super) wrong: BTreeSet<String>,
 }
 
-impl Said for Document {
-    fn read(document: &Value, terms: Terms, at: &str, problems: &mut Vec<Problem>) -> Vec<Self> {
+impl FromDocument for Document {
+    fn read(document: &Value, terms: ReadOptions, at: &str, problems: &mut Vec<Violation>) -> Vec<Self> {
         let mut documents = Vec::new();
         objects_of(document, Source::Manifest, terms.redacts, problems, &mut |object, problems| {
             let says = match object {
-                Object::Maker { owner, template } => of_maker(owner, &template, terms, problems),
+                Object::Workload { owner, template } => of_maker(owner, &template, terms, problems),
                 Object::Other(kind, node) if objects::KINDS.contains(&kind.as_str()) => {
                     match objects::read(&kind, &node, problems) {
                         Some(given) => Some(Says::Given(given)),
@@ -90,10 +92,10 @@ impl Said for Document {
 
 /// Checks the template of a pod, as far as it goes without other documents.
 fn of_maker(
-    owner: Option<Owner>,
-    template: &Node<'_>,
-    terms: Terms,
-    problems: &mut Vec<Problem>,
+    owner: Option<Workload>,
+    template: &Cursor<'_>,
+    terms: ReadOptions,
+    problems: &mut Vec<Violation>,
 ) -> Option<Says> {
     let mut found = Vec::new();
     template.object(problems)?;
@@ -102,13 +104,13 @@ fn of_maker(
         policy(owner.kind, template, &mut found);
     }
     pod::read(template, &Named::default(), None, &mut found);
-    let is_left_out = |problem: &Problem| problem.is_unsupported && terms.ignores_unsupported;
+    let is_left_out = |problem: &Violation| problem.is_unsupported && terms.ignores_unsupported;
     let is_wrong = !found.iter().all(is_left_out);
     problems.append(&mut found);
     let owner = owner?;
     let name = match owner.kind {
         // Its first pod is called so.
-        Kind::StatefulSet => format!("{}-0", owner.name),
+        WorkloadKind::StatefulSet => format!("{}-0", owner.name),
         _ => owner.name,
     };
     let value = template.value();
@@ -120,18 +122,18 @@ fn of_maker(
 }
 
 /// What makes pods that end does not take those that do not, and the other way round.
-fn policy(kind: Kind, template: &Node<'_>, problems: &mut Vec<Problem>) {
+fn policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let Some(spec) = template.field("spec").filter(|spec| spec.value().is_object()) else { return };
     let policy = spec.field("restartPolicy");
     let said = policy.as_ref().and_then(|policy| policy.value().as_str());
     let of_jobs = "must be OnFailure or Never for a Job";
-    let ends = matches!(kind, Kind::Job | Kind::CronJob);
+    let ends = matches!(kind, WorkloadKind::Job | WorkloadKind::CronJob);
     match (policy, said) {
-        _ if kind == Kind::Pod => {}
+        _ if kind == WorkloadKind::Pod => {}
         (None, _) if ends => spec.missing("restartPolicy", of_jobs, problems),
-        (Some(at), Some("Always")) if ends => at.complain(of_jobs, problems),
+        (Some(at), Some("Always")) if ends => at.error(of_jobs, problems),
         (Some(at), Some("OnFailure" | "Never")) if !ends => {
-            at.complain(format!("must be Always for a {kind:?}"), problems);
+            at.error(format!("must be Always for a {kind:?}"), problems);
         }
         // One that is none of these has been complained of.
         _ => {}
@@ -193,7 +195,7 @@ pub(super) fn joined(documents: &[&Document]) -> Wanted {
         if !seen.insert((namespace, name)) {
             continue;
         }
-        let (template, named) = (Node::root("", template), Named { namespace, name });
+        let (template, named) = (Cursor::root("", template), Named { namespace, name });
         let (mut told, mut problems) = (Vec::new(), Vec::new());
         if *is_wrong {
             pod::read(&template, &named, None, &mut told);

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::fields::{Fields, required, text};
 use crate::play::spec::{Credential, Texts};
 use crate::probe::names::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
-use crate::probe::node::{Node, Problem};
+use crate::probe::node::{Cursor, Violation};
 use crate::probe::version;
 
 /// Something for pods.
@@ -83,7 +83,7 @@ fn kind(is_secret: bool) -> &'static str {
 pub(super) const KINDS: [&str; 3] = ["ConfigMap", "Secret", "RuntimeClass"];
 
 /// Reads an object of one of these kinds.
-pub(super) fn read(kind: &str, node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Given> {
+pub(super) fn read(kind: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Given> {
     match kind {
         "ConfigMap" => data(node, false, problems),
         "Secret" => data(node, true, problems),
@@ -92,40 +92,40 @@ pub(super) fn read(kind: &str, node: &Node<'_>, problems: &mut Vec<Problem>) -> 
 }
 
 /// What an object of one of these kinds is called, as far as that can be read.
-pub(super) fn called(kind: &str, node: &Node<'_>) -> Option<(&'static str, String, String)> {
+pub(super) fn called(kind: &str, node: &Cursor<'_>) -> Option<(&'static str, String, String)> {
     let kind = KINDS.into_iter().find(|known| *known == kind)?;
     let (namespace, name) = name(node, &mut Vec::new())?;
     Some((kind, if kind == "RuntimeClass" { String::new() } else { namespace }, name))
 }
 
-fn name(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<(String, String)> {
+fn name(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, String)> {
     let Some(metadata) = node.field("metadata") else {
         node.missing("metadata", "must have a name", problems);
         return None;
     };
     let name = required(&metadata, "name", "must be there", problems)?;
     if !is_dns_subdomain(&name) {
-        metadata.field("name").inspect(|at| at.complain(DNS_SUBDOMAIN, problems));
+        metadata.field("name").inspect(|at| at.error(DNS_SUBDOMAIN, problems));
     }
     let namespace = text(&metadata, "namespace", problems).unwrap_or_else(|| "default".to_owned());
     if !is_dns_label(&namespace) {
-        metadata.field("namespace").inspect(|at| at.complain(DNS_LABEL, problems));
+        metadata.field("namespace").inspect(|at| at.error(DNS_LABEL, problems));
     }
     Some((namespace, name))
 }
 
-fn runtime_class(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Given> {
+fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Given> {
     RUNTIME_CLASS.check(node, problems);
     version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
     let (_, name) = name(node, problems)?;
     let handler = required(node, "handler", "must be the runtime's name of a handler", problems)?;
     if !is_dns_label(&handler) {
-        node.field("handler").inspect(|at| at.complain(DNS_LABEL, problems));
+        node.field("handler").inspect(|at| at.error(DNS_LABEL, problems));
     }
     Some(Given::RuntimeClass { name, handler })
 }
 
-fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option<Given> {
+fn data(node: &Cursor<'_>, is_secret: bool, problems: &mut Vec<Violation>) -> Option<Given> {
     let before = problems.len();
     version(node, &["v1"], problems);
     let (namespace, name) = name(node, problems)?;
@@ -140,9 +140,9 @@ fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option
             let Some(at) = node.field(&key) else { continue };
             let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
             if key.is_empty() || !key.bytes().all(is_known) || key == "." || key.starts_with("..") {
-                at.complain(KEY, problems);
+                at.error(KEY, problems);
             } else if !is_secret && entries.contains_key(&key) {
-                at.complain("must not be in binaryData as well", problems);
+                at.error("must not be in binaryData as well", problems);
             }
             let content = if is_encoded {
                 let packed: String = text.split_ascii_whitespace().collect();
@@ -157,7 +157,7 @@ fn data(node: &Node<'_>, is_secret: bool, problems: &mut Vec<Problem>) -> Option
                     }
                     entries.insert(key, content);
                 }
-                None => at.complain("must be base64", problems),
+                None => at.error("must be base64", problems),
             }
         }
     }
@@ -253,7 +253,7 @@ impl Data {
 
 /// A `ConfigMap` or Secret that is asked for.
 pub(super) struct Reference<'a> {
-    name: Node<'a>,
+    name: Cursor<'a>,
     text: String,
     is_secret: bool,
     is_optional: bool,
@@ -270,10 +270,10 @@ pub(super) enum Found<'a> {
 impl<'a> Reference<'a> {
     /// Reads the name at a field, and whether it may be missing.
     pub(super) fn read(
-        node: &Node<'a>,
+        node: &Cursor<'a>,
         field: &str,
         is_secret: bool,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<Violation>,
     ) -> Option<Self> {
         let text = required(node, field, "must name it", problems)?;
         let is_optional = super::fields::flag(node, "optional", problems);
@@ -285,14 +285,14 @@ impl<'a> Reference<'a> {
         &self,
         namespace: &str,
         objects: Option<&Objects<'o>>,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<Violation>,
     ) -> Found<'o> {
         let Some(objects) = objects else { return Found::Missing };
         let found = objects.data(self.is_secret, namespace, &self.text);
         let kind = kind(self.is_secret);
         if found.is_none() && !objects.is_misread((kind, namespace, &self.text)) && !self.is_optional {
             let reason = format!("must be a {kind} of namespace {namespace} among these files");
-            self.name.complain(reason, problems);
+            self.name.error(reason, problems);
         }
         found.map_or(Found::Missing, Found::There)
     }
@@ -301,9 +301,9 @@ impl<'a> Reference<'a> {
     pub(super) fn entry<'o>(
         &self,
         found: &Found<'o>,
-        key: &Node<'_>,
+        key: &Cursor<'_>,
         is_file: bool,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<Violation>,
     ) -> Option<&'o [u8]> {
         let Found::There(data) = found else { return None };
         let name = key.text(problems)?;
@@ -311,7 +311,7 @@ impl<'a> Reference<'a> {
         if entry.is_none() && !self.is_optional {
             let (kind, keys) = (kind(self.is_secret), data.entries().map(|(key, _)| key));
             let keys = keys.collect::<Vec<_>>().join(", ");
-            key.complain(format!("must be a key of that {kind}, which has {keys}"), problems);
+            key.error(format!("must be a key of that {kind}, which has {keys}"), problems);
         }
         entry
     }

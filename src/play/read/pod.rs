@@ -16,7 +16,7 @@ use crate::probe::names::{
     DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
     is_qualified_name,
 };
-use crate::probe::node::{Node, Problem};
+use crate::probe::node::{Cursor, Violation};
 use crate::probe::{Source, read_pod};
 
 const METADATA: Fields = Fields {
@@ -109,10 +109,10 @@ const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 
 /// Reads a pod. Without objects, whatever it refers to is taken to be there.
 pub(super) fn read(
-    pod: &Node<'_>,
+    pod: &Cursor<'_>,
     named: &Named<'_>,
     objects: Option<&Objects<'_>>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<Pod> {
     let (before, Named { namespace, name }) = (problems.len(), *named);
     // Absent and null are the same.
@@ -122,7 +122,7 @@ pub(super) fn read(
         uid(metadata, problems);
         keys(metadata, problems);
     }
-    let texts = |field: &str, problems: &mut Vec<Problem>| {
+    let texts = |field: &str, problems: &mut Vec<Violation>| {
         let texts = metadata.as_ref().and_then(|metadata| metadata.field(field));
         texts.map(|texts| texts.map_of_texts(problems)).unwrap_or_default()
     };
@@ -143,7 +143,7 @@ pub(super) fn read(
     let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
     let shares_processes = is("shareProcessNamespace");
     if let Some(at) = spec.field("shareProcessNamespace").filter(|_| shares_processes && host.pid) {
-        at.complain("must not be true where hostPID is", problems);
+        at.error("must not be true where hostPID is", problems);
     }
     others(&spec, problems);
     let around = Surroundings {
@@ -172,7 +172,7 @@ pub(super) fn read(
     if let Some(at) =
         spec.field("hostname").filter(|_| hostname.as_deref().is_some_and(|it| !is_dns_label(it)))
     {
-        at.complain(DNS_LABEL, problems);
+        at.error(DNS_LABEL, problems);
     }
     let deadline = spec.field("activeDeadlineSeconds");
     let reason = "must be a whole number of seconds from 1 to 2147483647";
@@ -212,13 +212,13 @@ pub(super) fn read(
 }
 
 /// Folders are called by it.
-fn uid(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
+fn uid(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_uid =
         |text: &str| (1..=128).contains(&text.len()) && text.bytes().all(is_known) && !text.starts_with('.');
     let uid = metadata.field("uid");
     if let Some(at) = uid.filter(|at| at.value().as_str().is_some_and(|text| !is_uid(text))) {
-        at.complain(
+        at.error(
             "must be a uid of up to 128 letters, digits, -, _ and ., without a . at its begin",
             problems,
         );
@@ -226,7 +226,7 @@ fn uid(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
 }
 
 /// Labels and annotations are called so, and labels say so much.
-fn keys(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
+fn keys(metadata: &Cursor<'_>, problems: &mut Vec<Violation>) {
     for (field, is_label) in [("labels", true), ("annotations", false)] {
         // Whether they are texts is looked at elsewhere.
         let Some(texts) = metadata.field(field) else { continue };
@@ -235,9 +235,9 @@ fn keys(metadata: &Node<'_>, problems: &mut Vec<Problem>) {
             // Annotations may be written with capitals.
             let name = if is_label { key.clone() } else { key.to_ascii_lowercase() };
             if !is_qualified_name(&name) {
-                at.complain(QUALIFIED_NAME, problems);
+                at.error(QUALIFIED_NAME, problems);
             } else if is_label && at.value().as_str().is_some_and(|value| !is_label_value(value)) {
-                at.complain(LABEL_VALUE, problems);
+                at.error(LABEL_VALUE, problems);
             }
         }
     }
@@ -250,7 +250,7 @@ fn hash(namespace: &str, name: &str, written: &Value) -> String {
 }
 
 /// Fields of which one value is to be had.
-fn others(spec: &Node<'_>, problems: &mut Vec<Problem>) {
+fn others(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     for field in ["serviceAccountName", "serviceAccount"] {
         let account = text(spec, field, problems);
         if let Some(at) = spec.field(field).filter(|_| account.is_some_and(|name| name != "default")) {
@@ -272,7 +272,7 @@ fn others(spec: &Node<'_>, problems: &mut Vec<Problem>) {
     }
 }
 
-fn host_aliases(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<HostAlias> {
+fn host_aliases(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<HostAlias> {
     let mut aliases = Vec::new();
     for node in list(spec, "hostAliases", problems) {
         HOST_ALIAS.check(&node, problems);
@@ -280,7 +280,7 @@ fn host_aliases(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<HostAlias> 
         let names = list(&node, "hostnames", problems);
         for at in &names {
             if at.text(problems).is_some_and(|name| !is_dns_subdomain(&name)) {
-                at.complain(DNS_SUBDOMAIN, problems);
+                at.error(DNS_SUBDOMAIN, problems);
             }
         }
         let names = names.iter().filter_map(|name| name.value().as_str()).map(str::to_owned).collect();
@@ -291,7 +291,7 @@ fn host_aliases(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<HostAlias> 
     aliases
 }
 
-fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
+fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
     // Without a cluster's servers, the node's count.
     let policies =
         [("ClusterFirst", true), ("ClusterFirstWithHostNet", true), ("Default", true), ("None", false)];
@@ -312,23 +312,23 @@ fn dns(spec: &Node<'_>, problems: &mut Vec<Problem>) -> Dns {
         }
     }
     if let Some(policy) = policy.filter(|_| !is_of_node && dns.servers.is_empty()) {
-        policy.complain("must not be None where dnsConfig has no nameservers", problems);
+        policy.error("must not be None where dnsConfig has no nameservers", problems);
     }
     dns
 }
 
 /// The texts of a list that has so many of them at most, each of which is looked at.
 fn texts_of(
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     field: &str,
     (most, reason): (usize, &'static str),
-    check: fn(&Node<'_>, &mut Vec<Problem>),
-    problems: &mut Vec<Problem>,
+    check: fn(&Cursor<'_>, &mut Vec<Violation>),
+    problems: &mut Vec<Violation>,
 ) -> Vec<String> {
     let Some(list) = node.field(field) else { return Vec::new() };
     let all = list.list(problems);
     if all.len() > most {
-        list.complain(reason, problems);
+        list.error(reason, problems);
     }
     let mut texts = Vec::new();
     for at in all {
@@ -341,25 +341,29 @@ fn texts_of(
 }
 
 /// Complains of a text that is no domain. The root is one as well, and _ is taken.
-fn check_domain(at: &Node<'_>, problems: &mut Vec<Problem>) {
+fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let Some(domain) = at.value().as_str().filter(|domain| *domain != ".") else { return };
     if !is_dns_subdomain(&domain.strip_suffix('.').unwrap_or(domain).replace('_', "0")) {
-        at.complain("must be a domain, such as example.com", problems);
+        at.error("must be a domain, such as example.com", problems);
     }
 }
 
-fn runtime_handler(spec: &Node<'_>, objects: Option<&Objects<'_>>, problems: &mut Vec<Problem>) -> String {
+fn runtime_handler(
+    spec: &Cursor<'_>,
+    objects: Option<&Objects<'_>>,
+    problems: &mut Vec<Violation>,
+) -> String {
     let Some(class) = text(spec, "runtimeClassName", problems) else { return String::new() };
     let handler = objects.map(|objects| objects.handler(&class));
     if handler == Some(None) {
         let at = spec.field("runtimeClassName");
         let reason = "must be the name of a RuntimeClass among these files, which tells its handler";
-        at.inspect(|at| at.complain(reason, problems));
+        at.inspect(|at| at.error(reason, problems));
     }
     handler.flatten().unwrap_or_default().to_owned()
 }
 
-fn credentials(spec: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<Credential> {
+fn credentials(spec: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Vec<Credential> {
     let mut credentials = Vec::new();
     for node in list(spec, "imagePullSecrets", problems) {
         PULL_SECRET.check(&node, problems);
@@ -367,7 +371,7 @@ fn credentials(spec: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) 
         if let Found::There(data) = reference.find(scope.namespace, scope.objects, problems) {
             let known = data.credentials();
             if let (None, Some(at)) = (&known, node.field("name")) {
-                at.complain("must be a Secret with a .dockerconfigjson or .dockercfg in it", problems);
+                at.error("must be a Secret with a .dockerconfigjson or .dockercfg in it", problems);
             }
             credentials.extend(known.into_iter().flatten());
         }

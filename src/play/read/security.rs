@@ -7,7 +7,7 @@ use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::play::spec::{CommonSecurity, PodSecurity, Security, Texts};
 use crate::probe::names;
-use crate::probe::node::{Node, Problem};
+use crate::probe::node::{Cursor, Violation};
 
 /// Where the kubelet looks for seccomp profiles that are named.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
@@ -72,7 +72,7 @@ const SELINUX: Fields = Fields::only(&["user", "role", "type", "level"]);
 const SYSCTL: Fields = Fields::only(&["name", "value"]);
 
 /// What is said for all containers of a pod.
-pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurity {
+pub(super) fn of_pod(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> PodSecurity {
     let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
     OF_POD.check(&node, problems);
     let groups = list(&node, "supplementalGroups", problems);
@@ -92,7 +92,7 @@ pub(super) fn of_pod(spec: &Node<'_>, problems: &mut Vec<Problem>) -> PodSecurit
 }
 
 /// Parameters of the kernel that are of a pod's own.
-fn sysctls(spec: &Node<'_>, security: &Node<'_>, problems: &mut Vec<Problem>) -> Texts {
+fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violation>) -> Texts {
     // Whether these are flags is looked at elsewhere.
     let is = |field: &str| spec.field(field).is_some_and(|flag| flag.value() == true);
     let (is_host_network, is_host_ipc) = (is("hostNetwork"), is("hostIPC"));
@@ -105,13 +105,13 @@ fn sysctls(spec: &Node<'_>, security: &Node<'_>, problems: &mut Vec<Problem>) ->
         let name = written.replace('/', ".");
         let is_of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
         if !names::is_sysctl(&written) {
-            at.complain(names::SYSCTL, problems);
+            at.error(names::SYSCTL, problems);
         } else if !seen.insert(name.clone()) {
-            at.complain("must be the name of one parameter only", problems);
+            at.error("must be the name of one parameter only", problems);
         } else if is_host_network && name.starts_with("net.") {
-            at.complain("must not be there where hostNetwork is true", problems);
+            at.error("must not be there where hostNetwork is true", problems);
         } else if is_host_ipc && is_of_ipc.iter().any(|group| name.starts_with(group)) {
-            at.complain("must not be there where hostIPC is true", problems);
+            at.error("must not be there where hostIPC is true", problems);
         } else if SAFE_SYSCTLS.contains(&name.as_str()) {
             sysctls.extend(value.map(|value| (name, value)));
         } else {
@@ -123,21 +123,21 @@ fn sysctls(spec: &Node<'_>, security: &Node<'_>, problems: &mut Vec<Problem>) ->
 }
 
 /// What is said for one.
-pub(super) fn of_container(container: &Node<'_>, problems: &mut Vec<Problem>) -> Security {
+pub(super) fn of_container(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Security {
     let Some(node) = container.field("securityContext") else { return Security::default() };
     OF_CONTAINER.check(&node, problems);
     if let Some(capabilities) = node.field("capabilities") {
         CAPABILITIES.check(&capabilities, problems);
     }
-    let capabilities = |which: &str, problems: &mut Vec<Problem>| {
+    let capabilities = |which: &str, problems: &mut Vec<Violation>| {
         let list = node.at(&["capabilities", which]);
-        list.map(|list| list.texts(problems)).unwrap_or_default()
+        list.map(|list| list.string_list(problems)).unwrap_or_default()
     };
     let is_privileged = flag(&node, "privileged", problems);
     let may_gain = node.field("allowPrivilegeEscalation");
     let may_gain_privileges = may_gain.as_ref().and_then(|may| may.flag(problems));
     if let Some(may_gain) = may_gain.filter(|_| may_gain_privileges == Some(false) && is_privileged) {
-        may_gain.complain("must not be false where privileged is true", problems);
+        may_gain.error("must not be false where privileged is true", problems);
     }
     let mounts = node.field("procMount");
     let mounts = mounts.and_then(|it| it.one_of(&[("Default", false), ("Unmasked", true)], problems));
@@ -152,7 +152,7 @@ pub(super) fn of_container(container: &Node<'_>, problems: &mut Vec<Problem>) ->
     }
 }
 
-fn common(node: &Node<'_>, problems: &mut Vec<Problem>) -> CommonSecurity {
+fn common(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> CommonSecurity {
     let selinux = node.field("seLinuxOptions").map(|options| {
         SELINUX.check(&options, problems);
         let mut part = |field: &str| text(&options, field, problems).unwrap_or_default();
@@ -170,10 +170,10 @@ fn common(node: &Node<'_>, problems: &mut Vec<Problem>) -> CommonSecurity {
 
 /// A profile; one that is named lies at this place.
 fn profile(
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     field: &str,
     place: &str,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<SecurityProfile> {
     let node = node.field(field)?;
     PROFILE.check(&node, problems);
@@ -197,7 +197,7 @@ fn profile(
             format!("{place}{}", required(&node, "localhostProfile", reason, problems)?)
         }
         (_, Some(named)) => {
-            named.complain("must not be there where type is not Localhost", problems);
+            named.error("must not be there where type is not Localhost", problems);
             return None;
         }
         (_, None) => String::new(),

@@ -17,7 +17,12 @@ pub(in crate::play) fn play(text: &str) -> Result<Vec<Arc<Pod>>, Vec<String>> {
     let (mut read, mut problems) = (Vec::new(), Vec::new());
     for (place, document) in documents.iter().enumerate() {
         let mut found = Vec::new();
-        read.extend(Document::read(document, Terms::default(), &format!("doc {}", place + 1), &mut found));
+        read.extend(Document::read(
+            document,
+            ReadOptions::default(),
+            &format!("doc {}", place + 1),
+            &mut found,
+        ));
         problems.extend(found.iter().map(|problem| format!("doc {}: {problem}", place + 1)));
     }
     let wanted = joined(&read.iter().collect::<Vec<_>>());
@@ -64,8 +69,13 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
         let document: Value =
             serde_saphyr::from_str(&format!("{{kind: Pod, metadata: {{name: p}}, spec: {spec}}}")).unwrap();
         let mut found = Vec::new();
-        let read = |ignores_unsupported, found: &mut Vec<Problem>| {
-            Document::read(&document, Terms { ignores_unsupported, ..Terms::default() }, "", found)
+        let read = |ignores_unsupported, found: &mut Vec<Violation>| {
+            Document::read(
+                &document,
+                ReadOptions { ignores_unsupported, ..ReadOptions::default() },
+                "",
+                found,
+            )
         };
         let refused = joined(&read(false, &mut Vec::new()).iter().collect::<Vec<_>>());
         assert_eq!((refused.pods.len(), refused.problems.len()), (0, 0), "it is not played by mistake");

@@ -10,7 +10,7 @@ use crate::play::spec::{
     Content, File, FilesKind, HostPathKind, Mount, RecursiveReadOnly, Volume, VolumeSource,
 };
 use crate::probe::names::{DNS_LABEL, is_dns_label};
-use crate::probe::node::{Node, Problem};
+use crate::probe::node::{Cursor, Violation};
 
 /// What files may be read by all, and be written by their owner.
 const MODE: u32 = 0o644;
@@ -101,14 +101,14 @@ pub(super) struct Volumes {
 }
 
 /// Reads the volumes of a pod.
-pub(super) fn volumes(spec: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Volumes {
+pub(super) fn volumes(spec: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Volumes {
     let (mut volumes, mut names) = (Volumes::default(), BTreeSet::new());
     for node in list(spec, "volumes", problems) {
         let Some(name) = required(&node, "name", DNS_LABEL, problems) else { continue };
         if !is_dns_label(&name) {
-            node.field("name").inspect(|at| at.complain(DNS_LABEL, problems));
+            node.field("name").inspect(|at| at.error(DNS_LABEL, problems));
         } else if !names.insert(name.clone()) {
-            node.field("name").inspect(|at| at.complain("must be the name of one volume only", problems));
+            node.field("name").inspect(|at| at.error("must be the name of one volume only", problems));
         }
         VOLUME.check(&node, problems);
         match source(&node, scope, problems) {
@@ -119,7 +119,7 @@ pub(super) fn volumes(spec: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Pro
     volumes
 }
 
-fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<VolumeSource> {
+fn source(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
     let kinds = &VOLUME.read[1..];
     let there = kinds.iter().filter(|kind| node.field(kind).is_some()).count();
     let is_other = VOLUME.unsupported.iter().any(|(kind, _)| node.field(kind).is_some());
@@ -128,14 +128,14 @@ fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Op
     }
     if there != 1 || is_other {
         if there > 1 || (there == 0 && !is_other) {
-            node.complain(format!("must have one of {}", kinds.join(", ")), problems);
+            node.error(format!("must have one of {}", kinds.join(", ")), problems);
         }
         return None;
     }
     if let Some(node) = node.field("emptyDir") {
         EMPTY_DIR.check(&node, problems);
         let medium = node.field("medium").filter(|medium| medium.value() != "");
-        let is_huge = |it: &Node<'_>| it.value().as_str().is_some_and(|text| text.starts_with("HugePages"));
+        let is_huge = |it: &Cursor<'_>| it.value().as_str().is_some_and(|text| text.starts_with("HugePages"));
         if let Some(medium) = medium.as_ref().filter(|it| is_huge(it)) {
             medium.unsupported("cannot be had here: only folders and memory are", problems);
             return None;
@@ -178,12 +178,12 @@ fn source(node: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Op
     Some(VolumeSource::Files { kind, files, mode })
 }
 
-fn host_path(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<VolumeSource> {
+fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
     HOST_PATH.check(node, problems);
     let reason = "must be a path of this host, without ..";
     let path = required(node, "path", reason, problems)?;
     if path.split('/').any(|part| part == "..") {
-        node.field("path")?.complain(reason, problems);
+        node.field("path")?.error(reason, problems);
     }
     let kinds = [
         ("", HostPathKind::Any),
@@ -200,7 +200,7 @@ fn host_path(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<VolumeSourc
 }
 
 /// The files of a source of a projected volume.
-fn projected(source: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Vec<File> {
+fn projected(source: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Vec<File> {
     SOURCE.check(source, problems);
     let kinds = [
         ("configMap", FilesKind::ConfigMap),
@@ -218,14 +218,14 @@ fn projected(source: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) 
         [] if is_other => Vec::new(),
         _ if !source.value().is_object() => Vec::new(),
         _ => {
-            source.complain("must have one of configMap, secret, downwardAPI", problems);
+            source.error("must have one of configMap, secret, downwardAPI", problems);
             Vec::new()
         }
     }
 }
 
 /// Complains of two files at one place, or of one that would be in another.
-fn twice(node: &Node<'_>, files: &[File], problems: &mut Vec<Problem>) {
+fn twice(node: &Cursor<'_>, files: &[File], problems: &mut Vec<Violation>) {
     let paths: Vec<&str> = files.iter().map(|file| file.path.trim_end_matches('/')).collect();
     for (place, path) in paths.iter().enumerate() {
         let is_in_the_way = |other: &&&str| {
@@ -233,7 +233,7 @@ fn twice(node: &Node<'_>, files: &[File], problems: &mut Vec<Problem>) {
         };
         let mut others = paths.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, path)| path);
         if let Some(other) = others.find(is_in_the_way) {
-            node.complain(format!("must not have a file at {path:?} and one at {other:?}"), problems);
+            node.error(format!("must not have a file at {path:?} and one at {other:?}"), problems);
             return;
         }
     }
@@ -241,10 +241,10 @@ fn twice(node: &Node<'_>, files: &[File], problems: &mut Vec<Problem>) {
 
 /// The files of a source, which is named by that field.
 fn files(
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     kind: FilesKind,
     (field, scope): (&str, &Scope<'_>),
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Vec<File> {
     let items = node.field("items").map(|items| items.list(problems));
     if kind == FilesKind::DownwardApi {
@@ -276,7 +276,7 @@ fn files(
     files
 }
 
-fn downward(item: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> Option<File> {
+fn downward(item: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<File> {
     DOWNWARD_ITEM.check(item, problems);
     if !item.value().is_object() {
         return None;
@@ -286,18 +286,18 @@ fn downward(item: &Node<'_>, scope: &Scope<'_>, problems: &mut Vec<Problem>) -> 
         (Some(field), None) => Content::Field(env::field(&field, true, problems)?),
         (None, Some(resource)) => Content::Resource(env::resource(&resource, true, scope, problems)?),
         _ => {
-            item.complain("must have one of fieldRef, resourceFieldRef", problems);
+            item.error("must have one of fieldRef, resourceFieldRef", problems);
             return None;
         }
     };
     Some(File { path: path?, mode, content })
 }
 
-fn path(item: &Node<'_>, problems: &mut Vec<Problem>) -> Option<String> {
+fn path(item: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     let reason = "must be a path below the volume, without ..";
     let path = required(item, "path", reason, problems)?;
     if !is_below(&path) {
-        item.field("path")?.complain(reason, problems);
+        item.field("path")?.error(reason, problems);
     }
     Some(path)
 }
@@ -312,16 +312,16 @@ fn has_backstep(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-fn mode(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<u32> {
+fn mode(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<u32> {
     node.field(field)?.number(0..=0o777, "must be a mode from 0 to 0777, 511 in JSON", problems)
 }
 
 /// Where a container has volumes.
 pub(super) fn mounts(
-    container: &Node<'_>,
+    container: &Cursor<'_>,
     volumes: &Volumes,
     is_privileged: bool,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Vec<Mount> {
     let (mut mounts, mut paths) = (Vec::new(), BTreeSet::new());
     for node in list(container, "volumeMounts", problems) {
@@ -337,23 +337,23 @@ pub(super) fn mounts(
             let names: Vec<&str> = volumes.there.iter().map(|known| known.name.as_str()).collect();
             let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             let reason = format!("must be the name of a volume of the pod, which has {known}");
-            node.field("name").inspect(|at| at.complain(reason, problems));
+            node.field("name").inspect(|at| at.error(reason, problems));
         }
         let at = node.field("mountPath");
         if path.contains(':') {
-            at.inspect(|at| at.complain(reason, problems));
+            at.inspect(|at| at.error(reason, problems));
         } else if !paths.insert(path.clone()) {
-            at.inspect(|at| at.complain("must be the path of one volume only", problems));
+            at.inspect(|at| at.error("must be the path of one volume only", problems));
         }
         let expression = text(&node, "subPathExpr", problems);
         let sub_path = text(&node, "subPath", problems);
         if let Some(at) = node.field("subPathExpr").filter(|_| expression.is_some() && sub_path.is_some()) {
-            at.complain("must not be there beside subPath", problems);
+            at.error("must not be there beside subPath", problems);
         }
         for (field, text) in [("subPath", &sub_path), ("subPathExpr", &expression)] {
             if text.as_ref().is_some_and(|text| text.starts_with('/') || has_backstep(text)) {
                 let at = node.field(field);
-                at.inspect(|at| at.complain("must be a path below the volume, without ..", problems));
+                at.inspect(|at| at.error("must be a path below the volume, without ..", problems));
             }
         }
         let kinds = [
@@ -366,7 +366,7 @@ pub(super) fn mounts(
         let propagation = propagation.unwrap_or(MountPropagation::PropagationPrivate);
         if propagation == MountPropagation::PropagationBidirectional && !is_privileged {
             at.inspect(|at| {
-                at.complain("must not be Bidirectional in a container that is not privileged", problems);
+                at.error("must not be Bidirectional in a container that is not privileged", problems);
             });
         }
         let is_read_only = flag(&node, "readOnly", problems);
@@ -389,7 +389,7 @@ pub(super) fn mounts(
 }
 
 /// Whether a mount is read-only with all that is mounted below.
-fn recursive(mount: &Node<'_>, may_be: bool, problems: &mut Vec<Problem>) -> RecursiveReadOnly {
+fn recursive(mount: &Cursor<'_>, may_be: bool, problems: &mut Vec<Violation>) -> RecursiveReadOnly {
     let kinds = [
         ("Disabled", RecursiveReadOnly::Disabled),
         ("IfPossible", RecursiveReadOnly::IfPossible),
@@ -399,7 +399,7 @@ fn recursive(mount: &Node<'_>, may_be: bool, problems: &mut Vec<Problem>) -> Rec
     let kind = at.as_ref().and_then(|at| at.one_of(&kinds, problems)).unwrap_or_default();
     if kind != RecursiveReadOnly::Disabled && !may_be {
         let reason = "must be Disabled, unless readOnly is true and mountPropagation is None";
-        at.inspect(|at| at.complain(reason, problems));
+        at.inspect(|at| at.error(reason, problems));
     }
     kind
 }

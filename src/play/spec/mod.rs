@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::quantity::Quantity;
 use crate::cri::v1::Protocol;
 use crate::cri::{RawCreateContainer, RawRunPodSandbox};
-use crate::probe::{ContainerSpec, PodSpec, RestartPolicy, Role};
+use crate::probe::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
 pub(super) use security::{CommonSecurity, PodSecurity, Security};
 pub(super) use volume::{
@@ -71,7 +71,7 @@ pub(super) struct Pod {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Container {
     pub(super) name: String,
-    pub(super) role: Role,
+    pub(super) role: ContainerKind,
     /// What probes, hooks and restarts are about.
     pub(super) spec: Arc<ContainerSpec>,
     pub(super) image: String,
@@ -295,7 +295,7 @@ impl Pod {
             None => container.clone(),
         });
         // Those who look around stay as long as they like, and do not come back.
-        let containers = containers.filter(|container| container.role != Role::Ephemeral);
+        let containers = containers.filter(|container| container.role != ContainerKind::Ephemeral);
         Self { containers: containers.collect(), spec, ..self.clone() }
     }
 
@@ -320,11 +320,11 @@ impl Pod {
 
     /// Those that run before the regular ones.
     pub(super) fn init_containers(&self) -> impl DoubleEndedIterator<Item = &Arc<Container>> {
-        self.containers.iter().filter(|container| container.role != Role::Regular)
+        self.containers.iter().filter(|container| container.role != ContainerKind::Regular)
     }
 
     pub(super) fn regular_containers(&self) -> impl Iterator<Item = &Arc<Container>> {
-        self.containers.iter().filter(|container| container.role == Role::Regular)
+        self.containers.iter().filter(|container| container.role == ContainerKind::Regular)
     }
 
     pub(super) fn restart_policy(&self) -> RestartPolicy {
@@ -375,7 +375,7 @@ impl Container {
     /// A container of which nothing is known but what a client has asked for.
     pub(super) fn of_client(name: String, image: String, own: Own) -> Self {
         Self {
-            role: Role::Regular,
+            role: ContainerKind::Regular,
             spec: Arc::new(ContainerSpec::named(&name)),
             name,
             image,

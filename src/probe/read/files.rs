@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::manifest::{self, Manifest};
-use super::node::Problem;
+use super::node::Violation;
 use crate::probe::manifests::Manifests;
 use crate::probe::source::Source;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
@@ -49,9 +49,9 @@ pub enum FileError {
 }
 
 /// What somebody reads from documents.
-pub(crate) trait Said: Clone + PartialEq {
+pub(crate) trait FromDocument: Clone + PartialEq {
     /// Reads a document, which is called by its file and number in what is wrong later.
-    fn read(document: &Value, terms: Terms, at: &str, problems: &mut Vec<Problem>) -> Vec<Self>;
+    fn read(document: &Value, terms: ReadOptions, at: &str, problems: &mut Vec<Violation>) -> Vec<Self>;
 
     /// Whether both are of the same object.
     fn is_of_same_object(&self, other: &Self) -> bool;
@@ -59,7 +59,7 @@ pub(crate) trait Said: Clone + PartialEq {
 
 /// On which terms documents are read.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct ReadOptions {
     /// Commands are not shown in what is wrong.
     pub(crate) redacts: bool,
     /// What is not to be had here is left out, and warned of.
@@ -70,35 +70,35 @@ pub(crate) struct Terms {
 #[derive(Clone, Debug)]
 pub struct Files<T = Manifest> {
     paths: Vec<PathBuf>,
-    terms: Terms,
+    terms: ReadOptions,
     /// In the order of the paths, and of the names in a folder.
-    known: BTreeMap<(usize, PathBuf), Known<T>>,
+    known: BTreeMap<(usize, PathBuf), CachedFile<T>>,
     /// What cannot be looked at, by the places of the paths.
     unreadable: Vec<(usize, String)>,
 }
 
 /// A file.
 #[derive(Clone, Debug)]
-struct Known<T> {
-    mark: Mark,
+struct CachedFile<T> {
+    mark: FileStamp,
     said: Vec<T>,
     problems: Vec<String>,
     warnings: Vec<String>,
 }
 
 /// What a file says, and what is wrong with it.
-struct Read<T> {
+struct FileContents<T> {
     said: Vec<T>,
     errors: Vec<FileError>,
     warnings: Vec<FileError>,
 }
 
 /// Reads the text of a file up to a limit.
-type Reader = fn(&Path, u64) -> io::Result<String>;
+type DocumentReader = fn(&Path, u64) -> io::Result<String>;
 
 /// What changes when a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
+struct FileStamp {
     inode: u64,
     length: u64,
     modified: (i64, i64),
@@ -106,7 +106,12 @@ struct Mark {
 
 impl<T> Default for Files<T> {
     fn default() -> Self {
-        Self { paths: Vec::new(), terms: Terms::default(), known: BTreeMap::new(), unreadable: Vec::new() }
+        Self {
+            paths: Vec::new(),
+            terms: ReadOptions::default(),
+            known: BTreeMap::new(),
+            unreadable: Vec::new(),
+        }
     }
 }
 
@@ -114,7 +119,7 @@ impl Files {
     /// Reads them for the first time. Of a file that is named everything has to be right, or everything that is not is returned; what is
     /// wrong in a folder is left out, and is told of once they are watched: others depend on the rest.
     pub fn read(paths: &[PathBuf], redacts: bool) -> Result<Self, Vec<String>> {
-        let files = Self::new(paths, Terms { redacts, ..Terms::default() });
+        let files = Self::new(paths, ReadOptions { redacts, ..ReadOptions::default() });
         let is_named = |place: usize| !paths[place].is_dir();
         let unreadable =
             files.unreadable.iter().filter(|(place, _)| is_named(*place)).map(|(_, reason)| reason);
@@ -126,14 +131,14 @@ impl Files {
 
     /// The manifests.
     pub(in crate::probe) fn manifests(&self) -> Manifests {
-        self.said().cloned().collect()
+        self.documents().cloned().collect()
     }
 }
 
 #[expect(private_bounds, reason = "what is read from documents is of this crate")]
-impl<T: Said> Files<T> {
+impl<T: FromDocument> Files<T> {
     /// Reads them for the first time.
-    pub(crate) fn new(paths: &[PathBuf], terms: Terms) -> Self {
+    pub(crate) fn new(paths: &[PathBuf], terms: ReadOptions) -> Self {
         let mut files = Self { paths: paths.to_owned(), terms, ..Self::default() };
         files.look_for(true);
         files
@@ -146,7 +151,7 @@ impl<T: Said> Files<T> {
 
     /// Looks at them again. Tells whether they say something else now. Of a file that cannot be read any more, what it said before goes on
     /// to count.
-    pub(crate) fn look(&mut self) -> bool {
+    pub(crate) fn rescan(&mut self) -> bool {
         self.look_for(false)
     }
 
@@ -170,7 +175,7 @@ impl<T: Said> Files<T> {
         self.known.retain(|key, _| there.contains(key));
         has_changed |= self.known.len() != before;
         for key in there {
-            let mark = match Mark::of(&key.1) {
+            let mark = match FileStamp::read_stamp(&key.1) {
                 Ok(mark) => mark,
                 Err(source) => {
                     let error = FileError::Unreadable { path: key.1, source };
@@ -182,7 +187,8 @@ impl<T: Said> Files<T> {
             if known.is_some_and(|known| known.mark == mark) {
                 continue;
             }
-            let Read { said, errors, warnings } = read_file(&key.1, self.reader(&key, is_first), self.terms);
+            let FileContents { said, errors, warnings } =
+                read_file(&key.1, self.reader(&key, is_first), self.terms);
             let said = match known {
                 Some(known) if !errors.is_empty() => with_those_before(said, &known.said),
                 _ => said,
@@ -190,18 +196,18 @@ impl<T: Said> Files<T> {
             has_changed |= known.is_none_or(|known| known.said != said);
             let [problems, warnings] =
                 [errors, warnings].map(|all| all.iter().map(ToString::to_string).collect());
-            self.known.insert(key, Known { mark, said, problems, warnings });
+            self.known.insert(key, CachedFile { mark, said, problems, warnings });
         }
         has_changed
     }
 
-    fn reader(&self, (place, file): &(usize, PathBuf), is_first: bool) -> Reader {
+    fn reader(&self, (place, file): &(usize, PathBuf), is_first: bool) -> DocumentReader {
         let is_named = self.paths.get(*place) == Some(file);
         if is_first && is_named { read_named_to_string } else { read_to_string }
     }
 
     /// What they say, in their order.
-    pub(crate) fn said(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &T> {
         self.known.values().flat_map(|known| &known.said)
     }
 
@@ -217,8 +223,8 @@ impl<T: Said> Files<T> {
     }
 }
 
-impl Said for Manifest {
-    fn read(document: &Value, terms: Terms, _: &str, problems: &mut Vec<Problem>) -> Vec<Self> {
+impl FromDocument for Manifest {
+    fn read(document: &Value, terms: ReadOptions, _: &str, problems: &mut Vec<Violation>) -> Vec<Self> {
         manifest::read(document, Source::Manifest, terms.redacts, problems)
     }
 
@@ -228,14 +234,14 @@ impl Said for Manifest {
 }
 
 /// What a file says in which something is wrong, with what it said before of others: of them something may be what is wrong.
-fn with_those_before<T: Said>(now: Vec<T>, before: &[T]) -> Vec<T> {
+fn with_those_before<T: FromDocument>(now: Vec<T>, before: &[T]) -> Vec<T> {
     let is_said = |known: &&T| now.iter().any(|said| said.is_of_same_object(known));
     let others: Vec<T> = before.iter().filter(|known| !is_said(known)).cloned().collect();
     now.into_iter().chain(others).collect()
 }
 
-impl Mark {
-    fn of(path: &Path) -> io::Result<Self> {
+impl FileStamp {
+    fn read_stamp(path: &Path) -> io::Result<Self> {
         let found = fs::metadata(path)?;
         // The times of a FIFO change as it is read and written. There is nothing in it then that could be
         // read again.
@@ -269,10 +275,10 @@ pub(crate) fn read(
                     continue;
                 }
             };
-        for kind in documents.iter().flat_map(manifest::passed_over) {
+        for kind in documents.iter().flat_map(manifest::ignored_kinds) {
             *passed_over.entry(kind).or_default() += 1;
         }
-        let read = read_documents(file, &documents, Terms::default());
+        let read = read_documents(file, &documents, ReadOptions::default());
         manifests.extend(read.said);
         errors.extend(read.errors);
     }
@@ -311,7 +317,7 @@ fn options() -> serde_saphyr::Options {
 }
 
 /// The documents of a file.
-fn documents(path: &Path, read: Reader) -> Result<Vec<Value>, FileError> {
+fn documents(path: &Path, read: DocumentReader) -> Result<Vec<Value>, FileError> {
     let unreadable = |source| FileError::Unreadable { path: path.to_owned(), source };
     let text = read(path, MAX_YAML_BYTES).map_err(unreadable)?;
     serde_saphyr::from_multiple_with_options(&text, options()).map_err(|error| FileError::Malformed {
@@ -320,15 +326,15 @@ fn documents(path: &Path, read: Reader) -> Result<Vec<Value>, FileError> {
     })
 }
 
-fn read_file<T: Said>(path: &Path, reader: Reader, terms: Terms) -> Read<T> {
+fn read_file<T: FromDocument>(path: &Path, reader: DocumentReader, terms: ReadOptions) -> FileContents<T> {
     match documents(path, reader) {
         Ok(documents) => read_documents(path, &documents, terms),
-        Err(error) => Read { said: Vec::new(), errors: vec![error], warnings: Vec::new() },
+        Err(error) => FileContents { said: Vec::new(), errors: vec![error], warnings: Vec::new() },
     }
 }
 
-fn read_documents<T: Said>(path: &Path, documents: &[Value], terms: Terms) -> Read<T> {
-    let mut read = Read { said: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
+fn read_documents<T: FromDocument>(path: &Path, documents: &[Value], terms: ReadOptions) -> FileContents<T> {
+    let mut read = FileContents { said: Vec::new(), errors: Vec::new(), warnings: Vec::new() };
     let several = documents.len() > 1;
     for (place, document) in documents.iter().enumerate().filter(|(_, document)| !document.is_null()) {
         let mut problems = Vec::new();

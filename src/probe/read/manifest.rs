@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::names::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
-use super::node::{Node, Problem};
+use super::node::{Cursor, Violation};
 use super::pod;
-use crate::probe::owner::{Kind, Owner};
+use crate::probe::owner::{Workload, WorkloadKind};
 use crate::probe::pod::PodSpec;
 use crate::probe::source::Source;
 
@@ -19,7 +19,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// Which pods they are.
-    pub(crate) owner: Owner,
+    pub(crate) owner: Workload,
     /// What they are.
     pub(crate) pod: Arc<PodSpec>,
 }
@@ -28,14 +28,14 @@ pub struct Manifest {
 #[derive(Debug)]
 pub(crate) enum Object<'a> {
     /// It makes pods.
-    Maker {
+    Workload {
         /// Which pods; `None` where that cannot be read.
-        owner: Option<Owner>,
+        owner: Option<Workload>,
         /// What they are.
-        template: Node<'a>,
+        template: Cursor<'a>,
     },
     /// It is of another kind.
-    Other(String, Node<'a>),
+    Other(String, Cursor<'a>),
 }
 
 /// Reads a document. One that makes no pods makes nothing; a list makes what its items make. One with a problem is left out. `redact`: what
@@ -44,11 +44,11 @@ pub(crate) fn read(
     document: &Value,
     source: Source,
     redact: bool,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Vec<Manifest> {
     let mut manifests = Vec::new();
     objects(document, source, redact, problems, &mut |object, problems| {
-        let Object::Maker { owner, template } = object else { return };
+        let Object::Workload { owner, template } = object else { return };
         let before = problems.len();
         let pod = Arc::new(pod::read(&template, source, problems));
         let made = owner.filter(|_| problems.len() == before);
@@ -62,35 +62,35 @@ pub(crate) fn objects<F>(
     document: &Value,
     source: Source,
     redact: bool,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
     take: &mut F,
 ) where
-    F: FnMut(Object<'_>, &mut Vec<Problem>),
+    F: FnMut(Object<'_>, &mut Vec<Violation>),
 {
-    let node = Node::root("", document);
+    let node = Cursor::root("", document);
     let node = if redact { node.secret() } else { node };
-    objects_of(&node, None, source, problems, take);
+    list_items(&node, None, source, problems, take);
 }
 
 /// The kinds of a document that make no pods, one for each time.
-pub(crate) fn passed_over(document: &Value) -> Vec<String> {
+pub(crate) fn ignored_kinds(document: &Value) -> Vec<String> {
     let Some(kind) = document.get("kind").and_then(Value::as_str) else { return Vec::new() };
     match document.get("items").and_then(Value::as_array).filter(|_| kind.ends_with("List")) {
-        Some(items) => items.iter().flat_map(passed_over).collect(),
-        None if Kind::named(kind).is_some() => Vec::new(),
+        Some(items) => items.iter().flat_map(ignored_kinds).collect(),
+        None if WorkloadKind::named(kind).is_some() => Vec::new(),
         None => vec![kind.to_owned()],
     }
 }
 
 /// `kind`: what it is where it does not say so itself, as the items of some lists do not.
-fn objects_of<F>(
-    node: &Node<'_>,
+fn list_items<F>(
+    node: &Cursor<'_>,
     kind: Option<&str>,
     source: Source,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
     take: &mut F,
 ) where
-    F: FnMut(Object<'_>, &mut Vec<Problem>),
+    F: FnMut(Object<'_>, &mut Vec<Violation>),
 {
     if node.object(problems).is_none() {
         return;
@@ -99,7 +99,7 @@ fn objects_of<F>(
         (Some(kind), _) => kind.text(problems),
         (None, Some(kind)) => Some(kind.to_owned()),
         (None, None) => {
-            node.complain("must have a kind, such as Pod or Deployment", problems);
+            node.error("must have a kind, such as Pod or Deployment", problems);
             None
         }
     };
@@ -109,73 +109,75 @@ fn objects_of<F>(
         let items = node.field("items").map(|items| items.list(problems)).unwrap_or_default();
         for item in items {
             let item = match source {
-                Source::Kubelet => named_by_itself(item, of_items),
+                Source::Kubelet => item_path(item, of_items),
                 _ => item,
             };
-            objects_of(&item, of_items, source, problems, take);
+            list_items(&item, of_items, source, problems, take);
         }
         return;
     }
-    let Some(maker) = Kind::named(&kind) else { return take(Object::Other(kind, node.clone()), problems) };
+    let Some(maker) = WorkloadKind::named(&kind) else {
+        return take(Object::Other(kind, node.clone()), problems);
+    };
     let before = problems.len();
     version(node, maker.versions(), problems);
     let owner = owner(node, maker, problems);
     let template = match maker {
-        Kind::Pod => Some(node.clone()),
-        Kind::CronJob => node.at(&["spec", "jobTemplate", "spec", "template"]),
+        WorkloadKind::Pod => Some(node.clone()),
+        WorkloadKind::CronJob => node.at(&["spec", "jobTemplate", "spec", "template"]),
         _ => node.at(&["spec", "template"]),
     };
     let Some(template) = template else {
-        node.complain("must have a pod template in its spec", problems);
+        node.error("must have a pod template in its spec", problems);
         return;
     };
     let labels = labels(&template, problems);
-    let owner = owner.filter(|_| problems.len() == before).map(|owner| Owner { labels, ..owner });
-    take(Object::Maker { owner, template }, problems);
+    let owner = owner.filter(|_| problems.len() == before).map(|owner| Workload { labels, ..owner });
+    take(Object::Workload { owner, template }, problems);
 }
 
 /// An item of a list that is in another order each time: it is called by its name in what is wrong with it.
-fn named_by_itself<'a>(item: Node<'a>, kind: Option<&str>) -> Node<'a> {
+fn item_path<'a>(item: Cursor<'a>, kind: Option<&str>) -> Cursor<'a> {
     let text = |path: &[&str]| item.at(path).and_then(|node| node.value().as_str());
     let (kind, name) = (text(&["kind"]).or(kind), text(&["metadata", "name"]));
     match kind.zip(name) {
         Some((kind, name)) => {
             let namespace = text(&["metadata", "namespace"]).unwrap_or(DEFAULT_NAMESPACE);
-            item.called(&format!("{kind} {namespace}/{name}: "))
+            item.with_path(&format!("{kind} {namespace}/{name}: "))
         }
         None => item,
     }
 }
 
-fn owner(node: &Node<'_>, kind: Kind, problems: &mut Vec<Problem>) -> Option<Owner> {
+fn owner(node: &Cursor<'_>, kind: WorkloadKind, problems: &mut Vec<Violation>) -> Option<Workload> {
     let Some(named) = node.at(&["metadata", "name"]) else {
-        node.complain("must have a name in its metadata", problems);
+        node.error("must have a name in its metadata", problems);
         return None;
     };
     let name = named.text(problems)?;
     if !is_dns_subdomain(&name) {
-        named.complain(DNS_SUBDOMAIN, problems);
+        named.error(DNS_SUBDOMAIN, problems);
     }
     let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
     let namespace = text(&["metadata", "namespace"]);
     let is_wrong = namespace.as_deref().is_some_and(|namespace| !is_dns_label(namespace));
     if let Some(at) = node.at(&["metadata", "namespace"]).filter(|_| is_wrong) {
-        at.complain(DNS_LABEL, problems);
+        at.error(DNS_LABEL, problems);
     }
     let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     let mut text = |path: &[&str]| node.at(path).and_then(|node| node.text(problems));
-    let uid = text(&["metadata", "uid"]).filter(|_| kind == Kind::Pod);
-    Some(Owner { kind, name, namespace, uid, labels: BTreeMap::new() })
+    let uid = text(&["metadata", "uid"]).filter(|_| kind == WorkloadKind::Pod);
+    Some(Workload { kind, name, namespace, uid, labels: BTreeMap::new() })
 }
 
 /// Looks whether an object is of one of these versions of the API, as far as it says so.
-pub(crate) fn version(node: &Node<'_>, known: &[&str], problems: &mut Vec<Problem>) {
+pub(crate) fn version(node: &Cursor<'_>, known: &[&str], problems: &mut Vec<Violation>) {
     let Some(at) = node.field("apiVersion") else { return };
     if at.text(problems).is_some_and(|version| !known.contains(&version.as_str())) {
-        at.complain(format!("must be {}", known.first().unwrap_or(&"v1")), problems);
+        at.error(format!("must be {}", known.first().unwrap_or(&"v1")), problems);
     }
 }
 
-fn labels(pod: &Node<'_>, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+fn labels(pod: &Cursor<'_>, problems: &mut Vec<Violation>) -> BTreeMap<String, String> {
     pod.at(&["metadata", "labels"]).map(|labels| labels.map_of_texts(problems)).unwrap_or_default()
 }

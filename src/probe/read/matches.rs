@@ -2,22 +2,22 @@
 
 use wildmatch::WildMatch;
 
-use super::node::{Node, Problem};
-use crate::probe::rule::Matches;
+use super::node::{Cursor, Violation};
+use crate::probe::rule::Selector;
 
 /// What begins the name of a label on the command line.
 const LABEL: &str = "label.";
 
 /// Reads the fields that say which containers.
-pub(crate) fn matches(node: &Node<'_>, problems: &mut Vec<Problem>) -> Matches {
+pub(crate) fn matches(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Selector {
     if node.object(problems).is_none() {
-        return Matches::default();
+        return Selector::default();
     }
-    node.only(&["namespace", "pod", "container", "image", "labels"], problems);
-    let glob = |node: &Node<'_>, problems: &mut Vec<Problem>| {
+    node.deny_unknown(&["namespace", "pod", "container", "image", "labels"], problems);
+    let glob = |node: &Cursor<'_>, problems: &mut Vec<Violation>| {
         let text = node.text(problems)?;
         if text.is_empty() {
-            node.complain("must not be empty; * stands for anything, ? for one character", problems);
+            node.error("must not be empty; * stands for anything, ? for one character", problems);
         }
         Some(WildMatch::new(&text))
     };
@@ -28,13 +28,13 @@ pub(crate) fn matches(node: &Node<'_>, problems: &mut Vec<Problem>) -> Matches {
     let object = labels.as_ref().and_then(|labels| labels.object(problems));
     let label = |key: &String| Some((key.clone(), glob(&labels.as_ref()?.field(key)?, problems)?));
     let labels = object.into_iter().flat_map(|object| object.keys()).filter_map(label).collect();
-    Matches { namespace, pod, container, image, labels }
+    Selector { namespace, pod, container, image, labels }
 }
 
 /// Reads `KEY=PATTERN,…`: the same as words.
-pub(crate) fn selector(text: &str) -> Result<Matches, String> {
+pub(crate) fn selector(text: &str) -> Result<Selector, String> {
     let usage = "must be KEY=PATTERN, and more of them after commas: namespace, pod, container, image, label.NAME; * stands for anything, ? for one character";
-    let mut matches = Matches::default();
+    let mut matches = Selector::default();
     for part in text.split(',') {
         let (key, pattern) = part.split_once('=').ok_or(usage)?;
         if pattern.is_empty() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// Something that a document should not say.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct Violation {
     path: String,
     value: String,
     reason: Cow<'static, str>,
@@ -19,21 +19,21 @@ pub(crate) struct Problem {
 
 /// A value in a document.
 #[derive(Clone, Debug)]
-pub(crate) struct Node<'a> {
+pub(crate) struct Cursor<'a> {
     path: String,
     value: &'a Value,
     /// Whether what stands here may be a secret, and is shown to nobody.
     is_secret: bool,
 }
 
-impl<'a> Node<'a> {
+impl<'a> Cursor<'a> {
     /// The document itself, which is called so in what is wrong with it.
     pub(crate) fn root(name: &str, value: &'a Value) -> Self {
         Self { path: name.to_owned(), value, is_secret: false }
     }
 
     /// The same, called so in what is wrong with it.
-    pub(crate) fn called(self, name: &str) -> Self {
+    pub(crate) fn with_path(self, name: &str) -> Self {
         Self { path: name.to_owned(), ..self }
     }
 
@@ -58,12 +58,12 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    pub(crate) fn object(&self, problems: &mut Vec<Problem>) -> Option<&'a Map<String, Value>> {
+    pub(crate) fn object(&self, problems: &mut Vec<Violation>) -> Option<&'a Map<String, Value>> {
         self.read(self.value.as_object(), "must be an object", problems)
     }
 
     /// Complains of fields that are none of these: nobody would read them.
-    pub(crate) fn only(&self, fields: &[&str], problems: &mut Vec<Problem>) {
+    pub(crate) fn deny_unknown(&self, fields: &[&str], problems: &mut Vec<Violation>) {
         let unknown = |(name, value): (&String, &'a Value)| {
             (!fields.contains(&name.as_str())).then(|| Self {
                 path: self.path_of(name),
@@ -72,59 +72,59 @@ impl<'a> Node<'a> {
             })
         };
         for field in self.value.as_object().into_iter().flatten().filter_map(unknown) {
-            field.complain(format!("must not be there: known fields are {}", fields.join(", ")), problems);
+            field.error(format!("must not be there: known fields are {}", fields.join(", ")), problems);
         }
     }
 
-    pub(crate) fn list(&self, problems: &mut Vec<Problem>) -> Vec<Self> {
+    pub(crate) fn list(&self, problems: &mut Vec<Violation>) -> Vec<Self> {
         let list = self.read(self.value.as_array(), "must be a list", problems);
         let at = |(place, value)| {
             let path = format!("{}[{place}]", self.path);
-            Node { path, value, is_secret: self.is_secret }
+            Cursor { path, value, is_secret: self.is_secret }
         };
         list.into_iter().flatten().enumerate().map(at).collect()
     }
 
-    pub(crate) fn text(&self, problems: &mut Vec<Problem>) -> Option<String> {
+    pub(crate) fn text(&self, problems: &mut Vec<Violation>) -> Option<String> {
         self.read(self.value.as_str(), "must be a string; quote it if it looks like something else", problems)
             .map(str::to_owned)
     }
 
-    pub(crate) fn texts(&self, problems: &mut Vec<Problem>) -> Vec<String> {
+    pub(crate) fn string_list(&self, problems: &mut Vec<Violation>) -> Vec<String> {
         self.list(problems).iter().filter_map(|node| node.text(problems)).collect()
     }
 
     /// Texts by their names.
-    pub(crate) fn map_of_texts(&self, problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    pub(crate) fn map_of_texts(&self, problems: &mut Vec<Violation>) -> BTreeMap<String, String> {
         let Some(object) = self.object(problems) else { return BTreeMap::new() };
         let read = |key: &String| Some((key.clone(), self.field(key)?.text(problems)?));
         object.keys().filter_map(read).collect()
     }
 
-    pub(crate) fn flag(&self, problems: &mut Vec<Problem>) -> Option<bool> {
+    pub(crate) fn flag(&self, problems: &mut Vec<Violation>) -> Option<bool> {
         self.read(self.value.as_bool(), "must be true or false", problems)
     }
 
     /// One of a few words.
-    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)], problems: &mut Vec<Problem>) -> Option<T> {
+    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)], problems: &mut Vec<Violation>) -> Option<T> {
         let text = self.text(problems)?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
         if found.is_none() {
             let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            self.complain(format!("must be one of {}", allowed.join(", ")), problems);
+            self.error(format!("must be one of {}", allowed.join(", ")), problems);
         }
         found
     }
 
     /// A number of seconds that Kubernetes takes; `default` for 0.
-    pub(crate) fn seconds_or(&self, default: u32, problems: &mut Vec<Problem>) -> u32 {
+    pub(crate) fn seconds_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
         let reason = "must be a whole number of seconds from 0 to 2147483647";
         let seconds = self.number(0..=i32::MAX.into(), reason, problems);
         seconds.filter(|seconds| *seconds != 0).unwrap_or(default)
     }
 
     /// A count that Kubernetes takes; `default` for 0.
-    pub(crate) fn count_or(&self, default: u32, problems: &mut Vec<Problem>) -> u32 {
+    pub(crate) fn count_or(&self, default: u32, problems: &mut Vec<Violation>) -> u32 {
         let count = self.number(0..=i32::MAX.into(), "must be a whole number from 0 to 2147483647", problems);
         count.filter(|count| *count != 0).unwrap_or(default)
     }
@@ -134,41 +134,41 @@ impl<'a> Node<'a> {
         &self,
         range: RangeInclusive<i64>,
         reason: &'static str,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<Violation>,
     ) -> Option<T> {
         let number = self.value.as_i64().filter(|number| range.contains(number));
         self.read(number.and_then(|number| T::try_from(number).ok()), reason, problems)
     }
 
     /// A field should be there.
-    pub(crate) fn missing(&self, field: &str, reason: &'static str, problems: &mut Vec<Problem>) {
+    pub(crate) fn missing(&self, field: &str, reason: &'static str, problems: &mut Vec<Violation>) {
         let (path, value) = (self.path_of(field), "missing".to_owned());
-        problems.push(Problem { path, value, reason: reason.into(), is_unsupported: false });
+        problems.push(Violation { path, value, reason: reason.into(), is_unsupported: false });
     }
 
     /// It should not be here, or not be so.
-    pub(crate) fn complain(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Problem>) {
+    pub(crate) fn error(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Violation>) {
         problems.push(self.problem(reason.into(), false));
     }
 
     /// Whether something here has been complained of.
-    pub(crate) fn is_told_of(&self, problems: &[Problem]) -> bool {
+    pub(crate) fn has_error(&self, problems: &[Violation]) -> bool {
         problems.iter().any(|problem| problem.path == self.path)
     }
 
     /// It is right, and not to be had here.
-    pub(crate) fn unsupported(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Problem>) {
+    pub(crate) fn unsupported(&self, reason: impl Into<Cow<'static, str>>, problems: &mut Vec<Violation>) {
         problems.push(self.problem(reason.into(), true));
     }
 
-    fn problem(&self, reason: Cow<'static, str>, is_unsupported: bool) -> Problem {
+    fn problem(&self, reason: Cow<'static, str>, is_unsupported: bool) -> Violation {
         let value = if self.is_secret { "something else".to_owned() } else { shown(self.value) };
-        Problem { path: self.path.clone(), value, reason, is_unsupported }
+        Violation { path: self.path.clone(), value, reason, is_unsupported }
     }
 
-    fn read<T>(&self, value: Option<T>, reason: &'static str, problems: &mut Vec<Problem>) -> Option<T> {
+    fn read<T>(&self, value: Option<T>, reason: &'static str, problems: &mut Vec<Violation>) -> Option<T> {
         if value.is_none() {
-            self.complain(reason, problems);
+            self.error(reason, problems);
         }
         value
     }
@@ -195,7 +195,7 @@ fn shown(value: &Value) -> String {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, value, reason, is_unsupported: _ } = self;
         if path.is_empty() || path.ends_with(' ') {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::node::{Node, Problem};
+use super::node::{Cursor, Violation};
 use super::probe::{hook, probe};
 use crate::probe::pod::{
-    ContainerPort, ContainerSpec, Env, GRACE_PERIOD, PodSpec, RestartPolicy, RestartRule, Role,
+    ContainerKind, ContainerPort, ContainerSpec, Env, GRACE_PERIOD, PodSpec, RestartPolicy, RestartRule,
 };
 use crate::probe::source::Source;
-use crate::probe::spec::Use;
+use crate::probe::spec::ExecPurpose;
 use crate::probe::value::ProbeType;
 
 /// What the API server allows of a container.
@@ -16,7 +16,7 @@ const MOST_RULES: usize = 20;
 const MOST_CODES: usize = 255;
 
 /// Reads a pod or a template of one.
-pub(crate) fn read(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) -> PodSpec {
+pub(crate) fn read(pod: &Cursor<'_>, source: Source, problems: &mut Vec<Violation>) -> PodSpec {
     let Some(spec) = pod.field("spec") else { return PodSpec::default() };
     let policy = spec.field("restartPolicy");
     let policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
@@ -38,7 +38,7 @@ pub(crate) fn read(pod: &Node<'_>, source: Source, problems: &mut Vec<Problem>) 
 }
 
 /// Containers that are put into a pod for somebody to look around in have no probes.
-fn no_probes(spec: &Node<'_>, problems: &mut Vec<Problem>) {
+fn no_probes(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let list = spec.field("ephemeralContainers").map(|list| list.list(problems)).unwrap_or_default();
     for container in list {
         forbid(&container, "must not be there: an ephemeral container has none", problems);
@@ -46,33 +46,33 @@ fn no_probes(spec: &Node<'_>, problems: &mut Vec<Problem>) {
 }
 
 /// Complains of every probe of a container, and of its lifecycle.
-fn forbid(container: &Node<'_>, reason: &'static str, problems: &mut Vec<Problem>) {
+fn forbid(container: &Cursor<'_>, reason: &'static str, problems: &mut Vec<Violation>) {
     let probes = ProbeType::ALL.map(ProbeType::field).into_iter();
     for field in probes.chain(["lifecycle"]).filter_map(|field| container.field(field)) {
-        field.complain(reason, problems);
+        field.error(reason, problems);
     }
 }
 
 fn container(
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     is_init: bool,
     source: Source,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<ContainerSpec> {
     node.object(problems)?;
     let Some(name) = node.field("name") else {
-        node.complain("must have a name", problems);
+        node.error("must have a name", problems);
         return None;
     };
     let name = name.text(problems)?;
     let policy = node.field("restartPolicy");
     let restart_policy = policy.and_then(|policy| policy.one_of(&RestartPolicy::NAMED, problems));
     let role = match (is_init, restart_policy) {
-        (false, _) => Role::Regular,
-        (true, Some(RestartPolicy::Always)) => Role::Sidecar,
-        (true, _) => Role::Init,
+        (false, _) => ContainerKind::Regular,
+        (true, Some(RestartPolicy::Always)) => ContainerKind::Sidecar,
+        (true, _) => ContainerKind::Init,
     };
-    if role == Role::Init {
+    if role == ContainerKind::Init {
         forbid(
             node,
             "must not be there: an init container has none, unless its restartPolicy is Always",
@@ -84,18 +84,18 @@ fn container(
     container.restart_rules = rules(node, problems);
     container.ports = ports(node, problems);
     container.env = env(node, problems);
-    if source.is_written_for_us() {
-        no_slips(node, problems);
+    if source.is_user_authored() {
+        reject_misplaced_probes(node, problems);
     }
-    if role != Role::Init {
+    if role != ContainerKind::Init {
         for probe_type in ProbeType::ALL {
             let read = node.field(probe_type.field());
             let read = read.and_then(|node| probe(probe_type, &node, source, problems));
             container.probes.extend(read.map(|probe| (probe_type, Some(Arc::new(probe)))));
         }
-        for (used, field) in Use::HOOKS {
+        for (used, field) in ExecPurpose::HOOK_PURPOSES {
             let read = node.at(&["lifecycle", field]);
-            let read = read.and_then(|node| hook(&node, source.is_written_for_us(), problems));
+            let read = read.and_then(|node| hook(&node, source.is_user_authored(), problems));
             container.hooks.extend(read.map(|hook| (used, hook)));
         }
     }
@@ -103,14 +103,14 @@ fn container(
 }
 
 /// Complains of what is meant for a probe and is none: nobody would read it.
-fn no_slips(container: &Node<'_>, problems: &mut Vec<Problem>) {
+fn reject_misplaced_probes(container: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let fields = container.value().as_object().into_iter().flat_map(|object| object.keys());
     let is_slip = |field: &&String| {
         let small = field.to_ascii_lowercase();
         small.contains("probe") && ProbeType::ALL.iter().all(|known| known.field() != field.as_str())
     };
     for slip in fields.filter(is_slip).filter_map(|field| container.field(field)) {
-        slip.complain(
+        slip.error(
             "must not be there: the probes are startupProbe, readinessProbe and livenessProbe",
             problems,
         );
@@ -118,21 +118,21 @@ fn no_slips(container: &Node<'_>, problems: &mut Vec<Problem>) {
 }
 
 /// What is done at which exit code.
-fn rules(container: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<RestartRule> {
+fn rules(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<RestartRule> {
     let Some(node) = container.field("restartPolicyRules") else { return Vec::new() };
     let rules = node.list(problems);
     if container.field("restartPolicy").is_none() && !rules.is_empty() {
         container.missing("restartPolicy", "must be there where there are restartPolicyRules", problems);
     }
     if rules.len() > MOST_RULES {
-        node.complain("must have at most 20 rules", problems);
+        node.error("must have at most 20 rules", problems);
     }
     rules.iter().filter_map(|rule| self::rule(rule, problems)).collect()
 }
 
-fn rule(rule: &Node<'_>, problems: &mut Vec<Problem>) -> Option<RestartRule> {
+fn rule(rule: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<RestartRule> {
     rule.object(problems)?;
-    rule.only(&["action", "exitCodes"], problems);
+    rule.deny_unknown(&["action", "exitCodes"], problems);
     let actions = [("Restart", false), ("RestartAllContainers", true)];
     let action = rule.field("action").map(|action| action.one_of(&actions, problems));
     if action.is_none() {
@@ -143,7 +143,7 @@ fn rule(rule: &Node<'_>, problems: &mut Vec<Problem>) -> Option<RestartRule> {
         return None;
     };
     exit_codes.object(problems)?;
-    exit_codes.only(&["operator", "values"], problems);
+    exit_codes.deny_unknown(&["operator", "values"], problems);
     let operators = [("In", true), ("NotIn", false)];
     let operator = exit_codes.field("operator").map(|operator| operator.one_of(&operators, problems));
     if operator.is_none() {
@@ -152,29 +152,29 @@ fn rule(rule: &Node<'_>, problems: &mut Vec<Problem>) -> Option<RestartRule> {
     let values = exit_codes.field("values");
     let list = values.as_ref().map(|values| values.list(problems)).unwrap_or_default();
     if let Some(values) = values.filter(|_| list.len() > MOST_CODES) {
-        values.complain("must have at most 255 exit codes", problems);
+        values.error("must have at most 255 exit codes", problems);
     }
-    let code = |code: &Node<'_>| {
+    let code = |code: &Cursor<'_>| {
         code.number(i32::MIN.into()..=i32::MAX.into(), "must be an exit code, a whole number", problems)
     };
     let codes = list.iter().filter_map(code).collect();
     Some(RestartRule { is_in: operator??, codes, restarts_all: action?? })
 }
 
-fn ports(container: &Node<'_>, problems: &mut Vec<Problem>) -> Vec<ContainerPort> {
+fn ports(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<ContainerPort> {
     let list = container.field("ports").map(|ports| ports.list(problems)).unwrap_or_default();
     list.iter().filter_map(|node| port(node, problems)).collect()
 }
 
 /// A port, as specs and the kubelet's annotation write it.
-pub(crate) fn port(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<ContainerPort> {
+pub(crate) fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ContainerPort> {
     let name = node.field("name").and_then(|name| name.text(problems));
     let reason = "must be a port's number from 1 to 65535";
     let number = node.field("containerPort")?.number(1..=65_535, reason, problems)?;
     Some(ContainerPort { name: name.filter(|name| !name.is_empty()), number })
 }
 
-fn env(container: &Node<'_>, problems: &mut Vec<Problem>) -> Env {
+fn env(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Env {
     let list = container.field("env").map(|env| env.list(problems)).unwrap_or_default();
     let mut env = Env::new();
     for variable in list {

@@ -1,6 +1,6 @@
 //! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
 
-use super::node::{Node, Problem};
+use super::node::{Cursor, Violation};
 use crate::probe::hook::Hook;
 use crate::probe::source::Source;
 use crate::probe::value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
@@ -40,14 +40,14 @@ const LONGEST_PORT_NAME: usize = 15;
 /// A probe; `None` where anything is wrong with it.
 pub(crate) fn probe(
     probe_type: ProbeType,
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     source: Source,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<Probe> {
     node.object(problems)?;
     let before = problems.len();
-    let is_strict = source.is_written_for_us();
-    let handler = one_handler(node, &PROBE_HANDLERS, problems)
+    let is_strict = source.is_user_authored();
+    let handler = exactly_one_handler(node, &PROBE_HANDLERS, problems)
         .and_then(|(name, handler)| read_handler(name, &handler, is_strict, problems));
     let mut seconds =
         |field, default| node.field(field).map_or(default, |seconds| seconds.seconds_or(default, problems));
@@ -60,16 +60,16 @@ pub(crate) fn probe(
     if let Some(threshold) = node.field("successThreshold").filter(|_| success_threshold != 1)
         && probe_type != ProbeType::Readiness
     {
-        threshold.complain(format!("must be 1 for a {} probe", probe_type.name()), problems);
+        threshold.error(format!("must be 1 for a {} probe", probe_type.name()), problems);
     }
     let termination_grace_period = node.field("terminationGracePeriodSeconds").and_then(|grace| {
         if probe_type == ProbeType::Readiness {
-            grace.complain("must not be there: a readiness probe ends no container", problems);
+            grace.error("must not be there: a readiness probe ends no container", problems);
         }
         grace.number(1..=i32::MAX.into(), "must be a whole number of seconds from 1 to 2147483647", problems)
     });
     if is_strict {
-        node.only(&PROBE_FIELDS, problems);
+        node.deny_unknown(&PROBE_FIELDS, problems);
     }
     handler.filter(|_| problems.len() == before).map(|handler| Probe {
         handler,
@@ -84,16 +84,16 @@ pub(crate) fn probe(
 }
 
 /// A hook; `None` where anything is wrong with it.
-pub(crate) fn hook(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>) -> Option<Hook> {
+pub(crate) fn hook(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<Hook> {
     node.object(problems)?;
-    let (name, handler) = one_handler(node, &HOOK_HANDLERS, problems)?;
+    let (name, handler) = exactly_one_handler(node, &HOOK_HANDLERS, problems)?;
     handler.object(problems)?;
     if is_strict {
-        node.only(&HOOK_HANDLERS, problems);
+        node.deny_unknown(&HOOK_HANDLERS, problems);
         match name {
-            "exec" => handler.only(&["command"], problems),
-            "httpGet" => handler.only(&["path", "port", "host", "scheme", "httpHeaders"], problems),
-            "sleep" => handler.only(&["seconds"], problems),
+            "exec" => handler.deny_unknown(&["command"], problems),
+            "httpGet" => handler.deny_unknown(&["path", "port", "host", "scheme", "httpHeaders"], problems),
+            "sleep" => handler.deny_unknown(&["seconds"], problems),
             _ => {}
         }
     }
@@ -110,33 +110,33 @@ pub(crate) fn hook(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>
 }
 
 /// The first handler that is there. Those after it should not be, as the API server sees it, and are not looked at further.
-fn one_handler<'a>(
-    node: &Node<'a>,
+fn exactly_one_handler<'a>(
+    node: &Cursor<'a>,
     handlers: &[&'static str],
-    problems: &mut Vec<Problem>,
-) -> Option<(&'static str, Node<'a>)> {
+    problems: &mut Vec<Violation>,
+) -> Option<(&'static str, Cursor<'a>)> {
     let mut there = handlers.iter().filter_map(|name| Some((*name, node.field(name)?)));
     let Some((first, handler)) = there.next() else {
         let (last, others) = handlers.split_last()?;
-        node.complain(format!("must have one of {} and {last}", others.join(", ")), problems);
+        node.error(format!("must have one of {} and {last}", others.join(", ")), problems);
         return None;
     };
     for (_, other) in there {
-        other.complain(format!("must not be there beside {first}: there can be one handler"), problems);
+        other.error(format!("must not be there beside {first}: there can be one handler"), problems);
     }
     Some((first, handler))
 }
 
 fn read_handler(
     name: &str,
-    node: &Node<'_>,
+    node: &Cursor<'_>,
     is_strict: bool,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<Violation>,
 ) -> Option<Handler> {
     node.object(problems)?;
     let mut only = |fields: &[&str]| {
         if is_strict {
-            node.only(fields, problems);
+            node.deny_unknown(fields, problems);
         }
     };
     match name {
@@ -163,18 +163,18 @@ fn read_handler(
     }
 }
 
-fn command(exec: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Vec<String>> {
+fn command(exec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Vec<String>> {
     exec.object(problems)?;
     let command = required(exec, "command", "must be a list: the program and its arguments", problems)?;
     let before = problems.len();
-    let texts = command.texts(problems);
+    let texts = command.string_list(problems);
     if texts.is_empty() && problems.len() == before {
-        command.complain("must name a program", problems);
+        command.error("must name a program", problems);
     }
     (problems.len() == before).then_some(texts)
 }
 
-fn http(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>) -> Option<HttpGet> {
+fn http(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<HttpGet> {
     let port = port(node, problems);
     let path = text(node, "path", problems).unwrap_or_else(|| "/".to_owned());
     let host = text(node, "host", problems);
@@ -186,22 +186,22 @@ fn http(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>) -> Option
     Some(HttpGet { path, port: port?, host, is_https, headers })
 }
 
-fn header(node: &Node<'_>, is_strict: bool, problems: &mut Vec<Problem>) -> Option<(String, String)> {
+fn header(node: &Cursor<'_>, is_strict: bool, problems: &mut Vec<Violation>) -> Option<(String, String)> {
     node.object(problems)?;
     if is_strict {
-        node.only(&["name", "value"], problems);
+        node.deny_unknown(&["name", "value"], problems);
     }
     let name = required(node, "name", HEADER_NAME, problems)?;
     let value = node.field("value").and_then(|value| value.secret().text(problems)).unwrap_or_default();
     let text = name.text(problems)?;
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        name.complain(HEADER_NAME, problems);
+        name.error(HEADER_NAME, problems);
         return None;
     }
     Some((text, value))
 }
 
-fn port(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Port> {
+fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Port> {
     let reason = "must be a port's number from 1 to 65535, or the name of one of the container's ports";
     let port = required(node, "port", reason, problems)?;
     let Some(name) = port.value().as_str() else {
@@ -209,7 +209,7 @@ fn port(node: &Node<'_>, problems: &mut Vec<Problem>) -> Option<Port> {
     };
     let before = problems.len();
     for (_, reason) in wrong_name(name).into_iter().filter(|(is_wrong, _)| *is_wrong) {
-        port.complain(reason, problems);
+        port.error(reason, problems);
     }
     (problems.len() == before).then(|| Port::Name(name.to_owned()))
 }
@@ -235,17 +235,17 @@ fn wrong_name(name: &str) -> [(bool, &'static str); 4] {
 }
 
 /// A text that is not empty.
-fn text(node: &Node<'_>, field: &str, problems: &mut Vec<Problem>) -> Option<String> {
+fn text(node: &Cursor<'_>, field: &str, problems: &mut Vec<Violation>) -> Option<String> {
     node.field(field).and_then(|text| text.text(problems)).filter(|text| !text.is_empty())
 }
 
 /// A field that must be there.
 fn required<'a>(
-    node: &Node<'a>,
+    node: &Cursor<'a>,
     field: &str,
     reason: &'static str,
-    problems: &mut Vec<Problem>,
-) -> Option<Node<'a>> {
+    problems: &mut Vec<Violation>,
+) -> Option<Cursor<'a>> {
     let found = node.field(field);
     if found.is_none() {
         node.missing(field, reason, problems);

@@ -11,9 +11,9 @@ use super::*;
 use crate::cri::labels::{PORTS, PRE_STOP_HANDLER};
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
 use crate::probe::pod::ContainerPort;
-use crate::probe::read::node::Node;
+use crate::probe::read::node::Cursor;
 use crate::probe::read::probe;
-use crate::probe::{Matches, RestartPolicy, annotation_problems};
+use crate::probe::{RestartPolicy, Selector, annotation_problems};
 use crate::tap::Observation;
 use crate::world;
 
@@ -67,19 +67,19 @@ fn seen_in(
     (world.sandbox("p").unwrap().clone(), world.container("c").unwrap().clone())
 }
 
-fn specs(files: &[(&str, &str)]) -> Result<Specs, String> {
+fn specs(files: &[(&str, &str)]) -> Result<SpecResolver, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).unwrap();
     }
-    Specs::read(&[folder.path()]).map_err(|errors| {
+    SpecResolver::read(&[folder.path()]).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
         lines.join("\n").replace(&format!("{}/", folder.path().display()), "")
     })
 }
 
 /// A use, its command, its timeout and its source.
-fn told(uses: &[ExecUse]) -> Vec<(&str, String, i64, &str)> {
+fn told(uses: &[KnownExec]) -> Vec<(&str, String, i64, &str)> {
     uses.iter()
         .map(|used| (used.used.name(), used.command.join(" "), used.timeout_seconds, used.source.name()))
         .collect()
@@ -109,7 +109,7 @@ fn a_manifest_tells_of_the_pods_that_it_makes() {
     let specs =
         specs(&[("web.yaml", DEPLOYMENT), ("notes.txt", "not: [a manifest"), (".hidden.yaml", "[")]).unwrap();
     let (sandbox, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "web"), ("more", "x")], &[], &[]);
-    let uses = specs.of(&sandbox, &container);
+    let uses = specs.exec_uses(&sandbox, &container);
     assert_eq!(
         told(&uses),
         [
@@ -121,7 +121,7 @@ fn a_manifest_tells_of_the_pods_that_it_makes() {
     let periods: Vec<_> = uses.iter().map(|used| used.period.map(|period| period.as_secs())).collect();
     assert_eq!(periods, [Some(2), Some(10), None]);
     let (other, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "api")], &[], &[]);
-    assert!(specs.of(&other, &container).is_empty(), "another label");
+    assert!(specs.exec_uses(&other, &container).is_empty(), "another label");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn the_first_source_that_tells_of_a_use_counts() {
     let hook = [(PRE_STOP_HANDLER, r#"{"exec": {"command": ["kubelet"]}}"#)];
     let (sandbox, container) = seen("web", &[], &annotations, &hook);
     assert_eq!(
-        told(&specs.of(&sandbox, &container)),
+        told(&specs.exec_uses(&sandbox, &container)),
         [
             ("readiness", "manifest".to_owned(), 1, "manifest"),
             ("liveness", "annotated".to_owned(), 3, "annotation"),
@@ -159,7 +159,7 @@ fn the_first_source_that_tells_of_a_use_counts() {
     );
     let (sandbox, container) = seen("other", &[], &[], &hook);
     assert_eq!(
-        told(&specs.of(&sandbox, &container)),
+        told(&specs.exec_uses(&sandbox, &container)),
         [("preStop", "kubelet".to_owned(), 0, "kubelet-annotation")]
     );
 }
@@ -212,9 +212,9 @@ fn a_probe_that_executes_nothing_hides_one_that_is_written_elsewhere() {
     };
     let applied = probe(json!({"exec": {"command": ["applied"]}}));
     let (sandbox, container) = seen("web", &[], &[(LAST_APPLIED, &applied)], &[]);
-    assert_eq!(told(&Specs::default().of(&sandbox, &container))[0].1, "applied");
+    assert_eq!(told(&SpecResolver::default().exec_uses(&sandbox, &container))[0].1, "applied");
     let specs = specs(&[("pod.json", &probe(json!({"httpGet": {"port": 80}})))]).unwrap();
-    assert!(specs.of(&sandbox, &container).is_empty());
+    assert!(specs.exec_uses(&sandbox, &container).is_empty());
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_static_pod_has_the_nodes_name_after_its_own() {
         ("web", &from_file, false),
     ] {
         let (sandbox, container) = seen(name, &[], annotations, &[]);
-        assert_eq!(!specs.of(&sandbox, &container).is_empty(), is_it, "{name} {annotations:?}");
+        assert_eq!(!specs.exec_uses(&sandbox, &container).is_empty(), is_it, "{name} {annotations:?}");
     }
 }
 
@@ -241,7 +241,7 @@ fn what_is_absent_or_zero_has_its_default() {
         );
         let specs = specs(&[("pod.yaml", &text)]).unwrap();
         let (sandbox, container) = seen_in("default", "web", &[], &[], &[]);
-        let pod = specs.pod(&sandbox, [&container]);
+        let pod = specs.resolve_pod(&sandbox, [&container]);
         let probe = pod.container("main").unwrap().probe(ProbeType::Liveness).unwrap();
         let Probe { initial_delay, timeout, period, success_threshold, failure_threshold, .. } = **probe;
         assert_eq!((initial_delay, timeout, period, success_threshold, failure_threshold), (0, 1, 10, 1, 3));
@@ -257,7 +257,7 @@ fn pod_with(container: &str) -> String {
 /// A liveness probe of a rule.
 fn executing(command: &str) -> Vec<(ProbeType, Option<Arc<Probe>>)> {
     let node = json!({"exec": {"command": [command]}});
-    let read = probe::probe(ProbeType::Liveness, &Node::root("", &node), Source::Config, &mut Vec::new());
+    let read = probe::probe(ProbeType::Liveness, &Cursor::root("", &node), Source::Config, &mut Vec::new());
     vec![(ProbeType::Liveness, read.map(Arc::new))]
 }
 
@@ -265,22 +265,25 @@ fn executing(command: &str) -> Vec<(ProbeType, Option<Arc<Probe>>)> {
 fn rules_come_first_and_match_by_what_they_say() {
     let glob = |glob: &str| Some(WildMatch::new(glob));
     let rules = vec![
-        Rule { matches: Matches { namespace: glob("other"), ..Matches::default() }, probes: executing("a") },
-        Rule { matches: Matches { pod: glob("web-?"), ..Matches::default() }, probes: executing("b") },
         Rule {
-            matches: Matches { labels: vec![("app".into(), WildMatch::new("sh*"))], ..Matches::default() },
+            matches: Selector { namespace: glob("other"), ..Selector::default() },
+            probes: executing("a"),
+        },
+        Rule { matches: Selector { pod: glob("web-?"), ..Selector::default() }, probes: executing("b") },
+        Rule {
+            matches: Selector { labels: vec![("app".into(), WildMatch::new("sh*"))], ..Selector::default() },
             probes: vec![(ProbeType::Liveness, None)],
         },
         Rule {
-            matches: Matches { image: glob("*/nginx:*"), container: glob("main"), ..Matches::default() },
+            matches: Selector { image: glob("*/nginx:*"), container: glob("main"), ..Selector::default() },
             probes: executing("d"),
         },
     ];
     let written = pod_with("{name: main, image: reg/nginx:1, livenessProbe: {exec: {command: [written]}}}");
-    let specs = specs(&[("pod.yaml", &written)]).unwrap().with_rules(rules);
+    let specs = specs(&[("pod.yaml", &written)]).unwrap().and_rules(rules);
     let command = |name: &str, labels: &[(&str, &str)]| {
         let (sandbox, _) = seen(name, labels, &[], &[]);
-        let uses = specs.pod(&sandbox, []);
+        let uses = specs.resolve_pod(&sandbox, []);
         uses.container("main").map(|container| {
             match container.probe(ProbeType::Liveness).map(|it| &it.handler) {
                 Some(Handler::Exec(command)) => command[0].clone(),
@@ -292,16 +295,18 @@ fn rules_come_first_and_match_by_what_they_say() {
     assert_eq!(command("web", &[("app", "shop")]).as_deref(), Some("none"));
     assert_eq!(command("web-1", &[]), None, "no container of this pod is known yet");
     let (sandbox, container) = seen("web-1", &[], &[], &[]);
-    assert_eq!(told(&specs.of(&sandbox, &container)), [("liveness", "b".to_owned(), 1, "config")]);
+    assert_eq!(told(&specs.exec_uses(&sandbox, &container)), [("liveness", "b".to_owned(), 1, "config")]);
 }
 
 #[test]
 fn ports_are_those_of_the_spec_or_of_the_kubelets_annotation() {
     let ports = [(PORTS, r#"[{"name": "http", "containerPort": 8080, "protocol": "TCP"}]"#)];
     let (sandbox, container) = seen("web", &[], &[], &ports);
-    let read = |specs: Specs| specs.pod(&sandbox, [&container]).container("main").unwrap().ports.clone();
+    let read = |specs: SpecResolver| {
+        specs.resolve_pod(&sandbox, [&container]).container("main").unwrap().ports.clone()
+    };
     let named = |name: &str, number| vec![ContainerPort { name: Some(name.to_owned()), number }];
-    assert_eq!(read(Specs::default()), named("http", 8080));
+    assert_eq!(read(SpecResolver::default()), named("http", 8080));
     let written = pod_with("{name: main, ports: [{name: web, containerPort: 80}]}");
     assert_eq!(read(specs(&[("pod.yaml", &written)]).unwrap()), named("web", 80));
 }
@@ -317,7 +322,10 @@ fn lists_of_the_api_have_items_without_a_kind() {
     let read = manifest::read(&list, Source::Kubelet, false, &mut problems);
     assert_eq!((read.len(), problems), (1, vec![]));
     let roles: Vec<_> = read[0].pod.containers.iter().map(|it| (it.name.as_str(), it.role)).collect();
-    assert_eq!(roles, [("main", Role::Regular), ("side", Role::Sidecar), ("first", Role::Init)]);
+    assert_eq!(
+        roles,
+        [("main", ContainerKind::Regular), ("side", ContainerKind::Sidecar), ("first", ContainerKind::Init)]
+    );
     assert_eq!(read[0].pod.restart_policy, RestartPolicy::Never);
 }
 
@@ -343,14 +351,14 @@ fn a_container_that_only_a_later_source_knows_is_probed_as_well() {
     let applied = applied.to_string();
     let (sandbox, _) = seen("web", &[], &[(LAST_APPLIED, &applied)], &[]);
     let specs = specs(&[("pod.yaml", &pod_with("{name: main}"))]).unwrap();
-    let mesh = specs.pod(&sandbox, []).container("mesh").cloned().unwrap();
-    assert_eq!((mesh.role, mesh.all_probes().count()), (Role::Regular, 1));
+    let mesh = specs.resolve_pod(&sandbox, []).container("mesh").cloned().unwrap();
+    assert_eq!((mesh.role, mesh.all_probes().count()), (ContainerKind::Regular, 1));
 }
 
 #[test]
 fn what_nobody_knows_is_probed_only_where_it_is_named() {
     let rule = |container: &str| Rule {
-        matches: Matches { container: Some(WildMatch::new(container)), ..Matches::default() },
+        matches: Selector { container: Some(WildMatch::new(container)), ..Selector::default() },
         probes: executing("x"),
     };
     let annotation = ("probeshim.io/liveness.main", r#"{"exec": {"command": ["x"]}}"#);
@@ -361,8 +369,8 @@ fn what_nobody_knows_is_probed_only_where_it_is_named() {
         (vec![], vec![annotation], true),
     ] {
         let (sandbox, container) = seen("web", &[], &annotations, &[]);
-        let specs = specs(&[("pod.yaml", &pod_with("{name: other}"))]).unwrap().with_rules(rules);
-        let pod = specs.pod(&sandbox, [&container]);
+        let specs = specs(&[("pod.yaml", &pod_with("{name: other}"))]).unwrap().and_rules(rules);
+        let pod = specs.resolve_pod(&sandbox, [&container]);
         assert_eq!(pod.container("main").unwrap().all_probes().count() == 1, is_probed, "{annotations:?}");
     }
 }
@@ -381,6 +389,6 @@ fn of_static_pods_the_longest_name_counts() {
     let from_file = [("kubernetes.io/config.source", "file")];
     for (name, command) in [("web-api-node-1", "web-api"), ("web-node-1", "web")] {
         let (sandbox, container) = seen(name, &[], &from_file, &[]);
-        assert_eq!(told(&specs.of(&sandbox, &container))[0].1, command, "{name}");
+        assert_eq!(told(&specs.exec_uses(&sandbox, &container))[0].1, command, "{name}");
     }
 }

@@ -72,7 +72,7 @@ async fn run_hook(
             Ok(())
         }
         Hook::Tcp => Err("tcpSocket is no handler of hooks".to_owned()),
-        Hook::Unreadable(reason) => Err(reason.clone()),
+        Hook::Invalid(reason) => Err(reason.clone()),
     }
 }
 

@@ -45,7 +45,7 @@ impl Fixture {
         let seen = Seen {
             life: life("c"),
             state: State::Running(now),
-            role: Role::Regular,
+            role: ContainerKind::Regular,
             is_started: probe_type != ProbeType::Startup,
             is_restarted: false,
             is_survivor: false,
@@ -220,8 +220,8 @@ fn surprise_3_runs_outlive_their_container() {
 #[test]
 fn table_9_1_terminated_with_policy_never() {
     for (row, role, goes_on) in [
-        ("Terminated sidecar, pod policy Never", Role::Sidecar, CONTINUE),
-        ("Terminated regular container, pod policy Never", Role::Regular, STOP),
+        ("Terminated sidecar, pod policy Never", ContainerKind::Sidecar, CONTINUE),
+        ("Terminated regular container, pod policy Never", ContainerKind::Regular, STOP),
     ] {
         let spec = ContainerSpec { role, ..ContainerSpec::named("c") };
         let mut fixture = Fixture::new(ProbeType::Startup);
@@ -274,7 +274,7 @@ fn table_9_1_change_container_status_on_kubelet_restart() {
         assert_eq!(fixture.held, Some(first(probe_type)), "gate off, new: {probe_type:?}");
         let mut fixture = waiting();
         (fixture.seen().is_survivor, fixture.seen().is_started) = (true, true);
-        fixture.seen().role = Role::Sidecar;
+        fixture.seen().role = ContainerKind::Sidecar;
         fixture.turn(SUCCESS);
         let seeded = (probe_type == ProbeType::Startup).then_some(SUCCESS);
         assert_eq!(fixture.held, seeded, "sidecar that survived, Started=true: {probe_type:?}");

@@ -32,7 +32,7 @@ impl PodState {
         if container.their_stop.is_some() || container.is_doomed {
             return;
         }
-        for probe_type in ProbeType::ENDING {
+        for probe_type in ProbeType::KILLING {
             if let Some((since, _)) = self.containers[place].endings[probe_type as usize].expected {
                 let later = now.saturating_duration_since(since).as_secs_f64();
                 let probe = probe_type.name();
@@ -50,7 +50,7 @@ impl PodState {
             }
         }
         // It may be stopped for its pod's sake, or for another definition: what comes next tells.
-        let jobs = || ProbeType::ENDING.into_iter().filter_map(|it| self.job_of(place, it));
+        let jobs = || ProbeType::KILLING.into_iter().filter_map(|it| self.job_of(place, it));
         let nearly = jobs().filter(|job| job.is_one_short()).max_by_key(|job| job.failed());
         let nearly = nearly.map(|job| (job.machine.probe_type, job.failed() > 0));
         let stood: Vec<String> = jobs().map(Job::standing).collect();
@@ -64,7 +64,7 @@ impl PodState {
         let (name, is_same) = (container.name().to_owned(), container.hash.as_deref() == hash);
         let stop = container.their_stop.take().filter(|_| is_same);
         if let Some(TheirStop::Unexplained { nearly, stood, .. }) = stop {
-            let known = ProbeType::ENDING.into_iter().find(|it| self.job_of(place, *it).is_some());
+            let known = ProbeType::KILLING.into_iter().find(|it| self.job_of(place, *it).is_some());
             if let Some((probe_type, _)) = nearly {
                 self.nearly_foreseen(place, probe_type, todo);
             } else if let Some(probe_type) = known.filter(|_| self.enforcement.mode() == Mode::DryRun) {
@@ -114,7 +114,7 @@ impl PodState {
         }
         for place in 0..self.containers.len() {
             let is_running = self.containers[place].is_running();
-            for probe_type in ProbeType::ENDING {
+            for probe_type in ProbeType::KILLING {
                 let expected = &mut self.containers[place].endings[probe_type as usize].expected;
                 let Some((_, patience)) =
                     expected.take_if(|(since, patience)| !is_running || now >= *since + *patience)

@@ -180,7 +180,7 @@ impl PodState {
         let mut effects = Vec::new();
         let job = &self.jobs[place];
         let container = self.place_named(&job.container).map(|place| &self.containers[place]);
-        if container.is_some_and(Container::is_judged) && ProbeType::ENDING.contains(&job.machine.probe_type)
+        if container.is_some_and(Container::is_judged) && ProbeType::KILLING.contains(&job.machine.probe_type)
         {
             // The kubelet has come to its verdict, and begins to count anew.
             return;

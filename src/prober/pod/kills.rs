@@ -93,7 +93,7 @@ impl PodState {
         if !container.is_running() || is_at_its_end || container.is_doomed {
             return;
         }
-        for probe_type in ProbeType::ENDING {
+        for probe_type in ProbeType::KILLING {
             if self.containers[place].result(probe_type) != Some(ProbeResult::Failure) {
                 continue;
             }

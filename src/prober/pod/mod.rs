@@ -17,7 +17,7 @@ use super::enforcement::Enforcement;
 use super::machine::{Ends, Life, Seen, State, View};
 use super::status::{Basis, Phase, Stage, phase};
 use super::verdict::ProbeResult;
-use crate::probe::{ContainerSpec, PodSpec, ProbeType, Role};
+use crate::probe::{ContainerKind, ContainerSpec, PodSpec, ProbeType};
 use crate::relay::CallInfo;
 use crate::tap;
 
@@ -264,7 +264,7 @@ impl PodState {
     pub(super) fn seen(&self, place: usize, probe_type: ProbeType) -> Seen {
         let container = &self.containers[place];
         let spec = self.spec_of(container);
-        let role = spec.map_or(Role::Regular, |spec| spec.role);
+        let role = spec.map_or(ContainerKind::Regular, |spec| spec.role);
         let ending = container.endings[probe_type as usize];
         let state = match (container.state, ending.last) {
             (State::Running(since), Some(last)) => State::Running(since.max(last)),
@@ -285,9 +285,11 @@ impl PodState {
             is_restarted,
             is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
             ends: match role {
-                Role::Regular if self.has_ended || self.is_over || self.played == Played::Ending => Ends::Pod,
+                ContainerKind::Regular if self.has_ended || self.is_over || self.played == Played::Ending => {
+                    Ends::Pod
+                }
                 // The call may fail.
-                Role::Regular if self.is_ending() || container.is_being_stopped() => Ends::Container,
+                ContainerKind::Regular if self.is_ending() || container.is_being_stopped() => Ends::Container,
                 _ => Ends::Nobody,
             },
         }
@@ -297,7 +299,7 @@ impl PodState {
     pub(super) fn restarts_all(&self) -> bool {
         self.containers.iter().any(|container| match container.state {
             State::Terminated(Some(code)) => {
-                self.spec_of(container).is_some_and(|spec| spec.restarts_all(code))
+                self.spec_of(container).is_some_and(|spec| spec.restarts_all_containers(code))
             }
             _ => false,
         })
@@ -307,7 +309,7 @@ impl PodState {
         let container = &self.containers[place];
         Basis {
             state: container.state,
-            role: self.spec_of(container).map_or(Role::Regular, |spec| spec.role),
+            role: self.spec_of(container).map_or(ContainerKind::Regular, |spec| spec.role),
             startup: container.result(ProbeType::Startup),
             readiness: container.result(ProbeType::Readiness),
             was_started: container.was_started,

@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::fixture::*;
 use crate::cri::v1::{self, ExecSyncRequest};
-use crate::probe::{ProbeType, Source, Specs};
+use crate::probe::{ProbeType, Source, SpecResolver};
 use crate::prober::{Phase, ProbeResult, What};
 use crate::tap::Observation;
 
@@ -209,7 +209,7 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     after(1.5).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.json"), written("new").to_string()).unwrap();
-    node.prober.specify(Specs::read(&[folder.path()]).unwrap());
+    node.prober.specify(SpecResolver::read(&[folder.path()]).unwrap());
     after(2.5).await;
     assert_eq!(node.workers(), ["web/main liveness"]);
     let asked = asked.lock().unwrap();
@@ -223,9 +223,9 @@ async fn a_probe_that_is_the_same_elsewhere_goes_on() {
     node.run_pod("web");
     after(5.5).await;
     let before = node.probe("web/main", READINESS).unwrap().run.length;
-    let mut told = Specs::default();
+    let mut told = SpecResolver::default();
     let list = json!({"kind": "PodList", "items": [written()]});
-    told.tell_kubelet_list(&list);
+    told.set_kubelet_pod_list(&list);
     node.prober.specify(told);
     after(2.0).await;
     let probe = node.probe("web/main", READINESS).unwrap();

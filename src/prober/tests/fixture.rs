@@ -11,7 +11,7 @@ use tonic::Status;
 
 use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
 use crate::cri::{ContainerObservation, MethodName, SandboxObservation};
-use crate::probe::{ProbeType, Specs};
+use crate::probe::{ProbeType, SpecResolver};
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::pod::Job;
 use crate::prober::*;
@@ -83,7 +83,7 @@ impl Node {
         for (count, pod) in pods.iter().enumerate() {
             std::fs::write(folder.path().join(format!("{count}.json")), pod.to_string()).unwrap();
         }
-        let specs = Specs::read(&[folder.path()]).unwrap();
+        let specs = SpecResolver::read(&[folder.path()]).unwrap();
         let notices = Arc::new(Notices::default());
         let mode = if enforcement.mode == Mode::Off { Mode::DryRun } else { enforcement.mode };
         let parts = Parts {

@@ -12,7 +12,7 @@ use wildmatch::WildMatch;
 
 use super::fixture::*;
 use crate::cri::v1::{ExecSyncRequest, StopContainerRequest};
-use crate::probe::Matches;
+use crate::probe::Selector;
 use crate::prober::handler::exec_tests::answer;
 use crate::prober::{EnforcementSettings, Executor, Mode, MostKills, ProbeResult, Remark, What};
 use crate::relay::CallInfo;
@@ -292,7 +292,7 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
 #[tokio::test(start_paused = true)]
 async fn who_is_excluded_is_never_killed_and_a_selector_that_matches_nobody_is_told_of() {
     let pods = ["web", "api"].map(|name| failing(name, &json!({})));
-    let only = |pod: &str| Matches { pod: Some(WildMatch::new(pod)), ..Matches::default() };
+    let only = |pod: &str| Selector { pod: Some(WildMatch::new(pod)), ..Selector::default() };
     let settings = EnforcementSettings { spared: vec![only("we?"), only("nobody")], ..KILL };
     let executor = Executor::played(|_| (Duration::ZERO, fail()));
     let mut node = Node::enforcing(settings, &pods, executor);

@@ -124,7 +124,7 @@ impl Shared {
         for container in &entry.containers {
             self.enforcement.meet(&entry.sandbox, container);
         }
-        let spec = specs.pod(&entry.sandbox, &entry.containers);
+        let spec = specs.resolve_pod(&entry.sandbox, &entry.containers);
         if entry.pod.is_none() && !spec.is_probed() {
             return None;
         }

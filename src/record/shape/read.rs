@@ -10,7 +10,7 @@ use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 use super::{Call, Exec};
 use crate::cri::{Method, MethodName};
 use crate::exec::{self, Assessment, Fate, Identity, Insight, Margin, Missing, Parts, Record, Slow};
-use crate::probe::{Source, Use};
+use crate::probe::{ExecPurpose, Source};
 use crate::relay::{CallOutcome, Peer};
 use crate::tap;
 
@@ -108,7 +108,7 @@ fn identity(probe: &Probe) -> Result<Identity, NotARecord> {
     }
     let names =
         if probe.candidates.is_empty() { std::slice::from_ref(&probe.r#type) } else { &probe.candidates };
-    let uses: Option<Vec<Use>> = names.iter().map(|name| Use::named(name)).collect();
+    let uses: Option<Vec<ExecPurpose>> = names.iter().map(|name| ExecPurpose::named(name)).collect();
     let source = Source::named(&probe.source).ok_or(NotARecord)?;
     Ok(Identity::Known { uses: uses.ok_or(NotARecord)?, source, period })
 }

@@ -15,19 +15,19 @@ fn beside_what_is_broken_in_a_file_the_rest_changes_as_it_is_written() {
         )
     };
     let told = |files: &Files| -> Vec<String> {
-        let described = Specs::of_files(files).described();
-        described.iter().map(|it| format!("{} {}", it.whose, it.probe.as_ref().unwrap().handler)).collect()
+        let described = SpecResolver::from_files(files).describe_all();
+        described.iter().map(|it| format!("{} {}", it.owner, it.probe.as_ref().unwrap().handler)).collect()
     };
     write(&[pod("a", 1), pod("b", 1)]);
     let mut files = Files::read(&[folder.path().to_owned()], false).unwrap();
     write(&[pod("a", 22), pod("b", 0)]);
-    assert!(files.look());
+    assert!(files.rescan());
     assert_eq!(told(&files), ["Pod default/a tcp :22", "Pod default/b tcp :1"]);
     write(&["kind: [".to_owned()]);
-    assert!(!files.look());
+    assert!(!files.rescan());
     assert_eq!(told(&files).len(), 2, "what it said before");
     write(&[pod("a", 333)]);
-    assert!(files.look());
+    assert!(files.rescan());
     assert_eq!(told(&files), ["Pod default/a tcp :333"]);
 }
 
@@ -43,7 +43,7 @@ fn of_ten_thousand_specs_the_broken_one_is_told_by_name_and_the_rest_counts() {
     std::fs::write(folder.path().join("all.yaml"), (0..10_000).map(document).collect::<String>()).unwrap();
     std::os::unix::fs::symlink("/nowhere", folder.path().join("dangling.yaml")).unwrap();
     let files = Files::read(&[folder.path().to_owned()], false).unwrap();
-    assert_eq!(Specs::of_files(&files).described().len(), 9_999);
+    assert_eq!(SpecResolver::from_files(&files).describe_all().len(), 9_999);
     let problems: Vec<String> = files.problems().into_iter().collect();
     assert_eq!(problems.len(), 2, "{problems:?}");
     let expected = "all.yaml, document 7778: spec.containers[0].livenessProbe.tcpSocket.port is 0";
@@ -90,5 +90,5 @@ items:
     }
     assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{told}");
     assert!(told.contains("c.json: it must be an object, not a list"), "{told}");
-    assert!(Specs::read(&["/nowhere/at/all"]).unwrap_err()[0].to_string().contains("No such file"));
+    assert!(SpecResolver::read(&["/nowhere/at/all"]).unwrap_err()[0].to_string().contains("No such file"));
 }
