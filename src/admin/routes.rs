@@ -27,7 +27,7 @@ use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
 use crate::play::Play;
-use crate::prober::{Mode, Prober};
+use crate::prober::{EnforcementMode, ProbeManager};
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
 use crate::{exec, metrics};
@@ -153,7 +153,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
 
 /// The pods of the node, and those that are played.
 fn pods_of(admin: &Admin) -> Vec<shape::StatusPod> {
-    let probed = admin.from.prober.as_ref().map(Prober::report).unwrap_or_default();
+    let probed = admin.from.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
     let mut all = shape::pods(&admin.from.world.borrow().clone(), &probed);
     if let Some(kept) = &admin.from.kept {
         shape::mark_what_is_not_kept(&mut all, &kept.borrow());
@@ -164,8 +164,8 @@ fn pods_of(admin: &Admin) -> Vec<shape::StatusPod> {
     }
 }
 
-fn mode_of(admin: &Admin) -> Mode {
-    admin.from.prober.as_ref().map_or(Mode::Off, Prober::mode)
+fn mode_of(admin: &Admin) -> EnforcementMode {
+    admin.from.prober.as_ref().map_or(EnforcementMode::Off, ProbeManager::mode)
 }
 
 async fn mode(State(admin): Shared) -> Json<shape::ModeNow> {
@@ -181,8 +181,8 @@ async fn switch_mode(
     let Json(shape::ModeNow { mode: wanted }) =
         wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     // Who plays pods kills them himself, and starts them again.
-    let kill = if admin.from.play.get().is_some() { Mode::Restart } else { Mode::Kill };
-    let to = [Mode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
+    let kill = if admin.from.play.get().is_some() { EnforcementMode::Restart } else { EnforcementMode::Kill };
+    let to = [EnforcementMode::DryRun, kill].into_iter().find(|mode| mode.name() == wanted);
     let name = kill.name();
     let to =
         to.ok_or_else(|| RequestError::BadRequest(format!("mode {wanted:?} is neither dry-run nor {name}")))?;
@@ -192,7 +192,7 @@ async fn switch_mode(
         ))
     })?;
     if prober.mode() != to {
-        prober.switch(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
+        prober.set_mode(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
     }
     Ok(Json(shape::ModeNow { mode: to.name().to_owned() }))
 }

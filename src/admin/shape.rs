@@ -5,7 +5,7 @@ mod pods;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::{Record, StuckExec};
-use crate::prober::{self, KillsNow};
+use crate::prober::{self, KillStats};
 use crate::record::shape::milliseconds;
 pub use crate::record::shape::{
     Call, Container, Cpu, Event, Evidence, Exec, Failure, Kill, Peer, Phases, Pids, Pod, Pressures, Probe,
@@ -233,11 +233,11 @@ pub(super) struct Refusal {
     pub(super) error: String,
 }
 
-impl From<KillsNow> for Kills {
-    fn from(now: KillsNow) -> Self {
-        let KillsNow { most, recent, is_held } = now;
+impl From<KillStats> for Kills {
+    fn from(now: KillStats) -> Self {
+        let KillStats { most, recent, rate_limited } = now;
         let (limit, within_ms) = most.map(|most| (most.count, milliseconds(most.within))).unzip();
-        Self { limit, within_ms, recent, rate_limited: is_held }
+        Self { limit, within_ms, recent, rate_limited }
     }
 }
 

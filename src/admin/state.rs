@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::cri::MeteredChannel;
 use crate::exec::Stuck;
 use crate::play::{KeptPods, Play};
-use crate::prober::{self, Prober};
+use crate::prober::{self, ProbeManager};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
@@ -55,13 +55,13 @@ pub struct Sources {
     /// What the tap counts.
     pub tap: tap::TapMetrics,
     /// Who makes them, if anybody does.
-    pub prober: Option<Prober>,
+    pub prober: Option<ProbeManager>,
     /// What clients have made and is kept alive, where anything is.
     pub kept: Option<watch::Receiver<Arc<KeptPods>>>,
     /// What is played, once anything is.
     pub play: Arc<OnceLock<Play>>,
     /// What is counted of probes.
-    pub probes: prober::Metrics,
+    pub probes: prober::ProberMetrics,
     /// What is counted of ExecSyncs.
     pub exec: exec::Metrics,
     /// What is recorded on disk, if anything is.
@@ -96,7 +96,7 @@ impl Admin {
         from.own.register(&mut metrics);
         from.exec.register(&mut metrics);
         from.probes.register(&mut metrics);
-        let of_probes = from.probes.of_probes();
+        let of_probes = from.probes.registries();
         if let Some(journal) = &from.journal {
             journal.register(&mut metrics);
         }

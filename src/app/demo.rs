@@ -20,7 +20,7 @@ use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
 use crate::play::{Documents, LogRotatePolicy};
 use crate::probe::{SpecResolver, SpecSources};
-use crate::prober::{EnforcementSettings, Mode};
+use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::procrun::{self, Procrun};
 use crate::record::{EventFilter, Events};
 use crate::relay;
@@ -96,7 +96,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         exec: exec::Settings::default(),
         specs: documents.specs(),
         sources: SpecSources::default(),
-        enforcement: EnforcementSettings { mode: Mode::Restart, ..EnforcementSettings::default() },
+        enforcement: EnforcementSettings { mode: EnforcementMode::Restart, ..EnforcementSettings::default() },
         journal: None,
         traces: None,
         watches_runtime: true,

@@ -21,7 +21,7 @@ use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::exec::{Inspector, Record, Stuck};
 use crate::play::Play;
 use crate::probe::{RefreshTrigger, SpecUpdate};
-use crate::prober::Prober;
+use crate::prober::ProbeManager;
 use crate::record::{Calls, Event, Events, Journal};
 use crate::tap::{
     Call, Decoder, ExecRequest, Observation, Observations, TapEvent, is_object_call, is_read_only,
@@ -65,7 +65,7 @@ pub(super) struct Observatory {
     world: Arc<Inventory>,
     inspector: Inspector,
     /// Who makes probes, if anybody does.
-    prober: Option<Prober>,
+    prober: Option<ProbeManager>,
     /// What is played, if anything is.
     play: Arc<OnceLock<Play>>,
     /// Who tells what clients do with what is kept alive, if anything is.
@@ -84,7 +84,7 @@ struct Listed {
 impl Observatory {
     pub(super) fn new(
         inspector: Inspector,
-        prober: Option<Prober>,
+        prober: Option<ProbeManager>,
         (play, keeping): (Arc<OnceLock<Play>>, Option<Keeping>),
         outlets: Outlets,
     ) -> Self {
@@ -154,7 +154,7 @@ impl Observatory {
                     keeping.stopping(&self.world, &stopping, self.listed.is_whole());
                 }
                 if let Some(prober) = self.prober.as_ref().filter(|_| !stopping.is_removal) {
-                    prober.stopping(&stopping);
+                    prober.on_stop_requested(&stopping);
                 }
             }
             TapEvent::Streamed(told) => self.fold(Source::Event, told, false),
@@ -211,7 +211,7 @@ impl Observatory {
             SpecUpdate::Specs(specs) => {
                 self.inspector.specify(specs.clone());
                 if let Some(prober) = &self.prober {
-                    prober.specify(specs);
+                    prober.set_specs(specs);
                 }
             }
             SpecUpdate::Problem(problem) => {
@@ -250,7 +250,7 @@ impl Observatory {
                 keeping.listed(&self.world);
             }
             if let Some(prober) = &self.prober {
-                prober.listed();
+                prober.mark_listed();
             }
         }
     }
@@ -372,24 +372,24 @@ impl Listed {
 }
 
 /// What a kubelet executes without a timeout may be a hook.
-fn hook_begins(prober: &Prober, asked: &ExecRequest) {
+fn hook_begins(prober: &ProbeManager, asked: &ExecRequest) {
     let id = asked.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| asked.exec.timeout().is_none())
         && asked.head.upgrade().is_some_and(|head| head.is_from_kubelet())
     {
-        prober.kubelet_executes(id, &asked.exec.command, &asked.head);
+        prober.on_kubelet_exec_start(id, &asked.exec.command, &asked.head);
     }
 }
 
 /// A kubelet's probe may be one that we make as well.
-fn heard_exec(prober: &Prober, call: &Call) {
+fn heard_exec(prober: &ProbeManager, call: &Call) {
     let id = call.container.as_ref().and_then(|container| container.id.as_deref());
     let (Some(exec), Some(id)) = (&call.exec, id) else { return };
     let came_to = match exec.result {
         Some(result) => format!("exit code {}", result.exit_code),
         None => call.ending.to_string(),
     };
-    prober.kubelet_executed(id, &exec.command, &came_to);
+    prober.on_kubelet_exec_end(id, &exec.command, &came_to);
 }
 
 async fn until(due: Option<Instant>) {

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::cri::MeteredChannel;
 use crate::play::Play;
-use crate::prober::{Executor, Notice, Parts, Prober, Remark, Witness};
+use crate::prober::{ContainerEvent, EventSink, Executor, GlobalEvent, ProbeManager, ProberConfig};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
 use crate::tap::{InternalCalls, PodRef};
@@ -22,7 +22,7 @@ pub(super) const ENQUIRIES: usize = 32_768;
 /// A prober that works until this is dropped.
 #[derive(Debug)]
 pub(super) struct Probing {
-    pub(super) prober: Prober,
+    pub(super) prober: ProbeManager,
     _end: DropGuard,
 }
 
@@ -40,7 +40,7 @@ impl Probing {
         (own, upstream): (&MeteredChannel, &SocketPath),
         (told, redacts): (InternalCalls, bool),
         (events, play): (Arc<Events>, Arc<OnceLock<Play>>),
-        parts: Parts,
+        parts: ProberConfig,
     ) -> io::Result<Self> {
         let (runtime, end) = thread_of_probes()?;
         // Its connection is driven where it is used.
@@ -49,7 +49,7 @@ impl Probing {
             own.connect_new(upstream)
         };
         let executor = Executor::new(client, Some(told), redacts);
-        let prober = Prober::start(parts, executor, Arc::new(Told { events, play }), runtime);
+        let prober = ProbeManager::start(parts, executor, Arc::new(Told { events, play }), runtime);
         Ok(Self { prober, _end: end })
     }
 }
@@ -60,18 +60,18 @@ impl Drop for Probing {
     }
 }
 
-impl Witness for Told {
-    fn notice(&self, notice: Notice) {
+impl EventSink for Told {
+    fn container_event(&self, notice: ContainerEvent) {
         self.events.push(Event::of_probe(notice));
     }
 
-    fn remark(&self, remark: Remark) {
+    fn global_event(&self, remark: GlobalEvent) {
         let event = Event::of_remark(&remark);
         warn!("{}", sanitize(&event.message));
         self.events.push(event);
     }
 
-    fn judged(&self, pod: &PodRef) {
+    fn result_changed(&self, pod: &PodRef) {
         if let Some(play) = self.play.get() {
             play.wake(pod);
         }

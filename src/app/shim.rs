@@ -24,7 +24,7 @@ use crate::cri::MeteredChannel;
 use crate::exec::{self, Inspector};
 use crate::play::Play;
 use crate::probe::{self, RefreshTrigger, SpecResolver, SpecUpdate};
-use crate::prober::{self, Executor, Mode, Parts, Prober};
+use crate::prober::{self, EnforcementMode, Executor, ProbeManager, ProberConfig};
 use crate::record::{self, Calls, Events, Journal, journal};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{
@@ -96,7 +96,7 @@ pub(super) struct Staged {
     pub(super) own: MeteredChannel,
     pub(super) executor: Executor,
     pub(super) watched: InternalCalls,
-    pub(super) prober: Option<Prober>,
+    pub(super) prober: Option<ProbeManager>,
     pub(super) events: Arc<Events>,
     /// Who is told what is specified, where that is what is played.
     pub(super) news: Option<mpsc::Sender<SpecUpdate>>,
@@ -184,7 +184,7 @@ impl Shim {
         let tap_settings =
             tap::TapConfig { hands_on_requests: role == Role::Keeps, ..tap::TapConfig::default() };
         let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
-        let (prober_metrics, play) = (prober::Metrics::default(), Arc::new(OnceLock::new()));
+        let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
         let calls = Arc::new(Calls::new(record::Limits::default()));
         let first_call =
             journal.as_ref().map_or(1, |journal| calls.recall(&journal.folder, watched.redact_commands));
@@ -196,10 +196,11 @@ impl Shim {
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = CallIds::starting_at(first_call);
         let (enquiries, enquired) = mpsc::channel(probing::ENQUIRIES);
-        let probing = (enforcement.mode != Mode::Off).then(|| {
+        let probing = (enforcement.mode != EnforcementMode::Off).then(|| {
             let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
-            let (specs, metrics, is_settled) = (specs.clone(), prober_metrics.clone(), role == Role::Plays);
-            let parts = Parts { specs, metrics, enquiries, enforcement, is_settled };
+            let (specs, metrics, skip_start_jitter) =
+                (specs.clone(), prober_metrics.clone(), role == Role::Plays);
+            let parts = ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter };
             Probing::start((&own, &upstream), told, (events.clone(), play.clone()), parts)
         });
         let probing = probing.transpose()?;

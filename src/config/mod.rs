@@ -24,7 +24,7 @@ pub use runtime::{RuntimeFlags, RuntimeSettings};
 pub use surroundings::Surroundings;
 
 use crate::probe::{SpecResolver, SpecSources, selector};
-use crate::prober::{EnforcementSettings, Mode};
+use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry::traces;
@@ -261,16 +261,28 @@ impl Settings {
             reader.read_or("--watch-runtime", flags.watch_runtime.as_deref(), "on", on_or_off);
         let (mode, most) = match purpose {
             Purpose::Run => (
-                reader.read_or("--enforce", flags.enforce.as_deref(), Mode::default().name(), mode),
+                reader.read_or(
+                    "--enforce",
+                    flags.enforce.as_deref(),
+                    EnforcementMode::default().name(),
+                    mode,
+                ),
                 reader.read_or("--max-kills", flags.max_kills.as_deref(), MAX_KILLS, most_kills),
             ),
             // Whoever plays pods wants them killed as a kubelet kills them.
             Purpose::Play => (
-                reader.read_or("--enforce", flags.enforce.as_deref(), Mode::Restart.name(), mode_of_play),
+                reader.read_or(
+                    "--enforce",
+                    flags.enforce.as_deref(),
+                    EnforcementMode::Restart.name(),
+                    mode_of_play,
+                ),
                 reader.read_or("--max-kills", flags.max_kills.as_deref(), "off", most_kills),
             ),
         };
-        if let Some(mode) = mode.filter(|mode| *mode != Mode::Off && watches_runtime == Some(false)) {
+        if let Some(mode) =
+            mode.filter(|mode| *mode != EnforcementMode::Off && watches_runtime == Some(false))
+        {
             let name = mode.name();
             let reason =
                 format!("cannot be off beside --enforce {name}: it would not be known what to probe");
@@ -280,7 +292,7 @@ impl Settings {
         spared.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
         let role = match (purpose, mode) {
             (Purpose::Play, _) => Role::Plays,
-            (Purpose::Run, Some(Mode::Restart)) => Role::Keeps,
+            (Purpose::Run, Some(EnforcementMode::Restart)) => Role::Keeps,
             (Purpose::Run, _) => Role::Watches,
         };
         let state = match &flags.state_dir {

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 
 use super::{Problem, RECORD, Surroundings};
 use crate::probe::Files;
-use crate::prober::{Mode, MostKills};
+use crate::prober::{EnforcementMode, KillLimit};
 use crate::record::journal;
 use crate::socket::SocketPath;
 use crate::telemetry;
@@ -118,7 +118,7 @@ pub(super) fn folder(value: &str) -> Result<PathBuf, String> {
 }
 
 /// Reads how many kills there may be, such as `5/1h`, or `off` for any number.
-pub(super) fn most_kills(value: &str) -> Result<Option<MostKills>, String> {
+pub(super) fn most_kills(value: &str) -> Result<Option<KillLimit>, String> {
     let allowed = "write off, or a count from 1 and a duration from 1s to 24h, such as 5/1h";
     if value == "off" {
         return Ok(None);
@@ -126,7 +126,7 @@ pub(super) fn most_kills(value: &str) -> Result<Option<MostKills>, String> {
     let read = value.split_once('/').and_then(|(count, within)| {
         let count = count.parse().ok().filter(|count| *count > 0)?;
         let within = duration(within).ok().filter(|within| *within >= Duration::from_secs(1))?;
-        Some(MostKills { count, within })
+        Some(KillLimit { count, within })
     });
     read.map(Some).ok_or_else(|| format!("is not a number of kills; {allowed}"))
 }
@@ -189,18 +189,21 @@ pub(super) fn on_or_off(value: &str) -> Result<bool, String> {
 }
 
 /// Reads what is done about probes.
-pub(super) fn mode(value: &str) -> Result<Mode, String> {
-    one_of(value, [Mode::Off, Mode::DryRun, Mode::Kill, Mode::Restart])
+pub(super) fn mode(value: &str) -> Result<EnforcementMode, String> {
+    one_of(
+        value,
+        [EnforcementMode::Off, EnforcementMode::DryRun, EnforcementMode::Kill, EnforcementMode::Restart],
+    )
 }
 
 /// The same for pods that are played: whoever kills them starts them again.
-pub(super) fn mode_of_play(value: &str) -> Result<Mode, String> {
-    one_of(value, [Mode::Off, Mode::DryRun, Mode::Restart])
+pub(super) fn mode_of_play(value: &str) -> Result<EnforcementMode, String> {
+    one_of(value, [EnforcementMode::Off, EnforcementMode::DryRun, EnforcementMode::Restart])
 }
 
-fn one_of<const N: usize>(value: &str, modes: [Mode; N]) -> Result<Mode, String> {
+fn one_of<const N: usize>(value: &str, modes: [EnforcementMode; N]) -> Result<EnforcementMode, String> {
     let found = modes.into_iter().find(|mode| mode.name() == value);
-    found.ok_or_else(|| format!("is none of {}", modes.map(Mode::name).join(", ")))
+    found.ok_or_else(|| format!("is none of {}", modes.map(EnforcementMode::name).join(", ")))
 }
 
 /// Reads how long a demo lasts: long enough to see something.

@@ -188,7 +188,7 @@ fn a_file_says_what_flags_do_not() {
     let Settings { shim, .. } = Settings::new(&flags, &around(true, None)).unwrap();
     assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
     assert_eq!((shim.exec.slow, shim.exec.redact_commands), (Duration::from_secs(3), true), "flags win");
-    assert_eq!((shim.enforcement.mode, shim.http), (Mode::DryRun, None));
+    assert_eq!((shim.enforcement.mode, shim.http), (EnforcementMode::DryRun, None));
     let kubelet = shim.sources.kubelet.unwrap();
     assert_eq!(
         (kubelet.url.as_str(), kubelet.interval),

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use crate::prober::KUBELET;
+use crate::prober::KUBELET_TTL;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// The key of when one was seen last.
@@ -43,7 +43,7 @@ impl Kubelet {
         let (was_there, now) = (self.is_there(), Instant::now());
         let mut sightings = self.lock();
         sightings.last = Some(now);
-        if sightings.noted.is_none_or(|noted| now - noted > KUBELET / 2) {
+        if sightings.noted.is_none_or(|noted| now - noted > KUBELET_TTL / 2) {
             sightings.noted = Some(now);
             self.state.upsert(StateTable::Kubelet, SEEN, &SystemTime::now());
         }
@@ -52,7 +52,7 @@ impl Kubelet {
 
     /// Whether one is there: two masters would be at odds.
     pub(super) fn is_there(&self) -> bool {
-        self.lock().last.is_some_and(|last| last.elapsed() < KUBELET)
+        self.lock().last.is_some_and(|last| last.elapsed() < KUBELET_TTL)
     }
 
     fn lock(&self) -> MutexGuard<'_, Sightings> {

@@ -25,7 +25,7 @@ use crate::cri::v1::{
     PodSandboxMetadata, PodSandboxStatusRequest, StatusRequest, VersionRequest,
 };
 use crate::cri::{MeteredRuntimeClient, RUNTIME_REQUEST_TIMEOUT, RawClient, ignore_not_found, with_timeout};
-use crate::prober::{Executor, Prober};
+use crate::prober::{Executor, ProbeManager};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::tap::{self, InternalCalls};
@@ -45,7 +45,7 @@ pub(super) struct Means {
     /// For what is executed and stopped.
     pub(super) executor: Executor,
     /// Who makes probes, if anybody does.
-    pub(super) prober: Option<Prober>,
+    pub(super) prober: Option<ProbeManager>,
     pub(super) node: Node,
     /// For containers that end, and for images that are not to be had.
     pub(super) crashes: Backoff,

@@ -50,7 +50,7 @@ use tracing::{error, info};
 
 use crate::cri::{MeteredChannel, RawClient, image_service, runtime_service};
 use crate::probe::GRACE_PERIOD;
-use crate::prober::{Executor, Prober};
+use crate::prober::{Executor, ProbeManager};
 use crate::socket::SocketPath;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 use crate::tap::{self, InternalCalls};
@@ -90,7 +90,7 @@ pub struct Parts {
     /// Knows what clients have done.
     pub watched: InternalCalls,
     /// Who makes probes, if anybody does.
-    pub prober: Option<Prober>,
+    pub prober: Option<ProbeManager>,
     /// Where the logs of pods are.
     pub logs: PathBuf,
     /// Whether they stay there.
@@ -201,7 +201,7 @@ impl Play {
                         let told = documents.specs_beside(&self.cast.all_but(&pods));
                         if let Some(prober) = &self.means.prober {
                             // Before there is anything to probe by them.
-                            prober.specify(told.clone());
+                            prober.set_specs(told.clone());
                         }
                         self.means.witness.specified(told);
                         self.want(pods, &mut workers);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::machine::State;
+use super::machine::ObservedState;
 use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
 
 /// A container's end, as the kubelet would bring it about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kill {
+pub(crate) struct KillPlan {
     /// What the kubelet's event says.
     pub(crate) message: String,
     /// Seconds that the container has for its end, its hook included.
@@ -16,12 +16,12 @@ pub(crate) struct Kill {
     /// What is done before.
     pub(crate) pre_stop: Option<Hook>,
     /// Why it cannot be brought about: what is written of it cannot be read.
-    pub(crate) obstacle: Option<String>,
+    pub(crate) blocked_by: Option<String>,
 }
 
-impl Kill {
+impl KillPlan {
     /// The shortest time that the kubelet gives a container for its end, in seconds.
-    pub(crate) const LEAST_GRACE_PERIOD: u32 = 2;
+    pub(crate) const MIN_GRACE_PERIOD: u32 = 2;
 
     /// Seconds for the hook; none at all where there are none for the container.
     pub(crate) fn hook_period(&self) -> Option<Duration> {
@@ -31,17 +31,17 @@ impl Kill {
     /// Seconds that the container is left after its hook has taken so long, as the kubelet counts: of that time whole seconds.
     pub(crate) fn grace_period_after(&self, hook: Duration) -> u32 {
         let taken = u32::try_from(hook.as_secs()).unwrap_or(u32::MAX);
-        self.grace_period.saturating_sub(taken).max(Self::LEAST_GRACE_PERIOD)
+        self.grace_period.saturating_sub(taken).max(Self::MIN_GRACE_PERIOD)
     }
 }
 
 /// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.
-pub(super) fn kill(
+pub(super) fn plan_kill(
     spec: &PodSpec,
     name: &str,
     probe_type: ProbeType,
-    mut state: impl FnMut(&str) -> Option<State>,
-) -> Kill {
+    mut state: impl FnMut(&str) -> Option<ObservedState>,
+) -> KillPlan {
     let container = spec.container(name);
     let probe = probe_type.name();
     let own = container.and_then(|it| it.probe(probe_type)?.termination_grace_period);
@@ -49,12 +49,13 @@ pub(super) fn kill(
     let (noted, unreadable) = noted.map_or((None, None), |noted| (noted.clone().ok(), noted.err()));
     let of_pod = spec.termination_grace_period.or(noted);
     let pre_stop = container.and_then(|it| it.pre_stop());
-    let obstacle = match pre_stop {
+    let blocked_by = match pre_stop {
         Some(Hook::Invalid(reason)) => Some(reason.clone()),
         _ => unreadable.filter(|_| of_pod.is_none()),
     };
     let of_pod = of_pod.unwrap_or(GRACE_PERIOD);
-    let kill = |message, grace_period| Kill { message, grace_period, pre_stop: pre_stop.cloned(), obstacle };
+    let kill =
+        |message, grace_period| KillPlan { message, grace_period, pre_stop: pre_stop.cloned(), blocked_by };
     if container.is_some_and(|it| it.role == ContainerKind::Sidecar) {
         return kill(format!("Init container {name} failed {probe} probe"), own.unwrap_or(of_pod));
     }
@@ -68,7 +69,7 @@ pub(super) fn kill(
         spec.containers.iter().filter(|other| other.role == ContainerKind::Regular && other.name != name);
     // One that is not there yet is about to be started, and one that has ended may be.
     let goes_on = |other: &Arc<ContainerSpec>| match state(&other.name) {
-        Some(State::Terminated(code)) => {
+        Some(ObservedState::Terminated(code)) => {
             code.is_none_or(|code| other.is_restarted(spec.restart_policy, code))
         }
         _ => true,
@@ -98,7 +99,7 @@ mod tests {
             ..ContainerSpec::named("main")
         };
         let regular = |grace| of(ContainerKind::Regular, None, grace);
-        let running = Some(State::Running(Instant::now()));
+        let running = Some(ObservedState::Running(Instant::now()));
         let restarted = "Container main failed liveness probe, will be restarted";
         for (container, policy, sibling, expected) in [
             (regular(None), RestartPolicy::Always, None, (restarted, 40)),
@@ -126,7 +127,7 @@ mod tests {
             (
                 regular(Some(5)),
                 RestartPolicy::Never,
-                Some(Some(State::Terminated(Some(0)))),
+                Some(Some(ObservedState::Terminated(Some(0)))),
                 ("Stopping container main", 40),
             ),
             (
@@ -144,7 +145,7 @@ mod tests {
                 containers,
                 ..PodSpec::default()
             };
-            let kill = kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
+            let kill = plan_kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
             let told = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
             assert_eq!(told, expected, "{policy:?}");
         }

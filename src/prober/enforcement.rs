@@ -12,7 +12,7 @@ use crate::world::{Container, Sandbox};
 
 /// What is done about probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum EnforcementMode {
     /// Nothing.
     #[default]
     Off,
@@ -26,7 +26,7 @@ pub enum Mode {
 
 /// How many containers may be killed within which time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MostKills {
+pub struct KillLimit {
     /// How many.
     pub count: usize,
     /// Within which time.
@@ -37,9 +37,9 @@ pub struct MostKills {
 #[derive(Clone, Debug, Default)]
 pub struct EnforcementSettings {
     /// What is done at first.
-    pub mode: Mode,
+    pub mode: EnforcementMode,
     /// How many kills there may be; `None` for any number.
-    pub most: Option<MostKills>,
+    pub most: Option<KillLimit>,
     /// Who is never killed.
     pub spared: Vec<Selector>,
 }
@@ -47,14 +47,14 @@ pub struct EnforcementSettings {
 /// What is done about probes that have failed.
 #[derive(Debug)]
 pub(super) struct Enforcement {
-    most: Option<MostKills>,
-    spared: Vec<Spared>,
-    now: Mutex<Now>,
+    most: Option<KillLimit>,
+    spared: Vec<ProtectedSelector>,
+    now: Mutex<EnforcementState>,
 }
 
 /// Somebody who is never killed.
 #[derive(Debug)]
-struct Spared {
+struct ProtectedSelector {
     matches: Selector,
     /// Somebody has matched.
     is_met: AtomicBool,
@@ -62,8 +62,8 @@ struct Spared {
 
 /// What changes while we run.
 #[derive(Debug)]
-struct Now {
-    mode: Mode,
+struct EnforcementState {
+    mode: EnforcementMode,
     /// When kills were decided upon, within the time that counts.
     kills: VecDeque<Instant>,
     /// It has been said that there were too many, and nobody has been killed since.
@@ -72,27 +72,27 @@ struct Now {
 
 /// What is to be done about a container whose probe has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sentence {
+pub(super) enum KillPermit {
     /// It is said what would be done.
-    Tell,
+    DryRun,
     /// It is killed.
-    Kill,
+    Allow,
     /// There have been too many kills; `is_first`: since there was room for one.
-    Hold { is_first: bool },
+    RateLimited { is_first: bool },
 }
 
 /// How kills stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KillsNow {
+pub struct KillStats {
     /// How many there may be, if that is bounded.
-    pub most: Option<MostKills>,
+    pub most: Option<KillLimit>,
     /// How many there have been within that time.
     pub recent: usize,
     /// Whether more of them are held.
-    pub is_held: bool,
+    pub rate_limited: bool,
 }
 
-impl Mode {
+impl EnforcementMode {
     /// All of them, by their names.
     pub const NAMED: [(&'static str, Self); 4] =
         [("off", Self::Off), ("dry-run", Self::DryRun), ("kill", Self::Kill), ("restart", Self::Restart)];
@@ -118,79 +118,80 @@ impl Mode {
 impl Enforcement {
     pub(super) fn new(settings: EnforcementSettings) -> Self {
         let EnforcementSettings { mode, most, spared } = settings;
-        let spared = spared.into_iter().map(|matches| Spared { matches, is_met: AtomicBool::new(false) });
-        let now = Now { mode, kills: VecDeque::new(), is_held: false };
+        let spared =
+            spared.into_iter().map(|matches| ProtectedSelector { matches, is_met: AtomicBool::new(false) });
+        let now = EnforcementState { mode, kills: VecDeque::new(), is_held: false };
         Self { most, spared: spared.collect(), now: Mutex::new(now) }
     }
 
-    pub(super) fn mode(&self) -> Mode {
+    pub(super) fn mode(&self) -> EnforcementMode {
         self.lock().mode
     }
 
     /// Does something else from now on. Returns what was done before.
-    pub(super) fn switch(&self, mode: Mode) -> Mode {
+    pub(super) fn set_mode(&self, mode: EnforcementMode) -> EnforcementMode {
         std::mem::replace(&mut self.lock().mode, mode)
     }
 
     /// Whether a container is never killed.
-    pub(super) fn spares(&self, sandbox: &Sandbox, container: &Container) -> bool {
+    pub(super) fn is_protected(&self, sandbox: &Sandbox, container: &Container) -> bool {
         self.spared.iter().any(|spared| spared.has(sandbox, container))
     }
 
     /// A container is on the node, whether it is probed or not.
-    pub(super) fn meet(&self, sandbox: &Sandbox, container: &Container) {
+    pub(super) fn mark_matched(&self, sandbox: &Sandbox, container: &Container) {
         for spared in self.spared.iter().filter(|spared| spared.has(sandbox, container)) {
             spared.is_met.store(true, Ordering::Relaxed);
         }
     }
 
     /// Who is to be spared, and has not been seen.
-    pub(super) fn unmet(&self) -> Vec<String> {
-        let is_unmet = |spared: &&Spared| !spared.is_met.load(Ordering::Relaxed);
+    pub(super) fn unmatched(&self) -> Vec<String> {
+        let is_unmet = |spared: &&ProtectedSelector| !spared.is_met.load(Ordering::Relaxed);
         self.spared.iter().filter(is_unmet).map(|spared| spared.matches.to_string()).collect()
     }
 
     /// What is to be done about somebody who is not spared. A kill is counted.
-    pub(super) fn sentence(&self, now: Instant) -> Sentence {
+    pub(super) fn permit_kill(&self, now: Instant) -> KillPermit {
         let mut state = self.lock();
         if !state.mode.kills() {
-            return Sentence::Tell;
+            return KillPermit::DryRun;
         }
-        if let Some(MostKills { count, within }) = self.most {
+        if let Some(KillLimit { count, within }) = self.most {
             state.forget(now, within);
             if state.kills.len() >= count {
                 let is_first = !std::mem::replace(&mut state.is_held, true);
-                return Sentence::Hold { is_first };
+                return KillPermit::RateLimited { is_first };
             }
             state.kills.push_back(now);
         }
         state.is_held = false;
-        Sentence::Kill
+        KillPermit::Allow
     }
 
     /// How kills stand.
-    pub(super) fn kills(&self, now: Instant) -> KillsNow {
+    pub(super) fn kills(&self, now: Instant) -> KillStats {
         let mut state = self.lock();
         if let Some(most) = self.most {
             state.forget(now, most.within);
         }
         let is_full = self.most.is_some_and(|most| state.kills.len() >= most.count);
-        KillsNow { most: self.most, recent: state.kills.len(), is_held: state.is_held && is_full }
+        KillStats { most: self.most, recent: state.kills.len(), rate_limited: state.is_held && is_full }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Now> {
+    fn lock(&self) -> MutexGuard<'_, EnforcementState> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Spared {
+impl ProtectedSelector {
     fn has(&self, sandbox: &Sandbox, container: &Container) -> bool {
         let name = container.name.name.as_deref().unwrap_or_default();
         self.matches.matches(sandbox, name, Some(&container.image))
     }
 }
 
-impl Now {
+impl EnforcementState {
     fn forget(&mut self, now: Instant, within: Duration) {
         while self.kills.front().is_some_and(|kill| now.saturating_duration_since(*kill) >= within) {
             self.kills.pop_front();
@@ -205,24 +206,24 @@ mod tests {
     #[test]
     fn kills_are_held_while_there_were_too_many() {
         let (within, begin) = (Duration::from_secs(60), Instant::now());
-        let most = Some(MostKills { count: 2, within });
+        let most = Some(KillLimit { count: 2, within });
         let enforcement =
-            Enforcement::new(EnforcementSettings { mode: Mode::Kill, most, ..Default::default() });
+            Enforcement::new(EnforcementSettings { mode: EnforcementMode::Kill, most, ..Default::default() });
         for (seconds, expected) in [
-            (0, Sentence::Kill),
-            (30, Sentence::Kill),
-            (31, Sentence::Hold { is_first: true }),
-            (59, Sentence::Hold { is_first: false }),
-            (60, Sentence::Kill),
-            (61, Sentence::Hold { is_first: true }),
-            (90, Sentence::Kill),
+            (0, KillPermit::Allow),
+            (30, KillPermit::Allow),
+            (31, KillPermit::RateLimited { is_first: true }),
+            (59, KillPermit::RateLimited { is_first: false }),
+            (60, KillPermit::Allow),
+            (61, KillPermit::RateLimited { is_first: true }),
+            (90, KillPermit::Allow),
         ] {
             let now = begin + Duration::from_secs(seconds);
-            assert_eq!(enforcement.sentence(now), expected, "{seconds}");
-            assert_eq!(enforcement.kills(now).is_held, expected != Sentence::Kill, "{seconds}");
+            assert_eq!(enforcement.permit_kill(now), expected, "{seconds}");
+            assert_eq!(enforcement.kills(now).rate_limited, expected != KillPermit::Allow, "{seconds}");
         }
-        assert_eq!(enforcement.switch(Mode::DryRun), Mode::Kill);
-        assert_eq!(enforcement.sentence(begin + within * 9), Sentence::Tell);
+        assert_eq!(enforcement.set_mode(EnforcementMode::DryRun), EnforcementMode::Kill);
+        assert_eq!(enforcement.permit_kill(begin + within * 9), KillPermit::DryRun);
         assert_eq!(enforcement.kills(begin + within * 9).recent, 0);
     }
 }

@@ -11,7 +11,7 @@ use crate::tap::{ContainerRef, ExecResult, InternalCalls, KillRecord, PodRef};
 
 /// Whose container it is that something is done in.
 #[derive(Clone, Debug, Default)]
-pub struct Names {
+pub struct ContainerNames {
     /// The pod.
     pub pod: Arc<PodRef>,
     /// The container.
@@ -21,15 +21,15 @@ pub struct Names {
 /// Has the runtime execute commands and stop containers.
 #[derive(Clone, Debug)]
 pub struct Executor {
-    way: Way,
-    told: Option<InternalCalls>,
+    way: ExecBackend,
+    internal_calls: Option<InternalCalls>,
     /// Whether of commands only the program is told, and nothing of what they write.
     redacts: bool,
 }
 
 /// How it is done.
 #[derive(Clone, Debug)]
-enum Way {
+enum ExecBackend {
     /// The runtime does it.
     Runtime(MeteredRuntimeClient),
     /// A test answers.
@@ -40,8 +40,8 @@ enum Way {
 impl Executor {
     /// Has it done through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
     #[must_use]
-    pub fn new(client: MeteredRuntimeClient, told: Option<InternalCalls>, redacts: bool) -> Self {
-        Self { way: Way::Runtime(client), told, redacts }
+    pub fn new(client: MeteredRuntimeClient, internal_calls: Option<InternalCalls>, redacts: bool) -> Self {
+        Self { way: ExecBackend::Runtime(client), internal_calls, redacts }
     }
 
     pub(crate) fn redacts(&self) -> bool {
@@ -51,12 +51,12 @@ impl Executor {
     /// Executes a command, with a limit for the answer if there is one.
     pub(super) async fn exec_sync(
         &self,
-        names: &Names,
+        names: &ContainerNames,
         request: ExecSyncRequest,
         limit: Option<Duration>,
     ) -> Result<ExecSyncResponse, Status> {
-        let Names { pod, container } = names.clone();
-        let told = self.told.as_ref();
+        let ContainerNames { pod, container } = names.clone();
+        let told = self.internal_calls.as_ref();
         let told = told.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
         let answered = with_timeout(limit, self.way.exec_sync(request)).await;
         if let Some(told) = told {
@@ -69,13 +69,13 @@ impl Executor {
     /// that is gone has been stopped.
     pub(crate) async fn stop(
         &self,
-        names: &Names,
+        names: &ContainerNames,
         container_id: &str,
         grace_period: u32,
         kill: Option<KillRecord>,
     ) -> Result<(), Status> {
-        let Names { pod, container } = names.clone();
-        let told = self.told.as_ref().map(|calls| calls.stop(pod, container, kill));
+        let ContainerNames { pod, container } = names.clone();
+        let told = self.internal_calls.as_ref().map(|calls| calls.stop(pod, container, kill));
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
@@ -91,7 +91,7 @@ fn code<T>(answered: &Result<T, Status>) -> Code {
     answered.as_ref().map_or_else(|status| Code::from(status.code()), |_| Code::OK)
 }
 
-impl Way {
+impl ExecBackend {
     async fn exec_sync(&self, request: ExecSyncRequest) -> Result<Response<ExecSyncResponse>, Status> {
         match self {
             Self::Runtime(client) => client.clone().exec_sync(request).await,
@@ -170,7 +170,7 @@ mod tests {
             + 'static,
         ) -> Self {
             let player = Player { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
-            Self { way: Way::Played(player), told: None, redacts: false }
+            Self { way: ExecBackend::Played(player), internal_calls: None, redacts: false }
         }
 
         /// The same, with stops that are answered by a test as well.
@@ -178,9 +178,9 @@ mod tests {
             self,
             stops: impl Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync + 'static,
         ) -> Self {
-            let Way::Played(player) = self.way else { panic!("it is the runtime's") };
+            let ExecBackend::Played(player) = self.way else { panic!("it is the runtime's") };
             let player = Player { stops: Arc::new(stops), ..player };
-            Self { way: Way::Played(player), ..self }
+            Self { way: ExecBackend::Played(player), ..self }
         }
     }
 }

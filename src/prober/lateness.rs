@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::meter::Meter;
+use super::meter::AttemptMeter;
 
 /// Part of its timeout by which the thread may be late for an attempt.
 const TOLERATED_PART: u32 = 10;
@@ -24,7 +24,7 @@ pub(super) struct Delay {
     /// The longest time by which it was late, without what the attempt took itself.
     pub(super) lateness: Duration,
     /// Probe whose attempts used most of the thread's time just before.
-    pub(super) culprit: Option<Arc<Meter>>,
+    pub(super) culprit: Option<Arc<AttemptMeter>>,
     /// The time that the attempt itself took from the thread.
     pub(super) own_time: Duration,
 }
@@ -42,7 +42,7 @@ impl Delay {
 
 /// Makes an attempt, and measures how late the thread is for it.
 pub(super) async fn timed<T>(
-    meter: &Arc<Meter>,
+    meter: &Arc<AttemptMeter>,
     timeout: Duration,
     attempt: impl Future<Output = T>,
 ) -> (T, Delay) {
@@ -93,13 +93,13 @@ mod tests {
     }
 
     /// Meters of the probes of two pods, and what remembers their time.
-    fn meters() -> ([Arc<Meter>; 2], Arc<ThreadUse>) {
+    fn meters() -> ([Arc<AttemptMeter>; 2], Arc<ThreadUse>) {
         let thread = Arc::new(ThreadUse::default());
-        (["a", "b"].map(|pod| Meter::new(series(pod), &thread)), thread)
+        (["a", "b"].map(|pod| AttemptMeter::new(series(pod), &thread)), thread)
     }
 
     /// Makes an attempt of 200 ms, during which something takes the thread; returns its delay.
-    async fn during(meter: &Arc<Meter>, taken: impl AsyncFnOnce()) -> Delay {
+    async fn during(meter: &Arc<AttemptMeter>, taken: impl AsyncFnOnce()) -> Delay {
         let timed = {
             let meter = meter.clone();
             tokio::spawn(async move { timed(&meter, TIMEOUT, sleep(milliseconds(200))).await.1 })

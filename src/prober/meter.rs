@@ -16,12 +16,12 @@ const WINDOW: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
     /// Meter of the attempt that the running task makes.
-    static METER: Arc<Meter>;
+    static METER: Arc<AttemptMeter>;
 }
 
 /// Counts the time that the attempts of one probe take from the prober's thread.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct AttemptMeter {
     /// The probe.
     pub(super) series: Series,
     nanoseconds: AtomicU64,
@@ -43,15 +43,15 @@ struct UsageWindows {
 }
 
 /// Time taken by probes, by the addresses of their meters.
-type UsageByProbe = HashMap<usize, (Arc<Meter>, Duration)>;
+type UsageByProbe = HashMap<usize, (Arc<AttemptMeter>, Duration)>;
 
 /// A task whose time is counted.
 struct Metered<F> {
-    meter: Arc<Meter>,
+    meter: Arc<AttemptMeter>,
     task: Pin<Box<F>>,
 }
 
-impl Meter {
+impl AttemptMeter {
     pub(super) fn new(series: Series, thread: &Arc<ThreadUse>) -> Arc<Self> {
         Arc::new(Self {
             series,
@@ -101,14 +101,14 @@ impl Meter {
 }
 
 impl ThreadUse {
-    fn add(&self, meter: &Arc<Meter>, time: Duration, now: Instant) {
+    fn add(&self, meter: &Arc<AttemptMeter>, time: Duration, now: Instant) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.turn(now);
         let key = Arc::as_ptr(meter).addr();
         windows.current.entry(key).or_insert_with(|| (meter.clone(), Duration::ZERO)).1 += time;
     }
 
-    fn busiest(&self, now: Instant) -> Option<(Arc<Meter>, Duration)> {
+    fn busiest(&self, now: Instant) -> Option<(Arc<AttemptMeter>, Duration)> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.turn(now);
         let UsageWindows { current, previous, .. } = &*windows;
@@ -168,9 +168,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_busiest_probe_is_that_of_the_last_windows() {
         let thread = Arc::new(ThreadUse::default());
-        let [a, b] = ["a", "b"].map(|pod| Meter::new(series(pod), &thread));
+        let [a, b] = ["a", "b"].map(|pod| AttemptMeter::new(series(pod), &thread));
         let busiest = || a.busiest(Instant::now()).map(|(meter, time)| (meter.series.to_string(), time));
-        let is = |meter: &Arc<Meter>, milliseconds: u32| {
+        let is = |meter: &Arc<AttemptMeter>, milliseconds: u32| {
             Some((meter.series.to_string(), milliseconds * MILLISECOND))
         };
         assert_eq!(busiest(), None);
@@ -189,7 +189,7 @@ mod tests {
     #[tokio::test]
     async fn what_an_attempt_spawns_counts_as_its_own() {
         let thread = Arc::new(ThreadUse::default());
-        let meter = Meter::new(series("a"), &thread);
+        let meter = AttemptMeter::new(series("a"), &thread);
         let spend = || {
             let begin = Instant::now();
             while begin.elapsed() < MILLISECOND {}

@@ -12,9 +12,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
-use super::meter::Meter;
-use super::notice::What;
-use super::pod::Task;
+use super::meter::AttemptMeter;
+use super::notice::ContainerEventKind;
+use super::pod::AttemptContext;
 use super::verdict::ProbeResult;
 
 /// Upper bounds of durations, in seconds, as the kubelet has them.
@@ -28,12 +28,12 @@ const LATENESS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0
 
 /// What is counted of probes. Copies share it.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct ProberMetrics {
     since: SystemTime,
     total: Family<TotalLabels, Counter>,
-    durations: Family<Labels, Histogram>,
-    failures: Family<Labels, Histogram>,
-    margins: Family<Labels, Histogram>,
+    durations: Family<ProbeLabels, Histogram>,
+    failures: Family<ProbeLabels, Histogram>,
+    margins: Family<ProbeLabels, Histogram>,
     errors: Family<TotalLabels, Counter>,
     discarded: Family<TotalLabels, Counter>,
     caused_discards: Family<TotalLabels, Counter>,
@@ -61,7 +61,7 @@ struct Probed {
 
 /// The labels of durations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Labels(Arc<Probed>);
+struct ProbeLabels(Arc<Probed>);
 
 /// The labels of counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,7 +101,7 @@ pub struct Agreement {
 const SUCCESSFUL: &str = "successful";
 const FAILED: &str = "failed";
 
-impl Default for Metrics {
+impl Default for ProberMetrics {
     fn default() -> Self {
         let durations = || Family::new_with_constructor((|| Histogram::new(DURATIONS)) as fn() -> Histogram);
         let margins = Family::new_with_constructor((|| Histogram::new(MARGINS)) as fn() -> Histogram);
@@ -124,7 +124,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl ProberMetrics {
     /// Adds what concerns probes as a whole.
     pub fn register(&self, registry: &mut Registry) {
         let late = "How late attempts of probes began";
@@ -148,7 +148,7 @@ impl Metrics {
 
     /// What concerns single probes, which a kubelet serves apart; each family in a registry of its own, since some are large.
     #[must_use]
-    pub fn of_probes(&self) -> Vec<Registry> {
+    pub fn registries(&self) -> Vec<Registry> {
         let since = Gauge::<f64, AtomicU64>::default();
         since.set(self.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64());
         vec![
@@ -211,8 +211,8 @@ impl Metrics {
     }
 
     /// Something that is told may be about a kill of the kubelet's.
-    pub(super) fn compared(&self, what: What) {
-        if let Some(kill) = AgreementLabels::of(what) {
+    pub(super) fn compared(&self, what: ContainerEventKind) {
+        if let Some(kill) = AgreementLabels::from_event(what) {
             self.agreement.get_or_create(&kill).inc();
         }
     }
@@ -220,11 +220,13 @@ impl Metrics {
     /// How kills of the kubelet's and ours agree.
     #[must_use]
     pub fn agreement(&self) -> Agreement {
-        let of = |what| AgreementLabels::of(what).map_or(0, |kill| self.agreement.get_or_create(&kill).get());
+        let of = |what| {
+            AgreementLabels::from_event(what).map_or(0, |kill| self.agreement.get_or_create(&kill).get())
+        };
         Agreement {
-            predicted: of(What::Predicted),
-            unpredicted: of(What::Unpredicted),
-            not_observed: of(What::NotObserved),
+            predicted: of(ContainerEventKind::Predicted),
+            unpredicted: of(ContainerEventKind::Unpredicted),
+            not_observed: of(ContainerEventKind::NotObserved),
         }
     }
 
@@ -235,7 +237,7 @@ impl Metrics {
 
     /// An attempt has come to a result after so long, with so many seconds left of its timeout.
     pub(super) fn attempted(&self, series: &Series, result: ProbeResult, took: Duration, margin: f64) {
-        let (labels, seconds) = (Labels(series.0.clone()), took.as_secs_f64());
+        let (labels, seconds) = (ProbeLabels(series.0.clone()), took.as_secs_f64());
         let (result, durations) = match result {
             ProbeResult::Success => (SUCCESSFUL, &self.durations),
             ProbeResult::Failure | ProbeResult::Unknown => (FAILED, &self.failures),
@@ -250,7 +252,7 @@ impl Metrics {
     }
 
     /// An attempt has been discarded, because the prober was late; `by` is the probe that took most of its time, if one did.
-    pub(super) fn discarded(&self, series: &Series, by: Option<&Arc<Meter>>) {
+    pub(super) fn discarded(&self, series: &Series, by: Option<&Arc<AttemptMeter>>) {
         self.discarded.get_or_create(&TotalLabels::new(series, None)).inc();
         if let Some(by) = by.filter(|by| !by.is_over()) {
             self.caused_discards.get_or_create(&TotalLabels::new(&by.series, None)).inc();
@@ -265,7 +267,7 @@ impl Metrics {
         for family in [&self.errors, &self.discarded, &self.caused_discards] {
             family.remove(&TotalLabels::new(series, None));
         }
-        let labels = Labels(series.0.clone());
+        let labels = ProbeLabels(series.0.clone());
         self.durations.remove(&labels);
         self.failures.remove(&labels);
         self.margins.remove(&labels);
@@ -280,7 +282,7 @@ fn alone(name: &str, help: &str, family: impl Metric) -> Registry {
 }
 
 impl Series {
-    pub(super) fn new(task: &Task) -> Self {
+    pub(super) fn new(task: &AttemptContext) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Self(Arc::new(Probed {
             probe_type: task.probe_type.title(),
@@ -300,11 +302,11 @@ impl fmt::Display for Series {
 }
 
 impl AgreementLabels {
-    fn of(what: What) -> Option<Self> {
+    fn from_event(what: ContainerEventKind) -> Option<Self> {
         let kill = match what {
-            What::Predicted => "predicted",
-            What::Unpredicted => "unpredicted",
-            What::NotObserved => "not_observed",
+            ContainerEventKind::Predicted => "predicted",
+            ContainerEventKind::Unpredicted => "unpredicted",
+            ContainerEventKind::NotObserved => "not_observed",
             _ => return None,
         };
         Some(Self { kill })
@@ -317,7 +319,7 @@ impl TotalLabels {
     }
 }
 
-impl EncodeLabelSet for Labels {
+impl EncodeLabelSet for ProbeLabels {
     fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> Result<(), fmt::Error> {
         let Probed { probe_type, container, pod, namespace, .. } = &*self.0;
         [("probe_type", *probe_type), ("container", container), ("pod", pod), ("namespace", namespace)]

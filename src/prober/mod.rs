@@ -36,58 +36,63 @@ use crate::relay::CallInfo;
 use crate::tap::{self, StopRequest};
 use crate::world::{Change, InspectRequest, Inventory, Sandbox};
 use enforcement::Enforcement;
-use pod::{Played, Todo};
-use roster::Roster;
-use work::Shared;
+use pod::{Effects, Management};
+use roster::PodTable;
+use work::ManagerInner;
 
-pub(crate) use work::KUBELET;
+pub(crate) use work::KUBELET_TTL;
 
-pub(crate) use decision::Kill;
-pub use enforcement::{EnforcementSettings, KillsNow, Mode, MostKills};
-pub use executor::{Executor, Names};
-pub(crate) use handler::{HookError, Hooked};
-pub use metrics::{Agreement, Metrics};
-pub(crate) use node::address as node_address;
-pub use notice::{Notice, Remark, What, Witness};
+pub(crate) use decision::KillPlan;
+pub use enforcement::{EnforcementMode, EnforcementSettings, KillLimit, KillStats};
+pub use executor::{ContainerNames, Executor};
+pub(crate) use handler::{HookContext, HookError};
+pub use metrics::{Agreement, ProberMetrics};
+pub(crate) use node::node_ip as node_address;
+pub use notice::{ContainerEvent, ContainerEventKind, EventSink, GlobalEvent};
 pub use report::{ContainerReport, PodReport, ProbeReport};
-pub use status::{Condition, Phase};
-pub(crate) use status::{Stage, phase, readiness};
-pub use verdict::{ProbeResult, Run, Verdict, step};
+pub(crate) use status::{ContainerProgress, phase, readiness};
+pub use status::{PodCondition, PodPhase};
+pub use verdict::{ProbeResult, ResultRun, ThresholdOutcome, apply_threshold};
 
 /// Workers that may begin together where what is written of probes changes.
-const CROWD: usize = 100;
+const JITTER_THRESHOLD: usize = 100;
 
 /// Makes probes, and says what would be killed. Copies share it.
 #[derive(Clone, Debug)]
-pub struct Prober {
-    shared: Arc<Shared>,
+pub struct ProbeManager {
+    shared: Arc<ManagerInner>,
 }
 
 /// What a prober is made of.
 #[derive(Debug)]
-pub struct Parts {
+pub struct ProberConfig {
     /// What is written of probes.
     pub specs: SpecResolver,
     /// What is counted.
-    pub metrics: Metrics,
+    pub metrics: ProberMetrics,
     /// Who is asked what has to be known of pods and containers.
     pub enquiries: mpsc::Sender<InspectRequest>,
     /// What is done about probes that have failed.
     pub enforcement: EnforcementSettings,
     /// The node is taken to have been there for long: workers begin at once, and not at times of chance within their first period.
-    pub is_settled: bool,
+    pub skip_start_jitter: bool,
 }
 
-impl Prober {
+impl ProbeManager {
     /// A prober that knows nothing of the node yet. It has things done by the executor, tells the witness of them, and works on the
     /// runtime.
     #[must_use]
-    pub fn start(parts: Parts, executor: Executor, witness: Arc<dyn Witness>, runtime: Handle) -> Self {
-        let Parts { specs, metrics, enquiries, enforcement, is_settled } = parts;
-        let roster = Roster {
+    pub fn start(
+        parts: ProberConfig,
+        executor: Executor,
+        witness: Arc<dyn EventSink>,
+        runtime: Handle,
+    ) -> Self {
+        let ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter } = parts;
+        let roster = PodTable {
             since: Instant::now(),
             is_listed: false,
-            is_settled,
+            is_settled: skip_start_jitter,
             specs,
             pods: HashMap::new(),
             orphans: HashMap::new(),
@@ -98,9 +103,9 @@ impl Prober {
         let enforcement = Arc::new(Enforcement::new(enforcement));
         let thread_use = Arc::default();
         let shared =
-            Shared { executor, metrics, witness, enquiries, runtime, enforcement, roster, thread_use };
+            ManagerInner { executor, metrics, witness, enquiries, runtime, enforcement, roster, thread_use };
         let shared = Arc::new(shared);
-        shared.runtime.spawn(shared.clone().keep_house());
+        shared.runtime.spawn(shared.clone().housekeeping());
         Self { shared }
     }
 
@@ -110,7 +115,7 @@ impl Prober {
         let mut seen = HashSet::new();
         let mut roster = self.shared.lock();
         for change in changes {
-            if let Some(key) = roster.take(world, change)
+            if let Some(key) = roster.apply(world, change)
                 && seen.insert(key.clone())
             {
                 touched.push(key);
@@ -119,45 +124,45 @@ impl Prober {
         drop(roster);
         for key in touched {
             if let Some((pod, todo)) = self.shared.refresh(&key, true) {
-                self.shared.carry_out(&pod, todo);
+                self.shared.apply_effects(&pod, todo);
             }
         }
     }
 
     /// A pod is about to have a sandbox: the workers of its probes begin, as with the kubelet, before there is anything to probe.
-    pub fn expect(&self, sandbox: Sandbox) {
+    pub fn add_pod(&self, sandbox: Sandbox) {
         let key = self.shared.lock().expect(&Arc::new(sandbox));
         if let Some((pod, todo)) = key.and_then(|key| self.shared.refresh(&key, true)) {
-            pod.lock().played = Played::Yes;
-            self.shared.carry_out(&pod, todo);
+            pod.lock().played = Management::Managed;
+            self.shared.apply_effects(&pod, todo);
         }
     }
 
     /// Somebody starts these containers of a pod again, and kills them for their probes; none from now on where there are none.
-    pub fn kept(&self, names: &tap::PodRef, containers: HashSet<String>) {
+    pub fn set_restartable(&self, names: &tap::PodRef, containers: HashSet<String>) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
             let mut state = pod.lock();
-            state.played = if containers.is_empty() { Played::No } else { Played::Yes };
+            state.played = if containers.is_empty() { Management::External } else { Management::Managed };
             state.kept = Some(containers).filter(|kept| !kept.is_empty());
         }
     }
 
     /// How a pod is, if it is probed. What is not ready is looked at again at once, as with each sync of the kubelet's.
     #[must_use]
-    pub fn look(&self, names: &tap::PodRef) -> Option<PodReport> {
+    pub fn update_pod_status(&self, names: &tap::PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
-        let mut todo = Todo::default();
+        let mut todo = Effects::default();
         let mut state = pod.lock();
         state.look(Instant::now(), &mut todo);
         let report = state.report();
         drop(state);
-        self.shared.carry_out(&pod, todo);
+        self.shared.apply_effects(&pod, todo);
         Some(report)
     }
 
     /// Whether the whole node has been listed.
     #[must_use]
-    pub fn is_listed(&self) -> bool {
+    pub fn has_listed(&self) -> bool {
         self.shared.lock().is_listed
     }
 
@@ -169,26 +174,32 @@ impl Prober {
 
     /// How a pod is, if it is probed.
     #[must_use]
-    pub fn report_of(&self, names: &tap::PodRef) -> Option<PodReport> {
+    pub fn pod_report(&self, names: &tap::PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
         let report = pod.lock().report();
         Some(report)
     }
 
     /// Whoever made a pod is about to end it: its regular containers are not probed any more, but for readiness.
-    pub fn begin_end(&self, names: &tap::PodRef) {
+    pub fn stop_liveness_and_startup(&self, names: &tap::PodRef) {
         if let Some(pod) = self.shared.lock().pod_named(names) {
-            pod.lock().played = Played::Ending;
+            pod.lock().played = Management::Terminating;
         }
     }
 
     /// Nobody makes the pod any more: its workers end.
-    pub fn forget(&self, names: &tap::PodRef) {
+    pub fn remove_pod(&self, names: &tap::PodRef) {
         self.shared.lock().forget(names);
     }
 
     /// Somebody has killed a container for a probe, or has tried to.
-    pub fn killed(&self, names: &tap::PodRef, container: &str, probe_type: ProbeType, is_done: bool) {
+    pub fn on_container_killed(
+        &self,
+        names: &tap::PodRef,
+        container: &str,
+        probe_type: ProbeType,
+        is_done: bool,
+    ) {
         self.shared.metrics.killed(probe_type.title(), is_done);
         let pod = self.shared.lock().pod_named(names).filter(|_| is_done);
         if let Some(pod) = pod {
@@ -202,31 +213,31 @@ impl Prober {
     }
 
     /// The whole node has been listed: what comes from now on is new.
-    pub fn listed(&self) {
+    pub fn mark_listed(&self) {
         let mut roster = self.shared.lock();
         if !roster.is_listed {
             (roster.is_listed, roster.since) = (true, Instant::now());
-            for unmet in self.shared.enforcement.unmet() {
-                self.shared.witness.remark(Remark::NobodySpared(unmet));
+            for unmet in self.shared.enforcement.unmatched() {
+                self.shared.witness.global_event(GlobalEvent::SelectorUnmatched(unmet));
             }
         }
     }
 
     /// What is done about probes that have failed.
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> EnforcementMode {
         self.shared.enforcement.mode()
     }
 
     /// Does something else about them from now on; `by` says who wants that.
-    pub fn switch(&self, to: Mode, by: String) {
-        let from = self.shared.enforcement.switch(to);
-        self.shared.witness.remark(Remark::Switched { from, to, by });
+    pub fn set_mode(&self, to: EnforcementMode, by: String) {
+        let from = self.shared.enforcement.set_mode(to);
+        self.shared.witness.global_event(GlobalEvent::Switched { from, to, by });
     }
 
     /// How kills stand.
     #[must_use]
-    pub fn kills(&self) -> KillsNow {
+    pub fn kills(&self) -> KillStats {
         self.shared.enforcement.kills(Instant::now())
     }
 
@@ -237,7 +248,7 @@ impl Prober {
     }
 
     /// A kubelet executes a command in a container, without a timeout.
-    pub fn kubelet_executes(&self, container: &str, command: &[String], call: &Weak<CallInfo>) {
+    pub fn on_kubelet_exec_start(&self, container: &str, command: &[String], call: &Weak<CallInfo>) {
         let found = self.shared.lock().pod_of_container(container);
         if let Some((pod, container)) = found {
             pod.lock().hook_begins(&container, command, call);
@@ -245,7 +256,7 @@ impl Prober {
     }
 
     /// A kubelet has executed a command in a container, which came to this.
-    pub fn kubelet_executed(&self, container: &str, command: &[String], came_to: &str) {
+    pub fn on_kubelet_exec_end(&self, container: &str, command: &[String], came_to: &str) {
         let found = self.shared.lock().pod_of_container(container);
         if let Some((pod, container)) = found {
             pod.lock().heard_exec(&container, command, came_to);
@@ -253,7 +264,7 @@ impl Prober {
     }
 
     /// What is written of probes is different from now on.
-    pub fn specify(&self, specs: SpecResolver) {
+    pub fn set_specs(&self, specs: SpecResolver) {
         let keys: Vec<Arc<str>> = {
             let mut roster = self.shared.lock();
             roster.specs = specs;
@@ -261,29 +272,29 @@ impl Prober {
         };
         let todos: Vec<_> = keys.iter().filter_map(|key| self.shared.refresh(key, false)).collect();
         // Workers that begin together by the hundred are spread, as those are that begin with us.
-        let is_crowd = todos.iter().map(|(_, todo)| todo.launch.len()).sum::<usize>() > CROWD;
+        let is_crowd = todos.iter().map(|(_, todo)| todo.launch.len()).sum::<usize>() > JITTER_THRESHOLD;
         for (pod, mut todo) in todos {
-            todo.is_spread = is_crowd;
-            self.shared.carry_out(&pod, todo);
+            todo.jitter = is_crowd;
+            self.shared.apply_effects(&pod, todo);
         }
     }
 
     /// Somebody has a sandbox or container stopped.
-    pub fn stopping(&self, stopping: &StopRequest) {
+    pub fn on_stop_requested(&self, stopping: &StopRequest) {
         let StopRequest { head, pid: _, sandbox, container, is_removal: _ } = stopping;
         if let Some(sandbox) = sandbox {
             let pod = self.shared.lock().pod_of_sandbox(sandbox);
             if let Some(pod) = pod {
-                let mut todo = Todo::default();
+                let mut todo = Effects::default();
                 pod.lock().stopping_all(head, &mut todo);
-                self.shared.carry_out(&pod, todo);
+                self.shared.apply_effects(&pod, todo);
             }
         }
         let found = container.as_deref().and_then(|id| self.shared.lock().pod_of_container(id));
         if let Some((pod, container)) = found {
-            let mut todo = Todo::default();
+            let mut todo = Effects::default();
             pod.lock().stopping(&container, head, Instant::now(), &mut todo);
-            self.shared.carry_out(&pod, todo);
+            self.shared.apply_effects(&pod, todo);
         }
     }
 

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::enforcement::{Mode, MostKills};
+use super::enforcement::{EnforcementMode, KillLimit};
 use crate::probe::ProbeType;
 use crate::tap::{ContainerRef, PodRef};
 
 /// Something that has happened to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct ContainerEvent {
     /// The pod.
     pub pod: Arc<PodRef>,
     /// The container.
@@ -17,14 +17,14 @@ pub struct Notice {
     /// Which of its probes.
     pub probe_type: ProbeType,
     /// What has happened.
-    pub what: What,
+    pub what: ContainerEventKind,
     /// A sentence for it, the kubelet's where it has one.
     pub message: String,
 }
 
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum ContainerEventKind {
     /// An attempt failed, or it is not known what came of it.
     Unhealthy,
     /// An attempt went well, in a way that somebody should look at.
@@ -55,30 +55,30 @@ pub enum What {
 
 /// Something that concerns no pod alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Remark {
+pub enum GlobalEvent {
     /// The limit of kills is reached: further kills are skipped.
-    KillRateLimited(MostKills),
+    KillRateLimited(KillLimit),
     /// Nobody on the node is whom this selector spares.
-    NobodySpared(String),
+    SelectorUnmatched(String),
     /// Somebody has switched what is done about probes.
     Switched {
         /// From what.
-        from: Mode,
+        from: EnforcementMode,
         /// To what.
-        to: Mode,
+        to: EnforcementMode,
         /// Who.
         by: String,
     },
 }
 
 /// Who is told. It must not wait.
-pub trait Witness: fmt::Debug + Send + Sync {
+pub trait EventSink: fmt::Debug + Send + Sync {
     /// Something has happened to a container.
-    fn notice(&self, notice: Notice);
+    fn container_event(&self, notice: ContainerEvent);
 
     /// Something has happened that concerns no pod alone.
-    fn remark(&self, remark: Remark);
+    fn global_event(&self, remark: GlobalEvent);
 
     /// A probe of a pod says something else than before, in a way that whoever acts on it has to know.
-    fn judged(&self, _pod: &PodRef) {}
+    fn result_changed(&self, _pod: &PodRef) {}
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::pod::{Container, Job, PodState};
-use super::status::{Condition, Phase, readiness};
-use super::verdict::{ProbeResult, Run};
+use super::pod::{PodState, ProbeWorker, ProbedContainer};
+use super::status::{PodCondition, PodPhase, readiness};
+use super::verdict::{ProbeResult, ResultRun};
 use crate::probe::{PodSpec, Probe, ProbeType};
 use crate::tap;
 
@@ -16,9 +16,9 @@ pub struct PodReport {
     /// What is written of it, by all sources.
     pub spec: Arc<PodSpec>,
     /// How far it has come.
-    pub phase: Phase,
+    pub phase: PodPhase,
     /// `ContainersReady` and `Ready`.
-    pub conditions: [Condition; 2],
+    pub conditions: [PodCondition; 2],
     /// Its containers that are there.
     pub containers: Vec<ContainerReport>,
 }
@@ -46,7 +46,7 @@ pub struct ProbeReport {
     /// What is held to be so, if anything is.
     pub result: Option<ProbeResult>,
     /// The last result, and how often it has come in a row.
-    pub run: Run,
+    pub run: ResultRun,
     /// Nothing is probed until there is another container.
     pub on_hold: bool,
     /// How often this container would have been killed.
@@ -83,13 +83,13 @@ impl PodState {
             .iter()
             .filter(|container| container.role.is_probed())
             .map(|container| {
-                let place = self.place_named(&container.name);
-                (container.name.as_str(), place.is_some_and(|place| self.basis(place).is_ready()))
+                let place = self.index_by_name(&container.name);
+                (container.name.as_str(), place.is_some_and(|place| self.readiness_inputs(place).is_ready()))
             })
             .collect();
-        let container = |(place, container): (usize, &Container)| {
-            let basis = self.basis(place);
-            let of_it = |job: &&Job| job.container == container.name();
+        let container = |(place, container): (usize, &ProbedContainer)| {
+            let basis = self.readiness_inputs(place);
+            let of_it = |job: &&ProbeWorker| job.container == container.name();
             let mut probes: Vec<ProbeReport> =
                 self.jobs.iter().filter(of_it).map(|job| job.report(container)).collect();
             probes.sort_by_key(|probe| probe.probe_type);
@@ -110,8 +110,8 @@ impl PodState {
     }
 }
 
-impl Job {
-    fn report(&self, container: &Container) -> ProbeReport {
+impl ProbeWorker {
+    fn report(&self, container: &ProbedContainer) -> ProbeReport {
         let machine = &self.machine;
         ProbeReport {
             probe_type: machine.probe_type,

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use super::enforcement::Enforcement;
-use super::machine::State;
+use super::machine::ObservedState;
 use super::node;
-use super::pod::{Age, Known, Pod, PodState, Todo};
+use super::pod::{Age, ContainerUpdate, Effects, PodState, ProbedPod};
 use crate::cri::labels::CONTAINER_HASH;
 use crate::cri::v1::ContainerState;
 use crate::probe::{PodSpec, SpecResolver};
@@ -18,14 +18,14 @@ use crate::world::{self, Change, InspectRequest, Inventory, Sandbox};
 
 /// The pods of the node.
 #[derive(Debug)]
-pub(super) struct Roster {
+pub(super) struct PodTable {
     /// When the first list of the node had come: until then everything has been there before.
     pub(super) since: Instant,
     pub(super) is_listed: bool,
     /// The node is taken to have been there for long: workers begin at once.
     pub(super) is_settled: bool,
     pub(super) specs: SpecResolver,
-    pub(super) pods: HashMap<Arc<str>, Entry>,
+    pub(super) pods: HashMap<Arc<str>, PodEntry>,
     /// Containers whose sandbox is not known yet, by the id of that.
     pub(super) orphans: HashMap<Arc<str>, Vec<Arc<world::Container>>>,
     /// When a kubelet was seen last.
@@ -35,15 +35,15 @@ pub(super) struct Roster {
 
 /// A pod of the node. One that has no probe is only remembered.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct PodEntry {
     pub(super) sandbox: Arc<Sandbox>,
     pub(super) containers: Vec<Arc<world::Container>>,
-    pub(super) pod: Option<Arc<Pod>>,
+    pub(super) pod: Option<Arc<ProbedPod>>,
 }
 
-impl Roster {
+impl PodTable {
     /// Takes a change. Tells which pod it concerns.
-    pub(super) fn take(&mut self, world: &Inventory, change: &Change) -> Option<Arc<str>> {
+    pub(super) fn apply(&mut self, world: &Inventory, change: &Change) -> Option<Arc<str>> {
         if self.is_over {
             return None;
         }
@@ -66,11 +66,11 @@ impl Roster {
             | Change::ContainerUpdated(container) => {
                 let Some(sandbox) = world.live_sandbox_of(container).cloned() else {
                     let sandbox = container.sandbox.clone()?;
-                    put(self.orphans.entry(sandbox).or_default(), container);
+                    upsert_container(self.orphans.entry(sandbox).or_default(), container);
                     return None;
                 };
                 let key = self.sandbox(&sandbox)?;
-                put(&mut self.pods.get_mut(&key)?.containers, container);
+                upsert_container(&mut self.pods.get_mut(&key)?.containers, container);
                 Some(key)
             }
             Change::ContainerRemoved(container) => {
@@ -82,7 +82,7 @@ impl Roster {
                 let entry = self.pods.get_mut(&key)?;
                 entry.containers.retain(|known| known.id != container.id);
                 if let Some(pod) = &entry.pod {
-                    pod.lock().lose(&container.id);
+                    pod.lock().remove_container(&container.id);
                 }
                 Some(key)
             }
@@ -107,7 +107,7 @@ impl Roster {
     }
 
     /// The pod with these names, if it is probed.
-    pub(super) fn pod_named(&self, names: &tap::PodRef) -> Option<Arc<Pod>> {
+    pub(super) fn pod_named(&self, names: &tap::PodRef) -> Option<Arc<ProbedPod>> {
         self.pods.get(&key_of(names, ""))?.pod.clone()
     }
 
@@ -120,15 +120,16 @@ impl Roster {
     }
 
     /// The pod of a sandbox, if it is probed; the beginning of its id will do, as it does for runtimes.
-    pub(super) fn pod_of_sandbox(&self, id: &str) -> Option<Arc<Pod>> {
-        let is_it = |entry: &&Entry| !id.is_empty() && entry.sandbox.id.starts_with(id);
+    pub(super) fn pod_of_sandbox(&self, id: &str) -> Option<Arc<ProbedPod>> {
+        let is_it = |entry: &&PodEntry| !id.is_empty() && entry.sandbox.id.starts_with(id);
         self.pods.values().find(is_it)?.pod.clone()
     }
 
     /// The pod of a container, if it is probed, and the whole id of the container.
-    pub(super) fn pod_of_container(&self, id: &str) -> Option<(Arc<Pod>, Arc<str>)> {
+    pub(super) fn pod_of_container(&self, id: &str) -> Option<(Arc<ProbedPod>, Arc<str>)> {
         let is_it = |known: &&Arc<world::Container>| !id.is_empty() && known.id.starts_with(id);
-        let of = |entry: &Entry| Some((entry.pod.clone()?, entry.containers.iter().find(is_it)?.id.clone()));
+        let of =
+            |entry: &PodEntry| Some((entry.pod.clone()?, entry.containers.iter().find(is_it)?.id.clone()));
         self.pods.values().find_map(of)
     }
 
@@ -138,7 +139,7 @@ impl Roster {
         match self.pods.get_mut(&key) {
             None => {
                 let containers = self.orphans.remove(&sandbox.id).unwrap_or_default();
-                let entry = Entry { sandbox: sandbox.clone(), containers, pod: None };
+                let entry = PodEntry { sandbox: sandbox.clone(), containers, pod: None };
                 self.pods.insert(key.clone(), entry);
             }
             Some(entry) if entry.sandbox.id == sandbox.id || sandbox.attempt >= entry.sandbox.attempt => {
@@ -150,22 +151,22 @@ impl Roster {
     }
 }
 
-impl Entry {
+impl PodEntry {
     /// Tells a pod all that is known of it.
-    pub(super) fn tell(
+    pub(super) fn update_pod(
         &self,
         pod: &mut PodState,
         spec: PodSpec,
         enforcement: &Enforcement,
         now: Instant,
-        todo: &mut Todo,
+        todo: &mut Effects,
     ) {
         pod.names = self.sandbox.pod.clone();
         pod.has_ended = !self.sandbox.is_ready;
         if pod.has_ended {
             pod.explained_by_end(todo);
         }
-        pod.lives_in(&self.sandbox.id);
+        pod.set_sandbox(&self.sandbox.id);
         pod.address = address(&self.sandbox);
         if *pod.spec != spec {
             pod.specify(spec);
@@ -175,16 +176,16 @@ impl Entry {
                 let (names, id) = (container.name.clone(), container.id.clone());
                 let attempt = container.name.attempt.unwrap_or(0);
                 let age = Age { attempt, created_at: container.created_at, seen: container.seen };
-                let is_spared = enforcement.spares(&self.sandbox, container);
+                let is_spared = enforcement.is_protected(&self.sandbox, container);
                 let hash = container.annotations.get(CONTAINER_HASH).map(str::to_owned);
-                pod.see(Known { names, id, age, state, is_spared, hash }, todo);
+                pod.upsert_container(ContainerUpdate { names, id, age, state, is_spared, hash }, todo);
             }
         }
         pod.sync(now, todo);
     }
 
     /// What has to be known of it.
-    pub(super) fn unknown(&self) -> Vec<InspectRequest> {
+    pub(super) fn missing_info(&self) -> Vec<InspectRequest> {
         let Some(pod) = &self.pod else { return Vec::new() };
         let is_unknown = |container: &&Arc<world::Container>| match container.state {
             ContainerState::ContainerRunning => container.started_at == 0,
@@ -204,7 +205,7 @@ impl Entry {
 }
 
 /// Adds a container, or what is newly known of it.
-fn put(containers: &mut Vec<Arc<world::Container>>, container: &Arc<world::Container>) {
+fn upsert_container(containers: &mut Vec<Arc<world::Container>>, container: &Arc<world::Container>) {
     match containers.iter_mut().find(|known| known.id == container.id) {
         Some(known) => *known = container.clone(),
         None => containers.push(container.clone()),
@@ -224,20 +225,20 @@ fn key_of(pod: &tap::PodRef, sandbox: &str) -> Arc<str> {
 fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
     match sandbox.addresses.first() {
         Some(address) => Some(address.as_str().into()),
-        None if sandbox.is_host_network == Some(true) => Some(node::address().into()),
+        None if sandbox.is_host_network == Some(true) => Some(node::node_ip().into()),
         None => None,
     }
 }
 
 /// How far a container has come; `None` while that is not known whole. One that has not been started yet is not there yet: a kubelet, which
 /// starts what it creates, does not see it in between, and would take what is held of it then for a verdict.
-fn state(container: &world::Container, now: Instant) -> Option<State> {
+fn state(container: &world::Container, now: Instant) -> Option<ObservedState> {
     match container.state {
         ContainerState::ContainerRunning => {
-            Some(State::Running(started(container.started_at, SystemTime::now(), now)?))
+            Some(ObservedState::Running(started(container.started_at, SystemTime::now(), now)?))
         }
         ContainerState::ContainerExited => {
-            Some(State::Terminated(container.exit.as_ref().map(|(code, _)| *code)))
+            Some(ObservedState::Terminated(container.exit.as_ref().map(|(code, _)| *code)))
         }
         ContainerState::ContainerCreated | ContainerState::ContainerUnknown => None,
     }

@@ -16,7 +16,7 @@ pub enum ProbeResult {
 
 /// How often the last result has come in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Run {
+pub struct ResultRun {
     /// The last result, once there has been one.
     pub last: Option<ProbeResult>,
     /// How often it has come in a row, since the last verdict that put the probe on hold.
@@ -25,42 +25,47 @@ pub struct Run {
 
 /// What a result amounts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ThresholdOutcome {
     /// The run, with it.
-    pub run: Run,
+    pub run: ResultRun,
     /// What is held to be so from now on; `None` where that stays.
     pub result: Option<ProbeResult>,
     /// Nothing is probed any more until there is another container.
-    pub holds: bool,
+    pub on_hold: bool,
 }
 
 /// Takes one more result, as the kubelet does: below its threshold it changes nothing; a liveness probe that has failed, and a startup probe
 /// that has come to a verdict, have done what they are for.
 #[must_use]
-pub fn step(probe_type: ProbeType, probe: &Probe, run: Run, result: ProbeResult) -> Verdict {
+pub fn apply_threshold(
+    probe_type: ProbeType,
+    probe: &Probe,
+    run: ResultRun,
+    result: ProbeResult,
+) -> ThresholdOutcome {
     let length = if run.last == Some(result) { run.length.saturating_add(1) } else { 1 };
-    let run = Run { last: Some(result), length };
+    let run = ResultRun { last: Some(result), length };
     let threshold = match result {
         ProbeResult::Success => probe.success_threshold,
         ProbeResult::Failure => probe.failure_threshold,
         ProbeResult::Unknown => 0,
     };
     if length < threshold {
-        return Verdict { run, result: None, holds: false };
+        return ThresholdOutcome { run, result: None, on_hold: false };
     }
-    let holds = match probe_type {
+    let on_hold = match probe_type {
         ProbeType::Startup => true,
         ProbeType::Liveness => result == ProbeResult::Failure,
         ProbeType::Readiness => false,
     };
-    let run = if holds { Run { length: 0, ..run } } else { run };
-    Verdict { run, result: Some(result), holds }
+    let run = if on_hold { ResultRun { length: 0, ..run } } else { run };
+    ThresholdOutcome { run, result: Some(result), on_hold }
 }
 
 impl ProbeResult {
     /// What is held to be so of a container that is new (as the kubelet: alive, not ready, not known to have started).
     #[must_use]
-    pub fn at_first(probe_type: ProbeType) -> Self {
+    pub fn initial_value(probe_type: ProbeType) -> Self {
         match probe_type {
             ProbeType::Liveness => Self::Success,
             ProbeType::Readiness => Self::Failure,
@@ -106,10 +111,10 @@ mod tests {
             failure in 1_u32..5,
         ) {
             let probe = Probe { success_threshold: success, failure_threshold: failure, ..probe() };
-            let (mut run, mut held) = (Run::default(), None);
+            let (mut run, mut held) = (ResultRun::default(), None);
             for (count, result) in results.iter().enumerate() {
-                let verdict = step(ProbeType::Readiness, &probe, run, *result);
-                prop_assert!(!verdict.holds);
+                let verdict = apply_threshold(ProbeType::Readiness, &probe, run, *result);
+                prop_assert!(!verdict.on_hold);
                 run = verdict.run;
                 held = verdict.result.or(held);
                 prop_assert_eq!(held, model(&results[..=count], success as usize, failure as usize));
@@ -124,12 +129,12 @@ mod tests {
         ) {
             let probe_type = if is_startup { ProbeType::Startup } else { ProbeType::Liveness };
             let probe = Probe { failure_threshold: failure, ..probe() };
-            let mut run = Run::default();
+            let mut run = ResultRun::default();
             for result in results {
-                let verdict = step(probe_type, &probe, run, result);
+                let verdict = apply_threshold(probe_type, &probe, run, result);
                 let is_final = result == ProbeResult::Failure || is_startup;
-                prop_assert_eq!(verdict.holds, verdict.result.is_some() && is_final);
-                prop_assert_eq!(verdict.run.length == 0, verdict.holds);
+                prop_assert_eq!(verdict.on_hold, verdict.result.is_some() && is_final);
+                prop_assert_eq!(verdict.run.length == 0, verdict.on_hold);
                 run = verdict.run;
             }
         }

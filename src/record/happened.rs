@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::events::{Event, Severity};
 use crate::exec::{StuckExec, StuckKind};
 use crate::play;
-use crate::prober::{self, MostKills, Remark, What};
+use crate::prober::{self, ContainerEventKind, GlobalEvent, KillLimit};
 use crate::terminal::human;
 use crate::world::{Change, Container, Inventory, RuntimeInfo, Sandbox};
 
@@ -56,21 +56,21 @@ impl Event {
 
     /// What the prober tells.
     #[must_use]
-    pub fn of_probe(notice: prober::Notice) -> Self {
+    pub fn of_probe(notice: prober::ContainerEvent) -> Self {
         let (severity, reason) = match notice.what {
-            What::Unhealthy => (Severity::Warning, "Unhealthy"),
-            What::ProbeWarning => (Severity::Warning, "ProbeWarning"),
-            What::Discarded => (Severity::Warning, "ProbeDiscarded"),
-            What::WouldKill => (Severity::Warning, "WouldKill"),
-            What::Killing => (Severity::Normal, "Killing"),
-            What::FailedPreStopHook => (Severity::Warning, "FailedPreStopHook"),
-            What::KillFailed => (Severity::Warning, "KillFailed"),
-            What::KillAborted => (Severity::Normal, "KillAborted"),
-            What::KillSkipped => (Severity::Warning, "KillSkipped"),
-            What::Predicted => (Severity::Normal, "KillPredicted"),
-            What::Unpredicted => (Severity::Warning, "KillUnpredicted"),
-            What::NotObserved => (Severity::Warning, "KillNotObserved"),
-            What::Panicked => (Severity::Warning, "ProbePanicked"),
+            ContainerEventKind::Unhealthy => (Severity::Warning, "Unhealthy"),
+            ContainerEventKind::ProbeWarning => (Severity::Warning, "ProbeWarning"),
+            ContainerEventKind::Discarded => (Severity::Warning, "ProbeDiscarded"),
+            ContainerEventKind::WouldKill => (Severity::Warning, "WouldKill"),
+            ContainerEventKind::Killing => (Severity::Normal, "Killing"),
+            ContainerEventKind::FailedPreStopHook => (Severity::Warning, "FailedPreStopHook"),
+            ContainerEventKind::KillFailed => (Severity::Warning, "KillFailed"),
+            ContainerEventKind::KillAborted => (Severity::Normal, "KillAborted"),
+            ContainerEventKind::KillSkipped => (Severity::Warning, "KillSkipped"),
+            ContainerEventKind::Predicted => (Severity::Normal, "KillPredicted"),
+            ContainerEventKind::Unpredicted => (Severity::Warning, "KillUnpredicted"),
+            ContainerEventKind::NotObserved => (Severity::Warning, "KillNotObserved"),
+            ContainerEventKind::Panicked => (Severity::Warning, "ProbePanicked"),
         };
         Self {
             pod: Some(notice.pod),
@@ -108,21 +108,21 @@ impl Event {
 
     /// What the prober tells of itself.
     #[must_use]
-    pub fn of_remark(remark: &Remark) -> Self {
+    pub fn of_remark(remark: &GlobalEvent) -> Self {
         match remark {
-            Remark::KillRateLimited(MostKills { count, within }) => {
+            GlobalEvent::KillRateLimited(KillLimit { count, within }) => {
                 let within = human::duration(*within);
                 let message = format!(
                     "--max-kills is reached: {count} kills within {within}; further kills are skipped"
                 );
                 Self::new(Severity::Warning, "KillRateLimited", message)
             }
-            Remark::NobodySpared(selector) => Self::new(
+            GlobalEvent::SelectorUnmatched(selector) => Self::new(
                 Severity::Warning,
                 "SelectorMatchesNothing",
                 format!("--never-kill selector {selector} matches no container on this node"),
             ),
-            Remark::Switched { from, to, by } => {
+            GlobalEvent::Switched { from, to, by } => {
                 let (from, to) = (from.name(), to.name());
                 Self::new(
                     Severity::Warning,

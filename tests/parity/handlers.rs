@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use probeshim::cri::MeteredChannel;
 use probeshim::probe::{ContainerPort, ContainerSpec, SpecResolver};
-use probeshim::prober::handler::{Attempt, Target, attempt};
-use probeshim::prober::{Executor, Names};
+use probeshim::prober::handler::{ProbeOutcome, ProbeTarget, attempt};
+use probeshim::prober::{ContainerNames, Executor};
 use probeshim::socket::SocketPath;
 use regex::Regex;
 use serde_json::{Value, json};
@@ -80,17 +80,19 @@ async fn ours(host: &str, probe: &Value) -> Told {
         ..ContainerSpec::named("main")
     };
     let nobody = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap());
-    let target = Target { container_id: "", container: &spec, pod_ip: host };
+    let target = ProbeTarget { container_id: "", container: &spec, pod_ip: host };
     let told = |result: &str, output: &str, error: &str| Told {
         result: result.to_owned(),
         output: output.to_owned(),
         error: error.to_owned(),
     };
-    match attempt(&probe, &target, &Names::default(), &Executor::new(nobody.client(), None, false)).await {
-        Ok(Attempt::Success(output)) => told("success", &output, ""),
-        Ok(Attempt::Warning(output)) => told("warning", &output, ""),
-        Ok(Attempt::Failure(output)) => told("failure", &output, ""),
-        Err(error) => told(error.resulted_in(), "", &error.to_string()),
+    match attempt(&probe, &target, &ContainerNames::default(), &Executor::new(nobody.client(), None, false))
+        .await
+    {
+        Ok(ProbeOutcome::Success(output)) => told("success", &output, ""),
+        Ok(ProbeOutcome::Warning(output)) => told("warning", &output, ""),
+        Ok(ProbeOutcome::Failure(output)) => told("failure", &output, ""),
+        Err(error) => told(error.outcome(), "", &error.to_string()),
     }
 }
 

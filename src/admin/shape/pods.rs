@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
 use crate::play::{self, KeptPods, Key, PodStatus, Standing, Summary};
-use crate::prober::{Condition, ContainerReport, PodReport, ProbeReport, ProbeResult};
+use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
 use crate::record::shape::time;
 use crate::tap;
 use crate::world::{self, Inventory};
@@ -309,8 +309,8 @@ impl StatusContainer {
     }
 }
 
-impl From<&Condition> for StatusCondition {
-    fn from(condition: &Condition) -> Self {
+impl From<&PodCondition> for StatusCondition {
+    fn from(condition: &PodCondition) -> Self {
         Self {
             r#type: condition.kind.to_owned(),
             status: if condition.is_met { "True" } else { "False" }.to_owned(),

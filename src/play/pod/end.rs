@@ -33,7 +33,7 @@ impl Worker {
     /// Ends everything of the pod.
     pub(super) async fn end(&self) {
         if let Some(prober) = &self.means.prober {
-            prober.begin_end(&self.names);
+            prober.stop_liveness_and_startup(&self.names);
         }
         self.standing.send_modify(|standing| standing.is_ending = true);
         self.means.memories.begin_end(&self.pod.uid);
@@ -65,10 +65,10 @@ impl Worker {
         self.attended(&seen, self.kill_all(&seen, LEAST_AT_END)).await?;
         let seen = self.means.inspect(&self.pod).await?;
         self.release_subpaths(&seen).await;
-        let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
+        let report = self.means.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
         self.publish(&seen, report.as_ref(), true).await?;
         if let Some(prober) = &self.means.prober {
-            prober.forget(&self.names);
+            prober.remove_pod(&self.names);
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Worker {
     /// Forgets what was observed of the pod.
     fn forget(&self) {
         if let Some(prober) = &self.means.prober {
-            prober.forget(&self.names);
+            prober.remove_pod(&self.names);
         }
         self.means.records.forget(&self.pod.identity());
     }

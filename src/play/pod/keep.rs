@@ -20,7 +20,7 @@ use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
 use crate::play::kept::{Act, Key};
 use crate::play::seen::{Instance, Seen, State};
 use crate::play::spec::{Container, Origin, Own};
-use crate::prober::Kill;
+use crate::prober::KillPlan;
 use crate::tap;
 use crate::terminal::sanitize;
 
@@ -48,13 +48,16 @@ impl Worker {
         while !self.signals.end.is_cancelled() {
             self.pod = self.pods.borrow_and_update().clone();
             if let Some(prober) = self.means.prober.clone() {
-                if !prober.is_listed() {
+                if !prober.has_listed() {
                     // It is not known yet what is written of what is there.
                     sleep(LOOK).await;
                     continue;
                 }
                 // The pod may have become known to it only now.
-                prober.kept(&self.names, self.pod.containers.iter().map(|it| it.name.clone()).collect());
+                prober.set_restartable(
+                    &self.names,
+                    self.pod.containers.iter().map(|it| it.name.clone()).collect(),
+                );
                 self.pod = Arc::new(self.pod.specified(Arc::new(prober.spec_of(&self.awaited()))));
             }
             let synced = self.sync().await;
@@ -68,7 +71,7 @@ impl Worker {
         }
         self.means.records.forget(&self.pod.identity());
         if let Some(prober) = &self.means.prober {
-            prober.kept(&self.names, HashSet::new());
+            prober.set_restartable(&self.names, HashSet::new());
         }
     }
 
@@ -146,7 +149,7 @@ impl Worker {
         let names =
             tap::ContainerRef { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
         let message = "Its owner has let it go meanwhile".to_owned();
-        let ending = Kill { message, grace_period: 0, pre_stop: None, obstacle: None };
+        let ending = KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None };
         self.kill(&Arc::new(names), id, ending, None, &[]).await?;
         self.remove(id).await
     }

@@ -18,7 +18,7 @@ use crate::play::logs::remove_log;
 use crate::play::seen::{Instance, Seen};
 use crate::play::spec::{Container, Origin, Pod};
 use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
-use crate::prober::{HookError, Hooked, Kill, Names, PodReport, ProbeReport};
+use crate::prober::{ContainerNames, HookContext, HookError, KillPlan, PodReport, ProbeReport};
 use crate::tap;
 
 /// Whose turn it is, where all containers of a pod are ended.
@@ -26,9 +26,9 @@ type Turns = HashMap<String, CancellationToken>;
 
 impl Worker {
     /// How a container is ended, with the pod's grace period.
-    pub(super) fn ending(&self, container: &Container, message: String) -> Kill {
+    pub(super) fn ending(&self, container: &Container, message: String) -> KillPlan {
         let grace_period = self.pod.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
-        Kill { message, grace_period, pre_stop: container.spec.pre_stop().cloned(), obstacle: None }
+        KillPlan { message, grace_period, pre_stop: container.spec.pre_stop().cloned(), blocked_by: None }
     }
 
     /// Ends one container that is doomed.
@@ -53,7 +53,7 @@ impl Worker {
         self.means.state.flush().await;
         let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
         if let (Reason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
-            prober.killed(&self.names, name, *kind, killed.is_ok());
+            prober.on_container_killed(&self.names, name, *kind, killed.is_ok());
         }
         killed
     }
@@ -64,7 +64,7 @@ impl Worker {
         &self,
         names: &Arc<tap::ContainerRef>,
         id: &Arc<str>,
-        ending: Kill,
+        ending: KillPlan,
         mark: Option<tap::KillRecord>,
         first: &[CancellationToken],
     ) -> Result<(), Status> {
@@ -72,12 +72,12 @@ impl Worker {
         let begun = Instant::now();
         self.pre_stop(names, id, &ending).await;
         let left = left_after(first, ending.grace_period_after(begun.elapsed())).await;
-        let both = Names { pod: self.names.clone(), container: names.clone() };
+        let both = ContainerNames { pod: self.names.clone(), container: names.clone() };
         let mark = mark.map(|mark| tap::KillRecord { grace_period: left, ..mark });
         self.means.executor.stop(&both, id, left, mark).await
     }
 
-    async fn pre_stop(&self, names: &Arc<tap::ContainerRef>, id: &Arc<str>, ending: &Kill) {
+    async fn pre_stop(&self, names: &Arc<tap::ContainerRef>, id: &Arc<str>, ending: &KillPlan) {
         let Some((hook, period)) = ending.pre_stop.clone().zip(ending.hook_period()) else { return };
         let name = names.name.as_deref().unwrap_or_default();
         let container = self.pod.container(name).map(|container| container.spec.clone());
@@ -95,9 +95,9 @@ impl Worker {
         names: &Arc<tap::ContainerRef>,
         id: &Arc<str>,
         address: &str,
-    ) -> Hooked {
-        Hooked {
-            names: Names { pod: self.names.clone(), container: names.clone() },
+    ) -> HookContext {
+        HookContext {
+            names: ContainerNames { pod: self.names.clone(), container: names.clone() },
             id: id.clone(),
             container: container.clone(),
             address: address.into(),
@@ -137,9 +137,9 @@ impl Worker {
             Some(container) => self.ending(container, message),
             None if self.pod.origin == Origin::Before => noted_ending(&instance.noted, message),
             // The manifest knows it no more.
-            None => Kill { message, grace_period: 0, pre_stop: None, obstacle: None },
+            None => KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None },
         };
-        let ending = Kill { grace_period: ending.grace_period.max(least), ..ending };
+        let ending = KillPlan { grace_period: ending.grace_period.max(least), ..ending };
         let first = before(&self.pod, &instance.name, turns);
         let killed = self.kill(&names, &instance.id, ending, None, &first).await;
         if let Some(turn) = turns.get(&instance.name) {
@@ -170,9 +170,9 @@ impl Worker {
 }
 
 /// The end of a container of which only what is noted at it is known.
-fn noted_ending(noted: &ContainerSpec, message: String) -> Kill {
+fn noted_ending(noted: &ContainerSpec, message: String) -> KillPlan {
     let grace_period = noted.annotated_grace_period.clone().and_then(Result::ok).unwrap_or(GRACE_PERIOD);
-    Kill { message, grace_period, pre_stop: noted.pre_stop().cloned(), obstacle: None }
+    KillPlan { message, grace_period, pre_stop: noted.pre_stop().cloned(), blocked_by: None }
 }
 
 /// Those that have to end before a container of a pod does.
@@ -195,7 +195,7 @@ async fn left_after(first: &[CancellationToken], seconds: u32) -> u32 {
     let all = join_all(first.iter().map(CancellationToken::cancelled));
     let _ = timeout(Duration::from_secs(seconds.into()), all).await;
     let waited = u32::try_from(begun.elapsed().as_secs()).unwrap_or(u32::MAX);
-    seconds.saturating_sub(waited).max(Kill::LEAST_GRACE_PERIOD)
+    seconds.saturating_sub(waited).max(KillPlan::MIN_GRACE_PERIOD)
 }
 
 /// Seconds that a container has for its end for a reason, of a pod that has so many: what the probe says that has failed counts before
@@ -209,7 +209,7 @@ fn grace_period(of_pod: u32, reason: Reason, probe: impl Fn(ProbeType) -> Option
 }
 
 /// What is told of a call that ends a container for a probe.
-fn mark_of(report: &ProbeReport, ending: &Kill) -> tap::KillRecord {
+fn mark_of(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
     tap::KillRecord {
         probe: report.probe_type.name().to_owned(),
         message: ending.message.clone(),

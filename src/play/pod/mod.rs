@@ -31,7 +31,7 @@ use super::spec::{Origin, Pod};
 use super::standing::{Loss, Standing};
 use super::v1::PodStatus;
 use crate::probe::{PodSpec, ProbeType};
-use crate::prober::{Mode, PodReport, ProbeResult};
+use crate::prober::{EnforcementMode, PodReport, ProbeResult};
 use crate::tap;
 use crate::terminal::sanitize;
 use crate::world::Sandbox;
@@ -135,7 +135,7 @@ impl Worker {
         }
         if let Some(prober) = &self.means.prober {
             // Its workers begin before there is anything to probe.
-            prober.expect(self.awaited());
+            prober.add_pod(self.awaited());
         }
         tokio::select! {
             () = self.live() => {}
@@ -187,7 +187,7 @@ impl Worker {
     async fn sync(&self) -> Result<Synced, SyncError> {
         let seen = self.means.inspect(&self.pod).await?;
         self.note_what_has_finished(&seen);
-        let report = self.means.prober.as_ref().and_then(|prober| prober.look(&self.names));
+        let report = self.means.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
         if self.has_lost(&seen) {
             self.standing.send_modify(|standing| standing.loss = Some(Loss::Killed));
         }
@@ -234,7 +234,8 @@ impl Worker {
 
     /// Whether nothing is started or ended.
     fn is_held(&self) -> bool {
-        let is_let_be = || self.means.prober.as_ref().is_some_and(|prober| prober.mode() != Mode::Restart);
+        let is_let_be =
+            || self.means.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
         self.means.kubelet.is_there() || self.pod.is_kept() && is_let_be()
     }
 
@@ -253,7 +254,7 @@ impl Worker {
                 }
                 () = self.signals.wake.notified() => {
                     is_woken = true;
-                    let report = self.means.prober.as_ref().and_then(|prober| prober.report_of(&self.names));
+                    let report = self.means.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
                     // It was asked what the runtime calls itself before.
                     let _ = self.publish(seen, report.as_ref(), false).await;
                 }

@@ -19,7 +19,7 @@ use crate::play::seen::{Instance, Seen};
 use crate::play::spec::{Container, Pod, RecursiveReadOnly};
 use crate::probe::Hook;
 use crate::prober::HookError;
-use crate::prober::handler::go::seconds;
+use crate::prober::handler::go::format_seconds;
 use crate::tap;
 use crate::terminal::sanitize;
 
@@ -91,7 +91,7 @@ impl Worker {
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
         let message = format!("Back-off restarting failed container {name} in pod {whole}");
         self.tell(Some(names), ("BackOff", true), message);
-        let delay = seconds(u32::try_from(delay.as_secs()).unwrap_or(u32::MAX));
+        let delay = format_seconds(u32::try_from(delay.as_secs()).unwrap_or(u32::MAX));
         let message = format!("back-off {delay} restarting failed container={name} pod={whole}");
         Err(StartError { until: Some(until), ..StartError::new("CrashLoopBackOff", message) })
     }
@@ -159,7 +159,7 @@ impl Worker {
         let reason = match hooked.run(hook, self.means.executor.clone(), None).await {
             Ok(()) => return Ok(()),
             Err(HookError::Failed(reason)) => sanitize(&reason),
-            Err(HookError::Late | HookError::Fault) => "a fault of probeshim's own".to_owned(),
+            Err(HookError::TimedOut | HookError::Panicked) => "a fault of probeshim's own".to_owned(),
         };
         self.tell(Some(names), ("FailedPostStartHook", true), "PostStartHook failed".to_owned());
         let ending = self.ending(container, "FailedPostStartHook".to_owned());

@@ -13,7 +13,7 @@ use crate::play::seen::{Instance, Seen, State};
 use crate::play::spec::{Container, Pod};
 use crate::play::v1::{Address, Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated};
 use crate::probe::{ContainerKind, PodSpec, ProbeType};
-use crate::prober::{self, Phase, PodReport, Stage, phase, readiness};
+use crate::prober::{self, ContainerProgress, PodPhase, PodReport, phase, readiness};
 
 /// Why a container does not run: one word, and a sentence.
 pub(super) type Reasons = HashMap<String, (String, String)>;
@@ -76,13 +76,15 @@ pub(super) fn status(basis: &Basis<'_>, now: SystemTime) -> PodStatus {
 }
 
 /// How far a container has come, as its phase counts.
-fn stage(status: Option<&ContainerStatus>) -> Stage {
-    let Some(ContainerStatus { state, last_state, started, .. }) = status else { return Stage::Waiting };
+fn stage(status: Option<&ContainerStatus>) -> ContainerProgress {
+    let Some(ContainerStatus { state, last_state, started, .. }) = status else {
+        return ContainerProgress::Waiting;
+    };
     match (&state.running, &state.terminated, &last_state.terminated) {
-        (Some(_), _, _) => Stage::Running { is_started: *started },
-        (_, Some(Terminated { exit_code, .. }), _) => Stage::Ended(Some(*exit_code)),
-        (_, _, Some(Terminated { exit_code, .. })) => Stage::Again(*exit_code),
-        _ => Stage::Waiting,
+        (Some(_), _, _) => ContainerProgress::Running { is_started: *started },
+        (_, Some(Terminated { exit_code, .. }), _) => ContainerProgress::Ended(Some(*exit_code)),
+        (_, _, Some(Terminated { exit_code, .. })) => ContainerProgress::BackOff(*exit_code),
+        _ => ContainerProgress::Waiting,
     }
 }
 
@@ -209,7 +211,7 @@ impl Basis<'_> {
     }
 }
 
-fn conditions(basis: &Basis<'_>, phase: Phase, status: &PodStatus, now: SystemTime) -> Vec<Condition> {
+fn conditions(basis: &Basis<'_>, phase: PodPhase, status: &PodStatus, now: SystemTime) -> Vec<Condition> {
     let initialised = initialised(basis.pod, status);
     let is_lasting = |status: &&ContainerStatus| {
         basis.pod.container(&status.name).is_some_and(|container| container.role != ContainerKind::Init)
@@ -217,7 +219,7 @@ fn conditions(basis: &Basis<'_>, phase: Phase, status: &PodStatus, now: SystemTi
     let lasting: Vec<(&str, bool)> =
         status.containers().filter(is_lasting).map(|it| (it.name.as_str(), it.ready)).collect();
     let [containers_ready, ready] = readiness(phase, &lasting)
-        .map(|prober::Condition { is_met, reason, message, .. }| (is_met, reason, message));
+        .map(|prober::PodCondition { is_met, reason, message, .. }| (is_met, reason, message));
     let has_sandbox = basis
         .seen
         .sandbox()
@@ -230,8 +232,8 @@ fn conditions(basis: &Basis<'_>, phase: Phase, status: &PodStatus, now: SystemTi
         .any(|container| container.spec.restart_rules.iter().any(|it| it.restarts_all));
     let resetting = may_reset.then(|| {
         let told = match phase {
-            Phase::Succeeded => (false, Some("PodCompleted"), None),
-            Phase::Failed => (false, Some("PodFailed"), None),
+            PodPhase::Succeeded => (false, Some("PodCompleted"), None),
+            PodPhase::Failed => (false, Some("PodFailed"), None),
             _ if basis.is_resetting => {
                 let message = "container exited with restart policy rule".to_owned();
                 (true, Some("RestartAllContainersStarted"), Some(message))

@@ -28,7 +28,7 @@ pub(super) fn port(port: &Port, ports: &[ContainerPort]) -> Result<u16, PortErro
 }
 
 /// A host and a port as one text. What has a colon of its own gets brackets.
-pub(super) fn joined(host: &str, port: u16) -> String {
+pub(super) fn join_host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn addresses_with_colons_are_bracketed() {
-        assert_eq!(joined("10.0.0.1", 80), "10.0.0.1:80");
-        assert_eq!(joined("fd00::1", 80), "[fd00::1]:80");
-        assert_eq!(joined("", 32), ":32");
+        assert_eq!(join_host_port("10.0.0.1", 80), "10.0.0.1:80");
+        assert_eq!(join_host_port("fd00::1", 80), "[fd00::1]:80");
+        assert_eq!(join_host_port("", 32), ":32");
     }
 }

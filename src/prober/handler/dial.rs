@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 /// How long the system may hold the end of a connection, as the kubelet sets it.
-const LINGER: Duration = Duration::from_secs(1);
+const SO_LINGER_SECS: Duration = Duration::from_secs(1);
 
 /// Bytes that a connection passes on before other tasks have their turn: a peer that sends without pause always has more to read.
 const MAX_BYTES_PER_TURN: usize = 16 << 10;
@@ -68,7 +68,7 @@ async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> 
 
 async fn connect(address: SocketAddr) -> io::Result<Connection> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    SockRef::from(&socket).set_linger(Some(LINGER))?;
+    SockRef::from(&socket).set_linger(Some(SO_LINGER_SECS))?;
     socket.set_nodelay(true)?;
     let stream = socket.connect(address).await?;
     let (local, peer) = (stream.local_addr()?, stream.peer_addr()?);

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use tonic::Status;
 
-use super::go::{quoted, rpc_error, seconds};
-use super::{Attempt, AttemptError, LONGEST_OUTPUT, Target};
+use super::go::{format_seconds, quote, rpc_error};
+use super::{LONGEST_OUTPUT, ProbeError, ProbeOutcome, ProbeTarget};
 use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
-use crate::prober::executor::{Executor, Names};
+use crate::prober::executor::{ContainerNames, Executor};
 
 /// One attempt. The runtime is who ends the command at its timeout.
 pub(super) async fn attempt(
     executor: &Executor,
-    names: &Names,
-    target: &Target<'_>,
+    names: &ContainerNames,
+    target: &ProbeTarget<'_>,
     command: &[String],
     timeout_seconds: u32,
-) -> Result<Attempt, AttemptError> {
+) -> Result<ProbeOutcome, ProbeError> {
     let request = ExecSyncRequest {
         container_id: target.container_id.to_owned(),
         cmd: command.to_vec(),
@@ -26,33 +26,37 @@ pub(super) async fn attempt(
     let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(timeout_seconds.into());
     let mut answered = executor.exec_sync(names, request, Some(limit)).await;
     if !executor.redacts() {
-        return judged(answered, command, timeout_seconds);
+        return interpret(answered, command, timeout_seconds);
     }
     // What a command writes may well name what it was told.
     if let Ok(response) = &mut answered {
         (response.stdout, response.stderr) = (Vec::new(), Vec::new());
     }
-    judged(answered, &command[..1], timeout_seconds)
+    interpret(answered, &command[..1], timeout_seconds)
 }
 
 /// What an answer means for the probe.
-fn judged(
+fn interpret(
     answered: Result<ExecSyncResponse, Status>,
     command: &[String],
     timeout_seconds: u32,
-) -> Result<Attempt, AttemptError> {
+) -> Result<ProbeOutcome, ProbeError> {
     match answered {
         Ok(response) => {
             let output = output(&response);
-            Ok(if response.exit_code == 0 { Attempt::Success(output) } else { Attempt::Failure(output) })
+            Ok(if response.exit_code == 0 {
+                ProbeOutcome::Success(output)
+            } else {
+                ProbeOutcome::Failure(output)
+            })
         }
         // As the runtime ends it, or we do: the kubelet does not tell the two apart.
-        Err(status) if status.code() == tonic::Code::DeadlineExceeded => Ok(Attempt::Failure(format!(
+        Err(status) if status.code() == tonic::Code::DeadlineExceeded => Ok(ProbeOutcome::Failure(format!(
             "command timed out: {} timed out after {}",
-            quoted(&command.join(" ")),
-            seconds(timeout_seconds)
+            quote(&command.join(" ")),
+            format_seconds(timeout_seconds)
         ))),
-        Err(status) => Err(AttemptError::Exec(rpc_error(&status))),
+        Err(status) => Err(ProbeError::Exec(rpc_error(&status))),
     }
 }
 
@@ -83,11 +87,11 @@ pub(in crate::prober) mod tests {
         let day = Duration::from_secs(24 * 60 * 60);
         let (executor, begin) = (Executor::played(move |_| (day, answer(0, "", ""))), Instant::now());
         let spec = crate::probe::ContainerSpec::named("main");
-        let target = Target { container_id: "c", container: &spec, pod_ip: "" };
+        let target = ProbeTarget { container_id: "c", container: &spec, pod_ip: "" };
         let attempted =
-            attempt(&executor, &Names::default(), &target, &["true".to_owned()], 3).await.unwrap();
+            attempt(&executor, &ContainerNames::default(), &target, &["true".to_owned()], 3).await.unwrap();
         assert_eq!(begin.elapsed(), Duration::from_secs(123));
-        assert!(matches!(attempted, Attempt::Failure(_)), "{attempted:?}");
+        assert!(matches!(attempted, ProbeOutcome::Failure(_)), "{attempted:?}");
     }
 
     /// Table 9.4, exec, and 9.3, `NewExecInContainer`. An error with exit status 0 does not exist here: the exit code is in the answer.
@@ -96,27 +100,27 @@ pub(in crate::prober) mod tests {
         let long = "x".repeat(11 << 10);
         let (kept, text) = ("x".repeat(10 << 10), str::to_owned);
         for (row, answered, expected) in [
-            ("ok", answer(0, "OK", ""), Ok(Attempt::Success(text("OK")))),
-            ("11 KiB output", answer(0, &long, ""), Ok(Attempt::Success(kept))),
+            ("ok", answer(0, "OK", ""), Ok(ProbeOutcome::Success(text("OK")))),
+            ("11 KiB output", answer(0, &long, ""), Ok(ProbeOutcome::Success(kept))),
             (
                 "plain error",
                 Err(Status::unknown("test error")),
                 Err("rpc error: code = Unknown desc = test error"),
             ),
-            ("exit 1", answer(1, "Fail", ""), Ok(Attempt::Failure(text("Fail")))),
+            ("exit 1", answer(1, "Fail", ""), Ok(ProbeOutcome::Failure(text("Fail")))),
             (
                 "timeout error",
                 Err(Status::deadline_exceeded("timeout 1s exceeded")),
-                Ok(Attempt::Failure(text("command timed out: \"a \\\"b\\\"\" timed out after 1s"))),
+                Ok(ProbeOutcome::Failure(text("command timed out: \"a \\\"b\\\"\" timed out after 1s"))),
             ),
             (
                 "CRI-O's timeout",
                 answer(-1, "", "command timed out"),
-                Ok(Attempt::Failure(text("command timed out"))),
+                Ok(ProbeOutcome::Failure(text("command timed out"))),
             ),
-            ("stdout, then stderr", answer(1, "out", "err"), Ok(Attempt::Failure(text("outerr")))),
+            ("stdout, then stderr", answer(1, "out", "err"), Ok(ProbeOutcome::Failure(text("outerr")))),
         ] {
-            let judged = judged(answered, &[text("a"), text("\"b\"")], 1);
+            let judged = interpret(answered, &[text("a"), text("\"b\"")], 1);
             assert_eq!(judged.map_err(|error| error.to_string()), expected.map_err(text), "{row}");
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use tonic::{Code, Status};
 
 /// A text in quotes, as `%q`.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for letter in text.chars() {
         match letter {
@@ -31,7 +31,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// A duration of whole seconds, as `%v`: `1s`, `1m30s`, `1h0m0s`.
-pub(crate) fn seconds(seconds: u32) -> String {
+pub(crate) fn format_seconds(seconds: u32) -> String {
     let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     match (hours, minutes) {
         (0, 0) => format!("{rest}s"),
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn words_are_as_go_writes_them() {
-        assert_eq!(quoted("a \"b\" \\ \n\u{1b}ö"), r#""a \"b\" \\ \n\x1bö""#);
+        assert_eq!(quote("a \"b\" \\ \n\u{1b}ö"), r#""a \"b\" \\ \n\x1bö""#);
         for (count, text) in [(1, "1s"), (60, "1m0s"), (90, "1m30s"), (3600, "1h0m0s"), (7265, "2h1m5s")] {
-            assert_eq!(seconds(count), text);
+            assert_eq!(format_seconds(count), text);
         }
         let error = rpc_error(&Status::cancelled("context canceled"));
         assert_eq!(error, "rpc error: code = Canceled desc = context canceled");

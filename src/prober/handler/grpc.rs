@@ -22,11 +22,11 @@ use tonic::{Code, Status};
 use tonic_prost::ProstCodec;
 use tower::Service;
 
-use super::address::joined;
+use super::address::join_host_port;
 use super::dial::{Connection, dial};
 use super::driver::{MeteredExecutor, drive};
-use super::go::{quoted, rpc_error, seconds};
-use super::{Attempt, USER_AGENT};
+use super::go::{format_seconds, quote, rpc_error};
+use super::{ProbeOutcome, USER_AGENT};
 use crate::probe::GrpcHealth;
 
 /// Where the health service answers.
@@ -61,25 +61,25 @@ struct Server {
 }
 
 /// One attempt; `limit` is for the connection and the call together.
-pub(super) async fn attempt(health: &GrpcHealth, host: &str, limit: Duration) -> Attempt {
+pub(super) async fn attempt(health: &GrpcHealth, host: &str, limit: Duration) -> ProbeOutcome {
     let until = Instant::now() + limit;
     let (address, within) =
-        (joined(host, health.port), seconds(limit.as_secs().try_into().unwrap_or(u32::MAX)));
+        (join_host_port(host, health.port), format_seconds(limit.as_secs().try_into().unwrap_or(u32::MAX)));
     let Ok(server) = timeout_at(until, connect(host, health.port)).await else {
-        return Attempt::Failure(format!(
+        return ProbeOutcome::Failure(format!(
             "timeout: failed to connect service {} within {within}: context deadline exceeded",
-            quoted(&address)
+            quote(&address)
         ));
     };
     match timeout_at(until, check(server, &health.service)).await {
-        Err(_) => Attempt::Failure(format!("timeout: health rpc did not complete within {within}")),
-        Ok(Ok(SERVING)) => Attempt::Success("service healthy".to_owned()),
+        Err(_) => ProbeOutcome::Failure(format!("timeout: health rpc did not complete within {within}")),
+        Ok(Ok(SERVING)) => ProbeOutcome::Success("service healthy".to_owned()),
         Ok(Ok(status)) => {
             let name = usize::try_from(status).ok().and_then(|status| STATUSES.get(status).copied());
             let name = name.map_or_else(|| status.to_string(), str::to_owned);
-            Attempt::Failure(format!("service unhealthy (responded with {})", quoted(&name)))
+            ProbeOutcome::Failure(format!("service unhealthy (responded with {})", quote(&name)))
         }
-        Ok(Err(status)) => Attempt::Failure(match status.code() {
+        Ok(Err(status)) => ProbeOutcome::Failure(match status.code() {
             Code::Unimplemented => format!(
                 "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {}",
                 status.message()
@@ -104,8 +104,8 @@ async fn connect(host: &str, port: u16) -> Server {
 
 async fn greet(host: &str, port: u16) -> Option<Server> {
     let connection = dial(host, port).await.ok()?;
-    let greeting = Arc::new(Greeting::default());
-    let stream = Greeted { connection, seen: 0, greeting: greeting.clone() };
+    let greeting = Arc::new(FirstFrame::default());
+    let stream = FirstFrameProbe { connection, seen: 0, greeting: greeting.clone() };
     let (sender, connection) = handshake(MeteredExecutor, TokioIo::new(stream)).await.ok()?;
     let ended = Arc::new(Notify::new());
     let tell = ended.clone();
@@ -117,7 +117,7 @@ async fn greet(host: &str, port: u16) -> Option<Server> {
         () = greeting.arrived.notified() => {}
         () = ended.notified() => {}
     }
-    let server = Server { sender, authority: joined(host, port), _driver: driver };
+    let server = Server { sender, authority: join_host_port(host, port), _driver: driver };
     greeting.is_http2.load(Ordering::Relaxed).then_some(server)
 }
 
@@ -151,25 +151,25 @@ impl Service<Request<Body>> for Server {
 
 /// What the first frame of the server's was.
 #[derive(Debug, Default)]
-struct Greeting {
+struct FirstFrame {
     is_http2: AtomicBool,
     arrived: Notify,
 }
 
 /// A connection that looks at how it begins: a server of HTTP/2 sends its SETTINGS first, and before they have come grpc-go takes it for no
 /// server.
-struct Greeted {
+struct FirstFrameProbe {
     connection: Connection,
     /// How many bytes have come, of those that matter.
     seen: usize,
-    greeting: Arc<Greeting>,
+    greeting: Arc<FirstFrame>,
 }
 
 /// Where a frame says what it is, and what SETTINGS say there.
 const TYPE_AT: usize = 3;
 const SETTINGS: u8 = 4;
 
-impl AsyncRead for Greeted {
+impl AsyncRead for FirstFrameProbe {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -187,7 +187,7 @@ impl AsyncRead for Greeted {
     }
 }
 
-impl AsyncWrite for Greeted {
+impl AsyncWrite for FirstFrameProbe {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.connection).poll_write(cx, buf)
     }
@@ -221,10 +221,10 @@ mod tests {
     const TO_CONNECT: Duration = Duration::from_secs(5);
 
     /// What a health service answers: a status, or a code of gRPC with its message; `None` for nothing.
-    type Answer = Option<Result<u8, (u8, &'static str)>>;
+    type HealthResponse = Option<Result<u8, (u8, &'static str)>>;
 
     /// A health service on a port of its own, for as long as the tasks are there.
-    async fn serve(answer: Answer) -> (u16, JoinSet<()>) {
+    async fn serve(answer: HealthResponse) -> (u16, JoinSet<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut tasks = JoinSet::new();
@@ -251,15 +251,15 @@ mod tests {
         (port, tasks)
     }
 
-    async fn probed(port: u16, host: &str, limit: Duration) -> Attempt {
+    async fn probed(port: u16, host: &str, limit: Duration) -> ProbeOutcome {
         attempt(&GrpcHealth { port, service: "a".to_owned() }, host, limit).await
     }
 
     #[tokio::test]
     async fn table_9_4_grpc() {
-        let failure = |text: &str| Attempt::Failure(text.to_owned());
+        let failure = |text: &str| ProbeOutcome::Failure(text.to_owned());
         for (row, answer, expected) in [
-            ("SERVING", Some(Ok(1)), Attempt::Success("service healthy".to_owned())),
+            ("SERVING", Some(Ok(1)), ProbeOutcome::Success("service healthy".to_owned())),
             ("NOT_SERVING", Some(Ok(2)), failure("service unhealthy (responded with \"NOT_SERVING\")")),
             ("server sleeps", None, failure("timeout: health rpc did not complete within 5s")),
             (
@@ -285,7 +285,7 @@ mod tests {
     #[tokio::test]
     async fn table_9_4_grpc_without_a_server() {
         let text = "timeout: failed to connect service \":32\" within 1s: context deadline exceeded";
-        assert_eq!(probed(32, "", SECOND).await, Attempt::Failure(text.to_owned()), "cannot find host");
+        assert_eq!(probed(32, "", SECOND).await, ProbeOutcome::Failure(text.to_owned()), "cannot find host");
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let answering = tokio::spawn(async move {
@@ -296,7 +296,7 @@ mod tests {
         let text = format!(
             "timeout: failed to connect service \"127.0.0.1:{port}\" within 1s: context deadline exceeded"
         );
-        assert_eq!(probed(port, "127.0.0.1", SECOND).await, Attempt::Failure(text), "HTTP/1 server");
+        assert_eq!(probed(port, "127.0.0.1", SECOND).await, ProbeOutcome::Failure(text), "HTTP/1 server");
         answering.abort();
     }
 }

@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::go::rpc_error;
-use super::{Target, address, http};
+use super::{ProbeTarget, address, http};
 use crate::cri::v1::ExecSyncRequest;
 use crate::probe::{ContainerSpec, Hook, HttpGet};
-use crate::prober::executor::{Executor, Names};
+use crate::prober::executor::{ContainerNames, Executor};
 
 /// The user agent of hooks; the version is that of the kubelet whose behaviour this is.
 const USER_AGENT: &str = "kube-lifecycle/1.36";
 
 /// A container whose hook is run.
 #[derive(Clone, Debug)]
-pub(crate) struct Hooked {
-    pub(crate) names: Names,
+pub(crate) struct HookContext {
+    pub(crate) names: ContainerNames,
     pub(crate) id: Arc<str>,
     /// What is written of it.
     pub(crate) container: Arc<ContainerSpec>,
@@ -31,12 +31,12 @@ pub(crate) enum HookError {
     /// It failed, for this reason.
     Failed(String),
     /// It has not ended in time, and goes on.
-    Late,
+    TimedOut,
     /// A fault of ours.
-    Fault,
+    Panicked,
 }
 
-impl Hooked {
+impl HookContext {
     /// Runs a hook, and waits for it for this long. One that takes longer goes on, as with the kubelet.
     pub(crate) async fn run(
         self,
@@ -46,22 +46,22 @@ impl Hooked {
     ) -> Result<(), HookError> {
         let run = tokio::spawn(async move {
             let Self { names, id, container, address } = self;
-            let target = Target { container_id: &id, container: &container, pod_ip: &address };
+            let target = ProbeTarget { container_id: &id, container: &container, pod_ip: &address };
             run_hook(&hook, &target, &names, &executor).await
         });
         let ended = match limit {
-            Some(limit) => timeout(limit, run).await.map_err(|_| HookError::Late)?,
+            Some(limit) => timeout(limit, run).await.map_err(|_| HookError::TimedOut)?,
             None => run.await,
         };
-        ended.map_err(|_| HookError::Fault)?.map_err(HookError::Failed)
+        ended.map_err(|_| HookError::Panicked)?.map_err(HookError::Failed)
     }
 }
 
 /// Runs a hook. It has no limit but that of who waits for it.
 async fn run_hook(
     hook: &Hook,
-    target: &Target<'_>,
-    names: &Names,
+    target: &ProbeTarget<'_>,
+    names: &ContainerNames,
     executor: &Executor,
 ) -> Result<(), String> {
     match hook {
@@ -79,8 +79,8 @@ async fn run_hook(
 /// Nothing in the command is expanded, and the runtime sets it no timeout.
 async fn exec(
     command: &[String],
-    target: &Target<'_>,
-    names: &Names,
+    target: &ProbeTarget<'_>,
+    names: &ContainerNames,
     executor: &Executor,
 ) -> Result<(), String> {
     let request =
@@ -93,7 +93,7 @@ async fn exec(
 }
 
 /// Whatever is answered will do. A server that speaks plain HTTP where HTTPS is asked for is asked once more.
-async fn http_get(get: &HttpGet, target: &Target<'_>, redact: bool) -> Result<(), String> {
+async fn http_get(get: &HttpGet, target: &ProbeTarget<'_>, redact: bool) -> Result<(), String> {
     let port = address::port(&get.port, &target.container.ports).map_err(|error| error.to_string())?;
     let host = get.host.as_deref().unwrap_or(target.pod_ip);
     if host.is_empty() {

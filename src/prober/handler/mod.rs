@@ -12,13 +12,13 @@ mod tcp;
 
 use std::time::Duration;
 
-use super::executor::{Executor, Names};
+use super::executor::{ContainerNames, Executor};
 use crate::probe::{ContainerSpec, Handler, Probe};
 
 pub(super) use address::PortError;
 #[cfg(test)]
 pub(super) use exec::tests as exec_tests;
-pub(crate) use hook::{HookError, Hooked};
+pub(crate) use hook::{HookContext, HookError};
 
 /// The user agent of network probes; the version is that of the kubelet whose behaviour this is.
 pub(super) const USER_AGENT: &str = "kube-probe/1.36";
@@ -28,7 +28,7 @@ pub(super) const LONGEST_OUTPUT: usize = 10 << 10;
 
 /// What came of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Attempt {
+pub enum ProbeOutcome {
     /// It went well.
     Success(String),
     /// It went well, in a way that somebody should look at.
@@ -39,7 +39,7 @@ pub enum Attempt {
 
 /// Why it is not known what came of an attempt. It counts neither as success nor as failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AttemptError {
+pub enum ProbeError {
     /// The runtime did not execute the command, or did not say what came of it.
     #[error("{0}")]
     Exec(String),
@@ -56,7 +56,7 @@ pub enum AttemptError {
 
 /// Where an attempt goes.
 #[derive(Clone, Debug)]
-pub struct Target<'a> {
+pub struct ProbeTarget<'a> {
     /// The container's id.
     pub container_id: &'a str,
     /// What is written of it.
@@ -68,10 +68,10 @@ pub struct Target<'a> {
 /// Makes one attempt.
 pub async fn attempt(
     probe: &Probe,
-    target: &Target<'_>,
-    names: &Names,
+    target: &ProbeTarget<'_>,
+    names: &ContainerNames,
     executor: &Executor,
-) -> Result<Attempt, AttemptError> {
+) -> Result<ProbeOutcome, ProbeError> {
     let timeout = Duration::from_secs(probe.timeout.into());
     match &probe.handler {
         Handler::Exec(command) => exec::attempt(executor, names, target, command, probe.timeout).await,
@@ -89,10 +89,10 @@ pub async fn attempt(
     }
 }
 
-impl AttemptError {
+impl ProbeError {
     /// The result that the kubelet tells beside it.
     #[must_use]
-    pub fn resulted_in(&self) -> &'static str {
+    pub fn outcome(&self) -> &'static str {
         match self {
             Self::Body(_) => "failure",
             _ => "unknown",

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::Attempt;
-use super::address::joined;
+use super::ProbeOutcome;
+use super::address::join_host_port;
 use super::dial::dial;
 
 /// One attempt within `limit`.
-pub(super) async fn attempt(host: &str, port: u16, limit: Duration) -> Attempt {
+pub(super) async fn attempt(host: &str, port: u16, limit: Duration) -> ProbeOutcome {
     match timeout(limit, dial(host, port)).await {
-        Ok(Ok(_)) => Attempt::Success(String::new()),
-        Ok(Err(error)) => Attempt::Failure(error.to_string()),
-        Err(_) => Attempt::Failure(format!("dial tcp {}: i/o timeout", joined(host, port))),
+        Ok(Ok(_)) => ProbeOutcome::Success(String::new()),
+        Ok(Err(error)) => ProbeOutcome::Failure(error.to_string()),
+        Err(_) => ProbeOutcome::Failure(format!("dial tcp {}: i/o timeout", join_host_port(host, port))),
     }
 }
 
@@ -31,12 +31,12 @@ mod tests {
     async fn table_9_4_tcp() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        assert_eq!(attempt("127.0.0.1", port, LONG).await, Attempt::Success(String::new()));
-        assert_eq!(attempt("", port, LONG).await, Attempt::Success(String::new()), "this host");
+        assert_eq!(attempt("127.0.0.1", port, LONG).await, ProbeOutcome::Success(String::new()));
+        assert_eq!(attempt("", port, LONG).await, ProbeOutcome::Success(String::new()), "this host");
         let (_socket, port) = refusing();
         let text = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
-        assert_eq!(attempt("127.0.0.1", port, LONG).await, Attempt::Failure(text));
+        assert_eq!(attempt("127.0.0.1", port, LONG).await, ProbeOutcome::Failure(text));
         let text = "dial tcp: lookup nobody.invalid: no such host".to_owned();
-        assert_eq!(attempt("nobody.invalid", port, LONG).await, Attempt::Failure(text));
+        assert_eq!(attempt("nobody.invalid", port, LONG).await, ProbeOutcome::Failure(text));
     }
 }

@@ -22,8 +22,8 @@ pub(crate) fn probe() -> Probe {
 
 /// A machine, what it sees, and what is held to be so.
 struct Fixture {
-    machine: Machine,
-    view: View,
+    machine: ProbeState,
+    view: PodView,
     now: Instant,
     held: Option<ProbeResult>,
 }
@@ -42,34 +42,34 @@ impl Fixture {
 
     fn with(probe_type: ProbeType, probe: Probe) -> Self {
         let now = Instant::now();
-        let seen = Seen {
+        let seen = ContainerView {
             life: life("c"),
-            state: State::Running(now),
+            state: ObservedState::Running(now),
             role: ContainerKind::Regular,
             is_started: probe_type != ProbeType::Startup,
             is_restarted: false,
-            is_survivor: false,
-            ends: Ends::Nobody,
+            predates_prober: false,
+            ends: Terminating::None,
         };
-        let view = View { is_pod_over: false, container: Some(seen) };
-        Self { machine: Machine::new(probe_type, Arc::new(probe)), view, now, held: None }
+        let view = PodView { is_pod_over: false, container: Some(seen) };
+        Self { machine: ProbeState::new(probe_type, Arc::new(probe)), view, now, held: None }
     }
 
-    fn seen(&mut self) -> &mut Seen {
+    fn seen(&mut self) -> &mut ContainerView {
         self.view.container.as_mut().unwrap()
     }
 
     /// One turn, in which an attempt comes to this result. Tells whether it goes on.
     fn turn(&mut self, result: ProbeResult) -> bool {
         let mut effects = Vec::new();
-        let next = self.machine.next(&self.view, self.now, &mut effects);
+        let next = self.machine.next_action(&self.view, self.now, &mut effects);
         if next == Next::Attempt {
-            self.machine.judge(result, &mut effects);
+            self.machine.record_result(result, &mut effects);
         }
         for effect in effects {
             self.held = match effect {
-                Effect::Forget(_) => None,
-                Effect::Hold(_, result) => Some(result),
+                ResultUpdate::Remove(_) => None,
+                ResultUpdate::Set(_, result) => Some(result),
             };
         }
         next != Next::Exit
@@ -85,8 +85,8 @@ impl Fixture {
     }
 }
 
-fn life(container: &str) -> Life {
-    Life { container_id: container.into(), would_have_ended: 0 }
+fn life(container: &str) -> ContainerRun {
+    ContainerRun { container_id: container.into(), would_have_ended: 0 }
 }
 
 const SUCCESS: ProbeResult = ProbeResult::Success;
@@ -101,10 +101,15 @@ fn table_9_1_do_probe() {
         let rows: [(&str, Change, bool, Option<ProbeResult>); 8] = [
             ("no status", |it| it.view.container = None, CONTINUE, None),
             ("pod failed", |it| it.view.is_pod_over = true, STOP, None),
-            ("pod deletion", |it| it.seen().ends = Ends::Pod, is_readiness, Some(SUCCESS)),
+            ("pod deletion", |it| it.seen().ends = Terminating::Pod, is_readiness, Some(SUCCESS)),
             ("no container status", |it| it.view.container = None, CONTINUE, None),
-            ("container waiting", |it| it.seen().state = State::Waiting, CONTINUE, Some(FAILURE)),
-            ("container terminated", |it| it.seen().state = State::Terminated(Some(0)), STOP, Some(FAILURE)),
+            ("container waiting", |it| it.seen().state = ObservedState::Waiting, CONTINUE, Some(FAILURE)),
+            (
+                "container terminated",
+                |it| it.seen().state = ObservedState::Terminated(Some(0)),
+                STOP,
+                Some(FAILURE),
+            ),
             ("probe successful", |_| {}, CONTINUE, Some(SUCCESS)),
             (
                 "initial delay passed",
@@ -142,7 +147,7 @@ fn table_9_1_restart_rules() {
     ] {
         let spec = ContainerSpec { restart_policy: Some(policy), restart_rules, ..ContainerSpec::named("c") };
         let mut fixture = Fixture::new(ProbeType::Liveness);
-        fixture.seen().state = State::Terminated(Some(exit_code));
+        fixture.seen().state = ObservedState::Terminated(Some(exit_code));
         fixture.seen().is_restarted = spec.is_restarted(Never, exit_code);
         assert_eq!(fixture.turn(SUCCESS), goes_on, "RestartRules: {row}");
         assert_eq!(fixture.held, Some(FAILURE), "RestartRules: {row}");
@@ -225,7 +230,7 @@ fn table_9_1_terminated_with_policy_never() {
     ] {
         let spec = ContainerSpec { role, ..ContainerSpec::named("c") };
         let mut fixture = Fixture::new(ProbeType::Startup);
-        fixture.seen().state = State::Terminated(Some(1));
+        fixture.seen().state = ObservedState::Terminated(Some(1));
         fixture.seen().is_restarted = spec.is_restarted(RestartPolicy::Never, 1);
         assert_eq!((fixture.turn(SUCCESS), fixture.held), (goes_on, Some(FAILURE)), "{row}");
     }
@@ -261,19 +266,19 @@ impl Held for Vec<(ProbeResult, u32)> {
 /// With the gate off, which is the kubelet's default. With the gate on everything is seeded, which is not built.
 #[test]
 fn table_9_1_change_container_status_on_kubelet_restart() {
-    let first = ProbeResult::at_first;
+    let first = ProbeResult::initial_value;
     for probe_type in ProbeType::ALL {
         // Nothing is probed yet: what is held is what was seeded.
         let waiting = || Fixture::with(probe_type, Probe { initial_delay: 100, ..probe() });
         let mut fixture = waiting();
-        fixture.seen().is_survivor = true;
+        fixture.seen().predates_prober = true;
         fixture.turn(SUCCESS);
         assert_eq!(fixture.held, None, "gate off, started before the kubelet: {probe_type:?}");
         let mut fixture = waiting();
         fixture.turn(SUCCESS);
         assert_eq!(fixture.held, Some(first(probe_type)), "gate off, new: {probe_type:?}");
         let mut fixture = waiting();
-        (fixture.seen().is_survivor, fixture.seen().is_started) = (true, true);
+        (fixture.seen().predates_prober, fixture.seen().is_started) = (true, true);
         fixture.seen().role = ContainerKind::Sidecar;
         fixture.turn(SUCCESS);
         let seeded = (probe_type == ProbeType::Startup).then_some(SUCCESS);
@@ -294,9 +299,9 @@ fn the_delay_counts_in_whole_seconds() {
 fn nothing_is_probed_that_is_being_stopped_but_its_readiness() {
     for probe_type in ProbeType::ALL {
         let mut fixture = Fixture::new(probe_type);
-        fixture.seen().ends = Ends::Container;
+        fixture.seen().ends = Terminating::Container;
         let expected =
-            if probe_type == ProbeType::Readiness { FAILURE } else { ProbeResult::at_first(probe_type) };
+            if probe_type == ProbeType::Readiness { FAILURE } else { ProbeResult::initial_value(probe_type) };
         assert_eq!((fixture.turn(FAILURE), fixture.held), (CONTINUE, Some(expected)), "{probe_type:?}");
     }
 }

@@ -6,25 +6,25 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::probe::ProbeType;
-use crate::prober::machine::{Life, State};
+use crate::prober::machine::{ContainerRun, ObservedState};
 use crate::prober::verdict::ProbeResult;
 use crate::relay::CallInfo;
 use crate::tap;
 
 /// A container of it: of those of its name the newest.
 #[derive(Debug)]
-pub(in crate::prober) struct Container {
+pub(in crate::prober) struct ProbedContainer {
     pub(in crate::prober) names: Arc<tap::ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
     pub(super) age: Age,
-    pub(in crate::prober) state: State,
+    pub(in crate::prober) state: ObservedState,
     pub(in crate::prober) was_started: bool,
     /// Somebody has it stopped, for as long as the call is there.
     pub(super) stopper: Weak<CallInfo>,
     /// What each type of probe is held to say.
-    pub(super) results: [Option<(Life, ProbeResult)>; 3],
+    pub(super) results: [Option<(ContainerRun, ProbeResult)>; 3],
     /// What each type of probe would have done to it.
-    pub(super) endings: [Ending; 3],
+    pub(super) endings: [WouldKillStats; 3],
     /// It is never killed.
     pub(super) is_spared: bool,
     /// It is being killed by us, or has been.
@@ -32,12 +32,12 @@ pub(in crate::prober) struct Container {
     /// What the kubelet takes it for, as it has noted at the container.
     pub(super) hash: Option<String>,
     /// The kubelet has it stopped.
-    pub(super) their_stop: Option<TheirStop>,
+    pub(super) their_stop: Option<KubeletStop>,
 }
 
 /// What a probe would have done to a container.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct WouldKillStats {
     /// How often it would have ended it.
     pub(super) count: u32,
     /// When it would have done so last.
@@ -48,7 +48,7 @@ pub(super) struct Ending {
 
 /// A stop of the kubelet's.
 #[derive(Clone, Debug)]
-pub(in crate::prober) enum TheirStop {
+pub(in crate::prober) enum KubeletStop {
     /// It is not known yet what it was for.
     Unexplained {
         /// The probe that was one failure short of its threshold, if one was; and whether it had failed at all.
@@ -64,11 +64,11 @@ pub(in crate::prober) enum TheirStop {
 
 /// What is known of a container from the world.
 #[derive(Clone, Debug)]
-pub(in crate::prober) struct Known {
+pub(in crate::prober) struct ContainerUpdate {
     pub(in crate::prober) names: Arc<tap::ContainerRef>,
     pub(in crate::prober) id: Arc<str>,
     pub(in crate::prober) age: Age,
-    pub(in crate::prober) state: State,
+    pub(in crate::prober) state: ObservedState,
     pub(in crate::prober) is_spared: bool,
     pub(in crate::prober) hash: Option<String>,
 }
@@ -84,13 +84,13 @@ pub(in crate::prober) struct Age {
     pub(in crate::prober) seen: Instant,
 }
 
-impl Container {
+impl ProbedContainer {
     pub(in crate::prober) fn name(&self) -> &str {
         self.names.name.as_deref().unwrap_or_default()
     }
 
     pub(in crate::prober) fn is_running(&self) -> bool {
-        matches!(self.state, State::Running(_))
+        matches!(self.state, ObservedState::Running(_))
     }
 
     /// What a probe is held to say of it, as it is now.
@@ -99,8 +99,8 @@ impl Container {
     }
 
     /// The kubelet has it stopped for a probe.
-    pub(super) fn is_judged(&self) -> bool {
-        matches!(self.their_stop, Some(TheirStop::Judged))
+    pub(super) fn is_explained(&self) -> bool {
+        matches!(self.their_stop, Some(KubeletStop::Judged))
     }
 
     pub(super) fn is_being_stopped(&self) -> bool {
@@ -112,11 +112,11 @@ impl Container {
         self.endings[probe_type as usize].count
     }
 
-    pub(super) fn update(&mut self, known: Known) {
-        let Known { names, id: _, age, state, is_spared, hash } = known;
+    pub(super) fn update(&mut self, known: ContainerUpdate) {
+        let ContainerUpdate { names, id: _, age, state, is_spared, hash } = known;
         (self.names, self.age, self.is_spared, self.hash) = (names, age, is_spared, hash);
         // When it was started is learned once.
-        if !matches!((self.state, state), (State::Running(_), State::Running(_))) {
+        if !matches!((self.state, state), (ObservedState::Running(_), ObservedState::Running(_))) {
             self.state = state;
         }
     }

@@ -8,24 +8,24 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::PodState;
-use super::container::Container;
-use super::order::Order;
+use super::container::ProbedContainer;
+use super::order::KillRequest;
 use crate::probe::{ContainerSpec, Handler, Probe, ProbeType};
-use crate::prober::machine::{Effect, Machine, Next};
-use crate::prober::notice::{Notice, Remark};
+use crate::prober::machine::{Next, ProbeState, ResultUpdate};
+use crate::prober::notice::{ContainerEvent, GlobalEvent};
 use crate::prober::verdict::ProbeResult;
 use crate::tap;
 
 /// Failures that are told of where a container is killed, and letters of each.
-const MOST_FAILURES: usize = 5;
-const LONGEST_MESSAGE: usize = 200;
+const MAX_FAILURES: usize = 5;
+const MAX_MESSAGE_BYTES: usize = 200;
 
 /// A worker, and what it works on.
 #[derive(Debug)]
-pub(in crate::prober) struct Job {
+pub(in crate::prober) struct ProbeWorker {
     pub(in crate::prober) container: String,
-    pub(in crate::prober) machine: Machine,
-    pub(in crate::prober) signals: Arc<Signals>,
+    pub(in crate::prober) machine: ProbeState,
+    pub(in crate::prober) signals: Arc<ProbeWorkerHandle>,
     /// The last failures in a row, as many as are told of.
     pub(super) failures: VecDeque<tap::ProbeFailure>,
     /// How long the last attempt took.
@@ -38,7 +38,7 @@ pub(in crate::prober) struct Job {
 
 /// What came of an attempt.
 #[derive(Clone, Debug)]
-pub(in crate::prober) struct Outcome {
+pub(in crate::prober) struct AttemptResult {
     pub(in crate::prober) result: ProbeResult,
     /// How long it took.
     pub(in crate::prober) took: Duration,
@@ -48,16 +48,16 @@ pub(in crate::prober) struct Outcome {
 
 /// What a worker is told while it waits.
 #[derive(Debug, Default)]
-pub(in crate::prober) struct Signals {
+pub(in crate::prober) struct ProbeWorkerHandle {
     /// It is to end.
     pub(in crate::prober) stop: Notify,
     /// It is to make an attempt now.
-    pub(in crate::prober) trigger: Notify,
+    pub(in crate::prober) manual_trigger: Notify,
 }
 
 /// What an attempt needs to know.
 #[derive(Clone, Debug)]
-pub(in crate::prober) struct Task {
+pub(in crate::prober) struct AttemptContext {
     pub(in crate::prober) pod: Arc<tap::PodRef>,
     pub(in crate::prober) container: Arc<tap::ContainerRef>,
     pub(in crate::prober) container_id: Arc<str>,
@@ -69,22 +69,22 @@ pub(in crate::prober) struct Task {
 
 /// What is to be done once nobody looks at the pod any more.
 #[derive(Debug, Default)]
-pub(in crate::prober) struct Todo {
+pub(in crate::prober) struct Effects {
     /// Workers to start.
-    pub(in crate::prober) launch: Vec<(Arc<Signals>, Arc<Probe>)>,
-    pub(in crate::prober) notices: Vec<Notice>,
+    pub(in crate::prober) launch: Vec<(Arc<ProbeWorkerHandle>, Arc<Probe>)>,
+    pub(in crate::prober) notices: Vec<ContainerEvent>,
     /// What concerns no pod alone.
-    pub(in crate::prober) remarks: Vec<Remark>,
+    pub(in crate::prober) remarks: Vec<GlobalEvent>,
     /// Containers to kill.
-    pub(in crate::prober) kills: Vec<Order>,
+    pub(in crate::prober) kills: Vec<KillRequest>,
     /// Whether the workers begin at times of chance within their periods.
-    pub(in crate::prober) is_spread: bool,
+    pub(in crate::prober) jitter: bool,
     /// A probe says something else than before.
-    pub(in crate::prober) is_judged_anew: bool,
+    pub(in crate::prober) result_changed: bool,
 }
 
-impl Job {
-    fn new(container: &str, machine: Machine, signals: Arc<Signals>) -> Self {
+impl ProbeWorker {
+    fn new(container: &str, machine: ProbeState, signals: Arc<ProbeWorkerHandle>) -> Self {
         Self {
             container: container.to_owned(),
             machine,
@@ -97,7 +97,7 @@ impl Job {
     }
 
     /// Whether it is this command that it has executed.
-    pub(super) fn executes(&self, command: &[String]) -> bool {
+    pub(super) fn matches_command(&self, command: &[String]) -> bool {
         matches!(&self.machine.probe.handler, Handler::Exec(own) if own == command)
     }
 
@@ -107,17 +107,17 @@ impl Job {
         self.failures.iter().skip(self.failures.len() - count).cloned().collect()
     }
 
-    fn remember(&mut self, outcome: Outcome) {
-        let Outcome { result, took, message } = outcome;
+    fn remember(&mut self, outcome: AttemptResult) {
+        let AttemptResult { result, took, message } = outcome;
         self.took = took;
         if result != ProbeResult::Failure {
             self.failures.clear();
             return;
         }
-        if self.failures.len() == MOST_FAILURES {
+        if self.failures.len() == MAX_FAILURES {
             self.failures.pop_front();
         }
-        let message = message.chars().take(LONGEST_MESSAGE).collect();
+        let message = message.chars().take(MAX_MESSAGE_BYTES).collect();
         self.failures.push_back(tap::ProbeFailure { at: SystemTime::now(), message });
     }
 }
@@ -125,7 +125,7 @@ impl Job {
 impl PodState {
     /// Starts the workers of all probes, those of regular containers first. As the kubelet, it goes no further than to the first that is
     /// there when it is about one that has been there before.
-    pub(super) fn launch(&mut self, todo: &mut Todo) {
+    pub(super) fn start_workers(&mut self, todo: &mut Effects) {
         if self.is_finished() {
             return;
         }
@@ -134,12 +134,12 @@ impl PodState {
         for container in spec.containers.iter().filter(|container| container.role.is_probed()) {
             for (probe_type, probe) in container.all_probes() {
                 let key = (container.name.clone(), probe_type);
-                if self.job_at(&key.0, probe_type).is_some() {
+                if self.worker_index(&key.0, probe_type).is_some() {
                     is_blocked = true;
                 } else if !is_blocked || !self.launched.contains(&key) {
-                    let signals = Arc::new(Signals::default());
-                    let machine = Machine::new(probe_type, probe.clone());
-                    self.jobs.push(Job::new(&key.0, machine, signals.clone()));
+                    let signals = Arc::new(ProbeWorkerHandle::default());
+                    let machine = ProbeState::new(probe_type, probe.clone());
+                    self.jobs.push(ProbeWorker::new(&key.0, machine, signals.clone()));
                     self.launched.insert(key);
                     todo.launch.push((signals, probe.clone()));
                 }
@@ -150,15 +150,15 @@ impl PodState {
     /// What a worker does next.
     pub(in crate::prober) fn next(
         &mut self,
-        signals: &Arc<Signals>,
+        signals: &Arc<ProbeWorkerHandle>,
         now: Instant,
-        todo: &mut Todo,
-    ) -> (Next, Option<Task>) {
-        let Some(place) = self.place_of(signals) else { return (Next::Exit, None) };
+        todo: &mut Effects,
+    ) -> (Next, Option<AttemptContext>) {
+        let Some(place) = self.index_of(signals) else { return (Next::Exit, None) };
         let (name, probe_type) = (self.jobs[place].container.clone(), self.jobs[place].machine.probe_type);
         let view = self.view(&name, probe_type);
         let mut effects = Vec::new();
-        let mut next = self.jobs[place].machine.next(&view, now, &mut effects);
+        let mut next = self.jobs[place].machine.next_action(&view, now, &mut effects);
         let task = (next == Next::Attempt).then(|| self.task(place)).flatten();
         if next == Next::Attempt && task.is_none() {
             // Where the kubelet does not know the address yet it asks this host; we know better.
@@ -171,34 +171,40 @@ impl PodState {
     /// What came of a worker's attempt.
     pub(in crate::prober) fn judge(
         &mut self,
-        signals: &Arc<Signals>,
-        outcome: Outcome,
+        signals: &Arc<ProbeWorkerHandle>,
+        outcome: AttemptResult,
         now: Instant,
-        todo: &mut Todo,
+        todo: &mut Effects,
     ) {
-        let Some(place) = self.place_of(signals) else { return };
+        let Some(place) = self.index_of(signals) else { return };
         let mut effects = Vec::new();
         let job = &self.jobs[place];
-        let container = self.place_named(&job.container).map(|place| &self.containers[place]);
-        if container.is_some_and(Container::is_judged) && ProbeType::KILLING.contains(&job.machine.probe_type)
+        let container = self.index_by_name(&job.container).map(|place| &self.containers[place]);
+        if container.is_some_and(ProbedContainer::is_explained)
+            && ProbeType::KILLING.contains(&job.machine.probe_type)
         {
             // The kubelet has come to its verdict, and begins to count anew.
             return;
         }
         let job = &mut self.jobs[place];
-        job.machine.judge(outcome.result, &mut effects);
+        job.machine.record_result(outcome.result, &mut effects);
         job.remember(outcome);
         let (name, probe_type) = (job.container.clone(), job.machine.probe_type);
         self.apply(&name, probe_type, effects, now, todo);
     }
 
     /// A worker has ended. If its probe is written otherwise by now, another one begins.
-    pub(in crate::prober) fn ended(&mut self, signals: &Arc<Signals>, now: Instant, todo: &mut Todo) {
-        let Some(place) = self.place_of(signals) else { return };
+    pub(in crate::prober) fn ended(
+        &mut self,
+        signals: &Arc<ProbeWorkerHandle>,
+        now: Instant,
+        todo: &mut Effects,
+    ) {
+        let Some(place) = self.index_of(signals) else { return };
         let mut job = self.jobs.remove(place);
         let probe_type = job.machine.probe_type;
-        if let Some(Effect::Forget(life)) = job.machine.end() {
-            self.hold(&job.container, probe_type, &life, None);
+        if let Some(ResultUpdate::Remove(life)) = job.machine.end() {
+            self.set_result(&job.container, probe_type, &life, None);
         }
         if !self.launched.contains(&(job.container, probe_type)) && !self.is_over {
             self.sync(now, todo);
@@ -217,34 +223,34 @@ impl PodState {
         &mut self,
         name: &str,
         probe_type: ProbeType,
-        effects: Vec<Effect>,
+        effects: Vec<ResultUpdate>,
         now: Instant,
-        todo: &mut Todo,
+        todo: &mut Effects,
     ) {
         let mut changed = None;
         for effect in effects {
             let (life, result) = match effect {
-                Effect::Forget(life) => (life, None),
-                Effect::Hold(life, result) => (life, Some(result)),
+                ResultUpdate::Remove(life) => (life, None),
+                ResultUpdate::Set(life, result) => (life, Some(result)),
             };
-            if self.hold(name, probe_type, &life, result) {
+            if self.set_result(name, probe_type, &life, result) {
                 changed = result.or(changed);
             }
         }
         // As in the kubelet's main loop, to which an alive container is no news.
         let is_news = |result| probe_type != ProbeType::Liveness || result == ProbeResult::Failure;
         if changed.is_some_and(is_news) {
-            todo.is_judged_anew = true;
+            todo.result_changed = true;
             self.sync(now, todo);
         }
     }
 
-    pub(super) fn task(&self, place: usize) -> Option<Task> {
+    pub(super) fn task(&self, place: usize) -> Option<AttemptContext> {
         let job = &self.jobs[place];
-        let container = &self.containers[self.place_named(&job.container)?];
+        let container = &self.containers[self.index_by_name(&job.container)?];
         let probe = &job.machine.probe;
         let address = self.address.clone().or_else(|| (!probe.handler.needs_address()).then(|| "".into()))?;
-        Some(Task {
+        Some(AttemptContext {
             pod: self.names.clone(),
             container: container.names.clone(),
             container_id: container.id.clone(),
@@ -255,18 +261,18 @@ impl PodState {
         })
     }
 
-    pub(super) fn job_of(&self, place: usize, probe_type: ProbeType) -> Option<&Job> {
-        let job = self.job_at(self.containers[place].name(), probe_type)?;
+    pub(super) fn worker(&self, place: usize, probe_type: ProbeType) -> Option<&ProbeWorker> {
+        let job = self.worker_index(self.containers[place].name(), probe_type)?;
         Some(&self.jobs[job])
     }
 
     /// The place of the job that works on a probe.
-    pub(super) fn job_at(&self, container: &str, probe_type: ProbeType) -> Option<usize> {
-        let is_it = |job: &Job| job.container == container && job.machine.probe_type == probe_type;
+    pub(super) fn worker_index(&self, container: &str, probe_type: ProbeType) -> Option<usize> {
+        let is_it = |job: &ProbeWorker| job.container == container && job.machine.probe_type == probe_type;
         self.jobs.iter().position(is_it)
     }
 
-    pub(super) fn place_of(&self, signals: &Arc<Signals>) -> Option<usize> {
+    pub(super) fn index_of(&self, signals: &Arc<ProbeWorkerHandle>) -> Option<usize> {
         self.jobs.iter().position(|job| Arc::ptr_eq(&job.signals, signals))
     }
 }

@@ -14,25 +14,25 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::enforcement::Enforcement;
-use super::machine::{Ends, Life, Seen, State, View};
-use super::status::{Basis, Phase, Stage, phase};
+use super::machine::{ContainerRun, ContainerView, ObservedState, PodView, Terminating};
+use super::status::{ContainerProgress, PodPhase, ReadinessInputs, phase};
 use super::verdict::ProbeResult;
 use crate::probe::{ContainerKind, ContainerSpec, PodSpec, ProbeType};
 use crate::relay::CallInfo;
 use crate::tap;
 
-pub(in crate::prober) use container::{Age, Container, Known};
-pub(in crate::prober) use jobs::{Job, Outcome, Signals, Task, Todo};
-pub(in crate::prober) use order::{Order, Pardon};
+pub(in crate::prober) use container::{Age, ContainerUpdate, ProbedContainer};
+pub(in crate::prober) use jobs::{AttemptContext, AttemptResult, Effects, ProbeWorker, ProbeWorkerHandle};
+pub(in crate::prober) use order::{KillAbort, KillRequest};
 
-use container::Ending;
+use container::WouldKillStats;
 
 /// A container that ran for longer when the prober started has not been started for it to see.
-const SURVIVING: Duration = Duration::from_secs(10);
+const PREDATES_MARGIN: Duration = Duration::from_secs(10);
 
 /// A pod with its workers.
 #[derive(Debug)]
-pub(in crate::prober) struct Pod {
+pub(in crate::prober) struct ProbedPod {
     state: Mutex<PodState>,
     /// Whose turn it is to kill: one after the other, as the kubelet's worker of the pod.
     pub(in crate::prober) turn: Semaphore,
@@ -52,13 +52,13 @@ pub(in crate::prober) struct PodState {
     /// Somebody has it stopped, for as long as the call is there.
     stopper: Weak<CallInfo>,
     /// Whether somebody plays it.
-    pub(in crate::prober) played: Played,
+    pub(in crate::prober) played: Management,
     /// Which of its containers are started again; `None` for all that somebody plays.
     pub(in crate::prober) kept: Option<HashSet<String>>,
     /// Nobody looks at it any more.
     is_over: bool,
-    pub(in crate::prober) containers: Vec<Container>,
-    pub(in crate::prober) jobs: Vec<Job>,
+    pub(in crate::prober) containers: Vec<ProbedContainer>,
+    pub(in crate::prober) jobs: Vec<ProbeWorker>,
     /// Probes that have had a worker: another one comes only once none before it has one.
     launched: HashSet<(String, ProbeType)>,
     /// When it is looked at again though nothing has changed.
@@ -70,16 +70,16 @@ pub(in crate::prober) struct PodState {
 
 /// Whether somebody plays a pod, who looks at it as often as a kubelet would: only then is readiness looked at out of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::prober) enum Played {
+pub(in crate::prober) enum Management {
     /// Nobody does.
-    No,
+    External,
     /// Somebody does.
-    Yes,
+    Managed,
     /// Somebody does, and is about to end it.
-    Ending,
+    Terminating,
 }
 
-impl Pod {
+impl ProbedPod {
     pub(in crate::prober) fn new(
         names: Arc<tap::PodRef>,
         enforcement: Arc<Enforcement>,
@@ -93,7 +93,7 @@ impl Pod {
             address: None,
             has_ended: false,
             stopper: Weak::new(),
-            played: Played::No,
+            played: Management::External,
             kept: None,
             is_over: false,
             containers: Vec::new(),
@@ -127,19 +127,19 @@ impl PodState {
     }
 
     /// Takes the sandbox that it lives in. In another one everything begins anew that had ended with the last.
-    pub(in crate::prober) fn lives_in(&mut self, sandbox: &Arc<str>) {
+    pub(in crate::prober) fn set_sandbox(&mut self, sandbox: &Arc<str>) {
         if self.sandbox != *sandbox {
             self.sandbox = sandbox.clone();
             let mut launched = std::mem::take(&mut self.launched);
-            launched.retain(|(name, probe_type)| self.job_at(name, *probe_type).is_some());
+            launched.retain(|(name, probe_type)| self.worker_index(name, *probe_type).is_some());
             self.launched = launched;
         }
     }
 
     /// Takes what is known of a container.
-    pub(in crate::prober) fn see(&mut self, known: Known, todo: &mut Todo) {
+    pub(in crate::prober) fn upsert_container(&mut self, known: ContainerUpdate, todo: &mut Effects) {
         let name = known.names.name.as_deref().unwrap_or_default();
-        let Some(place) = self.place_named(name) else {
+        let Some(place) = self.index_by_name(name) else {
             let container = self.begun(known);
             self.containers.push(container);
             return;
@@ -154,13 +154,13 @@ impl PodState {
     }
 
     /// A container has been removed.
-    pub(in crate::prober) fn lose(&mut self, id: &str) {
+    pub(in crate::prober) fn remove_container(&mut self, id: &str) {
         self.containers.retain(|container| *container.id != *id);
     }
 
-    pub(super) fn begun(&self, known: Known) -> Container {
-        let Known { names, id, age, state, is_spared, hash } = known;
-        let mut container = Container {
+    pub(super) fn begun(&self, known: ContainerUpdate) -> ProbedContainer {
+        let ContainerUpdate { names, id, age, state, is_spared, hash } = known;
+        let mut container = ProbedContainer {
             names,
             id,
             age,
@@ -168,20 +168,20 @@ impl PodState {
             was_started: false,
             stopper: Weak::new(),
             results: [const { None }; 3],
-            endings: [Ending::default(); 3],
+            endings: [WouldKillStats::default(); 3],
             is_spared,
             is_doomed: false,
             hash,
             their_stop: None,
         };
-        container.was_started = self.has_surely_started(&container);
+        container.was_started = self.assume_started(&container);
         container
     }
 
     /// Of a container that ran before there was a prober, it is not known whether its startup probe has succeeded. One that still runs
     /// when that probe would long have ended it has.
-    pub(super) fn has_surely_started(&self, container: &Container) -> bool {
-        let State::Running(since) = container.state else { return false };
+    pub(super) fn assume_started(&self, container: &ProbedContainer) -> bool {
+        let ObservedState::Running(since) = container.state else { return false };
         let startup = self.spec_of(container).and_then(|spec| spec.probe(ProbeType::Startup).cloned());
         let budget = startup.map_or(0, |probe| {
             u64::from(probe.initial_delay) + u64::from(probe.period) * u64::from(probe.failure_threshold)
@@ -190,19 +190,19 @@ impl PodState {
     }
 
     pub(super) fn is_survivor(&self, since: Instant) -> bool {
-        self.since.checked_duration_since(since).is_some_and(|age| age > SURVIVING)
+        self.since.checked_duration_since(since).is_some_and(|age| age > PREDATES_MARGIN)
     }
 
     /// Looks again at what is so: starts workers that are missing, has readiness looked at, and says who would be killed.
-    pub(in crate::prober) fn sync(&mut self, now: Instant, todo: &mut Todo) {
+    pub(in crate::prober) fn sync(&mut self, now: Instant, todo: &mut Effects) {
         if self.is_over {
             return;
         }
         self.next_sync = now + Duration::from_secs(60).mul_f64(1.0 + fastrand::f64() / 2.0);
-        self.launch(todo);
+        self.start_workers(todo);
         for place in 0..self.containers.len() {
-            self.containers[place].was_started = self.basis(place).is_started();
-            if self.played == Played::No {
+            self.containers[place].was_started = self.readiness_inputs(place).is_started();
+            if self.played == Management::External {
                 self.trigger_readiness(place);
             }
             self.decide(place, now, todo);
@@ -210,7 +210,7 @@ impl PodState {
     }
 
     /// Who plays it looks at it.
-    pub(in crate::prober) fn look(&mut self, now: Instant, todo: &mut Todo) {
+    pub(in crate::prober) fn look(&mut self, now: Instant, todo: &mut Effects) {
         self.sync(now, todo);
         for place in 0..self.containers.len() {
             self.trigger_readiness(place);
@@ -219,22 +219,22 @@ impl PodState {
 
     /// Has it looked again whether a container is ready that was not.
     fn trigger_readiness(&self, place: usize) {
-        if self.basis(place).awaits_readiness()
-            && let Some(job) = self.job_of(place, ProbeType::Readiness)
+        if self.readiness_inputs(place).needs_readiness_trigger()
+            && let Some(job) = self.worker(place, ProbeType::Readiness)
         {
-            job.signals.trigger.notify_one();
+            job.signals.manual_trigger.notify_one();
         }
     }
 
     /// Holds something to be so, or nothing any more. Tells whether that is new.
-    pub(super) fn hold(
+    pub(super) fn set_result(
         &mut self,
         name: &str,
         probe_type: ProbeType,
-        life: &Life,
+        life: &ContainerRun,
         result: Option<ProbeResult>,
     ) -> bool {
-        let Some(place) = self.place_named(name) else { return false };
+        let Some(place) = self.index_by_name(name) else { return false };
         let container = &mut self.containers[place];
         if container.id != life.container_id {
             return false;
@@ -256,41 +256,48 @@ impl PodState {
         }
     }
 
-    pub(super) fn view(&self, name: &str, probe_type: ProbeType) -> View {
-        let place = self.place_named(name);
-        View { is_pod_over: self.is_finished(), container: place.map(|place| self.seen(place, probe_type)) }
+    pub(super) fn view(&self, name: &str, probe_type: ProbeType) -> PodView {
+        let place = self.index_by_name(name);
+        PodView {
+            is_pod_over: self.is_finished(),
+            container: place.map(|place| self.container_view(place, probe_type)),
+        }
     }
 
-    pub(super) fn seen(&self, place: usize, probe_type: ProbeType) -> Seen {
+    pub(super) fn container_view(&self, place: usize, probe_type: ProbeType) -> ContainerView {
         let container = &self.containers[place];
         let spec = self.spec_of(container);
         let role = spec.map_or(ContainerKind::Regular, |spec| spec.role);
         let ending = container.endings[probe_type as usize];
         let state = match (container.state, ending.last) {
-            (State::Running(since), Some(last)) => State::Running(since.max(last)),
+            (ObservedState::Running(since), Some(last)) => ObservedState::Running(since.max(last)),
             (state, _) => state,
         };
         let is_restarted = match container.state {
-            State::Terminated(Some(code)) => {
+            ObservedState::Terminated(Some(code)) => {
                 spec.is_none_or(|spec| spec.is_restarted(self.spec.restart_policy, code))
                     || self.restarts_all()
             }
             _ => true,
         };
-        Seen {
-            life: Life { container_id: container.id.clone(), would_have_ended: ending.count },
+        ContainerView {
+            life: ContainerRun { container_id: container.id.clone(), would_have_ended: ending.count },
             state,
             role,
-            is_started: self.basis(place).is_started(),
+            is_started: self.readiness_inputs(place).is_started(),
             is_restarted,
-            is_survivor: matches!(state, State::Running(since) if self.is_survivor(since)),
+            predates_prober: matches!(state, ObservedState::Running(since) if self.is_survivor(since)),
             ends: match role {
-                ContainerKind::Regular if self.has_ended || self.is_over || self.played == Played::Ending => {
-                    Ends::Pod
+                ContainerKind::Regular
+                    if self.has_ended || self.is_over || self.played == Management::Terminating =>
+                {
+                    Terminating::Pod
                 }
                 // The call may fail.
-                ContainerKind::Regular if self.is_ending() || container.is_being_stopped() => Ends::Container,
-                _ => Ends::Nobody,
+                ContainerKind::Regular if self.is_ending() || container.is_being_stopped() => {
+                    Terminating::Container
+                }
+                _ => Terminating::None,
             },
         }
     }
@@ -298,60 +305,60 @@ impl PodState {
     /// Whether a container has ended in a way that makes all of them start again.
     pub(super) fn restarts_all(&self) -> bool {
         self.containers.iter().any(|container| match container.state {
-            State::Terminated(Some(code)) => {
+            ObservedState::Terminated(Some(code)) => {
                 self.spec_of(container).is_some_and(|spec| spec.restarts_all_containers(code))
             }
             _ => false,
         })
     }
 
-    pub(super) fn basis(&self, place: usize) -> Basis {
+    pub(super) fn readiness_inputs(&self, place: usize) -> ReadinessInputs {
         let container = &self.containers[place];
-        Basis {
+        ReadinessInputs {
             state: container.state,
             role: self.spec_of(container).map_or(ContainerKind::Regular, |spec| spec.role),
             startup: container.result(ProbeType::Startup),
             readiness: container.result(ProbeType::Readiness),
             was_started: container.was_started,
-            has_startup_worker: self.job_of(place, ProbeType::Startup).is_some(),
-            has_readiness_worker: self.job_of(place, ProbeType::Readiness).is_some(),
+            has_startup_worker: self.worker(place, ProbeType::Startup).is_some(),
+            has_readiness_worker: self.worker(place, ProbeType::Readiness).is_some(),
         }
     }
 
     /// Nothing of it will be probed any more: it has come to its end, or its sandbox and all of its containers have.
     pub(super) fn is_finished(&self) -> bool {
-        matches!(self.phase(), Phase::Succeeded | Phase::Failed)
-            || (self.has_ended && !self.containers.iter().any(Container::is_running))
+        matches!(self.phase(), PodPhase::Succeeded | PodPhase::Failed)
+            || (self.has_ended && !self.containers.iter().any(ProbedContainer::is_running))
     }
 
-    pub(super) fn phase(&self) -> Phase {
+    pub(super) fn phase(&self) -> PodPhase {
         let stage = |name: &str| {
-            let place = self.place_named(name);
-            match place.map_or(State::Waiting, |place| self.containers[place].state) {
-                State::Waiting => Stage::Waiting,
-                State::Running(_) => {
-                    Stage::Running { is_started: place.is_some_and(|place| self.basis(place).is_started()) }
-                }
-                State::Terminated(code) => Stage::Ended(code),
+            let place = self.index_by_name(name);
+            match place.map_or(ObservedState::Waiting, |place| self.containers[place].state) {
+                ObservedState::Waiting => ContainerProgress::Waiting,
+                ObservedState::Running(_) => ContainerProgress::Running {
+                    is_started: place.is_some_and(|place| self.readiness_inputs(place).is_started()),
+                },
+                ObservedState::Terminated(code) => ContainerProgress::Ended(code),
             }
         };
         phase(&self.spec, false, stage)
     }
 
-    pub(super) fn state_of(&self, name: &str) -> Option<State> {
-        self.place_named(name).map(|place| self.containers[place].state)
+    pub(super) fn state_of(&self, name: &str) -> Option<ObservedState> {
+        self.index_by_name(name).map(|place| self.containers[place].state)
     }
 
-    pub(super) fn spec_of(&self, container: &Container) -> Option<&Arc<ContainerSpec>> {
+    pub(super) fn spec_of(&self, container: &ProbedContainer) -> Option<&Arc<ContainerSpec>> {
         self.spec.container(container.name())
     }
 
-    pub(super) fn place_named(&self, name: &str) -> Option<usize> {
+    pub(super) fn index_by_name(&self, name: &str) -> Option<usize> {
         self.containers.iter().position(|container| container.name() == name)
     }
 
     /// The place of the container with this id.
-    pub(super) fn place_with(&self, id: &str) -> Option<usize> {
+    pub(super) fn index_by_id(&self, id: &str) -> Option<usize> {
         self.containers.iter().position(|container| *container.id == *id)
     }
 }

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use crate::probe::ProbeType;
-use crate::prober::decision::Kill;
+use crate::prober::decision::KillPlan;
 use crate::tap;
 
 /// A container that is to be killed.
 #[derive(Clone, Debug)]
-pub(in crate::prober) struct Order {
+pub(in crate::prober) struct KillRequest {
     pub(in crate::prober) container: Arc<tap::ContainerRef>,
     pub(in crate::prober) container_id: Arc<str>,
     pub(in crate::prober) probe_type: ProbeType,
-    pub(in crate::prober) kill: Kill,
+    pub(in crate::prober) kill: KillPlan,
     /// Failures in a row that it takes, and the last of them.
     pub(in crate::prober) threshold: u32,
     pub(in crate::prober) failures: Vec<tap::ProbeFailure>,
@@ -20,7 +20,7 @@ pub(in crate::prober) struct Order {
 
 /// Why a container that was to be killed is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::prober) enum Pardon {
+pub(in crate::prober) enum KillAbort {
     /// It is not there any more, or does not run: there is nothing to do.
     Gone,
     /// Somebody else ends it, or its pod.
@@ -31,7 +31,7 @@ pub(in crate::prober) enum Pardon {
     Switched,
 }
 
-impl Pardon {
+impl KillAbort {
     /// Why that is.
     pub(in crate::prober) fn reason(self) -> &'static str {
         match self {

@@ -13,7 +13,7 @@ use tonic::Status;
 use super::fixture::*;
 use crate::cri::v1::{self, ExecSyncRequest};
 use crate::probe::{ProbeType, Source, SpecResolver};
-use crate::prober::{Phase, ProbeResult, What};
+use crate::prober::{ContainerEventKind, PodPhase, ProbeResult};
 use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
@@ -24,7 +24,7 @@ async fn a_container_that_has_not_been_started_yet_has_not_failed() {
     node.pod("web");
     node.container("web/main", v1::ContainerState::ContainerCreated, 0, None);
     after(5.0).await;
-    assert_eq!(node.report("web").phase, Phase::Pending);
+    assert_eq!(node.report("web").phase, PodPhase::Pending);
     node.run("web/main");
     after(5.0).await;
     assert_eq!(
@@ -52,7 +52,7 @@ async fn errors_count_for_nothing() {
     let killed: Vec<f64> = node
         .told_since(begin)
         .into_iter()
-        .filter(|(_, what, _)| *what == What::WouldKill)
+        .filter(|(_, what, _)| *what == ContainerEventKind::WouldKill)
         .map(|(at, ..)| at)
         .collect();
     assert_eq!(killed, [2.0]);
@@ -91,8 +91,9 @@ async fn startup_delays_the_others_and_is_needed_again() {
     let begin = Instant::now();
     node.run_pod("web");
     after(240.0).await;
-    let would_kill =
-        |node: &Node, begin| node.told_since(begin).iter().any(|(_, what, _)| *what == What::WouldKill);
+    let would_kill = |node: &Node, begin| {
+        node.told_since(begin).iter().any(|(_, what, _)| *what == ContainerEventKind::WouldKill)
+    };
     assert!(!would_kill(&node, begin), "startup delays liveness");
     is_up.store(true, Ordering::Relaxed);
     after(3.0).await;
@@ -127,7 +128,7 @@ async fn attempts_keep_to_their_grid() {
         (Duration::from_secs(if times.len() == 2 { 25 } else { 1 }), succeed())
     };
     let mut node = Node::slow(&[web], play);
-    node.prober.listed();
+    node.prober.mark_listed();
     after(100.0).await;
     node.run_pod("web");
     after(62.0).await;
@@ -150,7 +151,7 @@ async fn workers_of_a_young_prober_are_spread_and_others_are_not() {
     for name in &names[..100] {
         node.run_pod(name);
     }
-    node.prober.listed();
+    node.prober.mark_listed();
     after(15.0).await;
     for name in &names[100..] {
         node.run_pod(name);
@@ -209,7 +210,7 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     after(1.5).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.json"), written("new").to_string()).unwrap();
-    node.prober.specify(SpecResolver::read(&[folder.path()]).unwrap());
+    node.prober.set_specs(SpecResolver::read(&[folder.path()]).unwrap());
     after(2.5).await;
     assert_eq!(node.workers(), ["web/main liveness"]);
     let asked = asked.lock().unwrap();
@@ -226,7 +227,7 @@ async fn a_probe_that_is_the_same_elsewhere_goes_on() {
     let mut told = SpecResolver::default();
     let list = json!({"kind": "PodList", "items": [written()]});
     told.set_kubelet_pod_list(&list);
-    node.prober.specify(told);
+    node.prober.set_specs(told);
     after(2.0).await;
     let probe = node.probe("web/main", READINESS).unwrap();
     assert_eq!((probe.run.length, probe.probe.source), (before + 2, Source::Kubelet));
@@ -289,7 +290,11 @@ async fn a_panic_in_one_worker_harms_nobody_and_is_told() {
     node.run_pod("bad");
     node.run_pod("good");
     after(3.5).await;
-    let faults = node.told_since(begin).into_iter().filter(|(_, what, _)| *what == What::Panicked).count();
+    let faults = node
+        .told_since(begin)
+        .into_iter()
+        .filter(|(_, what, _)| *what == ContainerEventKind::Panicked)
+        .count();
     assert_eq!((faults, calls.load(Ordering::Relaxed)), (4, 4), "each goes on");
     assert_eq!(node.workers(), ["bad/main liveness", "good/main liveness"]);
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::fixture::*;
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::{Agreement, ProbeResult, What};
+use crate::prober::{Agreement, ContainerEventKind, ProbeResult};
 
 #[tokio::test(start_paused = true)]
 async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_again() {
@@ -23,9 +23,9 @@ async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_agai
     let at =
         |what| told.iter().filter(|(_, known, _)| *known == what).map(|(at, ..)| *at).collect::<Vec<_>>();
     // The delay lets the first tick pass, and again the one at which it would have been killed.
-    assert_eq!(at(What::WouldKill), [30.0, 60.0, 90.0]);
-    assert_eq!(at(What::Unhealthy), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
-    let kill = told.iter().find(|(_, what, _)| *what == What::WouldKill).unwrap();
+    assert_eq!(at(ContainerEventKind::WouldKill), [30.0, 60.0, 90.0]);
+    assert_eq!(at(ContainerEventKind::Unhealthy), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
+    let kill = told.iter().find(|(_, what, _)| *what == ContainerEventKind::WouldKill).unwrap();
     assert_eq!(
         kill.2,
         "Container main failed liveness probe, will be restarted (dry-run: would be stopped with a grace period of 30s)"
@@ -53,31 +53,35 @@ async fn what_somebody_else_stops_is_compared() {
     after(21.0).await;
     let _call = node.stop("web/main");
     let expected = "The kubelet stops it, 1.0s after it would have been for its liveness probe";
-    assert_eq!(last(&node, begin), (What::Predicted, expected.to_owned()));
+    assert_eq!(last(&node, begin), (ContainerEventKind::Predicted, expected.to_owned()));
     // What it was for is known once it is there again.
     for (seconds, what, expected) in [
         (
             11.0,
-            What::Predicted,
+            ContainerEventKind::Predicted,
             "The kubelet stops it; its liveness probe was one failure short of that here",
         ),
         (
             1.0,
-            What::Unpredicted,
+            ContainerEventKind::Unpredicted,
             "The kubelet has stopped and restarted it, and nothing here told why: liveness: 1 of 3 failures, the last of them: Liveness probe failed: ; the kubelet's last: exit code 1",
         ),
     ] {
         let (mut node, begin) = start().await;
         after(seconds).await;
-        node.prober.kubelet_executed("web/main#0", &["liveness".to_owned()], "exit code 1");
+        node.prober.on_kubelet_exec_end("web/main#0", &["liveness".to_owned()], "exit code 1");
         let call = node.stop("web/main");
-        assert_eq!(last(&node, begin).0, What::Unhealthy);
+        assert_eq!(last(&node, begin).0, ContainerEventKind::Unhealthy);
         node.exit("web/main", 137);
         drop(call);
         node.run("web/main#1");
         assert_eq!(last(&node, begin), (what, expected.to_owned()));
         let run = node.probe("web/main", LIVENESS).unwrap().run.length;
-        assert_eq!(run, u32::from(what == What::Unpredicted), "the kubelet counts anew, and so do we");
+        assert_eq!(
+            run,
+            u32::from(what == ContainerEventKind::Unpredicted),
+            "the kubelet counts anew, and so do we"
+        );
     }
     // A stop that is repeated is one.
     let (mut node, begin) = start().await;
@@ -88,7 +92,7 @@ async fn what_somebody_else_stops_is_compared() {
     node.exit("web/main", 137);
     node.run("web/main#1");
     assert_eq!(node.prober.agreement(), Agreement { predicted: 1, ..Agreement::default() });
-    assert_eq!(last(&node, begin).0, What::Predicted);
+    assert_eq!(last(&node, begin).0, ContainerEventKind::Predicted);
     // One that goes with its pod was not killed for its probe's sake.
     let (mut node, begin) = start().await;
     after(1.0).await;
@@ -97,7 +101,7 @@ async fn what_somebody_else_stops_is_compared() {
     node.sandbox("web", "s-web", 0, false);
     drop(calls);
     node.sandbox("web", "s-web-1", 1, true);
-    assert_eq!(last(&node, begin).0, What::Unhealthy);
+    assert_eq!(last(&node, begin).0, ContainerEventKind::Unhealthy);
     assert_eq!(node.prober.agreement(), Agreement::default());
 }
 
@@ -123,18 +127,18 @@ async fn what_the_kubelet_is_about_to_stop_is_foreseen_all_the_same() {
     main["lifecycle"] = json!({"preStop": {"exec": {"command": ["bye"]}}});
     let web = pod("web", "Always", &[("main", main)]);
     let mut node = Node::slow(&[web], |_| (Duration::from_millis(500), fail()));
-    node.prober.listed();
+    node.prober.mark_listed();
     after(SETTLED.as_secs_f64()).await;
     node.run_pod("web");
     after(5.2).await;
     let hook = kubelet_call("ExecSync");
-    node.prober.kubelet_executes("web/main#0", &["bye".to_owned()], &Arc::downgrade(&hook));
+    node.prober.on_kubelet_exec_start("web/main#0", &["bye".to_owned()], &Arc::downgrade(&hook));
     after(3.0).await;
     drop(hook);
     let (begin, _call) = (Instant::now(), node.stop("web/main"));
     let told = node.told_since(begin);
     let expected = "The kubelet stops it, as its liveness probe has failed";
-    assert_eq!(told, [(0.0, What::Predicted, expected.to_owned())]);
+    assert_eq!(told, [(0.0, ContainerEventKind::Predicted, expected.to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,14 +161,14 @@ async fn a_pod_that_is_being_stopped_has_nobody_killed() {
     let begin = Instant::now();
     node.run_pod("web");
     after(0.5).await;
-    assert_eq!(node.told_since(begin).last().unwrap().1, What::WouldKill);
+    assert_eq!(node.told_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
     let (call, begin) = (node.stop_pod("web"), Instant::now());
     after(10.0).await;
     assert_eq!(node.told_since(begin), []);
     // The call has failed.
     drop(call);
     after(2.0).await;
-    assert_eq!(node.told_since(begin).last().unwrap().1, What::WouldKill);
+    assert_eq!(node.told_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +193,7 @@ async fn what_the_kubelet_should_have_stopped_is_told() {
         let told = node.told_since(begin);
         let told = told
             .iter()
-            .find(|(_, what, _)| *what == What::NotObserved)
+            .find(|(_, what, _)| *what == ContainerEventKind::NotObserved)
             .map(|(_, _, message)| message.as_str());
         // A period of the probe, what its attempt took, and two seconds.
         let expected =

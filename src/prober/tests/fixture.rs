@@ -13,7 +13,7 @@ use crate::cri::v1::{self, ExecSyncRequest, ExecSyncResponse};
 use crate::cri::{ContainerObservation, MethodName, SandboxObservation};
 use crate::probe::{ProbeType, SpecResolver};
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::pod::Job;
+use crate::prober::pod::ProbeWorker;
 use crate::prober::*;
 use crate::relay::{CallInfo, Peer};
 use crate::tap::{Observation, StopRequest};
@@ -25,21 +25,24 @@ pub(super) const SETTLED: Duration = Duration::from_secs(200);
 /// A node on which things happen as a test says.
 pub(super) struct Node {
     pub(super) world: Arc<Inventory>,
-    pub(super) prober: Prober,
+    pub(super) prober: ProbeManager,
     pub(super) notices: Arc<Notices>,
     _folder: tempfile::TempDir,
 }
 
 /// What was told, and when.
 #[derive(Debug, Default)]
-pub(super) struct Notices(pub(super) Mutex<Vec<(Instant, Notice)>>, pub(super) Mutex<Vec<Remark>>);
+pub(super) struct Notices(
+    pub(super) Mutex<Vec<(Instant, ContainerEvent)>>,
+    pub(super) Mutex<Vec<GlobalEvent>>,
+);
 
-impl Witness for Notices {
-    fn notice(&self, notice: Notice) {
+impl EventSink for Notices {
+    fn container_event(&self, notice: ContainerEvent) {
         self.0.lock().unwrap().push((Instant::now(), notice));
     }
 
-    fn remark(&self, remark: Remark) {
+    fn global_event(&self, remark: GlobalEvent) {
         self.1.lock().unwrap().push(remark);
     }
 }
@@ -85,15 +88,16 @@ impl Node {
         }
         let specs = SpecResolver::read(&[folder.path()]).unwrap();
         let notices = Arc::new(Notices::default());
-        let mode = if enforcement.mode == Mode::Off { Mode::DryRun } else { enforcement.mode };
-        let parts = Parts {
+        let mode =
+            if enforcement.mode == EnforcementMode::Off { EnforcementMode::DryRun } else { enforcement.mode };
+        let parts = ProberConfig {
             specs,
-            metrics: Metrics::default(),
+            metrics: ProberMetrics::default(),
             enquiries: mpsc::channel(1).0,
-            is_settled: false,
+            skip_start_jitter: false,
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
-        let prober = Prober::start(parts, executor, notices.clone(), Handle::current());
+        let prober = ProbeManager::start(parts, executor, notices.clone(), Handle::current());
         Self { world: Arc::default(), prober, notices, _folder: folder }
     }
 
@@ -103,7 +107,7 @@ impl Node {
         play: impl Fn(&ExecSyncRequest) -> Answered + Send + Sync + 'static,
     ) -> Self {
         let node = Self::new(pods, play);
-        node.prober.listed();
+        node.prober.mark_listed();
         sleep(SETTLED).await;
         node
     }
@@ -190,8 +194,9 @@ impl Node {
         for pod in self.prober.shared.pods() {
             let inner = pod.lock();
             let name = inner.names.name.clone().unwrap();
-            let worker =
-                |worker: &Job| format!("{name}/{} {}", worker.container, worker.machine.probe_type.name());
+            let worker = |worker: &ProbeWorker| {
+                format!("{name}/{} {}", worker.container, worker.machine.probe_type.name())
+            };
             workers.extend(inner.jobs.iter().map(worker));
         }
         workers.sort();
@@ -199,7 +204,7 @@ impl Node {
     }
 
     /// What has been told, and how many seconds after a time.
-    pub(super) fn told_since(&self, begin: Instant) -> Vec<(f64, What, String)> {
+    pub(super) fn told_since(&self, begin: Instant) -> Vec<(f64, ContainerEventKind, String)> {
         let seconds = |at: Instant| (at.saturating_duration_since(begin).as_secs_f64() * 10.0).round() / 10.0;
         let notices = self.notices.0.lock().unwrap();
         let told = notices.iter().filter(|(at, _)| *at >= begin);
@@ -262,7 +267,7 @@ impl Node {
         container: Option<String>,
     ) -> Arc<CallInfo> {
         let head = kubelet_call(method);
-        self.prober.stopping(&StopRequest {
+        self.prober.on_stop_requested(&StopRequest {
             head: Arc::downgrade(&head),
             pid: None,
             sandbox,

@@ -14,7 +14,9 @@ use super::fixture::*;
 use crate::cri::v1::{ExecSyncRequest, StopContainerRequest};
 use crate::probe::Selector;
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::{EnforcementSettings, Executor, Mode, MostKills, ProbeResult, Remark, What};
+use crate::prober::{
+    ContainerEventKind, EnforcementMode, EnforcementSettings, Executor, GlobalEvent, KillLimit, ProbeResult,
+};
 use crate::relay::CallInfo;
 
 /// What happens to a pod; a call that goes on for as long as this is there.
@@ -23,7 +25,8 @@ type Act = fn(&mut Node) -> Option<Arc<CallInfo>>;
 /// The stops that were asked for: seconds after the beginning, container, timeout.
 type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;
 
-const KILL: EnforcementSettings = EnforcementSettings { mode: Mode::Kill, most: None, spared: Vec::new() };
+const KILL: EnforcementSettings =
+    EnforcementSettings { mode: EnforcementMode::Kill, most: None, spared: Vec::new() };
 
 /// A pod whose liveness probe fails every second, with more of its spec.
 fn failing(name: &str, more: &Value) -> Value {
@@ -54,7 +57,7 @@ async fn node(
         stop(count.fetch_add(1, Ordering::Relaxed))
     });
     let node = Node::enforcing(settings, pods, executor);
-    node.prober.listed();
+    node.prober.mark_listed();
     tokio::time::sleep(SETTLED).await;
     (node, stops, begin)
 }
@@ -67,7 +70,7 @@ fn at_once(_: usize) -> (Duration, Result<(), Status>) {
     (Duration::ZERO, Ok(()))
 }
 
-fn told(node: &Node, begin: Instant, what: What) -> Vec<(f64, String)> {
+fn told(node: &Node, begin: Instant, what: ContainerEventKind) -> Vec<(f64, String)> {
     let told = node.told_since(begin).into_iter().filter(|(_, known, _)| *known == what);
     told.map(|(at, _, message)| (at, message)).collect()
 }
@@ -84,7 +87,7 @@ async fn what_has_failed_is_stopped_once_for_each_container() {
     after(50.0).await;
     assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
     let killing = "Container main failed liveness probe, will be restarted".to_owned();
-    assert_eq!(told(&node, begin, What::Killing), [(0.0, killing)]);
+    assert_eq!(told(&node, begin, ContainerEventKind::Killing), [(0.0, killing)]);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
     // Somebody else starts it again.
     node.run("web/main#1");
@@ -153,7 +156,7 @@ async fn a_hook_that_fails_is_told_of_and_stops_nothing() {
             node(KILL, &[web], |_| (Duration::ZERO, answer(3, "", "")), at_once).await;
         node.run_pod("web");
         after(1.0).await;
-        assert_eq!(told(&node, begin, What::FailedPreStopHook), [(0.0, expected.to_owned())]);
+        assert_eq!(told(&node, begin, ContainerEventKind::FailedPreStopHook), [(0.0, expected.to_owned())]);
         assert_eq!(stops.lock().unwrap().len(), 1);
     }
 }
@@ -179,8 +182,8 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     assert!((12.0..=17.0).contains(&at[1]), "10 to 15 s after it failed, and its hook: {at:?}");
     // Its grace period, two minutes, 10 to 15 s, and its hook.
     assert!((160.0..=165.0).contains(&(at[2] - at[1])), "{at:?}");
-    assert_eq!(told(&node, begin, What::Killing).len(), 3);
-    assert_eq!(told(&node, begin, What::KillFailed).len(), 2);
+    assert_eq!(told(&node, begin, ContainerEventKind::Killing).len(), 3);
+    assert_eq!(told(&node, begin, ContainerEventKind::KillFailed).len(), 2);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
 }
 
@@ -192,7 +195,7 @@ async fn what_the_runtime_only_says_it_has_stopped_is_stopped_again() {
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
     assert_eq!(at, [0.0, 30.0], "it is seen at the latest by a relist");
     let failed = "The runtime says that it has stopped it, and it still runs".to_owned();
-    assert_eq!(told(&node, begin, What::KillFailed), [(30.0, failed)]);
+    assert_eq!(told(&node, begin, ContainerEventKind::KillFailed), [(30.0, failed)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,7 +252,7 @@ async fn who_ends_otherwise_is_left_alone() {
         (
             "nobody is killed by now",
             |node| {
-                node.prober.switch(Mode::DryRun, "a test".into());
+                node.prober.set_mode(EnforcementMode::DryRun, "a test".into());
                 None
             },
             true,
@@ -262,7 +265,7 @@ async fn who_ends_otherwise_is_left_alone() {
         let call = act(&mut node);
         after(5.5).await;
         assert_eq!(stops.lock().unwrap().len(), 0, "{row}");
-        assert_eq!(told(&node, begin, What::KillAborted).len(), usize::from(is_told), "{row}");
+        assert_eq!(told(&node, begin, ContainerEventKind::KillAborted).len(), usize::from(is_told), "{row}");
         drop(call);
     }
 }
@@ -270,7 +273,7 @@ async fn who_ends_otherwise_is_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn kills_are_held_to_their_number_and_go_on_later() {
     let pods = ["a", "b", "c"].map(|name| failing(name, &json!({})));
-    let most = MostKills { count: 2, within: Duration::from_secs(60) };
+    let most = KillLimit { count: 2, within: Duration::from_secs(60) };
     let (mut node, stops, begin) =
         node(EnforcementSettings { most: Some(most), ..KILL }, &pods, well, at_once).await;
     for name in ["a", "b", "c"] {
@@ -281,12 +284,12 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
     node.exit("b/main", 137);
     after(49.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
-    assert!(told(&node, begin, What::KillSkipped).len() > 10, "it goes on to be probed");
-    assert_eq!(*node.notices.1.lock().unwrap(), [Remark::KillRateLimited(most)], "said once");
-    assert!(node.prober.kills().is_held);
+    assert!(told(&node, begin, ContainerEventKind::KillSkipped).len() > 10, "it goes on to be probed");
+    assert_eq!(*node.notices.1.lock().unwrap(), [GlobalEvent::KillRateLimited(most)], "said once");
+    assert!(node.prober.kills().rate_limited);
     after(20.0).await;
     assert_eq!(stops.lock().unwrap().len(), 3);
-    assert!(!node.prober.kills().is_held);
+    assert!(!node.prober.kills().rate_limited);
 }
 
 #[tokio::test(start_paused = true)]
@@ -298,8 +301,8 @@ async fn who_is_excluded_is_never_killed_and_a_selector_that_matches_nobody_is_t
     let mut node = Node::enforcing(settings, &pods, executor);
     node.run_pod("web");
     node.run_pod("api");
-    node.prober.listed();
-    assert_eq!(*node.notices.1.lock().unwrap(), [Remark::NobodySpared("pod nobody".to_owned())]);
+    node.prober.mark_listed();
+    assert_eq!(*node.notices.1.lock().unwrap(), [GlobalEvent::SelectorUnmatched("pod nobody".to_owned())]);
     after(2.0).await;
     node.exit("api/main", 137);
     after(3.0).await;
@@ -307,7 +310,7 @@ async fn who_is_excluded_is_never_killed_and_a_selector_that_matches_nobody_is_t
     assert_eq!((killed("web"), killed("api")), (0, 1));
     let why = "Container main failed liveness probe, will be restarted (never killed: it is excluded)";
     let begin = Instant::now() - Duration::from_secs(10);
-    assert!(told(&node, begin, What::WouldKill).iter().any(|(_, told)| told == why));
+    assert!(told(&node, begin, ContainerEventKind::WouldKill).iter().any(|(_, told)| told == why));
 }
 
 #[tokio::test(start_paused = true)]
@@ -332,7 +335,7 @@ async fn what_cannot_be_read_of_an_end_kills_nobody() {
         node.annotated("web", &annotations, &[(key, text)]);
         after(3.0).await;
         assert_eq!(stops.lock().unwrap().len(), 0);
-        let held = told(&node, begin, What::KillSkipped);
+        let held = told(&node, begin, ContainerEventKind::KillSkipped);
         assert!(held[0].1.ends_with(&format!("(not stopped: {reason})")), "{held:?}");
     }
 }
@@ -350,7 +353,7 @@ async fn who_may_be_ended_with_the_pod_is_left_alone() {
     let (mut node, stops, _) = node(KILL, &[web], well, at_once).await;
     node.run_pod("web");
     let call = kubelet_call("ExecSync");
-    node.prober.kubelet_executes("web/main#0", &["bye".to_owned()], &Arc::downgrade(&call));
+    node.prober.on_kubelet_exec_start("web/main#0", &["bye".to_owned()], &Arc::downgrade(&call));
     after(20.0).await;
     assert_eq!(stops.lock().unwrap().len(), 0);
     drop(call);

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::{Instant, advance, sleep};
 
 use super::fixture::*;
-use crate::prober::{ProbeResult, What};
+use crate::prober::{ContainerEventKind, ProbeResult};
 
 /// A pod whose commands take 300 ms each, of which the value says whether they succeed. Its first attempt begins now.
 async fn slow(more: serde_json::Value) -> (Node, Arc<AtomicBool>) {
@@ -18,7 +18,7 @@ async fn slow(more: serde_json::Value) -> (Node, Arc<AtomicBool>) {
     let mut node = Node::slow(&[web], move |_| {
         (Duration::from_millis(300), if told.load(Ordering::Relaxed) { succeed() } else { fail() })
     });
-    node.prober.listed();
+    node.prober.mark_listed();
     sleep(SETTLED).await;
     node.run_pod("web");
     (node, is_well)
@@ -33,7 +33,7 @@ async fn late(periods: u32) {
     }
 }
 
-fn kinds(node: &Node, begin: Instant) -> Vec<What> {
+fn kinds(node: &Node, begin: Instant) -> Vec<ContainerEventKind> {
     node.told_since(begin).into_iter().map(|(_, what, _)| what).collect()
 }
 
@@ -42,14 +42,18 @@ async fn attempts_are_discarded_while_the_prober_is_late_and_not_for_ever() {
     let begin = Instant::now();
     let (node, _) = slow(json!({"failureThreshold": 2})).await;
     late(6).await;
-    let (lost, failed) = (What::Discarded, What::Unhealthy);
-    assert_eq!(kinds(&node, begin), [lost, lost, failed, lost, lost, failed, What::WouldKill]);
+    let (lost, failed) = (ContainerEventKind::Discarded, ContainerEventKind::Unhealthy);
+    assert_eq!(kinds(&node, begin), [lost, lost, failed, lost, lost, failed, ContainerEventKind::WouldKill]);
     let told = node.told_since(begin);
     let text = "Liveness probe discarded: the prober was late by more than a tenth of the timeout, and no probe took much of its time: \
                 Liveness probe failed: ";
     assert_eq!(told[0].2, text);
     after(2.0).await;
-    assert_eq!(kinds(&node, begin)[7..], [failed, failed, What::WouldKill], "it is not late any more");
+    assert_eq!(
+        kinds(&node, begin)[7..],
+        [failed, failed, ContainerEventKind::WouldKill],
+        "it is not late any more"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,5 +84,5 @@ async fn a_success_after_the_timeout_is_discarded_where_the_prober_was_late() {
     after(0.1).await;
     advance(Duration::from_millis(1_500)).await;
     after(0.1).await;
-    assert_eq!(kinds(&node, begin), [What::Discarded]);
+    assert_eq!(kinds(&node, begin), [ContainerEventKind::Discarded]);
 }

@@ -13,7 +13,7 @@ use crate::cri::v1::{self};
 use crate::probe::ProbeType;
 use crate::prober::ProbeResult;
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::machine::Life;
+use crate::prober::machine::ContainerRun;
 use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]
@@ -240,8 +240,8 @@ async fn table_9_3_results() {
     node.run_pod("web");
     after(0.1).await;
     let pod = node.prober.shared.pods().remove(0);
-    let life = Life { container_id: "web/main#0".into(), would_have_ended: 0 };
-    let hold = |result| pod.lock().hold("main", READINESS, &life, result);
+    let life = ContainerRun { container_id: "web/main#0".into(), would_have_ended: 0 };
+    let hold = |result| pod.lock().set_result("main", READINESS, &life, result);
     let get = || node.result("web/main", READINESS);
     assert_eq!(get(), Some(ProbeResult::Failure), "the seed");
     assert!(hold(Some(ProbeResult::Success)), "Updates: changed");

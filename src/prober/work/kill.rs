@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep};
 use tonic::Status;
 use tracing::{error, info};
 
-use super::Shared;
+use super::ManagerInner;
 use crate::probe::ContainerSpec;
-use crate::prober::executor::Names;
-use crate::prober::handler::{HookError, Hooked};
-use crate::prober::notice::{Notice, What};
-use crate::prober::pod::{Order, Pardon, Pod, Todo};
+use crate::prober::executor::ContainerNames;
+use crate::prober::handler::{HookContext, HookError};
+use crate::prober::notice::{ContainerEvent, ContainerEventKind};
+use crate::prober::pod::{Effects, KillAbort, KillRequest, ProbedPod};
 use crate::tap::KillRecord;
 use crate::terminal::sanitize;
 
@@ -27,56 +27,62 @@ const SEEN: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A container that is being killed.
-pub(super) struct Killing {
-    pub(super) shared: Arc<Shared>,
-    pub(super) pod: Arc<Pod>,
-    pub(super) order: Order,
+pub(super) struct KillTask {
+    pub(super) shared: Arc<ManagerInner>,
+    pub(super) pod: Arc<ProbedPod>,
+    pub(super) order: KillRequest,
 }
 
 /// What came of an attempt to kill it.
-enum Ended {
+enum KillResult {
     /// It has been stopped.
     Stopped,
     /// It is left alone.
-    Pardoned(Pardon),
+    Aborted(KillAbort),
     /// The runtime has not stopped it.
     Failed(Status),
 }
 
-impl Killing {
+impl KillTask {
     /// Kills it, unless it is left alone after all. A fault of ours in that harms nobody else.
     pub(super) async fn run(self) {
         if AssertUnwindSafe(self.kill()).catch_unwind().await.is_err() {
             error!("a fault of probeshim's own: a container was not killed, please report it");
             self.shared.metrics.fault();
-            self.let_go();
+            self.release();
         }
     }
 
     async fn kill(&self) {
         loop {
             match self.attempt().await {
-                Ended::Stopped if self.has_ended().await => {
+                KillResult::Stopped if self.has_ended().await => {
                     self.shared.metrics.killed(self.order.probe_type.title(), true);
                     let name = self.order.container.name.as_deref().unwrap_or_default();
                     self.pod.lock().killed(name, self.order.probe_type);
                     return;
                 }
-                Ended::Stopped => {
+                KillResult::Stopped => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
                     let message = "The runtime says that it has stopped it, and it still runs";
-                    self.notice(What::KillFailed, message.to_owned());
+                    self.notice(ContainerEventKind::KillFailed, message.to_owned());
                 }
-                Ended::Pardoned(Pardon::Gone) => return,
-                Ended::Pardoned(pardon) => {
-                    self.notice(What::KillAborted, format!("Is not stopped after all: {}", pardon.reason()));
-                    self.let_go();
+                KillResult::Aborted(KillAbort::Gone) => return,
+                KillResult::Aborted(pardon) => {
+                    self.notice(
+                        ContainerEventKind::KillAborted,
+                        format!("Is not stopped after all: {}", pardon.reason()),
+                    );
+                    self.release();
                     return;
                 }
-                Ended::Failed(status) => {
+                KillResult::Failed(status) => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
                     let reason = sanitize(status.message());
-                    self.notice(What::KillFailed, format!("The runtime has not stopped it: {reason}"));
+                    self.notice(
+                        ContainerEventKind::KillFailed,
+                        format!("The runtime has not stopped it: {reason}"),
+                    );
                     sleep(RETRY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
                 }
             }
@@ -86,7 +92,8 @@ impl Killing {
     /// Whether it is seen to have ended, within a while.
     async fn has_ended(&self) -> bool {
         let until = Instant::now() + SEEN;
-        while self.pod.lock().pardon_for(&self.order.container_id, Instant::now()) != Some(Pardon::Gone) {
+        while self.pod.lock().abort_reason(&self.order.container_id, Instant::now()) != Some(KillAbort::Gone)
+        {
             if Instant::now() >= until {
                 return false;
             }
@@ -95,17 +102,17 @@ impl Killing {
         true
     }
 
-    async fn attempt(&self) -> Ended {
+    async fn attempt(&self) -> KillResult {
         let _turn = self.pod.turn.acquire().await;
         let order = &self.order;
-        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id, Instant::now()) {
-            return Ended::Pardoned(pardon);
+        if let Some(pardon) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
+            return KillResult::Aborted(pardon);
         }
-        self.notice(What::Killing, order.kill.message.clone());
+        self.notice(ContainerEventKind::Killing, order.kill.message.clone());
         let begun = Instant::now();
         self.pre_stop().await;
-        if let Some(pardon) = self.pod.lock().pardon_for(&order.container_id, Instant::now()) {
-            return Ended::Pardoned(pardon);
+        if let Some(pardon) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
+            return KillResult::Aborted(pardon);
         }
         let grace_period = order.kill.grace_period_after(begun.elapsed());
         let kill = KillRecord {
@@ -117,7 +124,7 @@ impl Killing {
         };
         let (names, executor) = (self.names(), &self.shared.executor);
         let stopped = executor.stop(&names, &order.container_id, grace_period, Some(kill)).await;
-        stopped.map_or_else(Ended::Failed, |()| Ended::Stopped)
+        stopped.map_or_else(KillResult::Failed, |()| KillResult::Stopped)
     }
 
     /// Runs the hook for as long as the grace period lasts. One that takes longer goes on, as with the kubelet.
@@ -132,37 +139,40 @@ impl Killing {
             let container = state.spec.container(name).cloned();
             let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
             let address = state.address.clone().unwrap_or_else(|| "".into());
-            Hooked { names, id, container, address }
+            HookContext { names, id, container, address }
         };
         match hooked.run(hook, self.shared.executor.clone(), Some(period)).await {
             Ok(()) => {}
             Err(HookError::Failed(reason)) => {
-                self.notice(What::FailedPreStopHook, format!("PreStopHook failed: {}", sanitize(&reason)));
+                self.notice(
+                    ContainerEventKind::FailedPreStopHook,
+                    format!("PreStopHook failed: {}", sanitize(&reason)),
+                );
             }
-            Err(HookError::Fault) => self.shared.metrics.fault(),
-            Err(HookError::Late) => {
+            Err(HookError::Panicked) => self.shared.metrics.fault(),
+            Err(HookError::TimedOut) => {
                 info!("a preStop hook has not ended within the grace period of {period:?}");
             }
         }
     }
 
     /// It is not to be killed any more; its probe counts anew.
-    fn let_go(&self) {
-        let (now, mut todo) = (Instant::now(), Todo::default());
+    fn release(&self) {
+        let (now, mut todo) = (Instant::now(), Effects::default());
         let mut state = self.pod.lock();
-        state.pardoned(&self.order, now);
+        state.kill_aborted(&self.order, now);
         state.sync(now, &mut todo);
         drop(state);
-        self.shared.carry_out(&self.pod, todo);
+        self.shared.apply_effects(&self.pod, todo);
     }
 
-    fn names(&self) -> Names {
-        Names { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
+    fn names(&self) -> ContainerNames {
+        ContainerNames { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
     }
 
-    fn notice(&self, what: What, message: String) {
-        let Names { pod, container } = self.names();
-        self.shared.witness.notice(Notice {
+    fn notice(&self, what: ContainerEventKind, message: String) {
+        let ContainerNames { pod, container } = self.names();
+        self.shared.witness.container_event(ContainerEvent {
             pod,
             container,
             probe_type: self.order.probe_type,

@@ -8,37 +8,37 @@ use futures_util::FutureExt as _;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 use tracing::error;
 
-use super::Shared;
+use super::ManagerInner;
 use crate::probe::Probe;
-use crate::prober::executor::Names;
-use crate::prober::handler::{Attempt, AttemptError, Target, attempt};
+use crate::prober::executor::ContainerNames;
+use crate::prober::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
 use crate::prober::lateness::{Delay, timed};
 use crate::prober::machine::Next;
-use crate::prober::meter::Meter;
+use crate::prober::meter::AttemptMeter;
 use crate::prober::metrics::Series;
-use crate::prober::notice::{Notice, What};
-use crate::prober::pod::{Outcome, Pod, Signals, Task, Todo};
+use crate::prober::notice::{ContainerEvent, ContainerEventKind};
+use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHandle, ProbedPod};
 use crate::prober::verdict::ProbeResult;
 
 /// How often an attempt is made, back to back, of which it is not known what came of it.
-const TRIES: usize = 3;
+const MAX_PROBE_RETRIES: usize = 3;
 
 /// A worker.
 pub(super) struct Worker {
-    pub(super) shared: Arc<Shared>,
-    pub(super) pod: Arc<Pod>,
-    pub(super) signals: Arc<Signals>,
+    pub(super) shared: Arc<ManagerInner>,
+    pub(super) pod: Arc<ProbedPod>,
+    pub(super) signals: Arc<ProbeWorkerHandle>,
     /// It begins at a time of chance within its period.
     pub(super) is_spread: bool,
     /// The time that its attempts take from the prober's thread, once there has been one.
-    pub(super) meter: Option<Arc<Meter>>,
+    pub(super) meter: Option<Arc<AttemptMeter>>,
     /// Number of attempts in a row that were discarded because the prober was late.
     pub(super) discarded: u32,
 }
 
 /// The last try of an attempt.
 struct Tried {
-    result: Result<Attempt, AttemptError>,
+    result: Result<ProbeOutcome, ProbeError>,
     /// How long it took.
     took: Duration,
     delay: Delay,
@@ -60,19 +60,19 @@ impl Worker {
         let mut due = Instant::now();
         let mut ticks = interval_at(due + period, period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        while !is_stopped && self.works(due).await {
+        while !is_stopped && self.tick(due).await {
             tokio::select! {
                 () = self.signals.stop.notified() => break,
                 tick = ticks.tick() => due = tick,
-                () = self.signals.trigger.notified() => {
+                () = self.signals.manual_trigger.notified() => {
                     ticks.reset();
                     due = Instant::now();
                 }
             }
         }
-        let mut todo = Todo::default();
+        let mut todo = Effects::default();
         self.pod.lock().ended(&self.signals, Instant::now(), &mut todo);
-        self.shared.carry_out(&self.pod, todo);
+        self.shared.apply_effects(&self.pod, todo);
         if let Some(meter) = self.meter {
             meter.end();
             self.shared.metrics.end(&meter.series);
@@ -81,19 +81,19 @@ impl Worker {
 
     /// Makes an attempt that was due at a time, if it is time for one; `false` once there will be no more. A fault of ours in it harms nobody:
     /// it is as if there had been no attempt.
-    async fn works(&mut self, due: Instant) -> bool {
-        let worked = AssertUnwindSafe(self.work(due)).catch_unwind().await;
+    async fn tick(&mut self, due: Instant) -> bool {
+        let worked = AssertUnwindSafe(self.do_probe(due)).catch_unwind().await;
         worked.unwrap_or_else(|_| {
             self.fault();
             true
         })
     }
 
-    async fn work(&mut self, due: Instant) -> bool {
+    async fn do_probe(&mut self, due: Instant) -> bool {
         let now = Instant::now();
-        let mut todo = Todo::default();
+        let mut todo = Effects::default();
         let (next, task) = self.pod.lock().next(&self.signals, now, &mut todo);
-        self.shared.carry_out(&self.pod, todo);
+        self.shared.apply_effects(&self.pod, todo);
         if let Some(task) = task {
             self.shared.metrics.late(now - due);
             // It is large, and most of the time there is none.
@@ -103,18 +103,18 @@ impl Worker {
     }
 
     /// Makes an attempt, and takes what came of it.
-    async fn attempt(&mut self, task: &Task) {
-        let new_meter = || Meter::new(Series::new(task), &self.shared.thread_use);
+    async fn attempt(&mut self, task: &AttemptContext) {
+        let new_meter = || AttemptMeter::new(Series::new(task), &self.shared.thread_use);
         let meter = self.meter.get_or_insert_with(new_meter).clone();
         let begun = Instant::now();
-        let tried = self.shared.tried(task, &meter).await;
+        let tried = self.shared.attempt_with_retries(task, &meter).await;
         let took = begun.elapsed();
         let metrics = &self.shared.metrics;
-        let (what, message) = told(task, &tried.result);
+        let (what, message) = event_message(task, &tried.result);
         if tried.is_discarded(&task.probe, self.discarded) {
             self.discarded += 1;
             metrics.discarded(&meter.series, tried.delay.culprit.as_ref());
-            self.shared.notice(task, What::Discarded, tried.discarded_message(task, &message));
+            self.shared.notice(task, ContainerEventKind::Discarded, tried.discarded_message(task, &message));
             return;
         }
         self.discarded = 0;
@@ -127,10 +127,10 @@ impl Worker {
         };
         let margin = f64::from(task.probe.timeout) - tried.took.as_secs_f64();
         metrics.attempted(&meter.series, result, took, margin);
-        let mut todo = Todo::default();
-        let outcome = Outcome { result, took, message };
+        let mut todo = Effects::default();
+        let outcome = AttemptResult { result, took, message };
         self.pod.lock().judge(&self.signals, outcome, Instant::now(), &mut todo);
-        self.shared.carry_out(&self.pod, todo);
+        self.shared.apply_effects(&self.pod, todo);
     }
 
     fn fault(&self) {
@@ -138,7 +138,7 @@ impl Worker {
         let Some(notice) = self.pod.lock().fault_of(&self.signals) else { return };
         let (pod, container) = (notice.pod.name.as_deref(), notice.container.name.as_deref());
         error!(pod, container, "{}, please report it", notice.message);
-        self.shared.witness.notice(notice);
+        self.shared.witness.container_event(notice);
     }
 }
 
@@ -152,7 +152,7 @@ impl Tried {
 
     /// Message of a discarded attempt. It has no figure that changes, so that equal events are counted
     /// together. `message` is that of the attempt if it counted.
-    fn discarded_message(&self, task: &Task, message: &str) -> String {
+    fn discarded_message(&self, task: &AttemptContext, message: &str) -> String {
         let title = task.probe_type.title();
         let by = match &self.delay.culprit {
             Some(culprit) => format!("the {} took most of its time", culprit.series),
@@ -170,52 +170,57 @@ fn timeout_of(probe: &Probe) -> Duration {
 }
 
 /// What an attempt counts as, if it is known what came of it.
-fn result_of(tried: &Result<Attempt, AttemptError>) -> Option<ProbeResult> {
+fn result_of(tried: &Result<ProbeOutcome, ProbeError>) -> Option<ProbeResult> {
     match tried {
-        Ok(Attempt::Success(_) | Attempt::Warning(_)) => Some(ProbeResult::Success),
-        Ok(Attempt::Failure(_)) => Some(ProbeResult::Failure),
+        Ok(ProbeOutcome::Success(_) | ProbeOutcome::Warning(_)) => Some(ProbeResult::Success),
+        Ok(ProbeOutcome::Failure(_)) => Some(ProbeResult::Failure),
         Err(_) => None,
     }
 }
 
 /// What is told of an attempt, in the kubelet's words; nothing where all is well.
-fn told(task: &Task, tried: &Result<Attempt, AttemptError>) -> (Option<What>, String) {
+fn event_message(
+    task: &AttemptContext,
+    tried: &Result<ProbeOutcome, ProbeError>,
+) -> (Option<ContainerEventKind>, String) {
     let title = task.probe_type.title();
     match tried {
-        Ok(Attempt::Success(_)) => (None, String::new()),
-        Ok(Attempt::Warning(output)) => {
-            (Some(What::ProbeWarning), format!("{title} probe warning: {output}"))
+        Ok(ProbeOutcome::Success(_)) => (None, String::new()),
+        Ok(ProbeOutcome::Warning(output)) => {
+            (Some(ContainerEventKind::ProbeWarning), format!("{title} probe warning: {output}"))
         }
-        Ok(Attempt::Failure(output)) => (Some(What::Unhealthy), format!("{title} probe failed: {output}")),
+        Ok(ProbeOutcome::Failure(output)) => {
+            (Some(ContainerEventKind::Unhealthy), format!("{title} probe failed: {output}"))
+        }
         Err(error) => {
-            let result = error.resulted_in();
+            let result = error.outcome();
             let message = format!("{title} probe errored and resulted in {result} state: {error}");
-            (Some(What::Unhealthy), message)
+            (Some(ContainerEventKind::Unhealthy), message)
         }
     }
 }
 
-impl Shared {
+impl ManagerInner {
     /// Makes attempts until it is known what came of one, three at most, and returns the last.
-    async fn tried(&self, task: &Task, meter: &Arc<Meter>) -> Tried {
+    async fn attempt_with_retries(&self, task: &AttemptContext, meter: &Arc<AttemptMeter>) -> Tried {
         let target =
-            Target { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
-        let names = Names { pod: task.pod.clone(), container: task.container.clone() };
+            ProbeTarget { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
+        let names = ContainerNames { pod: task.pod.clone(), container: task.container.clone() };
         let mut tries = 1;
         loop {
             let begun = Instant::now();
             let attempt = attempt(&task.probe, &target, &names, &self.executor);
             let (result, delay) = timed(meter, timeout_of(&task.probe), attempt).await;
-            if result.is_ok() || tries == TRIES {
+            if result.is_ok() || tries == MAX_PROBE_RETRIES {
                 return Tried { result, took: begun.elapsed(), delay };
             }
             tries += 1;
         }
     }
 
-    fn notice(&self, task: &Task, what: What, message: String) {
+    fn notice(&self, task: &AttemptContext, what: ContainerEventKind, message: String) {
         let (pod, container, probe_type) = (task.pod.clone(), task.container.clone(), task.probe_type);
-        self.witness.notice(Notice { pod, container, probe_type, what, message });
+        self.witness.container_event(ContainerEvent { pod, container, probe_type, what, message });
     }
 }
 
@@ -230,7 +235,7 @@ mod tests {
     #[test]
     fn table_9_3_what_is_told() {
         for probe_type in ProbeType::ALL {
-            let task = Task {
+            let task = AttemptContext {
                 pod: Arc::default(),
                 container: Arc::default(),
                 container_id: "c".into(),
@@ -241,25 +246,26 @@ mod tests {
             };
             let title = probe_type.title();
             let text = |text: &str| text.to_owned();
-            let unhealthy = |message: &str| (Some(What::Unhealthy), format!("{title} probe {message}"));
-            let warned = (Some(What::ProbeWarning), format!("{title} probe warning: look"));
+            let unhealthy =
+                |message: &str| (Some(ContainerEventKind::Unhealthy), format!("{title} probe {message}"));
+            let warned = (Some(ContainerEventKind::ProbeWarning), format!("{title} probe warning: look"));
             let (well, badly) = (Some(ProbeResult::Success), Some(ProbeResult::Failure));
             for (tried, result, expected) in [
-                (Ok(Attempt::Success(text("fine"))), well, (None, String::new())),
-                (Ok(Attempt::Warning(text("look"))), well, warned),
-                (Ok(Attempt::Failure(text("bad"))), badly, unhealthy("failed: bad")),
+                (Ok(ProbeOutcome::Success(text("fine"))), well, (None, String::new())),
+                (Ok(ProbeOutcome::Warning(text("look"))), well, warned),
+                (Ok(ProbeOutcome::Failure(text("bad"))), badly, unhealthy("failed: bad")),
                 (
-                    Err(AttemptError::Exec(text("gone"))),
+                    Err(ProbeError::Exec(text("gone"))),
                     None,
                     unhealthy("errored and resulted in unknown state: gone"),
                 ),
                 (
-                    Err(AttemptError::Body(text("cut"))),
+                    Err(ProbeError::Body(text("cut"))),
                     None,
                     unhealthy("errored and resulted in failure state: cut"),
                 ),
             ] {
-                assert_eq!((told(&task, &tried), result_of(&tried)), (expected, result));
+                assert_eq!((event_message(&task, &tried), result_of(&tried)), (expected, result));
             }
         }
     }

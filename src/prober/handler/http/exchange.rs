@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::headers::GetRequest;
 use super::heads::{FinalHead, HeadersExceeded, MAX_HEADER_BYTES};
 use super::http2;
-use super::place::Place;
+use super::place::TargetUrl;
 use crate::prober::handler::dial::{dial, system_words};
 use crate::prober::handler::driver::drive;
 use crate::tls::{Tls, is_http2};
@@ -40,11 +40,11 @@ const MAX_HEADERS: usize = 10_000;
 const MAX_BUFFERED_BYTES: usize = MAX_HEADER_BYTES + (64 << 10);
 
 /// An answer whose body has not been read.
-pub(super) struct Answer {
+pub(super) struct HttpResponse {
     pub(super) status: StatusCode,
     headers: HeaderMap,
     body: Body,
-    ends: Ends,
+    ends: ConnAddrs,
     /// Drives the connection for as long as the answer is there.
     _driver: AbortOnDropHandle<()>,
 }
@@ -57,19 +57,19 @@ enum Body {
 
 /// The ends of a connection, as Go names them.
 #[derive(Clone)]
-pub(super) struct Ends(pub(super) String);
+pub(super) struct ConnAddrs(pub(super) String);
 
 /// Asks for a page.
-pub(super) async fn exchange(place: &Place, request: GetRequest) -> Result<Answer, String> {
+pub(super) async fn exchange(place: &TargetUrl, request: GetRequest) -> Result<HttpResponse, String> {
     let connection = dial(place.host(), place.port()).await.map_err(|error| error.to_string())?;
-    let ends = Ends(format!("{}->{}", connection.local, connection.peer));
+    let ends = ConnAddrs(format!("{}->{}", connection.local, connection.peer));
     if !place.is_https {
         return over_http1(connection, request, ends).await;
     }
     let name = if place.host().is_empty() { "localhost" } else { place.host() };
     let stream = timeout(HANDSHAKE, Tls::insecure().connect(connection, name)).await;
     let stream = stream.map_err(|_| "net/http: TLS handshake timeout".to_owned())?;
-    let stream = stream.map_err(|error| handshake_words(&error, &ends))?;
+    let stream = stream.map_err(|error| go_tls_error(&error, &ends))?;
     if is_http2(&stream) {
         over_http2(stream, request, place, ends).await
     } else {
@@ -77,31 +77,36 @@ pub(super) async fn exchange(place: &Place, request: GetRequest) -> Result<Answe
     }
 }
 
-async fn over_http1<S>(stream: S, request: GetRequest, ends: Ends) -> Result<Answer, String>
+async fn over_http1<S>(stream: S, request: GetRequest, ends: ConnAddrs) -> Result<HttpResponse, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut builder = http1::Builder::new();
     builder.title_case_headers(true).max_headers(MAX_HEADERS).max_buf_size(MAX_BUFFERED_BYTES);
     let handshake = builder.handshake(TokioIo::new(FinalHead::new(stream))).await;
-    let (mut sender, connection) = handshake.map_err(|error| ends.words(&error))?;
+    let (mut sender, connection) = handshake.map_err(|error| ends.go_error(&error))?;
     let driver = drive(async move { drop(connection.await) });
-    let response = sender.send_request(request).await.map_err(|error| ends.words(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| ends.go_error(&error))?;
     let (head, body) = response.into_parts();
     let body = Body::Http1(body);
-    Ok(Answer { status: head.status, headers: head.headers, body, ends, _driver: driver })
+    Ok(HttpResponse { status: head.status, headers: head.headers, body, ends, _driver: driver })
 }
 
-async fn over_http2<S>(stream: S, request: GetRequest, place: &Place, ends: Ends) -> Result<Answer, String>
+async fn over_http2<S>(
+    stream: S,
+    request: GetRequest,
+    place: &TargetUrl,
+    ends: ConnAddrs,
+) -> Result<HttpResponse, String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (head, body, driver) = http2::exchange(stream, request, place, &ends).await?;
     let body = Body::Http2(body);
-    Ok(Answer { status: head.status, headers: head.headers, body, ends, _driver: driver })
+    Ok(HttpResponse { status: head.status, headers: head.headers, body, ends, _driver: driver })
 }
 
-impl Answer {
+impl HttpResponse {
     /// Where it sends one, if it does. Without a place it does not.
     pub(super) fn location(&self) -> Option<String> {
         let location = self.headers.get(LOCATION).filter(|location| !location.is_empty());
@@ -127,10 +132,10 @@ impl Answer {
 
 impl Body {
     /// Returns the next part of it, until it ends.
-    async fn next(&mut self, ends: &Ends) -> Result<Option<Bytes>, String> {
+    async fn next(&mut self, ends: &ConnAddrs) -> Result<Option<Bytes>, String> {
         match self {
             Self::Http1(body) => {
-                let frame = body.frame().await.transpose().map_err(|error| ends.body_words(&error))?;
+                let frame = body.frame().await.transpose().map_err(|error| ends.go_body_error(&error))?;
                 Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
             }
             // What is read of it is less than a window: the server need not be told that it may send more.
@@ -139,9 +144,9 @@ impl Body {
     }
 }
 
-impl Ends {
+impl ConnAddrs {
     /// What ended an exchange before its answer.
-    fn words(&self, error: &hyper::Error) -> String {
+    fn go_error(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() {
             return "EOF".to_owned();
         }
@@ -153,19 +158,19 @@ impl Ends {
                 format!("{BROKEN}: unexpected EOF")
             }
             Some(source) if HeadersExceeded::is(source) => format!("{BROKEN}: {HeadersExceeded}"),
-            _ => self.io_words(error),
+            _ => self.go_io_error(error),
         }
     }
 
     /// What ended an answer in its body.
-    fn body_words(&self, error: &hyper::Error) -> String {
+    fn go_body_error(&self, error: &hyper::Error) -> String {
         if error.is_incomplete_message() || error.is_body_write_aborted() {
             return "unexpected EOF".to_owned();
         }
-        self.io_words(error)
+        self.go_io_error(error)
     }
 
-    fn io_words(&self, error: &hyper::Error) -> String {
+    fn go_io_error(&self, error: &hyper::Error) -> String {
         match io_error(error) {
             Some(source) => self.system_words(source),
             None => error.source().map_or_else(|| error.to_string(), ToString::to_string),
@@ -191,12 +196,12 @@ fn io_error(error: &hyper::Error) -> Option<&io::Error> {
 }
 
 /// Why TLS was not to be had.
-fn handshake_words(error: &io::Error, ends: &Ends) -> String {
+fn go_tls_error(error: &io::Error, ends: &ConnAddrs) -> String {
     use tokio_rustls::rustls::{Error, InvalidMessage};
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidMessage(InvalidMessage::InvalidContentType)) => NOT_HTTPS.to_owned(),
         Some(Error::AlertReceived(alert)) => {
-            format!("remote error: tls: {}", alert_words(&format!("{alert:?}")))
+            format!("remote error: tls: {}", go_alert(&format!("{alert:?}")))
         }
         Some(other) => format!("tls: {other}"),
         None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
@@ -205,7 +210,7 @@ fn handshake_words(error: &io::Error, ends: &Ends) -> String {
 }
 
 /// The name of an alert, as words: `HandshakeFailure` → `handshake failure`.
-fn alert_words(name: &str) -> String {
+fn go_alert(name: &str) -> String {
     let mut words = String::new();
     for letter in name.chars() {
         if letter.is_ascii_uppercase() && !words.is_empty() {

@@ -7,8 +7,8 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Empty;
 
-use super::place::Place;
-use crate::prober::handler::go::quoted;
+use super::place::TargetUrl;
+use crate::prober::handler::go::quote;
 
 /// A request of a probe.
 pub(super) type GetRequest = Request<Empty<Bytes>>;
@@ -21,10 +21,9 @@ impl Headers {
     pub(super) fn new(configured: &[(String, String)], agent: &'static str) -> Result<Self, String> {
         let mut headers = HeaderMap::new();
         for (name, value) in configured {
-            let invalid = |_| format!("net/http: invalid header field name {}", quoted(name));
+            let invalid = |_| format!("net/http: invalid header field name {}", quote(name));
             let known = HeaderName::from_bytes(name.as_bytes()).map_err(invalid)?;
-            let invalid =
-                |_| format!("net/http: invalid header field value for {}", quoted(&canonical(name)));
+            let invalid = |_| format!("net/http: invalid header field value for {}", quote(&canonical(name)));
             // Go takes blanks off its ends.
             let value = value.trim_matches([' ', '\t', '\r', '\n']);
             headers.append(known, HeaderValue::from_bytes(value.as_bytes()).map_err(invalid)?);
@@ -55,7 +54,7 @@ impl Headers {
     /// A request for HTTP/1.1.
     pub(super) fn request(
         &self,
-        place: &Place,
+        place: &TargetUrl,
         host: Option<&str>,
         referer: Option<&str>,
     ) -> Result<GetRequest, String> {

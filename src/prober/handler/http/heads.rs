@@ -43,15 +43,15 @@ pub(super) struct FinalHead<S> {
 /// Tells the heads of an answer apart.
 #[derive(Debug, Default)]
 struct Heads {
-    stage: Stage,
+    stage: HeadStage,
     /// The beginning of a status line that has not been judged yet.
     status: Vec<u8>,
-    line: Line,
+    line: HeadLine,
 }
 
 /// The part of an answer that is being read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
+enum HeadStage {
     /// The beginning of a status line.
     #[default]
     Status,
@@ -65,7 +65,7 @@ enum Stage {
 
 /// The line that is being read, as far as it matters: an empty one ends a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Line {
+enum HeadLine {
     #[default]
     Empty,
     CarriageReturn,
@@ -83,21 +83,21 @@ impl Heads {
     fn read(&mut self, mut bytes: &[u8], passed: &mut BytesMut) {
         while !bytes.is_empty() {
             let limit = match self.stage {
-                Stage::Body => return passed.extend_from_slice(bytes),
-                Stage::Status => bytes.len().min(STATUS_BYTES - self.status.len()),
-                Stage::Interim | Stage::Final => bytes.len(),
+                HeadStage::Body => return passed.extend_from_slice(bytes),
+                HeadStage::Status => bytes.len().min(STATUS_BYTES - self.status.len()),
+                HeadStage::Interim | HeadStage::Final => bytes.len(),
             };
             let end = bytes[..limit].iter().position(|byte| *byte == b'\n').map_or(limit, |at| at + 1);
             let part;
             (part, bytes) = bytes.split_at(end);
-            if self.stage == Stage::Status {
+            if self.stage == HeadStage::Status {
                 self.status.extend_from_slice(part);
                 if part.ends_with(b"\n") || self.status.len() == STATUS_BYTES {
                     self.judge(passed);
                 }
                 continue;
             }
-            if self.stage == Stage::Final {
+            if self.stage == HeadStage::Final {
                 passed.extend_from_slice(part);
             }
             self.read_line(part);
@@ -108,14 +108,14 @@ impl Heads {
     fn judge(&mut self, passed: &mut BytesMut) {
         self.stage = match self.status.as_slice() {
             // hyper skips empty lines before the status line.
-            b"\n" | b"\r\n" => Stage::Status,
-            status if is_interim(status) => Stage::Interim,
-            _ => Stage::Final,
+            b"\n" | b"\r\n" => HeadStage::Status,
+            status if is_interim(status) => HeadStage::Interim,
+            _ => HeadStage::Final,
         };
-        if self.stage != Stage::Interim {
+        if self.stage != HeadStage::Interim {
             passed.extend_from_slice(&self.status);
         }
-        self.line = if self.status.ends_with(b"\n") { Line::Empty } else { Line::Text };
+        self.line = if self.status.ends_with(b"\n") { HeadLine::Empty } else { HeadLine::Text };
         self.status.clear();
     }
 
@@ -124,16 +124,16 @@ impl Heads {
         let text = part.strip_suffix(b"\n");
         match (self.line, text.unwrap_or(part)) {
             (_, b"") => {}
-            (Line::Empty, b"\r") => self.line = Line::CarriageReturn,
-            _ => self.line = Line::Text,
+            (HeadLine::Empty, b"\r") => self.line = HeadLine::CarriageReturn,
+            _ => self.line = HeadLine::Text,
         }
         if text.is_none() {
             return;
         }
-        if self.line != Line::Text {
-            self.stage = if self.stage == Stage::Interim { Stage::Status } else { Stage::Body };
+        if self.line != HeadLine::Text {
+            self.stage = if self.stage == HeadStage::Interim { HeadStage::Status } else { HeadStage::Body };
         }
-        self.line = Line::Empty;
+        self.line = HeadLine::Empty;
     }
 }
 
@@ -154,7 +154,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for FinalHead<S> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         while this.pending.is_empty() {
-            if this.heads.stage == Stage::Body {
+            if this.heads.stage == HeadStage::Body {
                 return Pin::new(&mut this.stream).poll_read(cx, buf);
             }
             let left = MAX_HEADER_BYTES - this.read;

@@ -12,9 +12,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::exchange::Ends;
+use super::exchange::ConnAddrs;
 use super::headers::GetRequest;
-use super::place::Place;
+use super::place::TargetUrl;
 use crate::prober::handler::driver::drive;
 
 /// Bytes that the headers of one head may have, and those of all interim heads of an answer together, as with Go.
@@ -33,8 +33,8 @@ const STATUS_SIZE: usize = ":status".len() + "100".len() + HEADER_OVERHEAD;
 pub(super) async fn exchange<S>(
     stream: S,
     request: GetRequest,
-    place: &Place,
-    ends: &Ends,
+    place: &TargetUrl,
+    ends: &ConnAddrs,
 ) -> Result<(response::Parts, RecvStream, AbortOnDropHandle<()>), String>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -67,7 +67,7 @@ fn size_of(headers: &HeaderMap) -> u64 {
 }
 
 /// Converts a request of HTTP/1: moves the host to `:authority` and removes the headers that HTTP/2 does not allow.
-fn for_http2(mut request: GetRequest, place: &Place) -> Result<Request<()>, http::Error> {
+fn for_http2(mut request: GetRequest, place: &TargetUrl) -> Result<Request<()>, http::Error> {
     let headers = request.headers_mut();
     let host = headers.remove(HOST);
     for name in [CONNECTION, TRANSFER_ENCODING, UPGRADE] {
@@ -109,9 +109,9 @@ mod tests {
             // It ends with the connection.
             let _ = connection.accept().await;
         });
-        let place = Place::new(true, "localhost", 1, "/", false).unwrap();
+        let place = TargetUrl::new(true, "localhost", 1, "/", false).unwrap();
         let request = Headers::new(&[], "a").unwrap().request(&place, None, None).unwrap();
-        let answered = exchange(ours, request, &place, &Ends("a->b".to_owned())).await;
+        let answered = exchange(ours, request, &place, &ConnAddrs("a->b".to_owned())).await;
         let status = answered.map(|(head, ..)| head.status);
         server.await.unwrap();
         status

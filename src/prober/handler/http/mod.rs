@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::go::quoted;
-use super::{Attempt, AttemptError, LONGEST_OUTPUT, USER_AGENT};
+use super::go::quote;
+use super::{LONGEST_OUTPUT, ProbeError, ProbeOutcome, USER_AGENT};
 use crate::probe::HttpGet;
-use exchange::{Answer, exchange};
+use exchange::{HttpResponse, exchange};
 use headers::Headers;
-use place::Place;
+use place::TargetUrl;
 
 pub(super) use exchange::NOT_HTTPS;
 
@@ -34,9 +34,10 @@ pub(super) async fn attempt(
     port: u16,
     limit: Duration,
     redact: bool,
-) -> Result<Attempt, AttemptError> {
+) -> Result<ProbeOutcome, ProbeError> {
     let until = Instant::now() + limit;
-    let mut place = Place::new(get.is_https, host, port, &get.path, redact).map_err(AttemptError::Request)?;
+    let mut place =
+        TargetUrl::new(get.is_https, host, port, &get.path, redact).map_err(ProbeError::Request)?;
     let headers = match Headers::new(&get.headers, USER_AGENT) {
         Ok(headers) => headers,
         Err(reason) => return Ok(failed(&place, &place.url(), &reason)),
@@ -55,8 +56,8 @@ pub(super) async fn attempt(
             Ok(Ok(answer)) => answer,
         };
         let Some(location) = answer.location() else { return finished(answer, until).await };
-        let Some((next, is_whole)) = place.elsewhere(&location) else {
-            let location = quoted(&place.shown(&location));
+        let Some((next, is_whole)) = place.resolve_redirect(&location) else {
+            let location = quote(&place.shown(&location));
             let reason = format!("failed to parse Location header {location}: invalid URL");
             return Ok(failed(&place, &place.url(), &reason));
         };
@@ -84,29 +85,29 @@ pub(super) async fn ask_once(
     agent: &'static str,
     redact: bool,
 ) -> Result<(), String> {
-    let place = Place::new(get.is_https, host, port, &get.path, redact)?;
+    let place = TargetUrl::new(get.is_https, host, port, &get.path, redact)?;
     let headers = Headers::new(&get.headers, agent)?;
     let request = headers.request(&place, headers.host(), None)?;
     exchange(&place, request).await.map(drop)
 }
 
 /// What an answer means, once its body has been read.
-async fn finished(answer: Answer, until: Instant) -> Result<Attempt, AttemptError> {
+async fn finished(answer: HttpResponse, until: Instant) -> Result<ProbeOutcome, ProbeError> {
     let status = answer.status;
     let body = match timeout_at(until, answer.body(LONGEST_OUTPUT)).await {
-        Err(_) => return Err(AttemptError::Body(NO_BODY.to_owned())),
-        Ok(Err(reason)) => return Err(AttemptError::Body(reason)),
+        Err(_) => return Err(ProbeError::Body(NO_BODY.to_owned())),
+        Ok(Err(reason)) => return Err(ProbeError::Body(reason)),
         Ok(Ok(body)) => String::from_utf8_lossy(&body).into_owned(),
     };
     Ok(match status.as_u16() {
-        200..300 => Attempt::Success(body),
-        300..400 => Attempt::Warning(format!("Probe terminated redirects, Response body: {body}")),
-        status => Attempt::Failure(format!("HTTP probe failed with statuscode: {status}")),
+        200..300 => ProbeOutcome::Success(body),
+        300..400 => ProbeOutcome::Warning(format!("Probe terminated redirects, Response body: {body}")),
+        status => ProbeOutcome::Failure(format!("HTTP probe failed with statuscode: {status}")),
     })
 }
 
-fn failed(place: &Place, url: &str, reason: &str) -> Attempt {
-    Attempt::Failure(format!("Get {}: {reason}", quoted(&place.shown(url))))
+fn failed(place: &TargetUrl, url: &str, reason: &str) -> ProbeOutcome {
+    ProbeOutcome::Failure(format!("Get {}: {reason}", quote(&place.shown(url))))
 }
 
 #[cfg(test)]

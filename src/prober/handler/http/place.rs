@@ -6,12 +6,12 @@ use url::Url;
 
 use super::reference;
 use crate::probe::path_without_query;
-use crate::prober::handler::address::joined;
-use crate::prober::handler::go::quoted;
+use crate::prober::handler::address::join_host_port;
+use crate::prober::handler::go::quote;
 
 /// A server, and what is asked of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TargetUrl {
     pub(super) is_https: bool,
     /// Host and port, as they are written.
     pub(super) authority: String,
@@ -21,7 +21,7 @@ pub(super) struct Place {
     redact: bool,
 }
 
-impl Place {
+impl TargetUrl {
     /// Returns the address that a probe asks for. A host that cannot be one is an error. `redact` leaves query strings out of messages.
     pub(super) fn new(
         is_https: bool,
@@ -38,9 +38,10 @@ impl Place {
             .chars()
             .map(|letter| if is_wrong(letter) { escape(letter) } else { letter.to_string() })
             .collect();
-        let place = Self { is_https, authority: joined(&host, port), path: reference::target(path), redact };
+        let place =
+            Self { is_https, authority: join_host_port(&host, port), path: reference::target(path), redact };
         wrong.map_or(Ok(()), |wrong| {
-            let (url, escape) = (quoted(&place.shown(&place.url())), quoted(&escape(wrong)));
+            let (url, escape) = (quote(&place.shown(&place.url())), quote(&escape(wrong)));
             Err(format!("parse {url}: invalid URL escape {escape}"))
         })?;
         Ok(place)
@@ -74,7 +75,7 @@ impl Place {
     }
 
     /// Where somebody who is here is sent, and whether the place is written whole.
-    pub(super) fn elsewhere(&self, location: &str) -> Option<(Self, bool)> {
+    pub(super) fn resolve_redirect(&self, location: &str) -> Option<(Self, bool)> {
         let is_whole = Url::parse(location).is_ok();
         let base =
             if self.host().is_empty() { self.url().replacen("://", "://localhost", 1) } else { self.url() };
@@ -103,24 +104,25 @@ mod tests {
 
     #[test]
     fn who_is_sent_elsewhere_keeps_what_is_not_said() {
-        let here = Place::new(false, "10.0.0.1", 8080, "/a/b?c", false).unwrap();
-        let sent = |location: &str| here.elsewhere(location).map(|(place, is_whole)| (place.url(), is_whole));
+        let here = TargetUrl::new(false, "10.0.0.1", 8080, "/a/b?c", false).unwrap();
+        let sent =
+            |location: &str| here.resolve_redirect(location).map(|(place, is_whole)| (place.url(), is_whole));
         let url = |url: &str, is_whole| Some((url.to_owned(), is_whole));
         assert_eq!(sent("/new"), url("http://10.0.0.1:8080/new", false));
         assert_eq!(sent("new?x"), url("http://10.0.0.1:8080/a/new?x", false));
         assert_eq!(sent("https://10.0.0.1/y"), url("https://10.0.0.1/y", true));
         assert_eq!(sent("//other:1/y"), url("http://other:1/y", false));
         assert_eq!(sent("http://[fd00::1]:81"), url("http://[fd00::1]:81/", true));
-        let (next, _) = here.elsewhere("http://[fd00::1]:81").unwrap();
+        let (next, _) = here.resolve_redirect("http://[fd00::1]:81").unwrap();
         assert_eq!((next.host(), next.port()), ("fd00::1", 81));
-        assert_eq!(here.elsewhere("http://[x"), None);
+        assert_eq!(here.resolve_redirect("http://[x"), None);
     }
 
     #[test]
     fn a_host_that_is_none_is_refused() {
-        let error = Place::new(false, "a b", 80, "/", false).unwrap_err();
+        let error = TargetUrl::new(false, "a b", 80, "/", false).unwrap_err();
         assert_eq!(error, "parse \"http://a%20b:80/\": invalid URL escape \"%20\"");
-        let local = Place::new(true, "", 80, "", false).unwrap();
+        let local = TargetUrl::new(true, "", 80, "", false).unwrap();
         assert_eq!((local.url().as_str(), local.host(), local.target().as_str()), ("https://:80", "", "/"));
     }
 }

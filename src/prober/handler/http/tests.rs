@@ -63,14 +63,16 @@ fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> HttpGet {
     HttpGet { path: path.to_owned(), port: Port::Number(port), host: None, is_https: false, headers }
 }
 
-async fn probed(server: &Server, path: &str, headers: &[(&str, &str)]) -> Result<Attempt, AttemptError> {
+async fn probed(server: &Server, path: &str, headers: &[(&str, &str)]) -> Result<ProbeOutcome, ProbeError> {
     attempt(&get(server.port, path, headers), "127.0.0.1", server.port, LONG, false).await
 }
 
 /// The lines of the request that a probe sends, sorted but for the first.
 async fn sent(path: &str, headers: &[(&str, &str)]) -> Vec<String> {
     let server = serve(|request| page(200, "", request)).await;
-    let Ok(Attempt::Success(request)) = probed(&server, path, headers).await else { panic!("{headers:?}") };
+    let Ok(ProbeOutcome::Success(request)) = probed(&server, path, headers).await else {
+        panic!("{headers:?}")
+    };
     let request = request.replace(&server.port.to_string(), "PORT");
     let mut lines: Vec<String> = request.trim_end().split("\r\n").map(str::to_owned).collect();
     lines[1..].sort();
@@ -168,8 +170,8 @@ async fn table_9_4_what_is_sent() {
 
 #[tokio::test]
 async fn table_9_4_what_is_answered() {
-    let success = |body: &str| Ok(Attempt::Success(body.to_owned()));
-    let failure = |text: &str| Ok(Attempt::Failure(text.to_owned()));
+    let success = |body: &str| Ok(ProbeOutcome::Success(body.to_owned()));
+    let failure = |text: &str| Ok(ProbeOutcome::Failure(text.to_owned()));
     let long = "x".repeat(10_241);
     for (row, answer, expected) in [
         ("checker 0: ok body", page(200, "", "ok body"), success("ok body")),
@@ -190,18 +192,18 @@ async fn table_9_4_what_is_answered() {
         (
             "3.2: 304",
             page(304, "", ""),
-            Ok(Attempt::Warning("Probe terminated redirects, Response body: ".into())),
+            Ok(ProbeOutcome::Warning("Probe terminated redirects, Response body: ".into())),
         ),
         ("3.2: closed", String::new(), failure("EOF")),
         (
             "3.2: stalls in its body",
             "HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\nstall".to_owned(),
-            Err(AttemptError::Body(NO_BODY.to_owned())),
+            Err(ProbeError::Body(NO_BODY.to_owned())),
         ),
         (
             "3.2: ends in its body",
             "HTTP/1.1 200 X\r\nContent-Length: 100\r\n\r\nshort".to_owned(),
-            Err(AttemptError::Body("unexpected EOF".to_owned())),
+            Err(ProbeError::Body("unexpected EOF".to_owned())),
         ),
     ] {
         let is_late = answer == "never" || answer.ends_with("stall");
@@ -209,7 +211,7 @@ async fn table_9_4_what_is_answered() {
         let server = serve(move |_| answer.clone()).await;
         let told = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit, false).await;
         match (&told, &expected) {
-            (Ok(Attempt::Failure(told)), Ok(Attempt::Failure(expected))) => {
+            (Ok(ProbeOutcome::Failure(told)), Ok(ProbeOutcome::Failure(expected))) => {
                 assert!(told.contains(expected), "{row}: {told}");
             }
             _ => assert_eq!(told, expected, "{row}"),
@@ -242,10 +244,10 @@ async fn table_9_4_redirects() {
         }
     })
     .await;
-    let success = |body: &str| Ok(Attempt::Success(body.to_owned()));
+    let success = |body: &str| Ok(ProbeOutcome::Success(body.to_owned()));
     let warning =
-        |body: &str| Ok(Attempt::Warning(format!("Probe terminated redirects, Response body: {body}")));
-    let failure = |text: &str| Ok(Attempt::Failure(text.to_owned()));
+        |body: &str| Ok(ProbeOutcome::Warning(format!("Probe terminated redirects, Response body: {body}")));
+    let failure = |text: &str| Ok(ProbeOutcome::Failure(text.to_owned()));
     let failed = || failure("HTTP probe failed with statuscode: 500");
     let (other, broken) = (format!("/port/{there}"), format!("/port/{gone}"));
     let host = &[("Host", "test.com")][..];
@@ -279,10 +281,10 @@ async fn who_is_not_there_fails_with_the_words_of_the_system() {
     let closed = attempt(&get(port, "/x", &[]), "127.0.0.1", port, LONG, false).await;
     let text =
         format!("Get \"http://127.0.0.1:{port}/x\": dial tcp 127.0.0.1:{port}: connect: connection refused");
-    assert_eq!(closed, Ok(Attempt::Failure(text)));
+    assert_eq!(closed, Ok(ProbeOutcome::Failure(text)));
     let bad = attempt(&get(port, "/", &[("X-A", "a\u{1}")]), "127.0.0.1", port, LONG, false).await;
     assert!(
-        matches!(bad, Ok(Attempt::Failure(text)) if text.ends_with("invalid header field value for \"X-A\""))
+        matches!(bad, Ok(ProbeOutcome::Failure(text)) if text.ends_with("invalid header field value for \"X-A\""))
     );
 }
 
@@ -300,7 +302,7 @@ async fn a_server_without_tls_is_told_apart() {
     let told = attempt(&https, "127.0.0.1", port, LONG, false).await;
     answering.await.unwrap();
     let text = format!("Get \"https://127.0.0.1:{port}/\": http: server gave HTTP response to HTTPS client");
-    assert_eq!(told, Ok(Attempt::Failure(text)));
+    assert_eq!(told, Ok(ProbeOutcome::Failure(text)));
 }
 
 /// A head that announces the final one.
@@ -359,7 +361,7 @@ async fn heads_without_end_fail_with_the_words_of_go() {
          net/http: server response headers exceeded 10485760 bytes; aborted",
         flood.port
     );
-    assert_eq!(told, Ok(Attempt::Failure(text)));
+    assert_eq!(told, Ok(ProbeOutcome::Failure(text)));
 }
 
 #[tokio::test]
@@ -371,9 +373,9 @@ async fn interim_heads_are_limited_by_their_bytes_in_each_answer_and_not_by_thei
         interim + &if is_first { page(302, "Location: /second\r\n", "") } else { page(200, "", "ok") }
     })
     .await;
-    assert_eq!(probed(&server, "/first", &[]).await, Ok(Attempt::Success("ok".to_owned())));
+    assert_eq!(probed(&server, "/first", &[]).await, Ok(ProbeOutcome::Success("ok".to_owned())));
     let large = serve(|_| page(200, &format!("A: {}\r\n", "x".repeat(1 << 20)), "ok")).await;
-    assert_eq!(probed(&large, "/", &[]).await, Ok(Attempt::Success("ok".to_owned())));
+    assert_eq!(probed(&large, "/", &[]).await, Ok(ProbeOutcome::Success("ok".to_owned())));
 }
 
 #[tokio::test]
@@ -385,12 +387,12 @@ async fn others_have_their_turn_while_heads_come_without_end() {
         floods.spawn(async move {
             loop {
                 let told = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG, false).await;
-                assert!(matches!(told, Ok(Attempt::Failure(_))), "{told:?}");
+                assert!(matches!(told, Ok(ProbeOutcome::Failure(_))), "{told:?}");
             }
         });
     }
     for _ in 0..20 {
-        assert_eq!(probed(&healthy, "/", &[]).await, Ok(Attempt::Success("ok".to_owned())));
+        assert_eq!(probed(&healthy, "/", &[]).await, Ok(ProbeOutcome::Success("ok".to_owned())));
     }
     assert!(floods.try_join_next().is_none(), "they go on");
 }

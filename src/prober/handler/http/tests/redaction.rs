@@ -6,7 +6,7 @@ use super::*;
 async fn query_strings_are_left_out_of_messages_where_that_is_wanted() {
     let shown = async |port: u16, path: &str| {
         let told = attempt(&get(port, path, &[]), "127.0.0.1", port, LONG, true).await.unwrap();
-        let Attempt::Failure(message) = told else { panic!("{told:?}") };
+        let ProbeOutcome::Failure(message) = told else { panic!("{told:?}") };
         message.replace(&port.to_string(), "PORT")
     };
     let (_socket, closed) = refusing();
