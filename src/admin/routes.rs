@@ -26,7 +26,7 @@ use super::slots::Slot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
 use crate::exec::Identity;
-use crate::play::Play;
+use crate::play::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
 use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
@@ -146,7 +146,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.from.prober.as_ref().map(|prober| prober.agreement().into()),
         stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
-        paused: admin.from.play.get().is_some_and(Play::is_held),
+        paused: admin.from.play.get().is_some_and(Kubelet::is_paused),
         panics: admin.from.faults.get(),
     })
 }
@@ -159,7 +159,7 @@ fn pods_of(admin: &Admin) -> Vec<shape::StatusPod> {
         shape::mark_what_is_not_kept(&mut all, &kept.borrow());
     }
     match admin.from.play.get() {
-        Some(play) => shape::with_played(all, &play.standings(), &probed),
+        Some(play) => shape::with_played(all, &play.published_pods(), &probed),
         None => all,
     }
 }

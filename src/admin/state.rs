@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::cri::MeteredChannel;
 use crate::exec::Stuck;
-use crate::play::{KeptPods, Play};
+use crate::play::{ClientPodsSnapshot, Kubelet};
 use crate::prober::{self, ProbeManager};
 use crate::record::{Calls, Events, Journal};
 use crate::socket::SocketPath;
@@ -57,9 +57,9 @@ pub struct Sources {
     /// Who makes them, if anybody does.
     pub prober: Option<ProbeManager>,
     /// What clients have made and is kept alive, where anything is.
-    pub kept: Option<watch::Receiver<Arc<KeptPods>>>,
+    pub kept: Option<watch::Receiver<Arc<ClientPodsSnapshot>>>,
     /// What is played, once anything is.
-    pub play: Arc<OnceLock<Play>>,
+    pub play: Arc<OnceLock<Kubelet>>,
     /// What is counted of probes.
     pub probes: prober::ProberMetrics,
     /// What is counted of ExecSyncs.

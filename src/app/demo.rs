@@ -18,7 +18,7 @@ use super::signals::Signals;
 use crate::config::{Role, ShimSettings};
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
-use crate::play::{Documents, LogRotatePolicy};
+use crate::play::{LogRotatePolicy, ManifestSource};
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::procrun::{self, Procrun};
@@ -82,7 +82,8 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let (upstream, listen, admin) = (at("procrun.sock")?, at("probeshim.sock")?, at("admin.sock")?);
     let manifests = folder.path().join("pods.yaml");
     fs::write(&manifests, demo::PODS)?;
-    let documents = Documents::read(std::slice::from_ref(&manifests), false, false, SpecResolver::default());
+    let documents =
+        ManifestSource::read(std::slice::from_ref(&manifests), false, false, SpecResolver::default());
     let documents = documents.map_err(|problems| DemoError::Manifests(problems.join("; ")))?;
     let over = CancellationToken::new();
     let runtime = start_runtime(folder.path(), &upstream, over.clone())?;
@@ -113,7 +114,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let playing = staged.play(listen, folders, false, documents)?;
 
     end_of(lasts, &mut signals, &account).await;
-    let pods = playing.play.standings();
+    let pods = playing.play.published_pods();
     // What may be left goes with the runtime.
     let _ = playing.end(&mut signals).await;
     telling.abort();

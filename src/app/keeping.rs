@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use crate::config::Role;
 use crate::cri::v1::ContainerState;
-use crate::play::{Act, Captured, Keeper, Key, Play, is_after};
+use crate::play::{CapturedRequest, ClientAction, ClientPods, Kubelet, PodKey, was_created_after};
 use crate::record::{Event, Events};
 use crate::relay::CallInfo;
 use crate::socket::LockError;
@@ -29,9 +29,9 @@ const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 /// Tells who keeps pods alive what clients do with them.
 #[derive(Debug)]
 pub(super) struct Keeping {
-    keeper: Keeper,
+    keeper: ClientPods,
     /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
-    restarts: Option<(Arc<OnceLock<Play>>, Arc<Events>)>,
+    restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<Events>)>,
     /// What clients were about to stop or remove before the node had been listed.
     early: Vec<Target>,
     /// What clients have made with requests in which no name could be read, and why.
@@ -40,7 +40,7 @@ pub(super) struct Keeping {
 
 /// What clients have made, and what is to outlive us.
 pub(super) struct Kept {
-    pub(super) keeper: Keeper,
+    pub(super) keeper: ClientPods,
     /// Where it is kept, and what was there.
     pub(super) state: (StateStore, state::Snapshot),
 }
@@ -54,7 +54,7 @@ enum Target {
 
 /// Takes what is to outlive us, and who knows what clients have made of it. Where pods are only watched, that is taken which was kept alive
 /// before, if anything was and nobody else has it: whoever keeps it alive next has to know what its owners have stopped.
-pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(Keeper, Kept)>, StateError> {
+pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(ClientPods, Kept)>, StateError> {
     let Some(folder) = folder else { return Ok(None) };
     match role {
         Role::Keeps | Role::Plays => opened(folder).map(Some),
@@ -73,14 +73,14 @@ pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(Keeper, 
     }
 }
 
-fn opened(folder: &Path) -> Result<(Keeper, Kept), StateError> {
+fn opened(folder: &Path) -> Result<(ClientPods, Kept), StateError> {
     let (state, kept) = StateStore::open(folder)?;
-    let keeper = Keeper::new(&kept, state.clone())?;
+    let keeper = ClientPods::new(&kept, state.clone())?;
     Ok((keeper.clone(), Kept { keeper, state: (state, kept) }))
 }
 
 impl Keeping {
-    pub(super) fn new(keeper: Keeper, restarts: Option<(Arc<OnceLock<Play>>, Arc<Events>)>) -> Self {
+    pub(super) fn new(keeper: ClientPods, restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<Events>)>) -> Self {
         Self { keeper, restarts, early: Vec::new(), unnamed: Vec::new() }
     }
 
@@ -93,7 +93,7 @@ impl Keeping {
         let sandbox = sandbox.clone().map(Target::Sandbox);
         let Some(target) = sandbox.or_else(|| container.clone().map(Target::Container)) else { return };
         match self.let_go(world, &target) {
-            Some((key, act)) => self.keeper.saw(&key, act),
+            Some((key, act)) => self.keeper.record(&key, act),
             None if !is_listed => self.early.push(target),
             None => {}
         }
@@ -102,7 +102,7 @@ impl Keeping {
     /// A call has ended.
     pub(super) fn ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
         if let Some((key, act)) = self.done(world, ended) {
-            self.keeper.saw(&key, act);
+            self.keeper.record(&key, act);
         } else if let Some(unnamed) = unnamed(ended) {
             // Some may have gone before their names were known.
             self.unnamed.drain(..self.unnamed.len().saturating_sub(MOST_UNNAMED));
@@ -116,15 +116,18 @@ impl Keeping {
         self.unnamed.retain(|(target, reason)| {
             let request = Err(reason.clone());
             let made = match target {
-                Target::Sandbox(id) => world
-                    .sandbox(id)
-                    .and_then(|sandbox| Some((Key::of(&sandbox.pod)?, Act::Ran(Some(id.clone()), request)))),
+                Target::Sandbox(id) => world.sandbox(id).and_then(|sandbox| {
+                    Some((
+                        PodKey::from_pod_ref(&sandbox.pod)?,
+                        ClientAction::SandboxCreated(Some(id.clone()), request),
+                    ))
+                }),
                 Target::Container(id) => world.container(id).and_then(|container| {
                     let (key, name) = names(world, container)?;
-                    Some((key, Act::Created { name, id: Some(id.clone()), request }))
+                    Some((key, ClientAction::ContainerCreated { name, id: Some(id.clone()), request }))
                 }),
             };
-            made.map(|(key, act)| self.keeper.saw(&key, act)).is_none()
+            made.map(|(key, act)| self.keeper.record(&key, act)).is_none()
         });
     }
 
@@ -132,15 +135,16 @@ impl Keeping {
     pub(super) fn listed(&mut self, world: &Inventory) {
         for target in std::mem::take(&mut self.early) {
             if let Some((key, act)) = self.let_go(world, &target) {
-                self.keeper.saw(&key, act);
+                self.keeper.record(&key, act);
             }
         }
         for container in world.containers() {
             self.has_started(world, container);
         }
-        let there: HashSet<Key> = world.sandboxes().filter_map(|it| Key::of(&it.pod)).collect();
+        let there: HashSet<PodKey> =
+            world.sandboxes().filter_map(|it| PodKey::from_pod_ref(&it.pod)).collect();
         for key in self.keeper.now().keys().iter().filter(|key| !there.contains(key)) {
-            self.keeper.saw(key, Act::Gone);
+            self.keeper.record(key, ClientAction::SandboxGone);
         }
     }
 
@@ -156,22 +160,24 @@ impl Keeping {
         }
         let Some((key, name)) = names(world, container) else { return };
         let kept = self.keeper.now();
-        if kept.is_unstarted(&key, &name) && kept.newest(&key, &name) == Some(&container.id) {
-            self.keeper.saw(&key, Act::Started(name));
+        if kept.is_created_only(&key, &name) && kept.newest(&key, &name) == Some(&container.id) {
+            self.keeper.record(&key, ClientAction::ContainerStarted(name));
         }
     }
 
     /// A sandbox is not there any more.
     pub(super) fn gone(&self, world: &Inventory, sandbox: &Sandbox) {
-        if let Some(key) = Key::of(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox)) {
-            self.keeper.saw(&key, Act::Gone);
+        if let Some(key) =
+            PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox))
+        {
+            self.keeper.record(&key, ClientAction::SandboxGone);
         }
     }
 
     /// A container has ended: tells why it is not started again, where others are.
     pub(super) fn exited(&self, world: &Inventory, container: &Arc<Container>) {
         let Some((play, events)) = &self.restarts else { return };
-        if play.get().is_none_or(Play::is_held) || !self.is_newest(world, container) {
+        if play.get().is_none_or(Kubelet::is_paused) || !self.is_newest(world, container) {
             return;
         }
         let Some((key, name)) = names(world, container) else { return };
@@ -184,7 +190,7 @@ impl Keeping {
     }
 
     /// What a call has done that has ended.
-    fn done(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(Key, Act)> {
+    fn done(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(PodKey, ClientAction)> {
         if !ended.is_ok() {
             return None;
         }
@@ -193,28 +199,32 @@ impl Keeping {
         let container = call.container.as_ref();
         // A sandbox may be older than we are, and its pod known of the call alone.
         let of_sandbox = || {
-            let known = world.sandbox(sandbox?).and_then(|sandbox| Key::of(&sandbox.pod));
-            known.or_else(|| Key::of(call.pod.as_ref()?))
+            let known = world.sandbox(sandbox?).and_then(|sandbox| PodKey::from_pod_ref(&sandbox.pod));
+            known.or_else(|| PodKey::from_pod_ref(call.pod.as_ref()?))
         };
         let act = match (method, is_ours(&ended.head)) {
-            ("RunPodSandbox", true) => (of_sandbox()?, Act::Remade(sandbox?.clone())),
+            ("RunPodSandbox", true) => (of_sandbox()?, ClientAction::SandboxRecreated(sandbox?.clone())),
             ("CreateContainer", true) => {
                 let tap::ContainerRef { name, id, attempt } = &**container?;
-                let act = Act::Attempted { name: name.clone()?, id: id.clone(), attempt: (*attempt)? };
+                let act = ClientAction::ContainerRecreated {
+                    name: name.clone()?,
+                    id: id.clone(),
+                    attempt: (*attempt)?,
+                };
                 (of_sandbox()?, act)
             }
             ("RunPodSandbox", false) => {
-                let (key, id) = (Key::of(call.pod.as_ref()?)?, sandbox.cloned());
-                (key, Act::Ran(id, captured(ended)))
+                let (key, id) = (PodKey::from_pod_ref(call.pod.as_ref()?)?, sandbox.cloned());
+                (key, ClientAction::SandboxCreated(id, captured(ended)))
             }
             ("CreateContainer", false) => {
                 let tap::ContainerRef { name, id, .. } = &**container?;
                 let (key, name, id) = (of_sandbox()?, name.clone()?, id.clone());
-                (key, Act::Created { name, id, request: captured(ended) })
+                (key, ClientAction::ContainerCreated { name, id, request: captured(ended) })
             }
             ("StartContainer", false) => {
                 let (key, name) = names(world, world.container(container?.id.as_ref()?)?)?;
-                (key, Act::Started(name))
+                (key, ClientAction::ContainerStarted(name))
             }
             // What was announced as well is known by then; what was not is known now.
             ("StopContainer" | "RemoveContainer", false) => {
@@ -223,7 +233,7 @@ impl Keeping {
             ("StopPodSandbox", false) => self.let_go(world, &Target::Sandbox(sandbox?.clone()))?,
             ("RemovePodSandbox", false) => {
                 let sandbox = world.sandbox(sandbox?).filter(|it| self.is_newest_sandbox(world, it))?;
-                (Key::of(&sandbox.pod)?, Act::Removed)
+                (PodKey::from_pod_ref(&sandbox.pod)?, ClientAction::SandboxRemoved)
             }
             _ => return None,
         };
@@ -231,16 +241,16 @@ impl Keeping {
     }
 
     /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
-    fn let_go(&self, world: &Inventory, target: &Target) -> Option<(Key, Act)> {
+    fn let_go(&self, world: &Inventory, target: &Target) -> Option<(PodKey, ClientAction)> {
         match target {
             Target::Sandbox(id) => {
                 let sandbox = world.sandbox(id).filter(|sandbox| self.is_newest_sandbox(world, sandbox))?;
-                Some((Key::of(&sandbox.pod)?, Act::LetGoAll))
+                Some((PodKey::from_pod_ref(&sandbox.pod)?, ClientAction::PodReleased))
             }
             Target::Container(id) => {
                 let container = world.container(id).filter(|container| self.is_newest(world, container))?;
                 let (key, name) = names(world, container)?;
-                Some((key, Act::LetGo(name)))
+                Some((key, ClientAction::ContainerReleased(name)))
             }
         }
     }
@@ -253,7 +263,8 @@ impl Keeping {
         match kept.newest(&key, &name).and_then(|newest| world.container(newest)) {
             Some(newest) => {
                 let made = |it: &Container| (it.name.attempt, it.created_at);
-                newest.id == container.id || newest.created_at != 0 && is_after(made(container), made(newest))
+                newest.id == container.id
+                    || newest.created_at != 0 && was_created_after(made(container), made(newest))
             }
             None => !world.containers().any(|other| {
                 other.name.attempt > container.name.attempt
@@ -264,22 +275,23 @@ impl Keeping {
     }
 
     fn is_newest_sandbox(&self, world: &Inventory, sandbox: &Sandbox) -> bool {
-        let Some(key) = Key::of(&sandbox.pod) else { return true };
+        let Some(key) = PodKey::from_pod_ref(&sandbox.pod) else { return true };
         let kept = self.keeper.now();
         match kept.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
             Some(newest) => {
                 let made = |it: &Sandbox| (it.attempt, it.created_at);
-                newest.id == sandbox.id || newest.created_at != 0 && is_after(made(sandbox), made(newest))
+                newest.id == sandbox.id
+                    || newest.created_at != 0 && was_created_after(made(sandbox), made(newest))
             }
-            None => !world
-                .sandboxes()
-                .any(|other| other.attempt > sandbox.attempt && Key::of(&other.pod).as_ref() == Some(&key)),
+            None => !world.sandboxes().any(|other| {
+                other.attempt > sandbox.attempt && PodKey::from_pod_ref(&other.pod).as_ref() == Some(&key)
+            }),
         }
     }
 }
 
 /// The request of a call that has made something, or why it is not kept.
-fn captured(ended: &mut DecodedCall) -> Captured {
+fn captured(ended: &mut DecodedCall) -> CapturedRequest {
     if ended.head.is_from_kubelet() {
         // It keeps them itself, and what is in them is not for our disk.
         return Err("a kubelet has made it".to_owned());
@@ -306,8 +318,8 @@ fn unnamed(ended: &mut DecodedCall) -> Option<(Target, String)> {
 }
 
 /// The pod of a container, and its own name.
-fn names(world: &Inventory, container: &Container) -> Option<(Key, String)> {
-    let key = Key::of(&world.sandbox_of(container)?.pod)?;
+fn names(world: &Inventory, container: &Container) -> Option<(PodKey, String)> {
+    let key = PodKey::from_pod_ref(&world.sandbox_of(container)?.pod)?;
     Some((key, container.name.name.clone()?))
 }
 

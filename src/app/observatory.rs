@@ -19,7 +19,7 @@ use tracing::{error, info, warn};
 use super::keeping::Keeping;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::exec::{Inspector, Record, Stuck};
-use crate::play::Play;
+use crate::play::Kubelet;
 use crate::probe::{RefreshTrigger, SpecUpdate};
 use crate::prober::ProbeManager;
 use crate::record::{Calls, Event, Events, Journal};
@@ -67,7 +67,7 @@ pub(super) struct Observatory {
     /// Who makes probes, if anybody does.
     prober: Option<ProbeManager>,
     /// What is played, if anything is.
-    play: Arc<OnceLock<Play>>,
+    play: Arc<OnceLock<Kubelet>>,
     /// Who tells what clients do with what is kept alive, if anything is.
     keeping: Option<Keeping>,
     outlets: Outlets,
@@ -85,7 +85,7 @@ impl Observatory {
     pub(super) fn new(
         inspector: Inspector,
         prober: Option<ProbeManager>,
-        (play, keeping): (Arc<OnceLock<Play>>, Option<Keeping>),
+        (play, keeping): (Arc<OnceLock<Kubelet>>, Option<Keeping>),
         outlets: Outlets,
     ) -> Self {
         let (world, listed) = (Arc::default(), Listed::default());
@@ -173,7 +173,7 @@ impl Observatory {
                 }
                 if ended.head.is_from_kubelet() {
                     if let Some(play) = self.play.get() {
-                        play.kubelet_seen();
+                        play.on_kubelet_seen();
                     }
                     if let Some(prober) = &self.prober {
                         prober.kubelet_seen();

@@ -13,7 +13,7 @@ use super::playing::Folders;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::{PlaySettings, Until};
-use crate::play::{Play, PodStatus, Standing};
+use crate::play::{Kubelet, PodStatus, PublishedPod};
 use crate::state::StateError;
 use crate::terminal::{human, sanitize};
 
@@ -90,7 +90,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     for warning in documents.warnings() {
         warn!("left out: {}", sanitize(&warning));
     }
-    for (kind, count) in documents.passed_over() {
+    for (kind, count) in documents.ignored_kinds() {
         info!(count, kind = %sanitize(&kind), "passed over: no node knows of it");
     }
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
@@ -146,11 +146,11 @@ async fn passed(deadline: Option<Instant>) {
 }
 
 /// Waits until everything is as it is wanted, or cannot be any more.
-async fn watched(play: &Play, until: Option<Until>) -> End {
+async fn watched(play: &Kubelet, until: Option<Until>) -> End {
     let mut changes = play.changes();
     loop {
         changes.borrow_and_update();
-        if let Some(end) = come_to(&play.standings(), until) {
+        if let Some(end) = come_to(&play.published_pods(), until) {
             return end;
         }
         if changes.changed().await.is_err() {
@@ -160,8 +160,8 @@ async fn watched(play: &Play, until: Option<Until>) -> End {
 }
 
 /// Whether everything is as it is wanted, or cannot be any more.
-fn come_to(standings: &[Standing], until: Option<Until>) -> Option<End> {
-    let standings: Vec<&Standing> = standings.iter().filter(|standing| !standing.is_unwanted()).collect();
+fn come_to(standings: &[PublishedPod], until: Option<Until>) -> Option<End> {
+    let standings: Vec<&PublishedPod> = standings.iter().filter(|standing| !standing.is_unwanted()).collect();
     let statuses: Vec<Option<&PodStatus>> = standings.iter().map(|standing| standing.status()).collect();
     let all = |is: fn(&PodStatus) -> bool| {
         !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
@@ -169,7 +169,7 @@ fn come_to(standings: &[Standing], until: Option<Until>) -> Option<End> {
     let is_well = match until {
         Some(Until::Ready) => all(|status| status.is("Ready") || status.phase == "Succeeded"),
         Some(Until::Succeeded) => all(|status| status.phase == "Succeeded"),
-        Some(Until::Restarts(count)) => standings.iter().any(|standing| standing.most_restarts() >= count),
+        Some(Until::Restarts(count)) => standings.iter().any(|standing| standing.max_restarts() >= count),
         // With nothing to wait for, all of them have ended.
         None => all(PodStatus::is_terminal),
     };
@@ -192,7 +192,7 @@ fn come_to(standings: &[Standing], until: Option<Until>) -> Option<End> {
 }
 
 /// In which way a pod has failed.
-fn failed(standing: &Standing) -> String {
+fn failed(standing: &PublishedPod) -> String {
     let (namespace, name) = standing.names();
     let containers = standing.status().into_iter().flat_map(PodStatus::containers);
     let ended = containers.filter_map(|container| {
@@ -207,14 +207,14 @@ fn failed(standing: &Standing) -> String {
 }
 
 /// What is not so yet.
-fn unmet(play: &Play, until: Option<Until>) -> String {
-    let standings = play.standings();
+fn unmet(play: &Kubelet, until: Option<Until>) -> String {
+    let standings = play.published_pods();
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = standings.iter().filter(|standing| !standing.status().is_some_and(is));
         let names: Vec<String> = others
             .map(|standing| {
                 let (namespace, name) = standing.names();
-                format!("{namespace}/{name} ({})", standing.summary().word)
+                format!("{namespace}/{name} ({})", standing.summary().status_column)
             })
             .collect();
         names.join(", ")

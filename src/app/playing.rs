@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::shim::Staged;
 use super::signals::Signals;
-use crate::play::{Documents, LogRotatePolicy, Notice, Parts, Play, Witness};
+use crate::play::{EventSink, Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource, PodEvent};
 use crate::probe::{SpecResolver, SpecUpdate};
 use crate::record::{Event, Events, Severity};
 use crate::socket::SocketPath;
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pods that are being played.
 pub(super) struct Playing {
-    pub(super) play: Play,
+    pub(super) play: Kubelet,
     over: CancellationToken,
     /// Ends by itself only where a fault of ours ends it.
     pub(super) running: JoinHandle<bool>,
@@ -55,7 +55,7 @@ impl Staged {
         listen: SocketPath,
         folders: Folders,
         prunes: bool,
-        documents: Documents,
+        documents: ManifestSource,
     ) -> Result<Playing, StateError> {
         let play = self.stand_in(listen, folders, documents.paths().clone(), prunes)?;
         let over = CancellationToken::new();
@@ -74,7 +74,7 @@ impl Staged {
         let play = self.stand_in(listen, folders, BTreeSet::new(), false)?;
         let over = CancellationToken::new();
         let until = over.clone();
-        tokio::spawn(async move { play.keep(kept, until).await });
+        tokio::spawn(async move { play.run_client_pods(kept, until).await });
         Ok(over.drop_guard())
     }
 
@@ -84,24 +84,24 @@ impl Staged {
         listen: SocketPath,
         folders: Folders,
         paths: BTreeSet<PathBuf>,
-        prunes: bool,
-    ) -> Result<Play, StateError> {
+        prune: bool,
+    ) -> Result<Kubelet, StateError> {
         let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
-        let Folders { logs, keeps_logs, log_rotation, pods } = folders;
-        let play = Play::new(Parts {
+        let Folders { logs, keeps_logs: keep_logs, log_rotation, pods } = folders;
+        let play = Kubelet::new(KubeletConfig {
             acts: listen,
             asks,
             executor,
             watched,
             prober,
             logs,
-            keeps_logs,
+            keep_logs,
             log_rotation,
             pods,
             keeper: kept.keeper,
             state: kept.state,
             paths,
-            prunes,
+            prune,
             witness: Arc::new(Told { events, news }),
         })?;
         let _ = known.set(play.clone());
@@ -123,12 +123,12 @@ impl Playing {
                 ended = &mut self.running => return ended.unwrap_or(false),
                 name = signals.next() => {
                     warn!(signal = name, "told again: the pods are removed at once");
-                    self.play.hurry();
+                    self.play.force_terminate();
                 }
                 () = &mut late, if !is_late => {
                     is_late = true;
                     warn!("the pods have not ended within {}: they are removed at once", human::duration(limit));
-                    self.play.hurry();
+                    self.play.force_terminate();
                 }
             }
         }
@@ -144,12 +144,12 @@ impl Told {
     }
 }
 
-impl Witness for Told {
-    fn notice(&self, notice: Notice) {
+impl EventSink for Told {
+    fn notice(&self, notice: PodEvent) {
         self.events.push(Event::of_play(notice));
     }
 
-    fn specified(&self, specs: SpecResolver) {
+    fn specs_changed(&self, specs: SpecResolver) {
         self.tell(SpecUpdate::Specs(specs));
     }
 
@@ -157,11 +157,11 @@ impl Witness for Told {
         self.tell(SpecUpdate::Problem(problem));
     }
 
-    fn solved(&self, problem: String) {
+    fn problem_resolved(&self, problem: String) {
         self.tell(SpecUpdate::Resolved(problem));
     }
 
-    fn troubled(&self, reason: Option<String>) {
+    fn state_error(&self, reason: Option<String>) {
         let event = Event::of_state(reason);
         match event.severity {
             Severity::Warning => warn!("{}", sanitize(&event.message)),
@@ -176,7 +176,7 @@ impl Witness for Told {
         self.events.push(event);
     }
 
-    fn held(&self) {
+    fn paused(&self) {
         let event = Event::of_hold();
         warn!("{}", event.message);
         self.events.push(event);

@@ -9,7 +9,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::warn;
 
 use crate::cri::MeteredChannel;
-use crate::play::Play;
+use crate::play::Kubelet;
 use crate::prober::{ContainerEvent, EventSink, Executor, GlobalEvent, ProbeManager, ProberConfig};
 use crate::record::{Event, Events};
 use crate::socket::SocketPath;
@@ -31,7 +31,7 @@ pub(super) struct Probing {
 struct Told {
     events: Arc<Events>,
     /// Who acts on what probes say, if anybody does.
-    play: Arc<OnceLock<Play>>,
+    play: Arc<OnceLock<Kubelet>>,
 }
 
 impl Probing {
@@ -39,7 +39,7 @@ impl Probing {
     pub(super) fn start(
         (own, upstream): (&MeteredChannel, &SocketPath),
         (told, redacts): (InternalCalls, bool),
-        (events, play): (Arc<Events>, Arc<OnceLock<Play>>),
+        (events, play): (Arc<Events>, Arc<OnceLock<Kubelet>>),
         parts: ProberConfig,
     ) -> io::Result<Self> {
         let (runtime, end) = thread_of_probes()?;

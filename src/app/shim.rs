@@ -22,7 +22,7 @@ use crate::admin::{self, Admin, Facts, Sources};
 use crate::config::{Role, ShimSettings};
 use crate::cri::MeteredChannel;
 use crate::exec::{self, Inspector};
-use crate::play::Play;
+use crate::play::Kubelet;
 use crate::probe::{self, RefreshTrigger, SpecResolver, SpecUpdate};
 use crate::prober::{self, EnforcementMode, Executor, ProbeManager, ProberConfig};
 use crate::record::{self, Calls, Events, Journal, journal};
@@ -103,7 +103,7 @@ pub(super) struct Staged {
     /// What is to outlive us.
     pub(super) kept: Kept,
     /// Where all others find what is played.
-    pub(super) play: Arc<OnceLock<Play>>,
+    pub(super) play: Arc<OnceLock<Kubelet>>,
 }
 
 /// The places that clients come to, not served yet.

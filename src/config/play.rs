@@ -8,7 +8,7 @@ use clap::Args;
 use super::file::File;
 use super::read::{Reader, duration, folder};
 use super::{Flags, Problems, Purpose, Settings, ShimSettings, Surroundings};
-use crate::play::{Documents, LogRotatePolicy};
+use crate::play::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;
 use crate::telemetry;
 
@@ -69,7 +69,7 @@ pub struct PlaySettings {
     /// The log's part.
     pub log: telemetry::LogConfig,
     /// What is played.
-    pub documents: Documents,
+    pub documents: ManifestSource,
     /// What ends it before its pods do.
     pub until: Option<Until>,
     /// After how long it has failed.
@@ -113,7 +113,8 @@ impl PlaySettings {
         let until = until.as_deref().map(|until| reader.read("--until", until, self::until));
         let timeout = timeout.as_deref().map(|timeout| reader.read("--timeout", timeout, limit));
         let logs = pod_logs.as_ref().map(|logs| reader.read("--pod-logs", logs, folder));
-        let documents = Documents::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
+        let documents =
+            ManifestSource::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
                 reader.complain("PATH", None, "has no pod in it, and nothing that makes pods".to_owned());

@@ -9,7 +9,7 @@ use anstyle::{AnsiColor, Style};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::play::{Standing, Summary};
+use crate::play::{PublishedPod, Summary};
 use crate::procrun;
 use crate::record::{Event, Severity};
 use crate::socket::SocketPath;
@@ -45,7 +45,7 @@ pub struct Where {
 #[derive(Clone, Debug)]
 pub struct DemoEnd {
     /// How the pods stood last.
-    pub pods: Vec<Standing>,
+    pub pods: Vec<PublishedPod>,
     /// Calls that went through the relay.
     pub calls: u64,
     /// Those of them that were not seen.
@@ -99,8 +99,8 @@ impl Account {
         for standing in &end.pods {
             let (_, name) = standing.names();
             let ready = if standing.status().is_some_and(|status| status.is("Ready")) { "yes" } else { "no" };
-            let Summary { restarts, word, .. } = standing.summary();
-            let _ = writeln!(text, "{name:<8}{ready:>6}{restarts:>10}  {word}");
+            let Summary { restarts, status_column, .. } = standing.summary();
+            let _ = writeln!(text, "{name:<8}{ready:>6}{restarts:>10}  {status_column}");
         }
         let DemoEnd { calls, unseen, .. } = end;
         let _ = writeln!(

@@ -5,47 +5,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::pod::Signals;
+use super::pod::WorkerSignals;
 use super::spec::{Pod, identity};
-use super::standing::Standing;
+use super::standing::PublishedPod;
 use crate::tap;
 
 /// The pods that are played.
 #[derive(Debug)]
-pub(super) struct Cast {
-    players: Mutex<BTreeMap<String, Player>>,
+pub(super) struct PodWorkers {
+    players: Mutex<BTreeMap<String, PodWorkerHandle>>,
     /// Changes with each of them.
     pub(super) changed: watch::Sender<()>,
 }
 
 /// A pod that is played.
 #[derive(Debug)]
-pub(super) struct Player {
+pub(super) struct PodWorkerHandle {
     pub(super) pods: watch::Sender<Arc<Pod>>,
-    pub(super) signals: Arc<Signals>,
-    pub(super) standing: watch::Receiver<Standing>,
+    pub(super) signals: Arc<WorkerSignals>,
+    pub(super) standing: watch::Receiver<PublishedPod>,
     /// What comes after it, once it is gone: another pod of its name, or of its uid.
-    pub(super) next: Vec<Arc<Pod>>,
+    pub(super) successors: Vec<Arc<Pod>>,
 }
 
-impl Cast {
+impl PodWorkers {
     pub(super) fn new() -> Self {
         Self { players: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Player>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PodWorkerHandle>> {
         self.players.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pods that are there, but these.
-    pub(super) fn all_but(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+    pub(super) fn except(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let players = self.lock();
         let there = players.values().map(|player| player.pods.borrow().clone());
         there.filter(|known| !pods.iter().any(|pod| pod.uid == known.uid)).collect()
     }
 
     /// Does something with a pod that is played.
-    pub(super) fn with<T>(&self, pod: &tap::PodRef, what: impl FnOnce(&Player) -> T) -> Option<T> {
+    pub(super) fn update<T>(&self, pod: &tap::PodRef, what: impl FnOnce(&PodWorkerHandle) -> T) -> Option<T> {
         let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
         let uid = pod.uid.as_deref()?;
         let players = self.lock();
@@ -55,7 +55,7 @@ impl Cast {
     }
 
     /// Who is told, by the identities of pods.
-    pub(super) fn signals(&self) -> Vec<(String, Arc<Signals>)> {
+    pub(super) fn senders(&self) -> Vec<(String, Arc<WorkerSignals>)> {
         let players = self.lock();
         players.values().map(|it| (it.pods.borrow().identity(), it.signals.clone())).collect()
     }

@@ -7,12 +7,12 @@ use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// Those that are being ended, or have been, and are still there. It outlives us.
 #[derive(Debug)]
-pub(super) struct Condemned {
+pub(super) struct ProbeKilled {
     ids: Mutex<BTreeSet<String>>,
     state: StateStore,
 }
 
-impl Condemned {
+impl ProbeKilled {
     pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
         let ids = kept.entries::<()>(StateTable::ProbeKilled)?.into_iter().map(|(id, ())| id).collect();
         Ok(Self { ids: Mutex::new(ids), state })
@@ -36,7 +36,7 @@ impl Condemned {
     }
 
     /// Those that are not on the node any more need not be remembered.
-    pub(super) fn keep(&self, is_there: impl Fn(&str) -> bool) {
+    pub(super) fn retain(&self, is_there: impl Fn(&str) -> bool) {
         self.lock().retain(|id| {
             let is_there = is_there(id);
             if !is_there {

@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::read::{Document, Wanted, joined};
+use super::read::{ParsedDocument, PodSet, merge};
 use super::spec::Pod;
 use crate::probe::{Files, ProblemTracker, ReadOptions, SpecResolver, rescan_blocking};
 
 /// What is to be played.
 #[derive(Clone, Debug, Default)]
-pub struct Documents {
-    files: Files<Document>,
+pub struct ManifestSource {
+    files: Files<ParsedDocument>,
     /// What they say together.
-    wanted: Arc<Wanted>,
+    wanted: Arc<PodSet>,
     /// What else is told of probes.
     specs: SpecResolver,
     told: ProblemTracker,
     paths: BTreeSet<PathBuf>,
 }
 
-impl Documents {
+impl ManifestSource {
     /// Reads files and folders. Everything has to be right, or everything that is not is returned. `ignores_unsupported`: what is not to
     /// be had here is left out. `redacts`: what is written is not shown in what is wrong. `specs`: what else is told of probes.
     pub fn read(
@@ -30,7 +30,7 @@ impl Documents {
         specs: SpecResolver,
     ) -> Result<Self, Vec<String>> {
         let files = Files::new(paths, ReadOptions { redacts, ignores_unsupported });
-        let wanted = Arc::new(joined(&files.documents().collect::<Vec<_>>()));
+        let wanted = Arc::new(merge(&files.documents().collect::<Vec<_>>()));
         let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let mut documents = Self { files, wanted, specs, told: ProblemTracker::default(), paths };
         let problems: Vec<String> = documents.problems().into_iter().collect();
@@ -38,7 +38,7 @@ impl Documents {
             return Err(problems);
         }
         // Who starts it tells of what is left out.
-        documents.news();
+        documents.problem_changes();
         Ok(documents)
     }
 
@@ -67,9 +67,9 @@ impl Documents {
 
     /// How often each kind is there that nobody reads.
     #[must_use]
-    pub fn passed_over(&self) -> BTreeMap<String, usize> {
+    pub fn ignored_kinds(&self) -> BTreeMap<String, usize> {
         let mut kinds = BTreeMap::new();
-        for kind in self.files.documents().filter_map(Document::passed_over) {
+        for kind in self.files.documents().filter_map(ParsedDocument::passed_over) {
             *kinds.entry(kind.to_owned()).or_default() += 1;
         }
         kinds
@@ -78,11 +78,11 @@ impl Documents {
     /// What they tell of probes.
     #[must_use]
     pub fn specs(&self) -> SpecResolver {
-        self.specs_beside(&[])
+        self.specs_with_running(&[])
     }
 
     /// The same, and of other pods that are still there.
-    pub(super) fn specs_beside(&self, others: &[Arc<Pod>]) -> SpecResolver {
+    pub(super) fn specs_with_running(&self, others: &[Arc<Pod>]) -> SpecResolver {
         let pods = self.wanted.pods.iter().chain(others).map(|pod| {
             let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
             (namespace, name, uid, pod.spec.clone())
@@ -91,13 +91,13 @@ impl Documents {
     }
 
     /// Looks at them again. Tells whether they say something else. A pod of which something is wrong now stays what it was.
-    pub(super) async fn look(self) -> (Self, bool) {
+    pub(super) async fn rescan(self) -> (Self, bool) {
         let Self { files, wanted, specs, told, paths } = self;
         let (files, has_changed) = rescan_blocking(files).await;
         if !has_changed {
             return (Self { files, wanted, specs, told, paths }, false);
         }
-        let mut now = joined(&files.documents().collect::<Vec<_>>());
+        let mut now = merge(&files.documents().collect::<Vec<_>>());
         let is_wrong = |pod: &&Arc<Pod>| now.wrong.contains(&pod.full_name());
         let kept: Vec<Arc<Pod>> = wanted.pods.iter().filter(is_wrong).cloned().collect();
         now.pods.extend(kept);
@@ -105,7 +105,7 @@ impl Documents {
     }
 
     /// What is newly wrong or left out, and what is so no longer.
-    pub(super) fn news(&mut self) -> [Vec<String>; 2] {
+    pub(super) fn problem_changes(&mut self) -> [Vec<String>; 2] {
         let left_out = self.files.warnings().into_iter().map(|warning| format!("left out: {warning}"));
         let now = self.problems().into_iter().chain(left_out).collect();
         self.told.take(now)

@@ -9,53 +9,53 @@ use crate::prober::KUBELET_TTL;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// The key of when one was seen last.
-const SEEN: &str = "seen";
+const LAST_SEEN_KEY: &str = "seen";
 
 /// One that was there so long before us is taken to be there still, for as long as one that has just gone.
-const RECENT: Duration = Duration::from_secs(600);
+const ACTIVE_WINDOW: Duration = Duration::from_secs(600);
 
 /// What is known of a kubelet. It outlives us.
 #[derive(Debug)]
-pub(super) struct Kubelet {
-    sightings: Mutex<Sightings>,
+pub(super) struct KubeletPresence {
+    sightings: Mutex<LastSeen>,
     state: StateStore,
 }
 
 #[derive(Debug)]
-struct Sightings {
+struct LastSeen {
     last: Option<Instant>,
     /// When the last one was that has been written down.
     noted: Option<Instant>,
 }
 
-impl Kubelet {
+impl KubeletPresence {
     pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
         let before: Vec<(String, SystemTime)> = kept.entries(StateTable::Kubelet)?;
         // Where the clock was set back meanwhile, it cannot be told how long ago that was.
         let is_recent =
-            |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |elapsed| elapsed < RECENT);
+            |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |elapsed| elapsed < ACTIVE_WINDOW);
         let last = before.iter().any(is_recent).then(Instant::now);
-        Ok(Self { sightings: Mutex::new(Sightings { last, noted: None }), state })
+        Ok(Self { sightings: Mutex::new(LastSeen { last, noted: None }), state })
     }
 
     /// One has been seen. Tells whether none was there just before.
-    pub(super) fn see(&self) -> bool {
-        let (was_there, now) = (self.is_there(), Instant::now());
+    pub(super) fn observed(&self) -> bool {
+        let (was_there, now) = (self.is_active(), Instant::now());
         let mut sightings = self.lock();
         sightings.last = Some(now);
         if sightings.noted.is_none_or(|noted| now - noted > KUBELET_TTL / 2) {
             sightings.noted = Some(now);
-            self.state.upsert(StateTable::Kubelet, SEEN, &SystemTime::now());
+            self.state.upsert(StateTable::Kubelet, LAST_SEEN_KEY, &SystemTime::now());
         }
         !was_there
     }
 
     /// Whether one is there: two masters would be at odds.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_active(&self) -> bool {
         self.lock().last.is_some_and(|last| last.elapsed() < KUBELET_TTL)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Sightings> {
+    fn lock(&self) -> MutexGuard<'_, LastSeen> {
         self.sightings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

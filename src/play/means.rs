@@ -7,15 +7,15 @@ use tokio::sync::OnceCell;
 use tonic::Status;
 use tonic::transport::Channel;
 
-use super::adoption::Memories;
+use super::adoption::PodRegistry;
 use super::backoff::Backoff;
-use super::condemned::Condemned;
-use super::kept::Keeper;
-use super::kubelet::Kubelet;
-use super::node::Node;
-use super::notice::{Notice, Witness};
-use super::seen::Seen;
-use super::spec::{Origin, Pod, identity};
+use super::condemned::ProbeKilled;
+use super::kept::ClientPods;
+use super::kubelet::KubeletPresence;
+use super::node::NodeInfo;
+use super::notice::{EventSink, PodEvent};
+use super::seen::RuntimePodStatus;
+use super::spec::{Pod, PodOrigin, identity};
 use super::subpath_mounts::SubPathMounts;
 use crate::cri::labels::{POD_UID, STATE_LABEL};
 use crate::cri::v1::image_service_client::ImageServiceClient;
@@ -32,37 +32,37 @@ use crate::tap::{self, InternalCalls};
 
 /// What pods are played with.
 #[derive(Debug)]
-pub(super) struct Means {
+pub(super) struct WorkerContext {
     /// For what is done: it is seen as what any client does.
-    pub(super) acts: RuntimeServiceClient<Channel>,
+    pub(super) relay_client: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
     /// For what is asked in the words of others.
-    pub(super) sender: RawClient,
+    pub(super) raw_client: RawClient,
     /// For what is asked.
-    pub(super) asks: MeteredRuntimeClient,
+    pub(super) runtime_client: MeteredRuntimeClient,
     /// Socket of the runtime.
     pub(super) upstream: SocketPath,
     /// For what is executed and stopped.
     pub(super) executor: Executor,
     /// Who makes probes, if anybody does.
     pub(super) prober: Option<ProbeManager>,
-    pub(super) node: Node,
+    pub(super) node: NodeInfo,
     /// For containers that end, and for images that are not to be had.
-    pub(super) crashes: Backoff,
-    pub(super) pulls: Backoff,
+    pub(super) restart_backoff: Backoff,
+    pub(super) image_backoff: Backoff,
     /// What outlives us.
     pub(super) state: StateStore,
-    pub(super) memories: Memories,
-    pub(super) condemned: Condemned,
+    pub(super) registry: PodRegistry,
+    pub(super) probe_killed: ProbeKilled,
     pub(super) subpath_mounts: SubPathMounts,
-    pub(super) witness: Arc<dyn Witness>,
+    pub(super) events: Arc<dyn EventSink>,
     /// Knows what clients have done.
-    pub(super) watched: InternalCalls,
+    pub(super) internal_calls: InternalCalls,
     pub(super) runtime_name: OnceCell<String>,
-    pub(super) records: Records,
-    pub(super) kubelet: Kubelet,
+    pub(super) pleg_cache: PlegCache,
+    pub(super) kubelet: KubeletPresence,
     /// Knows what clients have made.
-    pub(super) keeper: Keeper,
+    pub(super) client_pods: ClientPods,
 }
 
 /// The identity of the pod that a sandbox is made for.
@@ -72,14 +72,14 @@ fn identity_of(metadata: &PodSandboxMetadata) -> String {
 
 /// What was seen last of the containers and sandboxes of each pod, by its identity: their states, by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Records(Mutex<HashMap<String, Record>>);
+pub(super) struct PlegCache(Mutex<HashMap<String, PodStates>>);
 
 /// Of one pod.
-pub(super) type Record = HashMap<String, i32>;
+pub(super) type PodStates = HashMap<String, i32>;
 
-impl Records {
+impl PlegCache {
     /// Takes what is seen of a pod. Tells whether it is anything new.
-    pub(super) fn take(&self, pod: &str, record: Record) -> bool {
+    pub(super) fn take(&self, pod: &str, record: PodStates) -> bool {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = records.get(pod) != Some(&record);
         if is_new {
@@ -98,11 +98,11 @@ impl Records {
     }
 }
 
-impl Means {
+impl WorkerContext {
     /// What the runtime calls itself.
     pub(super) async fn runtime_name(&self) -> Result<&str, Status> {
         let ask = || async {
-            let mut asks = self.asks.clone();
+            let mut asks = self.runtime_client.clone();
             let answered =
                 with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.version(VersionRequest::default())).await?;
             Ok::<_, Status>(answered.runtime_name)
@@ -111,20 +111,23 @@ impl Means {
     }
 
     /// Whether this handler of the runtime can make a mount read-only with all that is mounted below it.
-    pub(super) async fn can_recurse(&self, handler: &str) -> Result<bool, Status> {
-        let status =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.asks.clone().status(StatusRequest::default())).await?;
+    pub(super) async fn supports_rro(&self, handler: &str) -> Result<bool, Status> {
+        let status = with_timeout(
+            RUNTIME_REQUEST_TIMEOUT,
+            self.runtime_client.clone().status(StatusRequest::default()),
+        )
+        .await?;
         let known = status.runtime_handlers.into_iter().find(|known| known.name == handler);
         Ok(known.and_then(|known| known.features).is_some_and(|it| it.recursive_read_only_mounts))
     }
 
     /// What the runtime says of a pod.
-    pub(super) async fn inspect(&self, pod: &Pod) -> Result<Seen, Status> {
-        let mut asks = self.asks.clone();
+    pub(super) async fn pod_status(&self, pod: &Pod) -> Result<RuntimePodStatus, Status> {
+        let mut asks = self.runtime_client.clone();
         // Clients label their pods as they like.
         let label_selector = || match pod.origin {
-            Origin::Relay { .. } => HashMap::new(),
-            Origin::Manifest | Origin::Before => HashMap::from([(POD_UID.to_owned(), pod.uid.clone())]),
+            PodOrigin::Client { .. } => HashMap::new(),
+            PodOrigin::Manifest | PodOrigin::Orphan => HashMap::from([(POD_UID.to_owned(), pod.uid.clone())]),
         };
         let filter = PodSandboxFilter { label_selector: label_selector(), ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
@@ -133,12 +136,12 @@ impl Means {
         let request = ListContainersRequest { filter: Some(filter) };
         let mut containers =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(request)).await?.containers;
-        if pod.is_kept() {
+        if pod.is_client_pod() {
             let identity = pod.identity();
             listed.retain(|it| it.metadata.as_ref().is_some_and(|it| identity_of(it) == identity));
             containers.retain(|it| listed.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
         }
-        let mut record: Record = listed.iter().map(|it| (it.id.clone(), it.state)).collect();
+        let mut record: PodStates = listed.iter().map(|it| (it.id.clone(), it.state)).collect();
         record.extend(containers.iter().map(|it| (it.id.clone(), it.state)));
         let mut sandboxes = Vec::new();
         for sandbox in listed {
@@ -157,17 +160,17 @@ impl Means {
             )?;
             statuses.extend(status.and_then(|answer| answer.status));
         }
-        self.records.take(&pod.identity(), record);
+        self.pleg_cache.take(&pod.identity(), record);
         let newest = |id: &str| {
             let containers = pod.containers.iter().filter_map(|it| it.own.as_ref()?.newest.as_ref());
             containers.chain(pod.newest_sandbox()).any(|newest| **newest == *id)
         };
-        Ok(Seen::new(sandboxes, statuses, newest))
+        Ok(RuntimePodStatus::new(sandboxes, statuses, newest))
     }
 
     /// Everything on the node, by the identities of pods.
-    pub(super) async fn list(&self) -> Result<HashMap<String, Record>, Status> {
-        let mut asks = self.asks.clone();
+    pub(super) async fn list_all(&self) -> Result<HashMap<String, PodStates>, Status> {
+        let mut asks = self.runtime_client.clone();
         let sandboxes =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_pod_sandbox(ListPodSandboxRequest::default()))
                 .await?
@@ -175,7 +178,7 @@ impl Means {
         let containers =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(ListContainersRequest::default()))
                 .await?;
-        let (mut records, mut pods) = (HashMap::<String, Record>::new(), HashMap::new());
+        let (mut records, mut pods) = (HashMap::<String, PodStates>::new(), HashMap::new());
         for sandbox in sandboxes {
             let pod = sandbox.metadata.as_ref().map(identity_of).unwrap_or_default();
             records.entry(pod.clone()).or_default().insert(sandbox.id.clone(), sandbox.state);
@@ -190,12 +193,14 @@ impl Means {
     }
 
     /// The labels of all sandboxes of pods that were played with this state.
-    pub(super) async fn ours(&self) -> Result<Vec<HashMap<String, String>>, Status> {
+    pub(super) async fn list_managed(&self) -> Result<Vec<HashMap<String, String>>, Status> {
         let label_selector = HashMap::from([(STATE_LABEL.to_owned(), self.node.state.clone())]);
         let filter = PodSandboxFilter { label_selector, ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
         let listed =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.asks.clone().list_pod_sandbox(request)).await?.items;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.runtime_client.clone().list_pod_sandbox(request))
+                .await?
+                .items;
         Ok(listed.into_iter().map(|sandbox| sandbox.labels).collect())
     }
 
@@ -208,6 +213,6 @@ impl Means {
         message: String,
     ) {
         let (pod, container) = (pod.clone(), container.cloned());
-        self.witness.notice(Notice { pod, container, reason, is_warning, message });
+        self.events.notice(PodEvent { pod, container, reason, is_warning, message });
     }
 }

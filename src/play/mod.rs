@@ -54,33 +54,33 @@ use crate::prober::{Executor, ProbeManager};
 use crate::socket::SocketPath;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 use crate::tap::{self, InternalCalls};
-use adoption::{Memories, Strays, strays};
+use adoption::{Orphans, PodRegistry, find_orphans};
 use backoff::Backoff;
-use cast::{Cast, Player};
-use condemned::Condemned;
-use kubelet::Kubelet;
+use cast::{PodWorkerHandle, PodWorkers};
+use condemned::ProbeKilled;
+use kubelet::KubeletPresence;
 use logs::ContainerLogManager;
-use means::{Means, Records};
-use node::Node;
-use pod::{Signals, Worker};
-use spec::{Origin, Pod};
+use means::{PlegCache, WorkerContext};
+use node::NodeInfo;
+use pod::{PodWorker, WorkerSignals};
+use spec::{Pod, PodOrigin};
 use subpath_mounts::SubPathMounts;
 
-pub use documents::Documents;
-pub use kept::{Act, Captured, Keeper, KeptPods, Key};
+pub use documents::ManifestSource;
+pub use kept::{CapturedRequest, ClientAction, ClientPods, ClientPodsSnapshot, PodKey};
 pub use logs::LogRotatePolicy;
-pub use notice::{Notice, Witness};
-pub use seen::is_after;
-pub use standing::Standing;
+pub use notice::{EventSink, PodEvent};
+pub use seen::was_created_after;
+pub use standing::PublishedPod;
 pub use summary::Summary;
-pub use v1::{Condition, ContainerState, ContainerStatus, PodStatus};
+pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
 
 /// From one look at the documents to the next.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// What it takes to play.
 #[derive(Debug)]
-pub struct Parts {
+pub struct KubeletConfig {
     /// Where containers are made and started: the relay.
     pub acts: SocketPath,
     /// The runtime, for what is only asked.
@@ -94,85 +94,85 @@ pub struct Parts {
     /// Where the logs of pods are.
     pub logs: PathBuf,
     /// Whether they stay there.
-    pub keeps_logs: bool,
+    pub keep_logs: bool,
     /// Limits of the logs of containers, where pods of manifests are played.
     pub log_rotation: LogRotatePolicy,
     /// Where the files of pods are.
     pub pods: PathBuf,
     /// Knows what clients have made.
-    pub keeper: Keeper,
+    pub keeper: ClientPods,
     /// What outlives us, and what was there of it.
     pub state: (StateStore, Snapshot),
     /// What is played: files and folders.
     pub paths: BTreeSet<PathBuf>,
     /// Whether pods of before that nobody wants any more are removed.
-    pub prunes: bool,
+    pub prune: bool,
     /// Who is told what happens.
-    pub witness: Arc<dyn Witness>,
+    pub witness: Arc<dyn EventSink>,
 }
 
 /// Plays pods. Copies share it.
 #[derive(Clone, Debug)]
-pub struct Play {
-    means: Arc<Means>,
-    cast: Arc<Cast>,
-    prunes: bool,
+pub struct Kubelet {
+    means: Arc<WorkerContext>,
+    cast: Arc<PodWorkers>,
+    prune: bool,
     log_rotation: LogRotatePolicy,
 }
 
 /// Which pod's worker has ended, and whether nothing of it is left.
-type Ended = (String, bool);
+type WorkerExit = (String, bool);
 
-impl Play {
+impl Kubelet {
     /// Something to play with. Nothing is played yet.
-    pub fn new(parts: Parts) -> Result<Self, StateError> {
-        let Parts {
+    pub fn new(parts: KubeletConfig) -> Result<Self, StateError> {
+        let KubeletConfig {
             acts,
             asks,
             executor,
-            watched,
+            watched: internal_calls,
             prober,
             logs,
-            keeps_logs,
+            keep_logs,
             log_rotation,
             pods,
-            keeper,
+            keeper: client_pods,
             state: (state, kept),
             paths,
-            prunes,
-            witness,
+            prune,
+            witness: events,
         } = parts;
-        let means = Means {
-            acts: runtime_service(&acts),
+        let means = WorkerContext {
+            relay_client: runtime_service(&acts),
             images: image_service(&acts),
-            sender: RawClient::new(&acts),
-            asks: asks.client(),
+            raw_client: RawClient::new(&acts),
+            runtime_client: asks.client(),
             upstream: asks.socket().clone(),
             executor,
             prober,
-            node: Node::here(logs, keeps_logs, pods, state.folder().display().to_string()),
-            crashes: Backoff::kept(&kept, (&state, StateTable::RestartBackoff))?,
-            pulls: Backoff::kept(&kept, (&state, StateTable::ImageBackoff))?,
-            condemned: Condemned::new(&kept, state.clone())?,
+            node: NodeInfo::detect(logs, keep_logs, pods, state.folder().display().to_string()),
+            restart_backoff: Backoff::restore(&kept, (&state, StateTable::RestartBackoff))?,
+            image_backoff: Backoff::restore(&kept, (&state, StateTable::ImageBackoff))?,
+            probe_killed: ProbeKilled::new(&kept, state.clone())?,
             subpath_mounts: SubPathMounts::new(&kept, state.clone())?,
-            memories: Memories::new(&kept, state.clone(), paths)?,
-            kubelet: Kubelet::new(&kept, state.clone())?,
-            keeper,
+            registry: PodRegistry::new(&kept, state.clone(), paths)?,
+            kubelet: KubeletPresence::new(&kept, state.clone())?,
+            client_pods,
             state,
-            witness,
-            watched,
+            events,
+            internal_calls,
             runtime_name: OnceCell::new(),
-            records: Records::default(),
+            pleg_cache: PlegCache::default(),
         };
-        if means.kubelet.is_there() {
-            means.witness.held();
+        if means.kubelet.is_active() {
+            means.events.paused();
         }
-        Ok(Self { means: Arc::new(means), cast: Arc::new(Cast::new()), prunes, log_rotation })
+        Ok(Self { means: Arc::new(means), cast: Arc::new(PodWorkers::new()), prune, log_rotation })
     }
 
     /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
     /// all of them are gone.
-    pub async fn run(&self, mut documents: Documents, end: CancellationToken) -> bool {
+    pub async fn run(&self, mut documents: ManifestSource, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
         let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
         let logs = ContainerLogManager::new(self.means.clone(), self.cast.clone(), self.log_rotation);
@@ -181,43 +181,43 @@ impl Play {
         self.means.unmount_stale().await;
         let telling = tokio::spawn(mounting::tell(self.means.clone()));
         let wanted = documents.pods();
-        self.end_all(self.means.memories.to_be_ended(&wanted), &mut workers);
+        self.terminate_all(self.means.registry.pods_to_terminate(&wanted), &mut workers);
         let mut finding = JoinSet::new();
-        finding.spawn(strays(self.means.clone(), wanted.clone()));
-        self.want(wanted, &mut workers);
+        finding.spawn(find_orphans(self.means.clone(), wanted.clone()));
+        self.set_pods(wanted, &mut workers);
         let mut looks = Instant::now() + LOOK;
         while !end.is_cancelled() {
             tokio::select! {
                 () = end.cancelled() => {}
                 Some(ended) = workers.join_next() => is_clean &= self.ended(ended, &mut workers),
-                Some(Ok(found)) = finding.join_next() => self.found(found, &mut workers),
-                Ok(()) = trouble.changed() => self.troubled(trouble.borrow_and_update().as_deref()),
+                Some(Ok(found)) = finding.join_next() => self.on_orphans(found, &mut workers),
+                Ok(()) = trouble.changed() => self.on_state_error(trouble.borrow_and_update().as_deref()),
                 () = sleep_until(looks) => {
-                    let (now, has_changed) = documents.look().await;
+                    let (now, has_changed) = documents.rescan().await;
                     documents = now;
                     if has_changed {
                         let pods = documents.pods();
                         // Those that are about to end are probed until then.
-                        let told = documents.specs_beside(&self.cast.all_but(&pods));
+                        let told = documents.specs_with_running(&self.cast.except(&pods));
                         if let Some(prober) = &self.means.prober {
                             // Before there is anything to probe by them.
                             prober.set_specs(told.clone());
                         }
-                        self.means.witness.specified(told);
-                        self.want(pods, &mut workers);
+                        self.means.events.specs_changed(told);
+                        self.set_pods(pods, &mut workers);
                     }
-                    let [problems, solved] = documents.news();
+                    let [problems, solved] = documents.problem_changes();
                     for problem in problems {
-                        self.means.witness.problem(problem);
+                        self.means.events.problem(problem);
                     }
                     for problem in solved {
-                        self.means.witness.solved(problem);
+                        self.means.events.problem_resolved(problem);
                     }
                     looks = Instant::now() + LOOK;
                 }
             }
         }
-        self.want(Vec::new(), &mut workers);
+        self.set_pods(Vec::new(), &mut workers);
         while let Some(ended) = workers.join_next().await {
             is_clean &= self.ended(ended, &mut workers);
         }
@@ -227,17 +227,21 @@ impl Play {
     }
 
     /// Keeps alive what clients have made, as that changes, until it is told to end. Nothing is ended then.
-    pub async fn keep(&self, mut kept: watch::Receiver<Arc<KeptPods>>, end: CancellationToken) {
+    pub async fn run_client_pods(
+        &self,
+        mut kept: watch::Receiver<Arc<ClientPodsSnapshot>>,
+        end: CancellationToken,
+    ) {
         let mut workers = JoinSet::new();
         let looking = AbortOnDropHandle::new(tokio::spawn(pleg::run(self.means.clone(), self.cast.clone())));
         let mut trouble = self.means.state.write_error();
         loop {
             let pods = kept.borrow_and_update().all();
-            self.want(pods, &mut workers);
+            self.set_pods(pods, &mut workers);
             tokio::select! {
                 () = end.cancelled() => break,
                 Ok(()) = kept.changed() => {}
-                Ok(()) = trouble.changed() => self.troubled(trouble.borrow_and_update().as_deref()),
+                Ok(()) = trouble.changed() => self.on_state_error(trouble.borrow_and_update().as_deref()),
                 Some(ended) = workers.join_next() => drop(self.ended(ended, &mut workers)),
             }
         }
@@ -245,57 +249,61 @@ impl Play {
     }
 
     /// Tells that the state cannot be written, or can be written again.
-    fn troubled(&self, reason: Option<&str>) {
+    fn on_state_error(&self, reason: Option<&str>) {
         let what = "--state-dir: the state cannot be written, and probeshim retries";
         match reason {
-            Some(reason) => self.means.witness.troubled(Some(format!("{what}: {reason}"))),
-            None => self.means.witness.troubled(None),
+            Some(reason) => self.means.events.state_error(Some(format!("{what}: {reason}"))),
+            None => self.means.events.state_error(None),
         }
     }
 
     /// Pods of before have been found that nobody wants any more.
-    fn found(&self, Strays { mut there, gone }: Strays, workers: &mut JoinSet<Ended>) {
+    fn on_orphans(
+        &self,
+        Orphans { running: mut there, removed }: Orphans,
+        workers: &mut JoinSet<WorkerExit>,
+    ) {
         // They may have come to be wanted since.
         there.retain(|pod| !self.cast.lock().values().any(|player| player.pods.borrow().uid == pod.uid));
-        if self.prunes {
-            self.end_all(there, workers);
+        if self.prune {
+            self.terminate_all(there, workers);
         } else {
             for pod in there {
                 let (name, uid) = (pod.full_name(), &pod.uid);
-                self.means.witness.problem(format!(
+                self.means.events.problem(format!(
                     "pod {name} (uid {uid}) was played before, and no manifest has it any more: it is left as it is; --prune removes it"
                 ));
             }
         }
         // Files may be left of them.
-        self.end_all(gone, workers);
+        self.terminate_all(removed, workers);
     }
 
     /// Ends pods of before.
-    fn end_all(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<Ended>) {
+    fn terminate_all(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         for pod in pods {
             let name = pod.key();
             if self.cast.lock().contains_key(&name) {
                 continue;
             }
-            let player = self.begin(pod, workers);
-            player.signals.end.cancel();
+            let player = self.start_worker(pod, workers);
+            player.signals.terminate.cancel();
             self.cast.lock().insert(name, player);
         }
     }
 
     /// These pods are to be, and no others.
-    fn want(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<Ended>) {
+    fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         let mut wanted: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
         let mut players = self.cast.lock();
         for (name, player) in &mut *players {
             let pod = wanted.remove(name);
             let known = player.pods.borrow().clone();
             match pod {
-                Some(pod) if pod.uid == known.uid && !player.signals.end.is_cancelled() => {
-                    player.next.clear();
+                Some(pod) if pod.uid == known.uid && !player.signals.terminate.is_cancelled() => {
+                    player.successors.clear();
                     if pod != known {
-                        if !pod.is_kept() {
+                        if !pod.is_client_pod() {
                             info!(pod = name, "the manifest of a pod has changed");
                         }
                         player.pods.send_replace(pod);
@@ -303,23 +311,23 @@ impl Play {
                 }
                 // A static pod that is written otherwise is another pod: the one goes, then the other comes.
                 next => {
-                    player.next = Vec::from_iter(next);
-                    player.signals.end.cancel();
+                    player.successors = Vec::from_iter(next);
+                    player.signals.terminate.cancel();
                 }
             }
         }
         for (name, pod) in wanted {
             // Everything of a pod is known by its uid, so that two of one cannot be there together.
-            let is_it = |player: &&mut Player| {
+            let is_it = |player: &&mut PodWorkerHandle| {
                 let known = player.pods.borrow();
-                let is_named = known.origin == Origin::Before && known.full_name() == pod.full_name();
-                !pod.is_kept() && (known.uid == pod.uid || is_named)
+                let is_named = known.origin == PodOrigin::Orphan && known.full_name() == pod.full_name();
+                !pod.is_client_pod() && (known.uid == pod.uid || is_named)
             };
             let other = players.values_mut().find(is_it);
             if let Some(player) = other {
-                player.next.push(pod);
+                player.successors.push(pod);
             } else {
-                let player = self.begin(pod, workers);
+                let player = self.start_worker(pod, workers);
                 players.insert(name, player);
             }
         }
@@ -328,15 +336,15 @@ impl Play {
     }
 
     /// Begins to play a pod.
-    fn begin(&self, pod: Arc<Pod>, workers: &mut JoinSet<Ended>) -> Player {
-        let (name, signals) = (pod.key(), Arc::new(Signals::default()));
+    fn start_worker(&self, pod: Arc<Pod>, workers: &mut JoinSet<WorkerExit>) -> PodWorkerHandle {
+        let (name, signals) = (pod.key(), Arc::new(WorkerSignals::default()));
         let started = match pod.origin {
-            Origin::Manifest => self.means.memories.begin(&pod),
-            Origin::Before | Origin::Relay { .. } => SystemTime::now(),
+            PodOrigin::Manifest => self.means.registry.register(&pod),
+            PodOrigin::Orphan | PodOrigin::Client { .. } => SystemTime::now(),
         };
-        let (standings, standing) = watch::channel(Standing::new(pod.clone(), started));
+        let (standings, standing) = watch::channel(PublishedPod::new(pod.clone(), started));
         let (pods, wanted) = watch::channel(pod);
-        let worker = Worker::new(self.means.clone(), wanted, signals.clone(), standings);
+        let worker = PodWorker::new(self.means.clone(), wanted, signals.clone(), standings);
         let (mut changes, cast) = (standing.clone(), self.cast.clone());
         workers.spawn(async move {
             let mut run = std::pin::pin!(AssertUnwindSafe(worker.run()).catch_unwind());
@@ -347,19 +355,19 @@ impl Play {
                 }
             }
         });
-        Player { pods, signals, standing, next: Vec::new() }
+        PodWorkerHandle { pods, signals, standing, successors: Vec::new() }
     }
 
     /// A worker has ended. Tells whether its pod is gone.
-    fn ended(&self, ended: Result<Ended, JoinError>, workers: &mut JoinSet<Ended>) -> bool {
+    fn ended(&self, ended: Result<WorkerExit, JoinError>, workers: &mut JoinSet<WorkerExit>) -> bool {
         let Ok((name, is_gone)) = ended else { return false };
         if !is_gone {
             error!(pod = name, "a pod is not played any more, and containers or files of it are left");
         }
         let mut players = self.cast.lock();
-        for next in players.remove(&name).map(|player| player.next).unwrap_or_default() {
+        for next in players.remove(&name).map(|player| player.successors).unwrap_or_default() {
             let name = next.key();
-            let player = self.begin(next, workers);
+            let player = self.start_worker(next, workers);
             players.insert(name, player);
         }
         drop(players);
@@ -378,17 +386,17 @@ impl Play {
     }
 
     /// What is being ended is ended at once.
-    pub fn hurry(&self) {
+    pub fn force_terminate(&self) {
         for player in self.cast.lock().values() {
-            player.signals.hurry.cancel();
+            player.signals.force.cancel();
         }
     }
 
     /// How all pods stand, by their namespaces and names.
     #[must_use]
-    pub fn standings(&self) -> Vec<Standing> {
-        let standing = |player: &Player| Standing {
-            is_unwanted: player.signals.end.is_cancelled(),
+    pub fn published_pods(&self) -> Vec<PublishedPod> {
+        let standing = |player: &PodWorkerHandle| PublishedPod {
+            is_deleted: player.signals.terminate.is_cancelled(),
             ..player.standing.borrow().clone()
         };
         self.cast.lock().values().map(standing).collect()
@@ -399,7 +407,7 @@ impl Play {
     pub fn to_json(&self) -> Vec<Value> {
         let redacts = self.means.executor.redacts();
         let node = &self.means.node.name;
-        self.standings().iter().map(|standing| standing.to_json(node, redacts)).collect()
+        self.published_pods().iter().map(|standing| standing.to_json(node, redacts)).collect()
     }
 
     /// Changes with each of them.
@@ -411,24 +419,24 @@ impl Play {
     /// Whether a pod is one that is played.
     #[must_use]
     pub fn has(&self, pod: &tap::PodRef) -> bool {
-        self.cast.with(pod, |_| ()).is_some()
+        self.cast.update(pod, |_| ()).is_some()
     }
 
     /// Something has happened to a pod that it should look at.
     pub fn wake(&self, pod: &tap::PodRef) {
-        self.cast.with(pod, |player| player.signals.wake.notify_one());
+        self.cast.update(pod, |player| player.signals.sync.notify_one());
     }
 
     /// A kubelet has been seen to use the runtime.
-    pub fn kubelet_seen(&self) {
-        if self.means.kubelet.see() {
-            self.means.witness.held();
+    pub fn on_kubelet_seen(&self) {
+        if self.means.kubelet.observed() {
+            self.means.events.paused();
         }
     }
 
     /// Whether nothing is started or ended, because a kubelet is there.
     #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.means.kubelet.is_there()
+    pub fn is_paused(&self) -> bool {
+        self.means.kubelet.is_active()
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::host;
-use super::means::Means;
+use super::means::WorkerContext;
 use crate::cri::PROCRUN;
 use crate::terminal::sanitize;
 
@@ -27,7 +27,7 @@ pub(super) enum Mounting {
     Unreachable(String),
 }
 
-impl Means {
+impl WorkerContext {
     /// Returns what becomes of mounts for the runtime. Fails where the runtime does not answer.
     pub(super) async fn mounting(&self) -> Result<Mounting, String> {
         if !rustix::process::geteuid().is_root() {
@@ -60,14 +60,14 @@ impl Means {
     /// Reports, if the runtime answers, that mounts do not reach it.
     pub(super) async fn report_unreachable_mounts(&self) {
         if let Ok(Mounting::Unreachable(reason)) = self.mounting().await {
-            self.witness.mounts_unreachable(reason);
+            self.events.mounts_unreachable(reason);
         }
     }
 
     /// Unmounts subPaths that an earlier run mounted for pods that are no longer known.
     pub(super) async fn unmount_stale(&self) {
         let is_of_known = |point: &str, uid: &str| {
-            self.memories.knows(uid) && Path::new(point).starts_with(self.node.pods.join(uid))
+            self.registry.knows(uid) && Path::new(point).starts_with(self.node.pods.join(uid))
         };
         let mut stale = self.subpath_mounts.all();
         stale.retain(|(point, owner)| !is_of_known(point, &owner.uid));
@@ -83,7 +83,7 @@ impl Means {
 }
 
 /// Reports, once the runtime answers, that mounts do not reach it.
-pub(super) async fn tell(means: Arc<Means>) {
+pub(super) async fn tell(means: Arc<WorkerContext>) {
     while means.runtime_name().await.is_err() {
         sleep(RETRY_INTERVAL).await;
     }

@@ -20,7 +20,7 @@ pub(super) const MOST_SERVERS: usize = 3;
 
 /// What is known of this node.
 #[derive(Clone, Debug)]
-pub(super) struct Node {
+pub(super) struct NodeInfo {
     pub(super) name: String,
     /// Its address.
     pub(super) address: String,
@@ -30,9 +30,9 @@ pub(super) struct Node {
     pub(super) page_sizes: Vec<String>,
     pub(super) dns: Dns,
     /// Processors.
-    pub(super) processors: usize,
+    pub(super) cpus: usize,
     /// What it calls others.
-    pub(super) hosts: String,
+    pub(super) etc_hosts: String,
     /// Where the logs of pods are, and whether they stay there.
     pub(super) logs: PathBuf,
     pub(super) keeps_logs: bool,
@@ -42,24 +42,24 @@ pub(super) struct Node {
     pub(super) state: String,
 }
 
-impl Node {
+impl NodeInfo {
     /// This node, with these folders.
-    pub(super) fn here(logs: PathBuf, keeps_logs: bool, pods: PathBuf, state: String) -> Self {
+    pub(super) fn detect(logs: PathBuf, keeps_logs: bool, pods: PathBuf, state: String) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
         let read = |path: &str| read_to_string(Path::new(path), MAX_SMALL_FILE_BYTES).unwrap_or_default();
         let dns = dns(&read(RESOLV_CONF));
-        let processors = std::thread::available_parallelism().map_or(1, Into::into);
-        let hosts = read("/etc/hosts");
+        let cpus = std::thread::available_parallelism().map_or(1, Into::into);
+        let etc_hosts = read("/etc/hosts");
         let page_sizes = page_sizes(Path::new(HUGE_PAGES));
         let address = node_address();
-        Self { name, address, memory, page_sizes, dns, processors, hosts, logs, keeps_logs, pods, state }
+        Self { name, address, memory, page_sizes, dns, cpus, etc_hosts, logs, keeps_logs, pods, state }
     }
 }
 
 /// Reads what a resolver reads.
 fn dns(text: &str) -> Dns {
-    let mut dns = Dns { is_of_node: true, ..Dns::default() };
+    let mut dns = Dns { include_node_config: true, ..Dns::default() };
     for line in text.lines() {
         let mut words = line.split_whitespace();
         let keyword = words.next().unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::tap;
 
 /// Something that has happened.
 #[derive(Clone, Debug)]
-pub struct Notice {
+pub struct PodEvent {
     /// The pod.
     pub pod: Arc<tap::PodRef>,
     /// The container, if it happened to one.
@@ -22,25 +22,25 @@ pub struct Notice {
 }
 
 /// Who is told. It must not wait.
-pub trait Witness: fmt::Debug + Send + Sync {
+pub trait EventSink: fmt::Debug + Send + Sync {
     /// Something has happened to a pod.
-    fn notice(&self, notice: Notice);
+    fn notice(&self, notice: PodEvent);
 
     /// What is told of probes is different from now on.
-    fn specified(&self, specs: SpecResolver);
+    fn specs_changed(&self, specs: SpecResolver);
 
     /// Something is wrong with what is to be played, or left out.
     fn problem(&self, problem: String);
 
     /// What was wrong is so no longer.
-    fn solved(&self, problem: String);
+    fn problem_resolved(&self, problem: String);
 
     /// What is to outlive us cannot be written, for this reason; or can again.
-    fn troubled(&self, reason: Option<String>);
+    fn state_error(&self, reason: Option<String>);
 
     /// Mounts of probeshim do not reach the runtime, for this reason. Containers with a subPath are not created, and emptyDirs in memory are on disk.
     fn mounts_unreachable(&self, reason: String);
 
     /// A kubelet uses the runtime: nothing is started or ended any more until it has been gone for a minute.
-    fn held(&self);
+    fn paused(&self);
 }

@@ -7,24 +7,24 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::cast::Cast;
-use super::means::Means;
+use super::cast::PodWorkers;
+use super::means::WorkerContext;
 use crate::terminal::sanitize;
 
 /// From the end of one look to the next.
 const RELIST: Duration = Duration::from_secs(1);
 
 /// Looks again and again.
-pub(super) async fn run(means: Arc<Means>, cast: Arc<Cast>) {
+pub(super) async fn run(means: Arc<WorkerContext>, cast: Arc<PodWorkers>) {
     let mut is_told = false;
     loop {
-        match means.list().await {
+        match means.list_all().await {
             Ok(mut records) => {
                 is_told = false;
-                means.condemned.keep(|id| records.values().any(|record| record.contains_key(id)));
-                for (pod, signals) in cast.signals() {
-                    if means.records.take(&pod, records.remove(&pod).unwrap_or_default()) {
-                        signals.wake.notify_one();
+                means.probe_killed.retain(|id| records.values().any(|record| record.contains_key(id)));
+                for (pod, signals) in cast.senders() {
+                    if means.pleg_cache.take(&pod, records.remove(&pod).unwrap_or_default()) {
+                        signals.sync.notify_one();
                     }
                 }
             }

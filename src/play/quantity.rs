@@ -42,7 +42,7 @@ impl Quantity {
     }
 
     /// How often another one is in it, rounded up.
-    pub(super) fn divided_by(self, other: Self) -> i128 {
+    pub(super) fn div_ceil(self, other: Self) -> i128 {
         let other = if other.is_zero() { Self::ONE } else { other };
         (self.0 + other.0 - 1) / other.0
     }
@@ -161,7 +161,7 @@ mod tests {
             assert_eq!(Quantity::parse(text), None, "{text}");
         }
         let mebibyte = Quantity::parse("1Mi").unwrap();
-        assert_eq!(Quantity::parse("64.5Mi").unwrap().divided_by(mebibyte), 65);
+        assert_eq!(Quantity::parse("64.5Mi").unwrap().div_ceil(mebibyte), 65);
         assert_eq!(Quantity::parse("1500m").unwrap().units(), 2);
     }
 

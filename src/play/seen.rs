@@ -11,14 +11,14 @@ use crate::probe::{ContainerSpec, noted};
 
 /// What the runtime says of a pod.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    pub(super) sandboxes: Vec<Sandbox>,
-    pub(super) containers: Vec<Instance>,
+pub(super) struct RuntimePodStatus {
+    pub(super) sandboxes: Vec<SandboxInstance>,
+    pub(super) containers: Vec<ContainerInstance>,
 }
 
 /// A sandbox.
 #[derive(Clone, Debug)]
-pub(super) struct Sandbox {
+pub(super) struct SandboxInstance {
     pub(super) id: Arc<str>,
     pub(super) attempt: u32,
     pub(super) is_ready: bool,
@@ -32,10 +32,10 @@ pub(super) struct Sandbox {
 
 /// A container that has been made under some name.
 #[derive(Clone, Debug)]
-pub(super) struct Instance {
+pub(super) struct ContainerInstance {
     pub(super) id: Arc<str>,
     pub(super) name: String,
-    pub(super) state: State,
+    pub(super) state: InstanceState,
     /// In nanoseconds since 1970; 0 where it has not come to that.
     pub(super) created_at: i64,
     pub(super) started_at: i64,
@@ -56,19 +56,19 @@ pub(super) struct Instance {
     pub(super) log: PathBuf,
     pub(super) user: Option<v1::LinuxContainerUser>,
     /// What is noted of its end, for those who do not know its manifest.
-    pub(super) noted: Arc<ContainerSpec>,
+    pub(super) annotations: Arc<ContainerSpec>,
 }
 
 /// How far a container has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum InstanceState {
     Created,
     Running,
     Exited,
     Unknown,
 }
 
-impl Seen {
+impl RuntimePodStatus {
     /// Of sandboxes, each with whether no container is in it, and of containers; and of which of them it is known that they are newer than all
     /// that were there when they were made, whatever their attempts: clients begin with 0 again when they replace something.
     pub(super) fn new(
@@ -76,54 +76,57 @@ impl Seen {
         containers: Vec<v1::ContainerStatus>,
         is_newer: impl Fn(&str) -> bool,
     ) -> Self {
-        let mut sandboxes: Vec<Sandbox> = sandboxes
+        let mut sandboxes: Vec<SandboxInstance> = sandboxes
             .into_iter()
-            .map(|(status, is_empty)| Sandbox { is_empty, ..Sandbox::from(status) })
+            .map(|(status, is_empty)| SandboxInstance { is_empty, ..SandboxInstance::from(status) })
             .collect();
-        let mut containers: Vec<Instance> = containers.into_iter().map(Instance::from).collect();
+        let mut containers: Vec<ContainerInstance> =
+            containers.into_iter().map(ContainerInstance::from).collect();
         newest_first(&mut sandboxes, &is_newer, |it| ("", &it.id, (it.attempt, it.created_at)));
         newest_first(&mut containers, &is_newer, |it| (&it.name, &it.id, (it.attempt, it.created_at)));
         Self { sandboxes, containers }
     }
 
     /// The newest sandbox.
-    pub(super) fn sandbox(&self) -> Option<&Sandbox> {
+    pub(super) fn sandbox(&self) -> Option<&SandboxInstance> {
         self.sandboxes.first()
     }
 
     /// Those that have ended, with everything that was in them, and that are not the newest.
-    pub(super) fn old_sandboxes(&self) -> impl Iterator<Item = &Sandbox> {
+    pub(super) fn old_sandboxes(&self) -> impl Iterator<Item = &SandboxInstance> {
         self.sandboxes.iter().skip(1).filter(|sandbox| !sandbox.is_ready && sandbox.is_empty)
     }
 
     /// The newest container of a name.
-    pub(super) fn newest(&self, name: &str) -> Option<&Instance> {
+    pub(super) fn latest(&self, name: &str) -> Option<&ContainerInstance> {
         self.all(name).next()
     }
 
     /// The newest of a name that has exited.
-    pub(super) fn newest_exited(&self, name: &str) -> Option<&Instance> {
-        self.all(name).find(|instance| instance.state == State::Exited)
+    pub(super) fn latest_exited(&self, name: &str) -> Option<&ContainerInstance> {
+        self.all(name).find(|instance| instance.state == InstanceState::Exited)
     }
 
     /// All of a name, the newest first.
-    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &Instance> {
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &ContainerInstance> {
         self.containers.iter().filter(move |instance| instance.name == name)
     }
 
     /// Those that run, or may.
-    pub(super) fn alive(&self) -> impl Iterator<Item = &Instance> {
-        self.containers.iter().filter(|it| matches!(it.state, State::Running | State::Unknown))
+    pub(super) fn live(&self) -> impl Iterator<Item = &ContainerInstance> {
+        self.containers
+            .iter()
+            .filter(|it| matches!(it.state, InstanceState::Running | InstanceState::Unknown))
     }
 
     /// Those that do not run and of which a newer one is there that has come as far: of each name the newest is kept, and the newest that has
     /// exited.
-    pub(super) fn old(&self) -> impl Iterator<Item = &Instance> {
+    pub(super) fn garbage(&self) -> impl Iterator<Item = &ContainerInstance> {
         self.containers.iter().filter(|instance| {
             let newest = match instance.state {
-                State::Exited => self.newest_exited(&instance.name),
-                State::Created => self.newest(&instance.name),
-                State::Running | State::Unknown => return false,
+                InstanceState::Exited => self.latest_exited(&instance.name),
+                InstanceState::Created => self.latest(&instance.name),
+                InstanceState::Running | InstanceState::Unknown => return false,
             };
             newest.is_some_and(|newest| newest.id != instance.id)
         })
@@ -150,16 +153,16 @@ fn newest_first<T>(
     }
     items.sort_by_key(|item| {
         let (name, id, made) = order(item);
-        Reverse((is_newer(id) || newer.get(name).is_some_and(|newer| is_after(made, *newer)), made))
+        Reverse((is_newer(id) || newer.get(name).is_some_and(|newer| was_created_after(made, *newer)), made))
     });
 }
 
 /// Whether something was made after another, by the attempts of both and the times when they were made.
-pub fn is_after<A: PartialOrd>((attempt, created): (A, i64), (before, then): (A, i64)) -> bool {
+pub fn was_created_after<A: PartialOrd>((attempt, created): (A, i64), (before, then): (A, i64)) -> bool {
     attempt > before && created >= then
 }
 
-impl From<v1::PodSandboxStatus> for Sandbox {
+impl From<v1::PodSandboxStatus> for SandboxInstance {
     fn from(status: v1::PodSandboxStatus) -> Self {
         let network = status.network.unwrap_or_default();
         let more = network.additional_ips.into_iter().map(|address| address.ip);
@@ -178,13 +181,13 @@ impl From<v1::PodSandboxStatus> for Sandbox {
     }
 }
 
-impl From<v1::ContainerStatus> for Instance {
+impl From<v1::ContainerStatus> for ContainerInstance {
     fn from(status: v1::ContainerStatus) -> Self {
         let state = match status.state() {
-            v1::ContainerState::ContainerCreated => State::Created,
-            v1::ContainerState::ContainerRunning => State::Running,
-            v1::ContainerState::ContainerExited => State::Exited,
-            v1::ContainerState::ContainerUnknown => State::Unknown,
+            v1::ContainerState::ContainerCreated => InstanceState::Created,
+            v1::ContainerState::ContainerRunning => InstanceState::Running,
+            v1::ContainerState::ContainerExited => InstanceState::Exited,
+            v1::ContainerState::ContainerUnknown => InstanceState::Unknown,
         };
         let note = |key: &str| status.annotations.get(key).cloned().unwrap_or_default();
         let name = status.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
@@ -198,7 +201,7 @@ impl From<v1::ContainerStatus> for Instance {
         Self {
             state,
             name,
-            noted: Arc::new(noted),
+            annotations: Arc::new(noted),
             hash: note(CONTAINER_HASH),
             restart_count: note(RESTART_COUNT).parse().unwrap_or(attempt),
             attempt,

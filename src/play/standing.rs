@@ -7,40 +7,40 @@ use std::time::SystemTime;
 use serde_json::{Map, Value, json};
 
 use super::spec::Pod;
-use super::v1::{ContainerStatus, PodStatus};
+use super::v1::{ContainerStatusV1, PodStatus};
 use crate::probe::{path_without_query, without_queries};
 
 /// How a pod stands.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct PublishedPod {
     pub(super) pod: Arc<Pod>,
     /// Its newest sandbox.
     pub(super) sandbox: Option<String>,
     /// `None` before it was looked at for the first time.
     pub(super) status: Option<PodStatus>,
     /// What the restarts of its containers were counted as when they were seen first: logs of earlier times count.
-    pub(super) first: BTreeMap<String, u32>,
+    pub(super) first_seen: BTreeMap<String, u32>,
     pub(super) started: SystemTime,
     pub(super) is_ending: bool,
     /// Its manifest is gone, or says something else.
-    pub(super) is_unwanted: bool,
+    pub(super) is_deleted: bool,
     /// Why it has failed, whatever its containers say.
-    pub(super) loss: Option<Loss>,
+    pub(super) failure: Option<FailureCause>,
 }
 
 /// Why a pod has failed, whatever its containers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
+pub(super) enum FailureCause {
     /// It has run for too long.
     Deadline,
     /// A probe has had a container killed that is not started again.
     Killed,
 }
 
-impl Standing {
+impl PublishedPod {
     pub(super) fn new(pod: Arc<Pod>, started: SystemTime) -> Self {
-        let (sandbox, status, first, loss) = (None, None, BTreeMap::new(), None);
-        Self { pod, sandbox, status, first, started, is_ending: false, is_unwanted: false, loss }
+        let (sandbox, status, first_seen, failure) = (None, None, BTreeMap::new(), None);
+        Self { pod, sandbox, status, first_seen, started, is_ending: false, is_deleted: false, failure }
     }
 
     /// Its namespace and name.
@@ -75,19 +75,19 @@ impl Standing {
 
     /// How often the one of its containers has been restarted that has been most often, since it is played.
     #[must_use]
-    pub fn most_restarts(&self) -> u32 {
+    pub fn max_restarts(&self) -> u32 {
         let containers = self.status.iter().flat_map(PodStatus::containers);
-        let since = |container: &ContainerStatus| {
+        let since = |container: &ContainerStatusV1| {
             container.restart_count
-                - self.first.get(&container.name).copied().unwrap_or(0).min(container.restart_count)
+                - self.first_seen.get(&container.name).copied().unwrap_or(0).min(container.restart_count)
         };
         containers.map(since).max().unwrap_or(0)
     }
 
     /// Takes what it was found to be.
-    pub(super) fn take(&mut self, status: PodStatus) {
+    pub(super) fn update(&mut self, status: PodStatus) {
         for container in status.containers().filter(|container| !container.container_id.is_empty()) {
-            self.first.entry(container.name.clone()).or_insert(container.restart_count);
+            self.first_seen.entry(container.name.clone()).or_insert(container.restart_count);
         }
         self.status = Some(status);
     }
@@ -95,13 +95,13 @@ impl Standing {
     /// Whether its manifest is gone, or says something else: it is on its way out.
     #[must_use]
     pub fn is_unwanted(&self) -> bool {
-        self.is_unwanted
+        self.is_deleted
     }
 
     /// Whether it has failed, or a probe has had a container killed that is not started again.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.loss.is_some() || self.status.as_ref().is_some_and(|status| status.phase == "Failed")
+        self.failure.is_some() || self.status.as_ref().is_some_and(|status| status.phase == "Failed")
     }
 
     /// Its status, once it was looked at.
@@ -113,7 +113,7 @@ impl Standing {
     /// The pod as the kubelet of a node tells it. Values of variables and headers are for nobody else, and are left out. `redacts` leaves out
     /// commands and query strings as well.
     pub(super) fn to_json(&self, node: &str, redacts: bool) -> Value {
-        let Pod { name, namespace, uid, labels, annotations, written, .. } = &*self.pod;
+        let Pod { name, namespace, uid, labels, annotations, raw_manifest, .. } = &*self.pod;
         let mut metadata = json!({"name": name, "namespace": namespace, "uid": uid});
         let mut annotations = annotations.clone();
         // It says all of it once more.
@@ -123,17 +123,17 @@ impl Standing {
                 metadata[field] = json!(texts);
             }
         }
-        let mut spec = written["spec"].clone();
+        let mut spec = raw_manifest["spec"].clone();
         for list in ["initContainers", "containers"] {
             for container in elements(&mut spec, list) {
                 for variable in elements(container, "env") {
                     variable.as_object_mut().and_then(|variable| variable.remove("value"));
                 }
-                veil(container, redacts);
+                redact(container, redacts);
             }
         }
         if let Some(spec) = spec.as_object_mut() {
-            fill_in(spec, &self.pod, node);
+            apply_defaults(spec, &self.pod, node);
         }
         let status = self.status.as_ref().map_or_else(|| json!({"phase": "Pending"}), |status| json!(status));
         let mut status = status;
@@ -145,7 +145,7 @@ impl Standing {
 }
 
 /// Leaves out, wherever they are, values of headers, and commands and query strings where that is wanted.
-fn veil(value: &mut Value, redacts: bool) {
+fn redact(value: &mut Value, redacts: bool) {
     match value {
         Value::Object(object) => {
             for header in object.get_mut("httpHeaders").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -161,9 +161,9 @@ fn veil(value: &mut Value, redacts: bool) {
                     *path = redacted.into();
                 }
             }
-            object.values_mut().for_each(|inner| veil(inner, redacts));
+            object.values_mut().for_each(|inner| redact(inner, redacts));
         }
-        Value::Array(list) => list.iter_mut().for_each(|inner| veil(inner, redacts)),
+        Value::Array(list) => list.iter_mut().for_each(|inner| redact(inner, redacts)),
         _ => {}
     }
 }
@@ -187,7 +187,7 @@ fn elements<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mu
 }
 
 /// What was not written, and counts.
-fn fill_in(spec: &mut Map<String, Value>, pod: &Pod, node: &str) {
+fn apply_defaults(spec: &mut Map<String, Value>, pod: &Pod, node: &str) {
     let grace = pod.spec.termination_grace_period;
     spec.entry("restartPolicy").or_insert_with(|| "Always".into());
     spec.entry("terminationGracePeriodSeconds").or_insert_with(|| grace.into());

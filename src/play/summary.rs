@@ -1,7 +1,7 @@
 //! How a pod is in a few words, as `kubectl get pods` counts and words it.
 
-use super::standing::Standing;
-use super::v1::ContainerStatus;
+use super::standing::PublishedPod;
+use super::v1::ContainerStatusV1;
 use crate::probe::ContainerKind;
 
 /// What kubectl shows of a pod in a line.
@@ -16,7 +16,7 @@ pub struct Summary {
     /// When the last of those that were restarted had ended.
     pub restarted: Option<String>,
     /// How it is, in one word.
-    pub word: String,
+    pub status_column: String,
 }
 
 /// Restarts that are counted.
@@ -27,7 +27,7 @@ struct Restarts {
 }
 
 impl Restarts {
-    fn add(&mut self, container: &ContainerStatus) {
+    fn add(&mut self, container: &ContainerStatusV1) {
         self.count += container.restart_count;
         let ended = container.last_state.terminated.as_ref().map(|ended| ended.finished_at.clone());
         // Times are written so that they are in order.
@@ -35,7 +35,7 @@ impl Restarts {
     }
 }
 
-impl Standing {
+impl PublishedPod {
     /// What kubectl would show of it.
     #[must_use]
     pub fn summary(&self) -> Summary {
@@ -44,9 +44,10 @@ impl Standing {
         };
         let lasting = self.pod.containers.iter().filter(|container| container.role != ContainerKind::Init);
         let mut summary =
-            Summary { total: lasting.count(), word: "Pending".to_owned(), ..Summary::default() };
+            Summary { total: lasting.count(), status_column: "Pending".to_owned(), ..Summary::default() };
         let Some(status) = &self.status else { return summary };
-        summary.word = if status.reason.is_empty() { status.phase.to_owned() } else { status.reason.clone() };
+        summary.status_column =
+            if status.reason.is_empty() { status.phase.to_owned() } else { status.reason.clone() };
         let (mut restarts, mut of_sidecars) = (Restarts::default(), Restarts::default());
         let init = &status.init_container_statuses;
         let mut is_initialising = false;
@@ -62,7 +63,7 @@ impl Standing {
                 summary.ready += usize::from(container.ready);
                 continue;
             }
-            summary.word = match reason_of(container) {
+            summary.status_column = match reason_of(container) {
                 Some(reason) if reason != "PodInitializing" => format!("Init:{reason}"),
                 _ => format!("Init:{place}/{}", init.len()),
             };
@@ -75,17 +76,17 @@ impl Standing {
             for container in status.container_statuses.iter().rev() {
                 restarts.add(container);
                 if let Some(reason) = reason_of(container) {
-                    summary.word = reason;
+                    summary.status_column = reason;
                     if container.state.terminated.as_ref().is_some_and(|ended| ended.exit_code != 0) {
-                        error = Some(summary.word.clone());
+                        error = Some(summary.status_column.clone());
                     }
                 } else if container.ready && container.state.running.is_some() {
                     has_running = true;
                     summary.ready += 1;
                 }
             }
-            if summary.word == "Completed" {
-                summary.word = match error {
+            if summary.status_column == "Completed" {
+                summary.status_column = match error {
                     _ if has_running && status.is("Ready") => "Running".to_owned(),
                     Some(error) => error,
                     None if has_running => "NotReady".to_owned(),
@@ -94,7 +95,7 @@ impl Standing {
             }
         }
         if self.is_ending && !status.is_terminal() {
-            "Terminating".clone_into(&mut summary.word);
+            "Terminating".clone_into(&mut summary.status_column);
         }
         (summary.restarts, summary.restarted) = (restarts.count, restarts.last);
         summary
@@ -102,7 +103,7 @@ impl Standing {
 }
 
 /// Why a container does not run, in one word.
-fn reason_of(container: &ContainerStatus) -> Option<String> {
+fn reason_of(container: &ContainerStatusV1) -> Option<String> {
     let waits = container.state.waiting.as_ref().map(|waiting| waiting.reason.clone());
     let ended = container.state.terminated.as_ref().map(|ended| {
         if ended.reason.is_empty() { format!("ExitCode:{}", ended.exit_code) } else { ended.reason.clone() }
@@ -118,10 +119,10 @@ mod tests {
 
     use super::*;
     use crate::play::read::tests::pod;
-    use crate::play::v1::{Condition, ContainerState, PodStatus, Running, Terminated};
+    use crate::play::v1::{ContainerState, PodStatus, PodStatusCondition, Running, Terminated};
 
-    fn status(name: &str, state: ContainerState, is_ready: bool) -> ContainerStatus {
-        ContainerStatus {
+    fn status(name: &str, state: ContainerState, is_ready: bool) -> ContainerStatusV1 {
+        ContainerStatusV1 {
             name: name.to_owned(),
             state,
             ready: is_ready,
@@ -142,10 +143,10 @@ mod tests {
         ContainerState { terminated: Some(ended), ..ContainerState::default() }
     }
 
-    fn met(kind: &'static str) -> Condition {
+    fn met(kind: &'static str) -> PodStatusCondition {
         let (status, last_transition_time) = ("True", String::new());
         let (last_probe_time, reason, message) = (None, None, None);
-        Condition { r#type: kind, status, last_probe_time, last_transition_time, reason, message }
+        PodStatusCondition { r#type: kind, status, last_probe_time, last_transition_time, reason, message }
     }
 
     /// Each as kubectl words it, with how many of how many containers are ready.
@@ -193,7 +194,7 @@ mod tests {
                 let is_ready = is_running(&state) && name != "first";
                 status(name, state, is_ready)
             };
-            let mut standing = Standing::new(Arc::new(pod.clone()), SystemTime::now());
+            let mut standing = PublishedPod::new(Arc::new(pod.clone()), SystemTime::now());
             standing.status = Some(PodStatus {
                 phase: "Running",
                 conditions,
@@ -201,8 +202,8 @@ mod tests {
                 container_statuses: vec![of("a", a), of("b", b)],
                 ..PodStatus::default()
             });
-            let Summary { ready, total, word, .. } = standing.summary();
-            assert_eq!((ready, word.as_str()), expected, "{:?}", standing.status);
+            let Summary { ready, total, status_column, .. } = standing.summary();
+            assert_eq!((ready, status_column.as_str()), expected, "{:?}", standing.status);
             assert_eq!(total, 3);
         }
     }
@@ -210,11 +211,11 @@ mod tests {
     #[test]
     fn restarts_of_those_that_run_first_count_while_they_do() {
         let pod = pod("{initContainers: [{name: first, image: i}], containers: [{name: a, image: i}]}");
-        let mut standing = Standing::new(Arc::new(pod), SystemTime::now());
+        let mut standing = PublishedPod::new(Arc::new(pod), SystemTime::now());
         let first =
-            ContainerStatus { restart_count: 2, last_state: ended(1), ..status("first", running(), false) };
+            ContainerStatusV1 { restart_count: 2, last_state: ended(1), ..status("first", running(), false) };
         let main =
-            ContainerStatus { restart_count: 1, ..status("a", ContainerState::waiting("", ""), false) };
+            ContainerStatusV1 { restart_count: 1, ..status("a", ContainerState::waiting("", ""), false) };
         let status = PodStatus {
             phase: "Pending",
             init_container_statuses: vec![first],

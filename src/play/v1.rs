@@ -10,7 +10,7 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
     pub phase: &'static str,
-    pub conditions: Vec<Condition>,
+    pub conditions: Vec<PodStatusCondition>,
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -25,8 +25,8 @@ pub struct PodStatus {
     pub pod_ips: Vec<Address>,
     pub start_time: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub init_container_statuses: Vec<ContainerStatus>,
-    pub container_statuses: Vec<ContainerStatus>,
+    pub init_container_statuses: Vec<ContainerStatusV1>,
+    pub container_statuses: Vec<ContainerStatusV1>,
     pub qos_class: &'static str,
 }
 
@@ -39,7 +39,7 @@ pub struct Address {
 /// A condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Condition {
+pub struct PodStatusCondition {
     pub r#type: &'static str,
     /// `True` or `False`.
     pub status: &'static str,
@@ -54,7 +54,7 @@ pub struct Condition {
 /// The status of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ContainerStatus {
+pub struct ContainerStatusV1 {
     pub name: String,
     pub state: ContainerState,
     pub last_state: ContainerState,
@@ -121,7 +121,7 @@ impl PodStatus {
     }
 
     /// Its containers, those that run first before the others.
-    pub fn containers(&self) -> impl Iterator<Item = &ContainerStatus> {
+    pub fn containers(&self) -> impl Iterator<Item = &ContainerStatusV1> {
         self.init_container_statuses.iter().chain(&self.container_statuses)
     }
 

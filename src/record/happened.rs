@@ -81,7 +81,7 @@ impl Event {
 
     /// What happens to a pod that is played.
     #[must_use]
-    pub fn of_play(notice: play::Notice) -> Self {
+    pub fn of_play(notice: play::PodEvent) -> Self {
         let severity = if notice.is_warning { Severity::Warning } else { Severity::Normal };
         Self {
             pod: Some(notice.pod),

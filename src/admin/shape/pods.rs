@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::cri::v1::ContainerState;
-use crate::play::{self, KeptPods, Key, PodStatus, Standing, Summary};
+use crate::play::{self, ClientPodsSnapshot, PodKey, PodStatus, PublishedPod, Summary};
 use crate::prober::{ContainerReport, PodCondition, PodReport, ProbeReport, ProbeResult};
 use crate::record::shape::time;
 use crate::tap;
@@ -184,10 +184,12 @@ pub(in crate::admin) fn pods(world: &Inventory, probed: &[PodReport]) -> Vec<Sta
 }
 
 /// Tells of each container that is not started again when it ends, why not.
-pub(in crate::admin) fn mark_what_is_not_kept(pods: &mut [StatusPod], kept: &KeptPods) {
+pub(in crate::admin) fn mark_what_is_not_kept(pods: &mut [StatusPod], kept: &ClientPodsSnapshot) {
     for pod in pods {
         let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
-        let Some(key) = Key::of(&tap::PodRef { id: None, namespace, name, uid }) else { continue };
+        let Some(key) = PodKey::from_pod_ref(&tap::PodRef { id: None, namespace, name, uid }) else {
+            continue;
+        };
         for container in &mut pod.containers {
             container.not_restartable = kept.obstacle(&key, container.name.as_deref().unwrap_or_default());
         }
@@ -197,7 +199,7 @@ pub(in crate::admin) fn mark_what_is_not_kept(pods: &mut [StatusPod], kept: &Kep
 /// The same, where pods are played: those as who plays them sees them, and first.
 pub(in crate::admin) fn with_played(
     others: Vec<StatusPod>,
-    played: &[Standing],
+    played: &[PublishedPod],
     probed: &[PodReport],
 ) -> Vec<StatusPod> {
     let (mut beside, others): (Vec<_>, Vec<_>) =
@@ -219,20 +221,20 @@ pub(in crate::admin) fn with_played(
 }
 
 impl StatusPod {
-    fn is_that_of(&self, standing: &Standing) -> bool {
+    fn is_that_of(&self, standing: &PublishedPod) -> bool {
         let (namespace, name) = standing.names();
         let names = [&self.namespace, &self.name, &self.uid].map(Option::as_deref);
         names == [namespace, name, standing.uid()].map(Some)
     }
 
-    fn played(standing: &Standing, probed: &[PodReport]) -> Self {
+    fn played(standing: &PublishedPod, probed: &[PodReport]) -> Self {
         let (namespace, name) = standing.names();
         let status = standing.status();
         let report = probed.iter().find(|report| report.names.uid.as_deref() == Some(standing.uid()));
         let has_sandbox = status.is_some_and(|status| status.is("PodReadyToStartContainers"));
         let conditions = status.into_iter().flat_map(|status| &status.conditions);
         let containers = status.into_iter().flat_map(PodStatus::containers);
-        let Summary { ready, total, restarts, restarted, word } = standing.summary();
+        let Summary { ready, total, restarts, restarted, status_column } = standing.summary();
         Self {
             namespace: Some(namespace.to_owned()),
             name: Some(name.to_owned()),
@@ -242,7 +244,7 @@ impl StatusPod {
             ip: status.map(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
             source: "play".to_owned(),
             phase: status.map(|status| status.phase.to_owned()),
-            status: Some(word),
+            status: Some(status_column),
             ready_containers: Some(ready),
             total_containers: Some(total),
             started: Some(time(standing.started())),
@@ -256,7 +258,7 @@ impl StatusPod {
 }
 
 impl StatusContainer {
-    fn played(status: &play::ContainerStatus, report: Option<&PodReport>) -> Self {
+    fn played(status: &play::ContainerStatusV1, report: Option<&PodReport>) -> Self {
         let id = status.container_id.rsplit('/').next().unwrap_or_default();
         let report = report.and_then(|report| report.container(id));
         let play::ContainerState { waiting, running, terminated } = &status.state;
@@ -320,8 +322,8 @@ impl From<&PodCondition> for StatusCondition {
     }
 }
 
-impl From<&play::Condition> for StatusCondition {
-    fn from(condition: &play::Condition) -> Self {
+impl From<&play::PodStatusCondition> for StatusCondition {
+    fn from(condition: &play::PodStatusCondition) -> Self {
         Self {
             r#type: condition.r#type.to_owned(),
             status: condition.status.to_owned(),

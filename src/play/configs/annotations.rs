@@ -9,15 +9,19 @@ use crate::cri::labels::{
     CONTAINER_HASH, GRACE_PERIOD, MESSAGE_PATH, MESSAGE_POLICY, PORTS, PRE_STOP_HANDLER, RESTART_COUNT,
 };
 use crate::cri::v1::Protocol;
-use crate::play::spec::{Container, Pod, Port};
+use crate::play::spec::{Container, Pod, PortMapping};
 
 /// Everything that the kubelet notes at a container.
-pub(super) fn of_container(pod: &Pod, container: &Container, attempt: u32) -> HashMap<String, String> {
-    let policy = if container.falls_back_to_logs { "FallbackToLogsOnError" } else { "File" };
+pub(super) fn container_annotations(
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+) -> HashMap<String, String> {
+    let policy = if container.fallback_to_logs_on_error { "FallbackToLogsOnError" } else { "File" };
     let mut notes = vec![
         (CONTAINER_HASH, hash(container)),
         (RESTART_COUNT, attempt.to_string()),
-        (MESSAGE_PATH, container.message_path.clone()),
+        (MESSAGE_PATH, container.termination_message_path.clone()),
         (MESSAGE_POLICY, policy.to_owned()),
     ];
     if let Some(seconds) = pod.spec.termination_grace_period {
@@ -37,13 +41,13 @@ fn handler(hook: &Value) -> String {
     if let Some(get) = hook.get("httpGet") {
         let text = |field: &str| get[field].as_str().filter(|text| !text.is_empty());
         let port = match &get["port"] {
-            Value::String(name) => quoted(name),
+            Value::String(name) => go_json_string(name),
             number => number.to_string(),
         };
-        let host = text("host").map(|host| format!(",\"host\":{}", quoted(host))).unwrap_or_default();
+        let host = text("host").map(|host| format!(",\"host\":{}", go_json_string(host))).unwrap_or_default();
         let header = |header: &Value| {
             let [name, value] =
-                ["name", "value"].map(|field| quoted(header[field].as_str().unwrap_or_default()));
+                ["name", "value"].map(|field| go_json_string(header[field].as_str().unwrap_or_default()));
             format!("{{\"name\":{name},\"value\":{value}}}")
         };
         let headers: Vec<String> = get["httpHeaders"].as_array().into_iter().flatten().map(header).collect();
@@ -52,20 +56,21 @@ fn handler(hook: &Value) -> String {
         } else {
             format!(",\"httpHeaders\":[{}]", headers.join(","))
         };
-        let (path, scheme) = (quoted(text("path").unwrap_or("/")), quoted(text("scheme").unwrap_or("HTTP")));
+        let (path, scheme) =
+            (go_json_string(text("path").unwrap_or("/")), go_json_string(text("scheme").unwrap_or("HTTP")));
         return format!(
             "{{\"httpGet\":{{\"path\":{path},\"port\":{port}{host},\"scheme\":{scheme}{headers}}}}}"
         );
     }
     if let Some(command) = hook.get("exec").and_then(|exec| exec["command"].as_array()) {
-        let words: Vec<String> = command.iter().filter_map(Value::as_str).map(quoted).collect();
+        let words: Vec<String> = command.iter().filter_map(Value::as_str).map(go_json_string).collect();
         return format!("{{\"exec\":{{\"command\":[{}]}}}}", words.join(","));
     }
     hook.to_string()
 }
 
 /// A string as Go writes it in JSON.
-fn quoted(text: &str) -> String {
+fn go_json_string(text: &str) -> String {
     let escapes = [("<", "003c"), (">", "003e"), ("&", "0026"), ("\u{2028}", "2028"), ("\u{2029}", "2029")];
     escapes
         .into_iter()
@@ -73,12 +78,12 @@ fn quoted(text: &str) -> String {
 }
 
 /// As Go writes them: fields in the order of their declaration, without those that are empty.
-fn ports(ports: &[Port]) -> String {
-    let port = |port: &Port| {
-        let Port { name, container, host, host_ip, protocol } = port;
-        let name = (!name.is_empty()).then(|| format!("\"name\":{},", quoted(name)));
+fn ports(ports: &[PortMapping]) -> String {
+    let port = |port: &PortMapping| {
+        let PortMapping { name, container, host, host_ip, protocol } = port;
+        let name = (!name.is_empty()).then(|| format!("\"name\":{},", go_json_string(name)));
         let host = (*host != 0).then(|| format!("\"hostPort\":{host},"));
-        let host_ip = (!host_ip.is_empty()).then(|| format!(",\"hostIP\":{}", quoted(host_ip)));
+        let host_ip = (!host_ip.is_empty()).then(|| format!(",\"hostIP\":{}", go_json_string(host_ip)));
         let protocol = match protocol {
             Protocol::Tcp => "TCP",
             Protocol::Udp => "UDP",

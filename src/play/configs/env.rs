@@ -2,21 +2,21 @@
 
 use std::collections::HashMap;
 
-use crate::play::node::Node;
-use crate::play::spec::{Container, Field, Pod, ResourceField, Texts, VariableValue};
+use crate::play::node::NodeInfo;
+use crate::play::spec::{Container, EnvField, Pod, ResourceField, StringMap, VariableValue};
 use crate::probe::expand_word;
 
 /// What of a pod is known only once it has a sandbox.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::play) struct Facts<'a> {
+pub(in crate::play) struct EnvFacts<'a> {
     pub(in crate::play) pod: &'a Pod,
-    pub(in crate::play) node: &'a Node,
+    pub(in crate::play) node: &'a NodeInfo,
     /// Its addresses, the first one first.
     pub(in crate::play) addresses: &'a [String],
 }
 
 /// The variables of a container, by their names: of several the last, and those of its own before those of `ConfigMap`s and Secrets.
-pub(in crate::play) fn variables(container: &Container, facts: &Facts<'_>) -> Vec<(String, String)> {
+pub(in crate::play) fn variables(container: &Container, facts: &EnvFacts<'_>) -> Vec<(String, String)> {
     let mut known: HashMap<String, String> = HashMap::new();
     for from in &container.env_from {
         known.extend(from.data.iter().map(|(key, value)| (format!("{}{key}", from.prefix), value.clone())));
@@ -37,43 +37,43 @@ pub(in crate::play) fn variables(container: &Container, facts: &Facts<'_>) -> Ve
 }
 
 /// What is known of a pod.
-pub(in crate::play) fn field(field: &Field, facts: &Facts<'_>) -> String {
-    let Facts { pod, node, addresses } = *facts;
-    let get = |texts: &Texts, key: &String| texts.get(key).cloned().unwrap_or_default();
+pub(in crate::play) fn field(field: &EnvField, facts: &EnvFacts<'_>) -> String {
+    let EnvFacts { pod, node, addresses } = *facts;
+    let get = |texts: &StringMap, key: &String| texts.get(key).cloned().unwrap_or_default();
     let of_host = || vec![node.address.clone()];
     match field {
-        Field::Name => pod.name.clone(),
-        Field::Namespace => pod.namespace.clone(),
-        Field::Uid => pod.uid.clone(),
-        Field::Label(key) => get(&pod.labels, key),
-        Field::Annotation(key) => get(&pod.annotations, key),
-        Field::Labels => map(&pod.labels),
-        Field::Annotations => map(&pod.annotations),
-        Field::NodeName => node.name.clone(),
+        EnvField::Name => pod.name.clone(),
+        EnvField::Namespace => pod.namespace.clone(),
+        EnvField::Uid => pod.uid.clone(),
+        EnvField::Label(key) => get(&pod.labels, key),
+        EnvField::Annotation(key) => get(&pod.annotations, key),
+        EnvField::Labels => map(&pod.labels),
+        EnvField::Annotations => map(&pod.annotations),
+        EnvField::NodeName => node.name.clone(),
         // No service account is played.
-        Field::ServiceAccount => String::new(),
-        Field::HostIp | Field::HostIps => node.address.clone(),
-        Field::PodIp if pod.host.network => node.address.clone(),
-        Field::PodIp => addresses.first().cloned().unwrap_or_default(),
-        Field::PodIps => if pod.host.network { of_host() } else { addresses.to_vec() }.join(","),
+        EnvField::ServiceAccount => String::new(),
+        EnvField::HostIp | EnvField::HostIps => node.address.clone(),
+        EnvField::PodIp if pod.host.network => node.address.clone(),
+        EnvField::PodIp => addresses.first().cloned().unwrap_or_default(),
+        EnvField::PodIps => if pod.host.network { of_host() } else { addresses.to_vec() }.join(","),
     }
 }
 
 /// A line for each, as the kubelet writes maps to files.
-fn map(texts: &Texts) -> String {
+fn map(texts: &StringMap) -> String {
     let line = |(key, text): (&String, &String)| format!("{key}={}", serde_json::json!(text));
     texts.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// A limit or request of a container, in units of its divisor; of a limit that is not set, what the node has.
-pub(in crate::play) fn resource(of: &ResourceField, own: &str, facts: &Facts<'_>) -> String {
-    let Facts { pod, node, .. } = *facts;
+pub(in crate::play) fn resource(of: &ResourceField, own: &str, facts: &EnvFacts<'_>) -> String {
+    let EnvFacts { pod, node, .. } = *facts;
     let name = of.container.as_deref().unwrap_or(own);
     let resources = pod.container(name).map(|container| &container.resources);
     let map = resources.map(|resources| if of.is_limit { &resources.limits } else { &resources.requests });
     match map.and_then(|map| map.get(&of.resource)) {
-        Some(quantity) => quantity.divided_by(of.divisor).to_string(),
-        None if of.is_limit && of.resource == "cpu" => node.processors.to_string(),
+        Some(quantity) => quantity.div_ceil(of.divisor).to_string(),
+        None if of.is_limit && of.resource == "cpu" => node.cpus.to_string(),
         None if of.is_limit && of.resource == "memory" => {
             let divisor = of.divisor.units().max(1).unsigned_abs();
             node.memory.div_ceil(divisor).to_string()

@@ -8,8 +8,8 @@ mod security;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::node::{MOST_SERVERS, Node};
-use super::spec::{Container, Dns, Pod, Texts};
+use super::node::{MOST_SERVERS, NodeInfo};
+use super::spec::{Container, Dns, Pod, StringMap};
 use crate::cri::labels;
 use crate::cri::v1::{
     ContainerConfig, ContainerMetadata, DnsConfig, Image, ImageSpec, KeyValue, LinuxContainerConfig,
@@ -17,17 +17,17 @@ use crate::cri::v1::{
 };
 
 pub(super) use annotations::hash;
-pub(super) use env::{Facts, field, resource, variables};
+pub(super) use env::{EnvFacts, field, resource, variables};
 
 /// The longest name of a host.
 const LONGEST_HOSTNAME: usize = 63;
 
 /// Where it is noted when a pod was seen first.
-const SEEN: &str = "kubernetes.io/config.seen";
+const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
 
 /// What of a container is known only when it is made.
 #[derive(Debug)]
-pub(super) struct Making<'a> {
+pub(super) struct ContainerInputs<'a> {
     pub(super) attempt: u32,
     /// What the runtime calls its image.
     pub(super) image: &'a str,
@@ -38,19 +38,19 @@ pub(super) struct Making<'a> {
 }
 
 /// What the runtime is asked for to be the sandbox of a pod that was seen at a time.
-pub(super) fn sandbox(pod: &Pod, node: &Node, attempt: u32, seen: &str) -> PodSandboxConfig {
+pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> PodSandboxConfig {
     let ports = pod.regular_containers().flat_map(|container| &container.ports);
-    let port = |port: &super::spec::Port| PortMapping {
+    let port = |port: &super::spec::PortMapping| PortMapping {
         protocol: port.protocol.into(),
         container_port: port.container.into(),
         host_port: port.host.into(),
         host_ip: port.host_ip.clone(),
     };
-    let mut labels: HashMap<String, String> = of(&pod.labels);
+    let mut labels: HashMap<String, String> = string_map(&pod.labels);
     labels.extend(labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid));
     labels.insert(labels::STATE_LABEL.to_owned(), node.state.clone());
-    let mut annotations = of(&pod.annotations);
-    annotations.insert(SEEN.to_owned(), seen.to_owned());
+    let mut annotations = string_map(&pod.annotations);
+    annotations.insert(CONFIG_SEEN.to_owned(), seen.to_owned());
     PodSandboxConfig {
         metadata: Some(PodSandboxMetadata {
             name: pod.name.clone(),
@@ -66,10 +66,10 @@ pub(super) fn sandbox(pod: &Pod, node: &Node, attempt: u32, seen: &str) -> PodSa
         annotations,
         linux: Some(LinuxPodSandboxConfig {
             cgroup_parent: String::new(),
-            security_context: Some(security::of_sandbox(pod)),
-            sysctls: of(&pod.security.sysctls),
+            security_context: Some(security::sandbox_security(pod)),
+            sysctls: string_map(&pod.security.sysctls),
             overhead: Some(resources::none()),
-            resources: Some(resources::of_pod(pod)),
+            resources: Some(resources::pod_resources(pod)),
         }),
         windows: None,
     }
@@ -79,10 +79,10 @@ pub(super) fn sandbox(pod: &Pod, node: &Node, attempt: u32, seen: &str) -> PodSa
 pub(super) fn container(
     pod: &Pod,
     container: &Container,
-    node: &Node,
-    making: Making<'_>,
+    node: &NodeInfo,
+    making: ContainerInputs<'_>,
 ) -> ContainerConfig {
-    let Making { attempt, image, known: of_image, variables, mounts } = making;
+    let ContainerInputs { attempt, image, known: of_image, variables, mounts } = making;
     let sandbox = labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid);
     let known: HashMap<String, String> = variables.iter().cloned().collect();
     let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value: value.into_bytes() });
@@ -99,14 +99,14 @@ pub(super) fn container(
         envs: envs.collect(),
         mounts,
         labels: labels::container_labels(&container.name, &sandbox),
-        annotations: annotations::of_container(pod, container, attempt),
+        annotations: annotations::container_annotations(pod, container, attempt),
         log_path: log_path(container, attempt),
         stdin: container.streams.stdin,
         stdin_once: container.streams.stdin_once,
         tty: container.streams.tty,
         linux: Some(LinuxContainerConfig {
-            resources: Some(resources::of_container(pod, container, node)),
-            security_context: Some(security::of_container(pod, container, of_image)),
+            resources: Some(resources::container_resources(pod, container, node)),
+            security_context: Some(security::container_security(pod, container, of_image)),
         }),
         ..ContainerConfig::default()
     }
@@ -133,7 +133,7 @@ pub(super) fn hostname(pod: &Pod) -> String {
 
 /// What the pod says beside what the node says, where that counts.
 fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
-    let mut dns = if pod.is_of_node { node.clone() } else { Dns::default() };
+    let mut dns = if pod.include_node_config { node.clone() } else { Dns::default() };
     let add = |all: &mut Vec<String>, more: &[String]| {
         for one in more {
             if !all.contains(one) {
@@ -150,7 +150,7 @@ fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
     DnsConfig { servers: dns.servers, searches: dns.searches, options: dns.options }
 }
 
-fn of(texts: &Texts) -> HashMap<String, String> {
+fn string_map(texts: &StringMap) -> HashMap<String, String> {
     texts.iter().map(|(key, text)| (key.clone(), text.clone())).collect()
 }
 

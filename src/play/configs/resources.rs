@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cri::v1::{HugepageLimit, LinuxContainerResources};
-use crate::play::node::Node;
+use crate::play::node::NodeInfo;
 use crate::play::quantity::Quantity;
 use crate::play::spec::{Container, Pod, Qos, Resources};
 use crate::probe::ContainerKind;
@@ -12,24 +12,28 @@ use crate::probe::ContainerKind;
 const PERIOD: i64 = 100_000;
 
 /// The smallest quota that the kernel takes.
-const LEAST_QUOTA: i64 = 1_000;
+const MIN_QUOTA_PERIOD: i64 = 1_000;
 
 /// The shares of one processor, and the fewest and most that the kernel takes.
-const SHARES: i64 = 1_024;
-const LEAST_SHARES: i64 = 2;
-const MOST_SHARES: i64 = 262_144;
+const SHARES_PER_CPU: i64 = 1_024;
+const MIN_SHARES: i64 = 2;
+const MAX_SHARES: i64 = 262_144;
 
 /// How readily the kernel kills a container for want of memory, by how good its pod's resources are.
-const GUARANTEED: i64 = -997;
-const BEST_EFFORT: i64 = 1_000;
-const BURSTABLE: (i64, i64) = (3, 999);
+const GUARANTEED_OOM_SCORE_ADJ: i64 = -997;
+const BEST_EFFORT_OOM_SCORE_ADJ: i64 = 1_000;
+const BURSTABLE_OOM_SCORE_ADJ: (i64, i64) = (3, 999);
 
 pub(super) fn none() -> LinuxContainerResources {
     LinuxContainerResources::default()
 }
 
 /// Those of a container.
-pub(super) fn of_container(pod: &Pod, container: &Container, node: &Node) -> LinuxContainerResources {
+pub(super) fn container_resources(
+    pod: &Pod,
+    container: &Container,
+    node: &NodeInfo,
+) -> LinuxContainerResources {
     let limits = &container.resources.limits;
     let limit = |page_size: &String| {
         // Kubernetes writes 2Mi where CRI has 2MB.
@@ -37,7 +41,7 @@ pub(super) fn of_container(pod: &Pod, container: &Container, node: &Node) -> Lin
         let limit = limits.get(&key).map_or(0, |limit| limit.units().unsigned_abs());
         HugepageLimit { page_size: page_size.clone(), limit }
     };
-    let common = of(&container.resources);
+    let common = linux_resources(&container.resources);
     LinuxContainerResources {
         oom_score_adj: oom_score(pod, container, node),
         hugepage_limits: node.page_sizes.iter().map(limit).collect(),
@@ -48,7 +52,7 @@ pub(super) fn of_container(pod: &Pod, container: &Container, node: &Node) -> Lin
 }
 
 /// Those of all containers of a pod.
-pub(super) fn of_pod(pod: &Pod) -> LinuxContainerResources {
+pub(super) fn pod_resources(pod: &Pod) -> LinuxContainerResources {
     let mut all = Resources::default();
     let sum = |into: &mut BTreeMap<String, Quantity>, more: &BTreeMap<String, Quantity>| {
         for (name, quantity) in more {
@@ -70,29 +74,29 @@ pub(super) fn of_pod(pod: &Pod) -> LinuxContainerResources {
             }
         }
     }
-    of(&all)
+    linux_resources(&all)
 }
 
-fn of(resources: &Resources) -> LinuxContainerResources {
+fn linux_resources(resources: &Resources) -> LinuxContainerResources {
     let Resources { requests, limits } = resources;
     let cpu = requests.get("cpu").or_else(|| limits.get("cpu"));
-    let shares = cpu.map_or(LEAST_SHARES, |cpu| cpu.thousandths().saturating_mul(SHARES) / 1_000);
+    let shares = cpu.map_or(MIN_SHARES, |cpu| cpu.thousandths().saturating_mul(SHARES_PER_CPU) / 1_000);
     let limit = limits.get("cpu").filter(|limit| !limit.is_zero());
     let quota =
-        limit.map_or(0, |limit| (limit.thousandths().saturating_mul(PERIOD) / 1_000).max(LEAST_QUOTA));
+        limit.map_or(0, |limit| (limit.thousandths().saturating_mul(PERIOD) / 1_000).max(MIN_QUOTA_PERIOD));
     LinuxContainerResources {
         cpu_period: PERIOD,
         cpu_quota: quota,
-        cpu_shares: shares.clamp(LEAST_SHARES, MOST_SHARES),
+        cpu_shares: shares.clamp(MIN_SHARES, MAX_SHARES),
         memory_limit_in_bytes: limits.get("memory").map_or(0, |limit| limit.units()),
         ..LinuxContainerResources::default()
     }
 }
 
-fn oom_score(pod: &Pod, container: &Container, node: &Node) -> i64 {
+fn oom_score(pod: &Pod, container: &Container, node: &NodeInfo) -> i64 {
     match pod.qos() {
-        Qos::Guaranteed => GUARANTEED,
-        Qos::BestEffort => BEST_EFFORT,
+        Qos::Guaranteed => GUARANTEED_OOM_SCORE_ADJ,
+        Qos::BestEffort => BEST_EFFORT_OOM_SCORE_ADJ,
         Qos::Burstable => {
             let requested = |container: &Container| {
                 let request = container.resources.requests.get("memory");
@@ -107,7 +111,7 @@ fn oom_score(pod: &Pod, container: &Container, node: &Node) -> i64 {
             let memory = i64::try_from(node.memory).unwrap_or(i64::MAX).max(1);
             let share = i128::from(requested_here) * 1_000 / i128::from(memory);
             let score = 1_000 - i64::try_from(share).unwrap_or(i64::MAX).min(1_000);
-            score.clamp(BURSTABLE.0, BURSTABLE.1)
+            score.clamp(BURSTABLE_OOM_SCORE_ADJ.0, BURSTABLE_OOM_SCORE_ADJ.1)
         }
     }
 }

@@ -24,7 +24,7 @@ const MASKED: [&str; 12] = [
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-pub(super) fn of_sandbox(pod: &Pod) -> LinuxSandboxSecurityContext {
+pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
     let common = &pod.security.common;
     LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(pod)),
@@ -40,7 +40,7 @@ pub(super) fn of_sandbox(pod: &Pod) -> LinuxSandboxSecurityContext {
 }
 
 /// Where nobody says who it runs as, the image does.
-pub(super) fn of_container(
+pub(super) fn container_security(
     pod: &Pod,
     container: &Container,
     image: Option<&Image>,

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use super::*;
 use crate::play::read::tests::{play, pod};
 
-fn node() -> Node {
-    Node {
+fn node() -> NodeInfo {
+    NodeInfo {
         name: "node".to_owned(),
         address: "192.0.2.2".to_owned(),
         memory: 25 << 30,
         page_sizes: vec!["2MB".to_owned(), "1GB".to_owned()],
-        dns: Dns { is_of_node: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() },
-        processors: 2,
-        hosts: String::new(),
+        dns: Dns { include_node_config: true, servers: vec!["9.9.9.9".to_owned()], ..Dns::default() },
+        cpus: 2,
+        etc_hosts: String::new(),
         logs: PathBuf::from("/logs"),
         keeps_logs: false,
         pods: PathBuf::from("/pods"),
@@ -24,8 +24,9 @@ fn node() -> Node {
 fn made(pod: &Pod, name: &str) -> ContainerConfig {
     let (node, container) = (node(), pod.container(name).unwrap());
     let addresses = ["10.0.0.4".to_owned()];
-    let variables = variables(container, &Facts { pod, node: &node, addresses: &addresses });
-    let making = Making { attempt: 3, image: "sha256:1", known: None, variables, mounts: Vec::new() };
+    let variables = variables(container, &EnvFacts { pod, node: &node, addresses: &addresses });
+    let making =
+        ContainerInputs { attempt: 3, image: "sha256:1", known: None, variables, mounts: Vec::new() };
     super::container(pod, container, &node, making)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Why files of a pod cannot be prepared or removed.
 #[derive(Debug, thiserror::Error)]
-pub(in crate::play) enum HostError {
+pub(in crate::play) enum VolumeError {
     /// The system refuses something.
     #[error("{path}: {source}")]
     System {
@@ -29,7 +29,7 @@ pub(in crate::play) enum HostError {
         /// Name of the volume.
         volume: String,
         /// The reason.
-        source: Box<HostError>,
+        source: Box<VolumeError>,
     },
     /// The file at a hostPath has another type than the volume asks for.
     #[error("hostPath type check failed: {path} is not a {expected}")]
@@ -61,14 +61,14 @@ pub(in crate::play) enum HostError {
         /// Name of the container.
         container: String,
         /// The reason.
-        source: Box<HostError>,
+        source: Box<VolumeError>,
     },
     /// The pod ends, and has no files any more.
     #[error("the files of the pod have been removed")]
     Gone,
 }
 
-impl HostError {
+impl VolumeError {
     /// Withholds why a subPath of a volume cannot be used.
     pub(super) fn in_volume(self, action: &'static str, volume: &str) -> Self {
         Self::SubPath { action, volume: volume.to_owned(), container: String::new(), source: Box::new(self) }
@@ -91,6 +91,6 @@ impl HostError {
 }
 
 /// Adds a path to an error of the system.
-pub(super) fn at(path: &Path) -> impl FnOnce(io::Error) -> HostError {
-    move |source| HostError::System { path: path.to_owned(), source }
+pub(super) fn with_path(path: &Path) -> impl FnOnce(io::Error) -> VolumeError {
+    move |source| VolumeError::System { path: path.to_owned(), source }
 }

@@ -13,8 +13,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::beneath::{self, Links, make, open_or_make};
 use super::{removal, volumes};
-use crate::play::configs::{Facts, field, resource};
-use crate::play::spec::{Content, File};
+use crate::play::configs::{EnvFacts, field, resource};
+use crate::play::spec::{ProjectedFile, VolumeContent};
 
 /// The link to the folder that counts.
 const DATA: &str = "..data";
@@ -28,17 +28,17 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// Writes the files of a volume, and gives new ones to a group. Where they are so already, completes what a crash may have interrupted.
 pub(super) fn write(
     volume: &OwnedFd,
-    files: &[File],
+    files: &[ProjectedFile],
     mode: u32,
     group: Option<u32>,
-    facts: &Facts<'_>,
+    facts: &EnvFacts<'_>,
 ) -> io::Result<()> {
-    let content = |file: &File| match &file.content {
-        Content::Given(content) => content.clone(),
-        Content::Field(of) => field(of, facts).into_bytes(),
-        Content::Resource(of) => resource(of, "", facts).into_bytes(),
+    let content = |file: &ProjectedFile| match &file.content {
+        VolumeContent::Given(content) => content.clone(),
+        VolumeContent::Field(of) => field(of, facts).into_bytes(),
+        VolumeContent::Resource(of) => resource(of, "", facts).into_bytes(),
     };
-    let files: Vec<(&File, Vec<u8>)> = files.iter().map(|file| (file, content(file))).collect();
+    let files: Vec<(&ProjectedFile, Vec<u8>)> = files.iter().map(|file| (file, content(file))).collect();
     let mut digest = Sha256::new_with_prefix(mode.to_le_bytes());
     for (file, content) in &files {
         digest.update(format!("{}\0{:?}\0{}\0", file.path, file.mode, content.len()));
@@ -54,7 +54,7 @@ pub(super) fn write(
         }
         if let Some(group) = group {
             volumes::give(volume, group)?;
-            volumes::give_to_group(&folder, group)?;
+            volumes::apply_fs_group(&folder, group)?;
         }
         ignore_missing(unlinkat(volume, NEXT, AtFlags::empty()))?;
         symlinkat(&name, volume, NEXT)?;

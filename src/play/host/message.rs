@@ -9,18 +9,18 @@ use rustix::fs::OFlags;
 use super::beneath::without_links;
 
 /// What is taken of the end of a message, and of a log: bytes, and lines.
-const LONGEST: u64 = 4_096;
-const LONGEST_TAIL: usize = 2_048;
-const MOST_LINES: usize = 80;
+const MAX_BYTES: u64 = 4_096;
+const FALLBACK_MAX_BYTES: usize = 2_048;
+const FALLBACK_MAX_LINES: usize = 80;
 
 /// What of the end of a log is looked at: its lines have more on them than was written.
-const READ: u64 = 64 << 10;
+const TAIL_READ_BYTES: u64 = 64 << 10;
 
 /// The message in a file; the end of a log where there is none, and one is given.
 pub(in crate::play) fn message(file: Option<&Path>, log: Option<&Path>) -> String {
-    let left = file.and_then(|file| end_of(file, LONGEST)).unwrap_or_default();
+    let left = file.and_then(|file| end_of(file, MAX_BYTES)).unwrap_or_default();
     match log {
-        Some(log) if left.is_empty() => tail(&end_of(log, READ).unwrap_or_default()),
+        Some(log) if left.is_empty() => tail(&end_of(log, TAIL_READ_BYTES).unwrap_or_default()),
         _ => left,
     }
 }
@@ -45,8 +45,8 @@ fn tail(log: &str) -> String {
         Some(if tag.starts_with('P') { text.to_owned() } else { format!("{text}\n") })
     };
     let lines: Vec<String> = log.lines().filter_map(written).collect();
-    let text = lines[lines.len().saturating_sub(MOST_LINES)..].concat();
-    let mut begin = text.len().saturating_sub(LONGEST_TAIL);
+    let text = lines[lines.len().saturating_sub(FALLBACK_MAX_LINES)..].concat();
+    let mut begin = text.len().saturating_sub(FALLBACK_MAX_BYTES);
     while !text.is_char_boundary(begin) {
         begin += 1;
     }

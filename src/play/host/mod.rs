@@ -24,15 +24,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::configs::{Facts, hostname};
-use super::spec::{Container, FilesKind, HostAlias, Mount, Pod, RecursiveReadOnly, VolumeSource};
+use super::configs::{EnvFacts, hostname};
+use super::spec::{Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource};
 use crate::cri::v1;
 use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
 use empty_dir::EmptyDir;
-use error::at;
+use error::with_path;
 
 pub(super) use beneath::without_links;
-pub(super) use error::HostError;
+pub(super) use error::VolumeError;
 pub(super) use logs::{make_log_directory, remove_log_directory};
 pub(super) use message::message;
 pub(super) use reach::obstacle;
@@ -52,7 +52,7 @@ const KNOWN_HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip
 
 /// The files of a pod.
 #[derive(Clone, Debug)]
-pub(super) struct Folder {
+pub(super) struct PodDir {
     /// Where the files of all pods are, without links.
     pods: PathBuf,
     /// Name of the pod's own directory in it.
@@ -63,9 +63,9 @@ pub(super) struct Folder {
     is_gone: Arc<Mutex<bool>>,
 }
 
-impl Folder {
+impl PodDir {
     /// That of a pod, below the folder of all of them.
-    pub(super) fn of(pod: &Pod, pods: &Path) -> Self {
+    pub(super) fn for_pod(pod: &Pod, pods: &Path) -> Self {
         Self {
             pods: pods.to_owned(),
             uid: pod.uid.clone(),
@@ -80,9 +80,9 @@ impl Folder {
     }
 
     /// Opens the directory of the pod, which is made where it is missing.
-    fn open(&self) -> Result<OwnedFd, HostError> {
+    fn open(&self) -> Result<OwnedFd, VolumeError> {
         let made = fs::create_dir_all(&self.pods).and_then(|()| trusted(&self.pods));
-        made.and_then(|pods| make(pods, OsStr::new(&self.uid), 0o750)).map_err(at(&self.root()))
+        made.and_then(|pods| make(pods, OsStr::new(&self.uid), 0o750)).map_err(with_path(&self.root()))
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
@@ -90,7 +90,7 @@ impl Folder {
     }
 
     /// Creates its volumes, and updates those whose content has changed. Completes what a crash has interrupted.
-    pub(super) fn prepare(&self, facts: &Facts<'_>) -> Result<(), HostError> {
+    pub(super) fn prepare(&self, facts: &EnvFacts<'_>) -> Result<(), VolumeError> {
         let is_gone = self.lock();
         if *is_gone {
             return Ok(());
@@ -101,7 +101,7 @@ impl Folder {
         for volume in &facts.pod.volumes {
             let (name, source) = (&volume.name, &volume.source);
             let path = self.volume(name, source);
-            let failed = |source| HostError::SetUp { volume: name.clone(), source: Box::new(source) };
+            let failed = |source| VolumeError::SetUp { volume: name.clone(), source: Box::new(source) };
             let prepared = match source {
                 VolumeSource::EmptyDir { is_memory, size } => {
                     // Without root it is a directory like others.
@@ -120,7 +120,7 @@ impl Folder {
                         .and_then(|volume| files::write(&volume, files, *mode, group, facts))
                 }
             };
-            prepared.map_err(at(&path)).map_err(failed)?;
+            prepared.map_err(with_path(&path)).map_err(failed)?;
         }
         Ok(())
     }
@@ -138,12 +138,12 @@ impl Folder {
     pub(super) fn subpath_targets(&self, container: &Container) -> Vec<PathBuf> {
         let mounts = container.mounts.iter().enumerate().filter(|(_, mount)| !mount.sub_path.is_empty());
         let target =
-            |(index, mount): (usize, &Mount)| subpaths::target(&mount.volume, &container.name, index);
+            |(index, mount): (usize, &VolumeMount)| subpaths::target(&mount.volume, &container.name, index);
         mounts.map(|mount| self.root().join(target(mount))).collect()
     }
 
     /// Unmounts the subPaths of a container that does not run.
-    pub(super) fn release(&self, container: &str) -> Result<(), HostError> {
+    pub(super) fn release(&self, container: &str) -> Result<(), VolumeError> {
         let is_gone = self.lock();
         if *is_gone {
             return Ok(());
@@ -151,12 +151,12 @@ impl Folder {
         self.unmount_subpaths(container)
     }
 
-    fn unmount_subpaths(&self, container: &str) -> Result<(), HostError> {
+    fn unmount_subpaths(&self, container: &str) -> Result<(), VolumeError> {
         let root = match trusted(&self.root()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            opened => opened.map_err(at(&self.root()))?,
+            opened => opened.map_err(with_path(&self.root()))?,
         };
-        subpaths::release(root, container).map_err(at(&self.root()))
+        subpaths::release(root, container).map_err(with_path(&self.root()))
     }
 
     /// Returns the mounts of a container. `recurses`: the runtime supports recursive read-only mounts. `binds`: subPaths are bind-mounted;
@@ -164,14 +164,14 @@ impl Folder {
     pub(super) fn mounts(
         &self,
         container: &Container,
-        facts: &Facts<'_>,
+        facts: &EnvFacts<'_>,
         variables: &[(String, String)],
         recurses: bool,
         binds: bool,
-    ) -> Result<Vec<v1::Mount>, HostError> {
+    ) -> Result<Vec<v1::Mount>, VolumeError> {
         let is_gone = self.lock();
         if *is_gone {
-            return Err(HostError::Gone);
+            return Err(VolumeError::Gone);
         }
         let root = self.open()?;
         if binds {
@@ -191,22 +191,23 @@ impl Folder {
         let has_own = |path: &str| container.mounts.iter().any(|mount| mount.path == path);
         if (facts.pod.host.network || !facts.addresses.is_empty()) && !has_own(HOSTS) {
             let path = self.root().join(OWN_HOSTS);
-            write_file(&root, OsStr::new(OWN_HOSTS), hosts(facts).as_bytes(), 0o644).map_err(at(&path))?;
-            mounts.push(self.own_file(&path, HOSTS));
+            write_file(&root, OsStr::new(OWN_HOSTS), hosts(facts).as_bytes(), 0o644)
+                .map_err(with_path(&path))?;
+            mounts.push(self.container_file(&path, HOSTS));
         }
-        if !container.message_path.is_empty() {
+        if !container.termination_message_path.is_empty() {
             let (above, name) =
                 (Path::new(MESSAGES).join(&container.name), format!("{:08x}", fastrand::u32(..)));
             let path = self.root().join(&above).join(&name);
             let above = open_or_make(&root, &above, 0o750, Links::Refuse);
             let made = above.and_then(|above| write_file(&above, OsStr::new(&name), b"", 0o666));
-            made.map_err(at(&path))?;
-            mounts.push(self.own_file(&path, &container.message_path));
+            made.map_err(with_path(&path))?;
+            mounts.push(self.container_file(&path, &container.termination_message_path));
         }
         Ok(mounts)
     }
 
-    fn own_file(&self, path: &Path, container_path: &str) -> v1::Mount {
+    fn container_file(&self, path: &Path, container_path: &str) -> v1::Mount {
         v1::Mount {
             container_path: container_path.to_owned(),
             host_path: path.display().to_string(),
@@ -217,12 +218,12 @@ impl Folder {
 
     fn mount(
         &self,
-        mount: &Mount,
+        mount: &VolumeMount,
         sub_path: &str,
         pod: &Pod,
         root: &OwnedFd,
         target: Option<&Path>,
-    ) -> Result<Option<v1::Mount>, HostError> {
+    ) -> Result<Option<v1::Mount>, VolumeError> {
         let Some(volume) = pod.volumes.iter().find(|volume| volume.name == mount.volume) else {
             return Ok(None);
         };
@@ -235,15 +236,15 @@ impl Folder {
                     .map_err(|_| Errno::XDEV.into())
                     .and_then(|below| open(root, below, OFlags::PATH, Links::Refuse)),
             };
-            let opened = subpaths::open_or_create(whole.map_err(at(&path))?, &path, sub_path);
+            let opened = subpaths::open_or_create(whole.map_err(with_path(&path))?, &path, sub_path);
             let opened = opened.map_err(|(action, error)| error.in_volume(action, &volume.name))?;
             let prepared = match target {
                 Some(target) => {
                     let point = self.root().join(target);
-                    subpaths::bind(root, target, &opened).map_err(at(&point)).map(|()| point)
+                    subpaths::bind(root, target, &opened).map_err(with_path(&point)).map(|()| point)
                 }
                 // The path by which the kernel knows it now.
-                None => fs::read_link(descriptor_path(&opened)).map_err(at(&path)),
+                None => fs::read_link(descriptor_path(&opened)).map_err(with_path(&path)),
             };
             path = prepared.map_err(|error| error.in_volume("prepare subPath", &volume.name))?;
         }
@@ -260,23 +261,23 @@ impl Folder {
     }
 
     /// Removes the files of the pod. Unmounts everything below them first. Fails if a mount remains, because its files belong to others.
-    pub(super) fn remove(&self) -> Result<(), HostError> {
+    pub(super) fn remove(&self) -> Result<(), VolumeError> {
         let mut is_gone = self.lock();
         *is_gone = true;
         let root = self.root();
         if !is_name(OsStr::new(&self.uid)) {
-            return Err(at(&root)(Errno::INVAL.into()));
+            return Err(with_path(&root)(Errno::INVAL.into()));
         }
         let pods = match trusted(&self.pods) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            opened => opened.map_err(at(&self.pods))?,
+            opened => opened.map_err(with_path(&self.pods))?,
         };
-        for point in mountinfo::mounted_below(&root).map_err(at(&root))?.into_iter().rev() {
+        for point in mountinfo::mounted_below(&root).map_err(with_path(&root))?.into_iter().rev() {
             let Ok(below) = point.strip_prefix(&self.pods) else { continue };
             let unmounted = subpaths::unmount_at(&pods, below);
-            unmounted.map_err(|source| HostError::StillMounted { path: point.clone(), source })?;
+            unmounted.map_err(|source| VolumeError::StillMounted { path: point.clone(), source })?;
         }
-        removal::remove(pods, OsStr::new(&self.uid)).map_err(at(&root))
+        removal::remove(pods, OsStr::new(&self.uid)).map_err(with_path(&root))
     }
 }
 
@@ -292,9 +293,9 @@ fn below(kind: Option<FilesKind>) -> PathBuf {
 }
 
 /// What a pod calls itself and others.
-fn hosts(facts: &Facts<'_>) -> String {
+fn hosts(facts: &EnvFacts<'_>) -> String {
     let mut text = if facts.pod.host.network {
-        format!("# Kubernetes-managed hosts file (host network).\n{}", facts.node.hosts)
+        format!("# Kubernetes-managed hosts file (host network).\n{}", facts.node.etc_hosts)
     } else {
         let mut text = format!("# Kubernetes-managed hosts file.\n{KNOWN_HOSTS}");
         for address in facts.addresses {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// A mount. Its paths may have any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mount {
+pub(super) struct MountEntry {
     /// Directory of its filesystem that the mount shows.
     pub(super) root: PathBuf,
     /// Where it is mounted.
@@ -20,10 +20,10 @@ pub(super) struct Mount {
 }
 
 /// Returns the mounts of this process, or of the one with an id, in the order in which they were mounted.
-pub(super) fn mounts(pid: Option<i32>) -> io::Result<Vec<Mount>> {
+pub(super) fn mounts(pid: Option<i32>) -> io::Result<Vec<MountEntry>> {
     let process = pid.map_or_else(|| "self".to_owned(), |pid| pid.to_string());
     let text = fs::read(format!("/proc/{process}/mountinfo"))?;
-    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(Mount::from_line).collect()
+    text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(MountEntry::from_line).collect()
 }
 
 /// Returns the mount points at or below a directory, in the order in which they were mounted.
@@ -32,7 +32,7 @@ pub(super) fn mounted_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(points.filter(|point| point.starts_with(directory)).collect())
 }
 
-impl Mount {
+impl MountEntry {
     /// Reads a line, such as `36 35 98:0 /root /point rw,noatime master:1 - ext3 /dev/root rw`.
     pub(super) fn from_line(line: &[u8]) -> io::Result<Self> {
         let mut fields = line.split(|byte| *byte == b' ').skip(3);
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn groups_are_read_and_lines_without_paths_refused() {
-        let read = |line: &str| Mount::from_line(line.as_bytes());
+        let read = |line: &str| MountEntry::from_line(line.as_bytes());
         let found = read("3 2 8:1 /r /p rw shared:7 master:12 unbindable - ext4 /dev/a rw,shared:9").unwrap();
         assert_eq!((found.root.to_str(), found.point.to_str()), (Some("/r"), Some("/p")));
         assert_eq!((found.shared, found.master), (Some(7), Some(12)));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
-use super::mountinfo::{Mount, mounts};
+use super::mountinfo::{MountEntry, mounts};
 
 /// Returns why mounts below `directory` do not reach the process that listens on `socket`, or `None` if they do or if that is unknown.
 pub(in crate::play) async fn obstacle(socket: &Path, directory: &Path) -> io::Result<Option<String>> {
@@ -36,7 +36,7 @@ fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
 }
 
 /// Returns why mounts below a directory leave no container of ours, if they do not. The mounts outside of it are not known.
-fn not_shared_outwards(own: &[Mount], directory: &Path) -> Option<String> {
+fn not_shared_outwards(own: &[MountEntry], directory: &Path) -> Option<String> {
     let reason = peer_group(own, directory).err()?;
     Some(format!(
         "the runtime is outside of the container in which probeshim runs, and {reason}; give the volume of --state-dir \
@@ -45,12 +45,12 @@ fn not_shared_outwards(own: &[Mount], directory: &Path) -> Option<String> {
 }
 
 /// Returns why a mount that is made below a directory does not come to other mounts, if it does not.
-fn not_propagated(own: &[Mount], theirs: &[Mount], directory: &Path) -> Option<String> {
+fn not_propagated(own: &[MountEntry], theirs: &[MountEntry], directory: &Path) -> Option<String> {
     let (ours, group) = match peer_group(own, directory) {
         Ok(found) => found,
         Err(reason) => return Some(reason),
     };
-    let receives = |mount: &Mount| {
+    let receives = |mount: &MountEntry| {
         // Peers show the same part of their filesystem, though perhaps from another root on.
         in_filesystem(mount, directory) == in_filesystem(ours, directory)
             && [mount.shared, mount.master].contains(&Some(group))
@@ -60,7 +60,7 @@ fn not_propagated(own: &[Mount], theirs: &[Mount], directory: &Path) -> Option<S
 }
 
 /// Returns the mount that holds a directory, and its peer group; or that it is not shared, in words.
-fn peer_group<'a>(own: &'a [Mount], directory: &Path) -> Result<(&'a Mount, u32), String> {
+fn peer_group<'a>(own: &'a [MountEntry], directory: &Path) -> Result<(&'a MountEntry, u32), String> {
     let shown = directory.display();
     let ours = covering(own, directory).ok_or_else(|| format!("no mount holds {shown}"))?;
     let point = ours.point.display();
@@ -70,13 +70,13 @@ fn peer_group<'a>(own: &'a [Mount], directory: &Path) -> Result<(&'a Mount, u32)
 }
 
 /// Returns the mount on which a path lies: the last one with the longest mount point.
-fn covering<'a>(mounts: &'a [Mount], path: &Path) -> Option<&'a Mount> {
-    let holds = |mount: &&Mount| path.starts_with(&mount.point);
+fn covering<'a>(mounts: &'a [MountEntry], path: &Path) -> Option<&'a MountEntry> {
+    let holds = |mount: &&MountEntry| path.starts_with(&mount.point);
     mounts.iter().filter(holds).max_by_key(|mount| mount.point.components().count())
 }
 
 /// Returns where a path that lies on a mount is in the filesystem of the mount.
-fn in_filesystem(mount: &Mount, path: &Path) -> Option<PathBuf> {
+fn in_filesystem(mount: &MountEntry, path: &Path) -> Option<PathBuf> {
     Some(mount.root.join(path.strip_prefix(&mount.point).ok()?))
 }
 
@@ -88,8 +88,8 @@ mod tests {
     const INNER: &str = "2 0 0:30 / / rw shared:20 - overlay o rw";
     const STATE: &str = "2 1 8:2 / /var/lib/state rw shared:7 - ext4 /dev/b rw";
 
-    fn read(lines: &[&str]) -> Vec<Mount> {
-        lines.iter().map(|line| Mount::from_line(line.as_bytes()).unwrap()).collect()
+    fn read(lines: &[&str]) -> Vec<MountEntry> {
+        lines.iter().map(|line| MountEntry::from_line(line.as_bytes()).unwrap()).collect()
     }
 
     #[test]

@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, mount_bind, unmount};
 
 use super::beneath::{Links, descriptor_path, open, open_or_make};
-use super::error::{HostError, at};
+use super::error::{VolumeError, with_path};
 use super::removal;
-use crate::play::spec::Mount;
+use crate::play::spec::VolumeMount;
 use crate::probe::expand_with;
 
 /// Directory of a pod in which its subPaths are mounted, as the kubelet names it.
@@ -30,7 +30,10 @@ pub(super) fn target(volume: &str, container: &str, index: usize) -> PathBuf {
 }
 
 /// Returns the subPath of a volumeMount with the values of its variables, as the kubelet checks it.
-pub(super) fn expand(mount: &Mount, variables: &HashMap<String, String>) -> Result<String, HostError> {
+pub(super) fn expand(
+    mount: &VolumeMount,
+    variables: &HashMap<String, String>,
+) -> Result<String, VolumeError> {
     let mut missing = BTreeSet::new();
     let sub_path = if mount.expands {
         expand_with(&mount.sub_path, |name| {
@@ -44,13 +47,13 @@ pub(super) fn expand(mount: &Mount, variables: &HashMap<String, String>) -> Resu
         mount.sub_path.clone()
     };
     if !missing.is_empty() {
-        return Err(HostError::MissingValues(missing.into_iter().collect()));
+        return Err(VolumeError::MissingValues(missing.into_iter().collect()));
     }
     if sub_path.starts_with('/') {
-        return Err(HostError::Absolute(sub_path));
+        return Err(VolumeError::Absolute(sub_path));
     }
     if sub_path.split('/').any(|part| part == "..") {
-        return Err(HostError::Backsteps(sub_path));
+        return Err(VolumeError::Backsteps(sub_path));
     }
     Ok(sub_path)
 }
@@ -61,7 +64,7 @@ pub(super) fn open_or_create(
     volume: impl AsFd,
     path: &Path,
     sub_path: &str,
-) -> Result<OwnedFd, (&'static str, HostError)> {
+) -> Result<OwnedFd, (&'static str, VolumeError)> {
     // Decides about words only, so that the lookup may be led astray.
     let is_missing = fs::metadata(path.join(sub_path)).is_err_and(|it| it.kind() == io::ErrorKind::NotFound);
     let action = if is_missing { "create subPath directory" } else { "prepare subPath" };
@@ -69,8 +72,8 @@ pub(super) fn open_or_create(
         .map_err(io::Error::from)
         .and_then(|found| open_or_make(&volume, Path::new(sub_path), found.st_mode & 0o7777, Links::Follow));
     opened.map_err(|error| match error.kind() {
-        io::ErrorKind::CrossesDevices => (action, HostError::Outside(sub_path.to_owned())),
-        _ => (action, at(&path.join(sub_path))(error)),
+        io::ErrorKind::CrossesDevices => (action, VolumeError::Outside(sub_path.to_owned())),
+        _ => (action, with_path(&path.join(sub_path))(error)),
     })
 }
 

@@ -13,14 +13,14 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::*;
-use crate::play::node::Node;
+use crate::play::node::NodeInfo;
 use crate::play::read::tests::play;
 use crate::play::spec::HostPathKind;
 
 /// The files of a pod, with what tells of it.
 struct Place {
     _folder: tempfile::TempDir,
-    node: Node,
+    node: NodeInfo,
 }
 
 impl Place {
@@ -29,12 +29,15 @@ impl Place {
         // As the kernel tells of mounts below it.
         let path = folder.path().canonicalize().unwrap();
         let (logs, pods) = (path.join("logs"), path.join("pods"));
-        let node = Node { address: "192.0.2.2".to_owned(), ..Node::here(logs, false, pods, String::new()) };
+        let node = NodeInfo {
+            address: "192.0.2.2".to_owned(),
+            ..NodeInfo::detect(logs, false, pods, String::new())
+        };
         Self { _folder: folder, node }
     }
 
-    fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> Facts<'a> {
-        Facts { pod, node: &self.node, addresses }
+    fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> EnvFacts<'a> {
+        EnvFacts { pod, node: &self.node, addresses }
     }
 }
 
@@ -74,7 +77,7 @@ spec:
 fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     let place = Place::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let (folder, addresses) = (Folder::of(&pod, &place.node.pods), ["10.0.0.4".to_owned()]);
+    let (folder, addresses) = (PodDir::for_pod(&pod, &place.node.pods), ["10.0.0.4".to_owned()]);
     folder.prepare(&place.facts(&pod, &addresses)).unwrap();
     let root = place.node.pods.join("u");
     let files = root.join("volumes/kubernetes.io~configmap/files");
@@ -123,7 +126,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
 fn an_interrupted_update_of_a_volume_is_completed() {
     let place = Place::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let folder = Folder::of(&pod, &place.node.pods);
+    let folder = PodDir::for_pod(&pod, &place.node.pods);
     folder.prepare(&place.facts(&pod, &[])).unwrap();
     let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
     let names = || -> Vec<String> {
@@ -147,7 +150,7 @@ fn an_interrupted_update_of_a_volume_is_completed() {
 fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_alone() {
     let place = Place::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let folder = Folder::of(&pod, &place.node.pods);
+    let folder = PodDir::for_pod(&pod, &place.node.pods);
     folder.prepare(&place.facts(&pod, &[])).unwrap();
     let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
     fs::create_dir(files.join("absent")).unwrap();
@@ -178,7 +181,7 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
             at(name)
         );
         let (place, pod) = (Place::new(), play(&text).unwrap().remove(0));
-        let prepared = Folder::of(&pod, &place.node.pods).prepare(&place.facts(&pod, &[]));
+        let prepared = PodDir::for_pod(&pod, &place.node.pods).prepare(&place.facts(&pod, &[]));
         match expected {
             Ok(()) => prepared.unwrap(),
             Err(reason) => assert!(prepared.unwrap_err().to_string().ends_with(reason), "{name} {kind}"),
@@ -195,7 +198,7 @@ fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
     fs::create_dir(&place.node.pods).unwrap();
     for uid in [format!("../{name}"), "..".to_owned(), ".".to_owned(), String::new()] {
         pod.uid = uid;
-        let folder = Folder::of(&pod, &place.node.pods);
+        let folder = PodDir::for_pod(&pod, &place.node.pods);
         assert!(folder.prepare(&place.facts(&pod, &[])).is_err() && folder.remove().is_err(), "{}", pod.uid);
     }
     assert!(folder.path().is_dir() && place.node.pods.is_dir());
@@ -209,7 +212,7 @@ fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
     let place = Place::new();
     let documents = DOCUMENTS.replace("spec:", "spec:\n  securityContext: {fsGroup: 4242}");
     let pod = play(&documents).unwrap().remove(0);
-    Folder::of(&pod, &place.node.pods).prepare(&place.facts(&pod, &[])).unwrap();
+    PodDir::for_pod(&pod, &place.node.pods).prepare(&place.facts(&pod, &[])).unwrap();
     let volumes = place.node.pods.join("u/volumes");
     for (path, mode) in [
         ("kubernetes.io~empty-dir/empty", 0o2777),

@@ -12,7 +12,7 @@ use rustix::fs::{Dir, FileType, Gid, Mode, OFlags, fchmod, fchown, fstat, openat
 use rustix::io::Errno;
 
 use super::beneath::{Links, make, open, trusted};
-use super::error::{HostError, at};
+use super::error::{VolumeError, with_path};
 use crate::play::spec::{FilesKind, HostPathKind};
 
 /// Mode of directories of a group: it may use them, and files in them belong to it.
@@ -29,13 +29,15 @@ pub(super) fn folder(kind: FilesKind) -> &'static str {
 }
 
 /// Looks at what is at a path of the host; makes what may be made.
-pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), HostError> {
+pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), VolumeError> {
     match kind {
-        HostPathKind::DirectoryOrCreate if !path.exists() => return host_directory(path).map_err(at(path)),
+        HostPathKind::DirectoryOrCreate if !path.exists() => {
+            return host_directory(path).map_err(with_path(path));
+        }
         HostPathKind::FileOrCreate if !path.exists() => {
             // A link that leads nowhere is not followed to make a file there.
             let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
-            return made.map(drop).map_err(at(path));
+            return made.map(drop).map_err(with_path(path));
         }
         _ => {}
     }
@@ -49,7 +51,7 @@ pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), HostError
         HostPathKind::CharDevice => (is(FileTypeExt::is_char_device), "character device"),
         HostPathKind::BlockDevice => (is(FileTypeExt::is_block_device), "block device"),
     };
-    if is_right { Ok(()) } else { Err(HostError::OtherKind { path: path.to_owned(), expected }) }
+    if is_right { Ok(()) } else { Err(VolumeError::OtherKind { path: path.to_owned(), expected }) }
 }
 
 /// Makes a directory of the host and those above it.
@@ -60,7 +62,7 @@ fn host_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Gives a directory with all its files and directories to a group, which may use them as their owner may. Links are left alone.
-pub(super) fn give_to_group(top: &OwnedFd, group: u32) -> io::Result<()> {
+pub(super) fn apply_fs_group(top: &OwnedFd, group: u32) -> io::Result<()> {
     // Paths of directories, one of which is open at a time.
     let mut left = vec![PathBuf::new()];
     while let Some(path) = left.pop() {
@@ -111,7 +113,7 @@ mod tests {
         let group = rustix::process::getegid().as_raw();
         if let Some(directory) = limited::directory() {
             let top = open(trusted(&directory).unwrap(), Path::new("v"), OFlags::RDONLY, Links::Refuse);
-            return give_to_group(&top.unwrap(), group).unwrap();
+            return apply_fs_group(&top.unwrap(), group).unwrap();
         }
         let folder = tempfile::tempdir().unwrap();
         let parent = trusted(folder.path()).unwrap();

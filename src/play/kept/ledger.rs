@@ -10,17 +10,17 @@ use crate::play::spec::identity;
 use crate::tap;
 
 /// Why something is not kept that a client has stopped or removed.
-const LET_GO: &str = "stopped or removed by a client";
+const RELEASED_REASON: &str = "stopped or removed by a client";
 
 /// How many containers are remembered of a sandbox that their owner has let go.
-const MOST_LET_GO: usize = 64;
+const MAX_RELEASED: usize = 64;
 
 /// The request with which a client had something made, as its bytes came; or why they are not known.
-pub type Captured = Result<RedactedBytes, String>;
+pub type CapturedRequest = Result<RedactedBytes, String>;
 
 /// What tells pods apart: the names with the uid, since people who make pods by hand copy uids.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Key {
+pub struct PodKey {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
@@ -28,24 +28,24 @@ pub struct Key {
 
 /// Something that was done with a pod: by a client through the relay, where nothing else is said.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Act {
+pub enum ClientAction {
     /// It had a sandbox made, with this id.
-    Ran(Option<String>, Captured),
+    SandboxCreated(Option<String>, CapturedRequest),
     /// We have made another sandbox, with this id.
-    Remade(String),
+    SandboxRecreated(String),
     /// It had a container made, of this name.
-    Created {
+    ContainerCreated {
         /// The container's name.
         name: String,
         /// Its id.
         id: Option<String>,
         /// The request.
-        request: Captured,
+        request: CapturedRequest,
     },
     /// It had one started.
-    Started(String),
+    ContainerStarted(String),
     /// We have made another attempt of one.
-    Attempted {
+    ContainerRecreated {
         /// The container's name.
         name: String,
         /// The id of the attempt.
@@ -54,37 +54,37 @@ pub enum Act {
         attempt: u32,
     },
     /// One has ended, and is not started again for it: the container of this name and id.
-    Finished(String, String),
+    ContainerCompleted(String, String),
     /// It had one stopped or removed, which is its own again.
-    LetGo(String),
+    ContainerReleased(String),
     /// It had the sandbox stopped, with everything in it.
-    LetGoAll,
+    PodReleased,
     /// It had the sandbox removed.
-    Removed,
+    SandboxRemoved,
     /// The sandbox is not there any more, whoever has removed it.
-    Gone,
+    SandboxGone,
 }
 
 /// What is kept, by pods.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Ledger(BTreeMap<Key, Kept>);
+pub(super) struct DesiredState(BTreeMap<PodKey, ClientPod>);
 
 /// What is kept of a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Kept {
-    pub(super) sandbox: Captured,
+pub(super) struct ClientPod {
+    pub(super) sandbox: CapturedRequest,
     /// The id of the newest sandbox, be it the client's or one of ours.
     pub(super) sandbox_id: Option<String>,
     /// Its containers, in the order in which they were made.
-    pub(super) containers: Vec<KeptContainer>,
+    pub(super) containers: Vec<ClientContainer>,
 }
 
 /// What is kept of a container.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct KeptContainer {
+pub(super) struct ClientContainer {
     pub(super) name: String,
-    pub(super) request: Captured,
-    pub(super) stage: Stage,
+    pub(super) request: CapturedRequest,
+    pub(super) stage: ClientStage,
     /// The id of the instance that its owner has made, by which one request is told from the same that was sent before.
     pub(super) first: Option<String>,
     /// The id of its newest instance, be it the client's or one of ours.
@@ -95,7 +95,7 @@ pub(super) struct KeptContainer {
 
 /// How far a client has come with a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Stage {
+pub(super) enum ClientStage {
     /// It has it made.
     Created,
     /// It has it started: from then on it is kept alive.
@@ -106,40 +106,44 @@ pub(super) enum Stage {
     LetGo,
 }
 
-impl Key {
+impl PodKey {
     /// The key of a pod, if all its names are known.
     #[must_use]
-    pub fn of(pod: &tap::PodRef) -> Option<Self> {
+    pub fn from_pod_ref(pod: &tap::PodRef) -> Option<Self> {
         let tap::PodRef { namespace, name, uid, .. } = pod;
         Some(Self { namespace: namespace.clone()?, name: name.clone()?, uid: uid.clone()? })
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for PodKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&identity(&self.namespace, &self.name, &self.uid))
     }
 }
 
-impl Ledger {
+impl DesiredState {
     /// Takes what was done with a pod.
-    pub(super) fn take(&mut self, key: &Key, act: Act) {
+    pub(super) fn take(&mut self, key: &PodKey, act: ClientAction) {
         match act {
-            Act::Ran(id, request) => {
-                let kept = Kept { sandbox: request, sandbox_id: id, containers: Vec::new() };
+            ClientAction::SandboxCreated(id, request) => {
+                let kept = ClientPod { sandbox: request, sandbox_id: id, containers: Vec::new() };
                 self.0.insert(key.clone(), kept);
             }
-            Act::Removed => drop(self.0.remove(key)),
-            Act::Gone => {
+            ClientAction::SandboxRemoved => drop(self.0.remove(key)),
+            ClientAction::SandboxGone => {
                 // What is kept alive is made again, with its sandbox; of the rest nobody knows any more.
-                let lives_on = |it: &KeptContainer| it.is_kept() && it.stage == Stage::Started;
+                let lives_on = |it: &ClientContainer| it.is_restartable() && it.stage == ClientStage::Started;
                 if !self.0.get(key).is_some_and(|pod| pod.containers.iter().any(lives_on)) {
                     self.0.remove(key);
                 }
             }
-            Act::Created { name, id, request } => self.seen(key).created(name, id, request),
-            Act::Started(name) => self.seen(key).started(name),
-            Act::Remade(_) | Act::Attempted { .. } | Act::Finished(..) | Act::LetGo(_) | Act::LetGoAll => {
+            ClientAction::ContainerCreated { name, id, request } => self.seen(key).created(name, id, request),
+            ClientAction::ContainerStarted(name) => self.seen(key).started(name),
+            ClientAction::SandboxRecreated(_)
+            | ClientAction::ContainerRecreated { .. }
+            | ClientAction::ContainerCompleted(..)
+            | ClientAction::ContainerReleased(_)
+            | ClientAction::PodReleased => {
                 if let Some(pod) = self.0.get_mut(key) {
                     pod.take(act);
                 }
@@ -148,76 +152,83 @@ impl Ledger {
     }
 
     /// A pod of which something is known from now on.
-    fn seen(&mut self, key: &Key) -> &mut Kept {
-        let not_seen =
-            || Kept { sandbox: Err(not_seen("RunPodSandbox")), sandbox_id: None, containers: Vec::new() };
+    fn seen(&mut self, key: &PodKey) -> &mut ClientPod {
+        let not_seen = || ClientPod {
+            sandbox: Err(not_seen("RunPodSandbox")),
+            sandbox_id: None,
+            containers: Vec::new(),
+        };
         self.0.entry(key.clone()).or_insert_with(not_seen)
     }
 
     /// What is kept of a pod.
-    pub(super) fn pod(&self, key: &Key) -> Option<&Kept> {
+    pub(super) fn pod(&self, key: &PodKey) -> Option<&ClientPod> {
         self.0.get(key)
     }
 
     /// Puts back what was kept before.
-    pub(super) fn put(&mut self, key: Key, kept: Kept) {
+    pub(super) fn restore(&mut self, key: PodKey, kept: ClientPod) {
         self.0.insert(key, kept);
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Kept)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PodKey, &ClientPod)> {
         self.0.iter()
     }
 }
 
-impl KeptContainer {
+impl ClientContainer {
     /// Whether it is kept alive, or was until its end.
-    pub(super) fn is_kept(&self) -> bool {
-        matches!(self.stage, Stage::Started | Stage::Finished) && self.request.is_ok()
+    pub(super) fn is_restartable(&self) -> bool {
+        matches!(self.stage, ClientStage::Started | ClientStage::Finished) && self.request.is_ok()
     }
 
     /// It is its owner's again; what it was made with is nobody's business any more.
-    fn let_go(&mut self) {
-        (self.request, self.stage, self.attempt) = (Err(LET_GO.to_owned()), Stage::LetGo, 0);
+    fn release(&mut self) {
+        (self.request, self.stage, self.attempt) = (Err(RELEASED_REASON.to_owned()), ClientStage::LetGo, 0);
     }
 }
 
-impl Kept {
+impl ClientPod {
     /// Takes what was done with a pod of which something is known.
-    fn take(&mut self, act: Act) {
+    fn take(&mut self, act: ClientAction) {
         match act {
-            Act::Remade(id) => self.sandbox_id = Some(id),
-            Act::Attempted { name, id, attempt } => {
+            ClientAction::SandboxRecreated(id) => self.sandbox_id = Some(id),
+            ClientAction::ContainerRecreated { name, id, attempt } => {
                 if let Some(container) = self.container(&name) {
                     (container.id, container.attempt) = (id, attempt);
-                    if container.stage == Stage::Finished {
+                    if container.stage == ClientStage::Finished {
                         // It was wanted otherwise meanwhile.
-                        container.stage = Stage::Started;
+                        container.stage = ClientStage::Started;
                     }
                 }
             }
-            Act::Finished(name, id) => {
+            ClientAction::ContainerCompleted(name, id) => {
                 let container = self.container(&name).filter(|it| it.id.as_ref() == Some(&id));
-                if let Some(container) = container.filter(|it| it.stage == Stage::Started) {
-                    container.stage = Stage::Finished;
+                if let Some(container) = container.filter(|it| it.stage == ClientStage::Started) {
+                    container.stage = ClientStage::Finished;
                 }
             }
-            Act::LetGo(name) => {
+            ClientAction::ContainerReleased(name) => {
                 if let Some(container) = self.container(&name) {
-                    container.let_go();
+                    container.release();
                     self.forget_the_oldest();
                 }
             }
-            Act::LetGoAll => {
-                self.sandbox = Err(LET_GO.to_owned());
-                self.containers.iter_mut().for_each(KeptContainer::let_go);
+            ClientAction::PodReleased => {
+                self.sandbox = Err(RELEASED_REASON.to_owned());
+                self.containers.iter_mut().for_each(ClientContainer::release);
             }
-            Act::Ran(..) | Act::Created { .. } | Act::Started(_) | Act::Removed | Act::Gone => {}
+            ClientAction::SandboxCreated(..)
+            | ClientAction::ContainerCreated { .. }
+            | ClientAction::ContainerStarted(_)
+            | ClientAction::SandboxRemoved
+            | ClientAction::SandboxGone => {}
         }
     }
 
-    fn created(&mut self, name: String, id: Option<String>, request: Captured) {
-        let (first, stage) = (id.clone(), Stage::Created);
-        let container = KeptContainer { name, request, stage, first, id, attempt: 0 };
+    fn created(&mut self, name: String, id: Option<String>, request: CapturedRequest) {
+        let (first, stage) = (id.clone(), ClientStage::Created);
+        let container = ClientContainer { name, request, stage, first, id, attempt: 0 };
         match self.container(&container.name) {
             Some(known) => *known = container,
             None => self.containers.push(container),
@@ -226,29 +237,29 @@ impl Kept {
 
     fn started(&mut self, name: String) {
         match self.container(&name) {
-            Some(known) if known.stage == Stage::Created => known.stage = Stage::Started,
+            Some(known) if known.stage == ClientStage::Created => known.stage = ClientStage::Started,
             Some(_) => {}
             None => {
                 let request = Err(not_seen("CreateContainer"));
-                let (first, stage) = (None, Stage::Started);
-                self.containers.push(KeptContainer { name, request, stage, first, id: None, attempt: 0 });
+                let (first, stage) = (None, ClientStage::Started);
+                self.containers.push(ClientContainer { name, request, stage, first, id: None, attempt: 0 });
             }
         }
     }
 
     /// What is known of the container of a name.
-    pub(super) fn newest(&self, name: &str) -> Option<&KeptContainer> {
+    pub(super) fn newest(&self, name: &str) -> Option<&ClientContainer> {
         self.containers.iter().find(|known| known.name == name)
     }
 
-    fn container(&mut self, name: &str) -> Option<&mut KeptContainer> {
+    fn container(&mut self, name: &str) -> Option<&mut ClientContainer> {
         self.containers.iter_mut().find(|known| known.name == name)
     }
 
     /// Names that nobody uses any more would become more and more in a sandbox that lives long.
     fn forget_the_oldest(&mut self) {
-        let is_let_go = |it: &KeptContainer| it.stage == Stage::LetGo;
-        if self.containers.iter().filter(|it| is_let_go(it)).count() > MOST_LET_GO
+        let is_let_go = |it: &ClientContainer| it.stage == ClientStage::LetGo;
+        if self.containers.iter().filter(|it| is_let_go(it)).count() > MAX_RELEASED
             && let Some(oldest) = self.containers.iter().position(is_let_go)
         {
             self.containers.remove(oldest);
@@ -256,16 +267,18 @@ impl Kept {
     }
 
     /// Whether its owner has let a container go.
-    pub(super) fn is_let_go(&self, container: &str) -> bool {
-        self.newest(container).is_some_and(|known| known.stage == Stage::LetGo)
+    pub(super) fn is_released(&self, container: &str) -> bool {
+        self.newest(container).is_some_and(|known| known.stage == ClientStage::LetGo)
     }
 
     /// Why a container is not started again when it ends, if it is not.
-    pub(super) fn obstacle(&self, container: &str) -> Option<&str> {
+    pub(super) fn not_restartable_reason(&self, container: &str) -> Option<&str> {
         match self.newest(container) {
             None => Some("its CreateContainer was not seen"),
-            Some(KeptContainer { request: Err(reason), .. }) => Some(reason),
-            Some(KeptContainer { stage: Stage::Created, .. }) => Some("its StartContainer was not seen"),
+            Some(ClientContainer { request: Err(reason), .. }) => Some(reason),
+            Some(ClientContainer { stage: ClientStage::Created, .. }) => {
+                Some("its StartContainer was not seen")
+            }
             Some(_) => None,
         }
     }
@@ -279,36 +292,40 @@ fn not_seen(what: &str) -> String {
 mod tests {
     use super::*;
 
-    fn key() -> Key {
+    fn key() -> PodKey {
         let [namespace, name, uid] = ["n", "a", "u"].map(str::to_owned);
-        Key { namespace, name, uid }
+        PodKey { namespace, name, uid }
     }
 
-    fn ran() -> Act {
-        Act::Ran(None, Ok(RedactedBytes(b"pod".as_slice().into())))
+    fn ran() -> ClientAction {
+        ClientAction::SandboxCreated(None, Ok(RedactedBytes(b"pod".as_slice().into())))
     }
 
-    fn created(name: &str) -> Act {
+    fn created(name: &str) -> ClientAction {
         let (id, request) = (Some(format!("id of {name}")), Ok(RedactedBytes(name.as_bytes().into())));
-        Act::Created { name: name.to_owned(), id, request }
+        ClientAction::ContainerCreated { name: name.to_owned(), id, request }
     }
 
     /// The names of containers that are kept alive, after all of this was done.
-    fn kept(acts: Vec<Act>) -> Vec<String> {
-        let mut ledger = Ledger::default();
+    fn kept(acts: Vec<ClientAction>) -> Vec<String> {
+        let mut ledger = DesiredState::default();
         for act in acts {
             ledger.take(&key(), act);
         }
         let containers = ledger.pod(&key()).map(|kept| kept.containers.clone()).unwrap_or_default();
-        containers.iter().filter(|it| it.is_kept()).map(|it| it.name.clone()).collect()
+        containers.iter().filter(|it| it.is_restartable()).map(|it| it.name.clone()).collect()
     }
 
     #[test]
     fn what_a_client_has_started_is_kept_until_it_lets_it_go() {
-        let started = |name: &str| Act::Started(name.to_owned());
-        let let_go = |name: &str| Act::LetGo(name.to_owned());
-        let lost = Act::Created { name: "a".to_owned(), id: None, request: Err("too long".to_owned()) };
-        let attempted = Act::Attempted { name: "a".to_owned(), id: None, attempt: 1 };
+        let started = |name: &str| ClientAction::ContainerStarted(name.to_owned());
+        let let_go = |name: &str| ClientAction::ContainerReleased(name.to_owned());
+        let lost = ClientAction::ContainerCreated {
+            name: "a".to_owned(),
+            id: None,
+            request: Err("too long".to_owned()),
+        };
+        let attempted = ClientAction::ContainerRecreated { name: "a".to_owned(), id: None, attempt: 1 };
         for (acts, expected) in [
             (vec![], &[][..]),
             (vec![ran(), created("a")], &[]),
@@ -321,10 +338,10 @@ mod tests {
             (vec![ran(), created("a"), started("a"), let_go("a"), started("a")], &[]),
             (vec![ran(), created("a"), started("a"), let_go("a"), created("a"), started("a")], &["a"]),
             (vec![ran(), created("a"), started("a"), created("a")], &[]),
-            (vec![ran(), created("a"), started("a"), Act::LetGoAll], &[]),
-            (vec![ran(), created("a"), started("a"), Act::Removed], &[]),
-            (vec![ran(), created("a"), started("a"), Act::Gone], &["a"]),
-            (vec![ran(), created("a"), Act::Gone, started("a")], &[]),
+            (vec![ran(), created("a"), started("a"), ClientAction::PodReleased], &[]),
+            (vec![ran(), created("a"), started("a"), ClientAction::SandboxRemoved], &[]),
+            (vec![ran(), created("a"), started("a"), ClientAction::SandboxGone], &["a"]),
+            (vec![ran(), created("a"), ClientAction::SandboxGone, started("a")], &[]),
             (vec![ran(), created("a"), started("a"), ran()], &[]),
             (vec![let_go("a"), attempted], &[]),
         ] {
@@ -334,45 +351,45 @@ mod tests {
 
     #[test]
     fn why_something_is_not_kept_is_known() {
-        let mut ledger = Ledger::default();
+        let mut ledger = DesiredState::default();
         ledger.take(&key(), created("a"));
         let request = Err("it is too long".to_owned());
-        ledger.take(&key(), Act::Created { name: "b".to_owned(), id: None, request });
+        ledger.take(&key(), ClientAction::ContainerCreated { name: "b".to_owned(), id: None, request });
         ledger.take(&key(), created("c"));
-        ledger.take(&key(), Act::LetGo("c".to_owned()));
+        ledger.take(&key(), ClientAction::ContainerReleased("c".to_owned()));
         let kept = ledger.pod(&key()).unwrap();
         assert_eq!(kept.sandbox, Err("its RunPodSandbox was not seen".to_owned()));
-        let obstacles = ["a", "b", "c", "d"].map(|name| kept.obstacle(name));
+        let obstacles = ["a", "b", "c", "d"].map(|name| kept.not_restartable_reason(name));
         assert_eq!(
             obstacles,
             [
                 Some("its StartContainer was not seen"),
                 Some("it is too long"),
-                Some(LET_GO),
+                Some(RELEASED_REASON),
                 Some("its CreateContainer was not seen")
             ]
         );
-        ledger.take(&key(), Act::Started("a".to_owned()));
+        ledger.take(&key(), ClientAction::ContainerStarted("a".to_owned()));
         let kept = ledger.pod(&key()).unwrap();
-        assert_eq!(kept.obstacle("a"), None);
-        assert!(kept.is_let_go("c") && !kept.is_let_go("a"));
-        ledger.take(&key(), Act::LetGoAll);
-        assert!(ledger.pod(&key()).unwrap().is_let_go("a"));
+        assert_eq!(kept.not_restartable_reason("a"), None);
+        assert!(kept.is_released("c") && !kept.is_released("a"));
+        ledger.take(&key(), ClientAction::PodReleased);
+        assert!(ledger.pod(&key()).unwrap().is_released("a"));
     }
 
     #[test]
     fn what_has_finished_is_so_until_its_owner_makes_it_again() {
-        let mut ledger = Ledger::default();
-        let stage = |ledger: &Ledger| ledger.pod(&key()).unwrap().containers[0].stage;
-        let finished = |id: &str| Act::Finished("a".to_owned(), id.to_owned());
+        let mut ledger = DesiredState::default();
+        let stage = |ledger: &DesiredState| ledger.pod(&key()).unwrap().containers[0].stage;
+        let finished = |id: &str| ClientAction::ContainerCompleted("a".to_owned(), id.to_owned());
         for (act, expected) in [
-            (created("a"), Stage::Created),
-            (finished("id of a"), Stage::Created),
-            (Act::Started("a".to_owned()), Stage::Started),
-            (finished("another"), Stage::Started),
-            (finished("id of a"), Stage::Finished),
-            (created("a"), Stage::Created),
-            (Act::Started("a".to_owned()), Stage::Started),
+            (created("a"), ClientStage::Created),
+            (finished("id of a"), ClientStage::Created),
+            (ClientAction::ContainerStarted("a".to_owned()), ClientStage::Started),
+            (finished("another"), ClientStage::Started),
+            (finished("id of a"), ClientStage::Finished),
+            (created("a"), ClientStage::Created),
+            (ClientAction::ContainerStarted("a".to_owned()), ClientStage::Started),
         ] {
             ledger.take(&key(), act.clone());
             assert_eq!(stage(&ledger), expected, "{act:?}");
@@ -381,15 +398,15 @@ mod tests {
 
     #[test]
     fn names_that_nobody_uses_any_more_are_forgotten() {
-        let mut ledger = Ledger::default();
+        let mut ledger = DesiredState::default();
         ledger.take(&key(), created("first"));
         for number in 0..1000 {
             let name = format!("job-{number}");
             ledger.take(&key(), created(&name));
-            ledger.take(&key(), Act::LetGo(name));
+            ledger.take(&key(), ClientAction::ContainerReleased(name));
         }
         let kept = ledger.pod(&key()).unwrap();
-        assert_eq!(kept.containers.len(), 1 + MOST_LET_GO);
-        assert!(kept.is_let_go("job-999") && kept.containers[0].name == "first");
+        assert_eq!(kept.containers.len(), 1 + MAX_RELEASED);
+        assert!(kept.is_released("job-999") && kept.containers[0].name == "first");
     }
 }

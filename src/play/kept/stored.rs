@@ -4,27 +4,27 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 
-use super::ledger::{Captured, Kept, KeptContainer, Key, Ledger, Stage};
+use super::ledger::{CapturedRequest, ClientContainer, ClientPod, ClientStage, DesiredState, PodKey};
 use crate::cri::RedactedBytes;
 use crate::state::{self, StateError, StateStore, StateTable};
 
 /// A sandbox.
 #[derive(Serialize, Deserialize)]
-struct Sandbox {
-    pod: Key,
+struct StoredSandbox {
+    pod: PodKey,
     id: Option<String>,
-    request: Request,
+    request: StoredRequest,
 }
 
 /// A container.
 #[derive(Serialize, Deserialize)]
-struct Container {
-    pod: Key,
+struct StoredContainer {
+    pod: PodKey,
     /// Which place it has in the pod.
     place: usize,
     name: String,
-    request: Request,
-    stage: Stage,
+    request: StoredRequest,
+    stage: ClientStage,
     first: Option<String>,
     id: Option<String>,
     attempt: u32,
@@ -33,21 +33,21 @@ struct Container {
 /// The bytes of a request, or why they are not known.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-enum Request {
+enum StoredRequest {
     /// In base64.
     Whole(String),
     Missing(String),
 }
 
 /// Reads what was kept before.
-pub(super) fn read(kept: &state::Snapshot) -> Result<Ledger, StateError> {
-    let mut ledger = Ledger::default();
-    let mut containers: Vec<Container> =
+pub(super) fn read(kept: &state::Snapshot) -> Result<DesiredState, StateError> {
+    let mut ledger = DesiredState::default();
+    let mut containers: Vec<StoredContainer> =
         kept.entries(StateTable::Containers)?.into_iter().map(|(_, container)| container).collect();
     containers.sort_by_key(|container| container.place);
-    for (_, Sandbox { pod, id, request }) in kept.entries::<Sandbox>(StateTable::Sandboxes)? {
+    for (_, StoredSandbox { pod, id, request }) in kept.entries::<StoredSandbox>(StateTable::Sandboxes)? {
         let own = containers.iter().filter(|container| container.pod == pod);
-        let containers = own.map(|it| KeptContainer {
+        let containers = own.map(|it| ClientContainer {
             name: it.name.clone(),
             request: it.request.captured(),
             stage: it.stage,
@@ -56,16 +56,16 @@ pub(super) fn read(kept: &state::Snapshot) -> Result<Ledger, StateError> {
             attempt: it.attempt,
         });
         let containers = containers.collect();
-        let kept = Kept { sandbox: request.captured(), sandbox_id: id, containers };
-        ledger.put(pod, kept);
+        let kept = ClientPod { sandbox: request.captured(), sandbox_id: id, containers };
+        ledger.restore(pod, kept);
     }
     Ok(ledger)
 }
 
 /// Writes what has changed of a pod.
-pub(super) fn write(state: &StateStore, key: &Key, before: Option<&Kept>, now: Option<&Kept>) {
-    let name = |container: &KeptContainer| format!("{key}/{}", container.name);
-    let known = |kept: Option<&Kept>| kept.map(|kept| kept.containers.clone()).unwrap_or_default();
+pub(super) fn write(state: &StateStore, key: &PodKey, before: Option<&ClientPod>, now: Option<&ClientPod>) {
+    let name = |container: &ClientContainer| format!("{key}/{}", container.name);
+    let known = |kept: Option<&ClientPod>| kept.map(|kept| kept.containers.clone()).unwrap_or_default();
     let (old, new) = (known(before), known(now));
     for gone in old.iter().filter(|old| new.iter().all(|new| new.name != old.name)) {
         state.remove(StateTable::Containers, &name(gone));
@@ -75,29 +75,30 @@ pub(super) fn write(state: &StateStore, key: &Key, before: Option<&Kept>, now: O
         Some(now)
             if before.is_none_or(|it| (&it.sandbox, &it.sandbox_id) != (&now.sandbox, &now.sandbox_id)) =>
         {
-            let (id, request) = (now.sandbox_id.clone(), Request::of(&now.sandbox));
-            let sandbox = Sandbox { pod: key.clone(), id, request };
+            let (id, request) = (now.sandbox_id.clone(), StoredRequest::from_captured(&now.sandbox));
+            let sandbox = StoredSandbox { pod: key.clone(), id, request };
             state.upsert(StateTable::Sandboxes, &key.to_string(), &sandbox);
         }
         Some(_) => {}
     }
     for (place, container) in new.iter().enumerate().filter(|(place, it)| old.get(*place) != Some(it)) {
-        let KeptContainer { name: own, request, stage, first, id, attempt } = container.clone();
-        let request = Request::of(&request);
-        let stored = Container { pod: key.clone(), place, name: own, request, stage, first, id, attempt };
+        let ClientContainer { name: own, request, stage, first, id, attempt } = container.clone();
+        let request = StoredRequest::from_captured(&request);
+        let stored =
+            StoredContainer { pod: key.clone(), place, name: own, request, stage, first, id, attempt };
         state.upsert(StateTable::Containers, &name(container), &stored);
     }
 }
 
-impl Request {
-    fn of(captured: &Captured) -> Self {
+impl StoredRequest {
+    fn from_captured(captured: &CapturedRequest) -> Self {
         match captured {
             Ok(RedactedBytes(bytes)) => Self::Whole(BASE64_STANDARD.encode(bytes)),
             Err(reason) => Self::Missing(reason.clone()),
         }
     }
 
-    fn captured(&self) -> Captured {
+    fn captured(&self) -> CapturedRequest {
         match self {
             Self::Whole(text) => {
                 let bytes = BASE64_STANDARD.decode(text);
@@ -112,7 +113,7 @@ impl Request {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ledger::Act;
+    use super::super::ledger::ClientAction;
     use super::*;
 
     #[tokio::test]
@@ -120,35 +121,44 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let key = |name: &str| {
             let [namespace, name, uid] = ["n", name, "u"].map(str::to_owned);
-            Key { namespace, name, uid }
+            PodKey { namespace, name, uid }
         };
         let created = |name: &str| {
             let (id, request) =
                 (Some(format!("id of {name}")), Ok(RedactedBytes([0, 255, 3].as_slice().into())));
-            Act::Created { name: name.to_owned(), id, request }
+            ClientAction::ContainerCreated { name: name.to_owned(), id, request }
         };
-        let started = |name: &str| Act::Started(name.to_owned());
-        let ran = || Act::Ran(Some("id".to_owned()), Ok(RedactedBytes(b"pod".as_slice().into())));
-        let mut ledger = Ledger::default();
+        let started = |name: &str| ClientAction::ContainerStarted(name.to_owned());
+        let ran = || {
+            ClientAction::SandboxCreated(Some("id".to_owned()), Ok(RedactedBytes(b"pod".as_slice().into())))
+        };
+        let mut ledger = DesiredState::default();
         let (state, _) = StateStore::open(folder.path()).unwrap();
         for (pod, act) in [
             ("a", ran()),
             ("a", created("z")),
             ("a", started("z")),
             ("a", created("b")),
-            ("a", Act::Attempted { name: "z".to_owned(), id: Some("other".to_owned()), attempt: 3 }),
-            ("a", Act::Finished("z".to_owned(), "other".to_owned())),
-            ("a", Act::Remade("other".to_owned())),
+            (
+                "a",
+                ClientAction::ContainerRecreated {
+                    name: "z".to_owned(),
+                    id: Some("other".to_owned()),
+                    attempt: 3,
+                },
+            ),
+            ("a", ClientAction::ContainerCompleted("z".to_owned(), "other".to_owned())),
+            ("a", ClientAction::SandboxRecreated("other".to_owned())),
             ("b", started("main")),
             ("c", ran()),
             ("c", created("main")),
-            ("c", Act::Removed),
+            ("c", ClientAction::SandboxRemoved),
             ("d", ran()),
             ("d", created("main")),
             ("d", ran()),
             ("e", ran()),
             ("e", created("main")),
-            ("e", Act::LetGo("main".to_owned())),
+            ("e", ClientAction::ContainerReleased("main".to_owned())),
         ] {
             let before = ledger.pod(&key(pod)).cloned();
             ledger.take(&key(pod), act);

@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 use tracing::{debug, warn};
 
-use super::cast::Cast;
-use super::means::Means;
+use super::cast::PodWorkers;
+use super::means::WorkerContext;
 use crate::cri::labels::POD_UID;
 use crate::cri::v1::{
     Container, ContainerFilter, ContainerState, ContainerStateValue, ContainerStatusRequest,
@@ -34,8 +34,8 @@ const TIMESTAMP_FORMAT: &str = "%Y%m%d-%H%M%S";
 /// Rotates the logs of the containers of played pods.
 #[derive(Debug)]
 pub(super) struct ContainerLogManager {
-    means: Arc<Means>,
-    cast: Arc<Cast>,
+    means: Arc<WorkerContext>,
+    cast: Arc<PodWorkers>,
     policy: LogRotatePolicy,
     /// Containers whose logs could not be rotated the last time, which was logged.
     failing: HashSet<String>,
@@ -71,7 +71,7 @@ enum RotateError {
 }
 
 impl ContainerLogManager {
-    pub(super) fn new(means: Arc<Means>, cast: Arc<Cast>, policy: LogRotatePolicy) -> Self {
+    pub(super) fn new(means: Arc<WorkerContext>, cast: Arc<PodWorkers>, policy: LogRotatePolicy) -> Self {
         Self { means, cast, policy, failing: HashSet::new() }
     }
 
@@ -79,7 +79,7 @@ impl ContainerLogManager {
     pub(super) async fn run(mut self) {
         let Some(max_size) = self.policy.max_size else { return };
         loop {
-            if !self.means.kubelet.is_there() {
+            if !self.means.kubelet.is_active() {
                 self.rotate_logs(max_size).await;
             }
             sleep(self.policy.monitor_interval).await;
@@ -113,7 +113,7 @@ impl ContainerLogManager {
     async fn running_containers(&self) -> Result<Vec<Container>, RotateError> {
         let state = Some(ContainerStateValue { state: ContainerState::ContainerRunning.into() });
         let filter = Some(ContainerFilter { state, ..ContainerFilter::default() });
-        let mut asks = self.means.asks.clone();
+        let mut asks = self.means.runtime_client.clone();
         let listed =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(ListContainersRequest { filter }))
                 .await;
@@ -127,15 +127,21 @@ impl ContainerLogManager {
 
     async fn process_container(&self, id: &str, max_size: u64) -> Result<(), RotateError> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
-        let answer =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.asks.clone().container_status(request)).await;
+        let answer = with_timeout(
+            RUNTIME_REQUEST_TIMEOUT,
+            self.means.runtime_client.clone().container_status(request),
+        )
+        .await;
         let answer = answer.map_err(|status| RotateError::Runtime { method: "ContainerStatus", status })?;
         let path = PathBuf::from(answer.status.unwrap_or_default().log_path);
         let reopen = || async {
             let request = ReopenContainerLogRequest { container_id: id.to_owned() };
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().reopen_container_log(request))
-                .await
-                .map(drop)
+            with_timeout(
+                RUNTIME_REQUEST_TIMEOUT,
+                self.means.relay_client.clone().reopen_container_log(request),
+            )
+            .await
+            .map(drop)
         };
         let (now, max_files) = (Timestamp::now(), self.policy.max_files);
         if rotate_if_large(&path, (max_size, max_files), now, reopen).await? {

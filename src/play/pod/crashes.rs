@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep};
 
 use super::actions::tests::{running, seen};
-use super::actions::{View, compute};
-use super::pace::RESYNC;
-use super::start::is_time;
-use crate::play::backoff::{Backoff, TooEarly};
+use super::actions::{ActionInputs, compute_pod_actions};
+use super::pace::SYNC_FREQUENCY;
+use super::start::check_backoff;
+use crate::play::backoff::{Backoff, BackoffError};
 use crate::play::read::tests::pod;
-use crate::play::seen::{Seen, State};
+use crate::play::seen::{InstanceState, RuntimePodStatus};
 use crate::probe::ProbeType;
 use crate::prober::ProbeResult;
 
@@ -42,21 +42,21 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
         loop {
             let before = runtime.clone();
             let verdicts = |_: &str, kind| (Ends::By(kind) == ends).then_some(ProbeResult::Failure);
-            let actions = compute(View {
+            let actions = compute_pod_actions(ActionInputs {
                 pod: &pod,
                 seen: &before,
                 verdicts: &verdicts,
                 probed: Some(&pod.spec),
                 condemned: &|_| false,
             });
-            assert!(!actions.kills_pod && actions.starts == ["main"], "{actions:?}");
-            for _ in &actions.kills {
+            assert!(!actions.kill_pod && actions.containers_to_start == ["main"], "{actions:?}");
+            for _ in &actions.containers_to_kill {
                 exit(&mut runtime, now());
             }
-            match is_time(&crashes, &pod, container, &before, now()) {
+            match check_backoff(&crashes, &pod, container, &before, now()) {
                 Ok(()) => break,
-                Err(TooEarly { until, .. }) => {
-                    sleep(until.duration_since(now()).unwrap().min(RESYNC)).await;
+                Err(BackoffError { until, .. }) => {
+                    sleep(until.duration_since(now()).unwrap().min(SYNC_FREQUENCY)).await;
                 }
             }
         }
@@ -65,18 +65,18 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
         next.id = format!("main-{}", number + 1).into();
         next.attempt = u32::try_from(number).unwrap() + 1;
         runtime.containers.insert(0, next);
-        let old: Vec<Arc<str>> = runtime.old().map(|instance| instance.id.clone()).collect();
+        let old: Vec<Arc<str>> = runtime.garbage().map(|instance| instance.id.clone()).collect();
         runtime.containers.retain(|instance| !old.contains(&instance.id));
     }
     waited
 }
 
 /// The newest container ends.
-fn exit(runtime: &mut Seen, now: SystemTime) {
+fn exit(runtime: &mut RuntimePodStatus, now: SystemTime) {
     let newest = &mut runtime.containers[0];
-    assert_eq!(newest.state, State::Running);
+    assert_eq!(newest.state, InstanceState::Running);
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap();
-    (newest.state, newest.exit_code) = (State::Exited, 1);
+    (newest.state, newest.exit_code) = (InstanceState::Exited, 1);
     newest.finished_at = i64::try_from(since.as_nanos()).unwrap();
 }
 

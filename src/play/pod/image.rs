@@ -10,24 +10,24 @@ use wildmatch::WildMatch;
 use super::failure::StartError;
 use crate::cri::v1::{AuthConfig, Image, ImageSpec, ImageStatusRequest, PodSandboxConfig, PullImageRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
-use crate::play::backoff::TooEarly;
-use crate::play::means::Means;
+use crate::play::backoff::BackoffError;
+use crate::play::means::WorkerContext;
 use crate::play::spec::{Container, Credential, Pod, PullPolicy};
 use crate::tap;
 use crate::terminal::{human, sanitize};
 
 /// Whose image it is, and what it is for.
-pub(super) struct Wanted<'a> {
-    pub(super) means: &'a Means,
+pub(super) struct ImagePuller<'a> {
+    pub(super) means: &'a WorkerContext,
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
     pub(super) names: (&'a Arc<tap::PodRef>, &'a Arc<tap::ContainerRef>),
     pub(super) sandbox: &'a PodSandboxConfig,
 }
 
-impl Wanted<'_> {
+impl ImagePuller<'_> {
     /// Sees to it that the image is there. Returns what the runtime calls it, and what it knows of it.
-    pub(super) async fn ensure(&self) -> Result<(String, Option<Image>), StartError> {
+    pub(super) async fn ensure_image(&self) -> Result<(String, Option<Image>), StartError> {
         let image = self.container.image.as_str();
         let there = match self.container.pull_policy {
             PullPolicy::Always => None,
@@ -54,14 +54,14 @@ impl Wanted<'_> {
 
     async fn pull(&self, image: &str) -> Result<(String, Option<Image>), StartError> {
         let key = format!("{}/{image}", self.pod.uid);
-        if let Err(TooEarly { delay, until }) = self.means.pulls.is_time(&key, SystemTime::now()) {
+        if let Err(BackoffError { delay, until }) = self.means.image_backoff.check(&key, SystemTime::now()) {
             self.tell("BackOff", false, format!("Back-off pulling image {image:?}"));
             let message = format!("Back-off pulling image {image:?}, for {}", human::duration(delay));
             return Err(StartError { until: Some(until), ..StartError::new("ImagePullBackOff", message) });
         }
         self.tell("Pulling", false, format!("Pulling image {image:?}"));
         let begun = Instant::now();
-        match self.pull_with_any(image).await {
+        match self.pull_with_credentials(image).await {
             Ok(pulled) => {
                 let status = self.status(&pulled).await?;
                 let size = status.as_ref().map_or(0, |image| image.size);
@@ -77,7 +77,7 @@ impl Wanted<'_> {
                 let reason = sanitize(status.message());
                 self.tell("Failed", true, format!("Failed to pull image {image:?}: {reason}"));
                 let now = SystemTime::now();
-                let delay = self.means.pulls.fail(&key, now);
+                let delay = self.means.image_backoff.record_failure(&key, now);
                 let error = StartError::new("ErrImagePull", reason);
                 Err(StartError { until: Some(now + delay), ..error })
             }
@@ -85,7 +85,7 @@ impl Wanted<'_> {
     }
 
     /// Pulls it with the credentials that fit, one after the other, or with none. Returns what the runtime calls it.
-    async fn pull_with_any(&self, image: &str) -> Result<String, Status> {
+    async fn pull_with_credentials(&self, image: &str) -> Result<String, Status> {
         let mut auths: Vec<Option<AuthConfig>> =
             credentials(image, &self.pod.credentials).into_iter().map(Some).collect();
         if auths.is_empty() {

@@ -9,17 +9,17 @@ use tokio::time::sleep;
 use tonic::Status;
 use tracing::warn;
 
-use super::actions::is_back;
+use super::actions::should_restart_after_kill;
 use super::failure::StartError;
-use super::pace::Pace;
-use super::start::Place;
-use super::{RETRY_END, Worker};
+use super::pace::Requeue;
+use super::start::StartContext;
+use super::{PodWorker, TERMINATION_RETRY};
 use crate::cri::labels::RESTART_COUNT;
 use crate::cri::v1::PodSandboxConfig;
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, RawRunPodSandbox, with_timeout};
-use crate::play::kept::{Act, Key};
-use crate::play::seen::{Instance, Seen, State};
-use crate::play::spec::{Container, Origin, Own};
+use crate::play::kept::{ClientAction, PodKey};
+use crate::play::seen::{ContainerInstance, InstanceState, RuntimePodStatus};
+use crate::play::spec::{ClientRequest, Container, PodOrigin};
 use crate::prober::KillPlan;
 use crate::tap;
 use crate::terminal::sanitize;
@@ -29,23 +29,23 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// What was made for a client.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct Created {
     sandbox: Option<Arc<str>>,
     /// Containers by their names and ids, and what was known of them then.
-    containers: Vec<(String, Arc<str>, Own)>,
+    containers: Vec<(String, Arc<str>, ClientRequest)>,
 }
 
-impl Made {
+impl Created {
     fn is_empty(&self) -> bool {
         self.sandbox.is_none() && self.containers.is_empty()
     }
 }
 
-impl Worker {
+impl PodWorker {
     /// Syncs again and again, until its owner has the pod again. Nothing of it is ended then.
-    pub(super) async fn keep(&mut self) {
-        let mut pace = Pace::default();
-        while !self.signals.end.is_cancelled() {
+    pub(super) async fn run_client_pod(&mut self) {
+        let mut pace = Requeue::default();
+        while !self.signals.terminate.is_cancelled() {
             self.pod = self.pods.borrow_and_update().clone();
             if let Some(prober) = self.means.prober.clone() {
                 if !prober.has_listed() {
@@ -58,60 +58,66 @@ impl Worker {
                     &self.names,
                     self.pod.containers.iter().map(|it| it.name.clone()).collect(),
                 );
-                self.pod = Arc::new(self.pod.specified(Arc::new(prober.spec_of(&self.awaited()))));
+                self.pod = Arc::new(self.pod.with_spec(Arc::new(prober.spec_of(&self.awaited()))));
             }
             let synced = self.sync().await;
-            self.leave_to_owner().await;
-            self.rest(pace.after(synced, &self.pod)).await;
+            self.remove_unwanted().await;
+            self.wait(pace.after(synced, &self.pod)).await;
         }
         while !self.lock().made.is_empty() {
             // Nobody comes after this worker who would take it back.
-            sleep(RETRY_END).await;
-            self.leave_to_owner().await;
+            sleep(TERMINATION_RETRY).await;
+            self.remove_unwanted().await;
         }
-        self.means.records.forget(&self.pod.identity());
+        self.means.pleg_cache.forget(&self.pod.identity());
         if let Some(prober) = &self.means.prober {
             prober.set_restartable(&self.names, HashSet::new());
         }
     }
 
     /// Has it remembered which containers of clients have ended for good: they do not run again once nothing tells any more that they have.
-    pub(super) fn note_what_has_finished(&self, seen: &Seen) {
-        let Some(key) = Key::of(&self.names) else { return };
+    pub(super) fn record_completed(&self, seen: &RuntimePodStatus) {
+        let Some(key) = PodKey::from_pod_ref(&self.names) else { return };
         for container in
             self.pod.containers.iter().filter(|it| it.own.as_ref().is_some_and(|own| !own.has_finished))
         {
-            let newest = seen.newest(&container.name).filter(|instance| instance.state == State::Exited);
-            let is_back = |it: &Instance| is_back(&self.pod, container, it, self.means.condemned.has(&it.id));
+            let newest =
+                seen.latest(&container.name).filter(|instance| instance.state == InstanceState::Exited);
+            let is_back = |it: &ContainerInstance| {
+                should_restart_after_kill(&self.pod, container, it, self.means.probe_killed.has(&it.id))
+            };
             if let Some(ended) = newest.filter(|instance| !is_back(instance)) {
-                self.means.keeper.saw(&key, Act::Finished(container.name.clone(), ended.id.to_string()));
+                self.means.client_pods.record(
+                    &key,
+                    ClientAction::ContainerCompleted(container.name.clone(), ended.id.to_string()),
+                );
             }
         }
     }
 
     /// Whether its owner has done nothing with it that was not known of when it was looked at.
     pub(super) async fn is_still_kept(&self) -> bool {
-        let is_known = self.means.watched.flush().await;
-        is_known && !self.pods.has_changed().unwrap_or(true) && !self.signals.end.is_cancelled()
+        let is_known = self.means.internal_calls.flush().await;
+        is_known && !self.pods.has_changed().unwrap_or(true) && !self.signals.terminate.is_cancelled()
     }
 
     /// Whether a container is still to be, as it was asked for.
-    pub(super) async fn is_still_wanted(&self, container: &Container) -> bool {
+    pub(super) async fn still_desired(&self, container: &Container) -> bool {
         let Some(own) = &container.own else { return true };
-        self.means.watched.flush().await && self.wants(&container.name, own)
+        self.means.internal_calls.flush().await && self.wants(&container.name, own)
     }
 
-    fn wants(&self, name: &str, made_of: &Own) -> bool {
+    fn wants(&self, name: &str, made_of: &ClientRequest) -> bool {
         let wanted = self.pods.borrow().container(name).and_then(|it| it.own.clone());
-        !self.signals.end.is_cancelled() && wanted.is_some_and(|own| own.is_of_same_call(made_of))
+        !self.signals.terminate.is_cancelled() && wanted.is_some_and(|own| own.is_of_same_call(made_of))
     }
 
     /// A sandbox or container was made for the client.
-    pub(super) fn has_made_sandbox(&self, id: &Arc<str>) {
+    pub(super) fn track_created_sandbox(&self, id: &Arc<str>) {
         self.lock().made.sandbox = Some(id.clone());
     }
 
-    pub(super) fn has_made(&self, container: &Container, id: &str) {
+    pub(super) fn track_created(&self, container: &Container, id: &str) {
         if let Some(own) = &container.own {
             let made = (container.name.clone(), id.into(), own.clone());
             self.lock().made.containers.push(made);
@@ -119,23 +125,23 @@ impl Worker {
     }
 
     /// What was made while its owner has let it go is removed: nobody knows of it.
-    async fn leave_to_owner(&self) {
-        if !self.means.watched.flush().await {
+    async fn remove_unwanted(&self) {
+        if !self.means.internal_calls.flush().await {
             // It is looked again with the next sync.
             return;
         }
-        let Made { sandbox, containers } = std::mem::take(&mut self.lock().made);
+        let Created { sandbox, containers } = std::mem::take(&mut self.lock().made);
         for (name, id, own) in containers {
             if self.wants(&name, &own) {
                 continue;
             }
-            if let Err(status) = self.take_back(&name, &id).await {
+            if let Err(status) = self.reclaim(&name, &id).await {
                 let pod = self.pod.full_name();
                 warn!(pod, container = %id, "a container is left that nobody wants: {}", sanitize(status.message()));
                 self.lock().made.containers.push((name, id, own));
             }
         }
-        let sandbox = sandbox.filter(|_| self.signals.end.is_cancelled());
+        let sandbox = sandbox.filter(|_| self.signals.terminate.is_cancelled());
         if let Some(id) = sandbox
             && let Err(status) = self.remove_sandbox(&id).await
         {
@@ -145,7 +151,7 @@ impl Worker {
         }
     }
 
-    async fn take_back(&self, name: &str, id: &Arc<str>) -> Result<(), Status> {
+    async fn reclaim(&self, name: &str, id: &Arc<str>) -> Result<(), Status> {
         let names =
             tap::ContainerRef { id: Some(id.to_string()), name: Some(name.to_owned()), attempt: None };
         let message = "Its owner has let it go meanwhile".to_owned();
@@ -155,8 +161,8 @@ impl Worker {
     }
 
     /// What is asked for to make another sandbox, as its owner has asked for it.
-    pub(super) fn authored_sandbox(&self, attempt: u32) -> Option<(RawRunPodSandbox, PodSandboxConfig)> {
-        let Origin::Relay { request: Ok(authored), .. } = &self.pod.origin else { return None };
+    pub(super) fn sandbox_request(&self, attempt: u32) -> Option<(RawRunPodSandbox, PodSandboxConfig)> {
+        let PodOrigin::Client { request: Ok(authored), .. } = &self.pod.origin else { return None };
         let config = authored.decoded().config.clone().unwrap_or_default();
         let mut request = RawRunPodSandbox::clone(authored);
         request.set_field(&["config", "metadata", "attempt"], Value::U32(attempt));
@@ -164,11 +170,11 @@ impl Worker {
     }
 
     /// Has a container made as its owner has asked for it, but that it is the next attempt.
-    pub(super) async fn create_own(
+    pub(super) async fn recreate_container(
         &self,
         container: &Container,
-        own: &Own,
-        place: Place<'_>,
+        own: &ClientRequest,
+        place: StartContext<'_>,
     ) -> Result<(String, u32), StartError> {
         let failed = |message: String| StartError::new("CreateContainerError", message);
         let config = own.request.decoded().config.clone().unwrap_or_default();
@@ -180,7 +186,10 @@ impl Worker {
         let mut request = own.request.clone();
         request.set_field(&["pod_sandbox_id"], Value::String(place.sandbox.to_owned()));
         request.set_field(&["config", "metadata", "attempt"], Value::U32(attempt));
-        request.set_field(&["config", "log_path"], Value::String(next_log(&config.log_path, first, attempt)));
+        request.set_field(
+            &["config", "log_path"],
+            Value::String(next_log_path(&config.log_path, first, attempt)),
+        );
         if let Some(count) = count {
             let count = count.saturating_add(attempt - first);
             request.set_map_entry(&["config", "annotations"], RESTART_COUNT, count.to_string());
@@ -189,7 +198,7 @@ impl Worker {
         let of_sandbox = place.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
         request.set_field(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
         let created =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.sender.create_container(request)).await;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.raw_client.create_container(request)).await;
         let created = created.map_err(|status| failed(sanitize(status.message())))?;
         Ok((created.container_id, attempt))
     }
@@ -197,7 +206,7 @@ impl Worker {
 
 /// Where the log of another attempt is written: where the name of the first one's ends with its number, that of the other's with its own; else
 /// it is put before the last dot.
-fn next_log(path: &str, first: u32, attempt: u32) -> String {
+fn next_log_path(path: &str, first: u32, attempt: u32) -> String {
     let (folder, file) = path.rsplit_once('/').map_or(("", path), |(folder, file)| (folder, file));
     let (stem, extension) = match file.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
@@ -231,7 +240,7 @@ mod tests {
             ("/0.log", 0, 1, "/1.log"),
             ("", 0, 1, ""),
         ] {
-            assert_eq!(next_log(path, first, attempt), expected, "{path}");
+            assert_eq!(next_log_path(path, first, attempt), expected, "{path}");
         }
     }
 }

@@ -9,50 +9,50 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-use super::Worker;
-use super::actions::{Doomed, Reason};
+use super::PodWorker;
+use super::actions::{ContainerToKill, KillReason};
 use crate::cri::v1::{RemoveContainerRequest, StopPodSandboxRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, with_timeout};
 use crate::play::configs;
 use crate::play::logs::remove_log;
-use crate::play::seen::{Instance, Seen};
-use crate::play::spec::{Container, Origin, Pod};
+use crate::play::seen::{ContainerInstance, RuntimePodStatus};
+use crate::play::spec::{Container, Pod, PodOrigin};
 use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Probe, ProbeType};
 use crate::prober::{ContainerNames, HookContext, HookError, KillPlan, PodReport, ProbeReport};
 use crate::tap;
 
 /// Whose turn it is, where all containers of a pod are ended.
-type Turns = HashMap<String, CancellationToken>;
+type TerminationOrder = HashMap<String, CancellationToken>;
 
-impl Worker {
+impl PodWorker {
     /// How a container is ended, with the pod's grace period.
-    pub(super) fn ending(&self, container: &Container, message: String) -> KillPlan {
+    pub(super) fn kill_spec(&self, container: &Container, message: String) -> KillPlan {
         let grace_period = self.pod.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
         KillPlan { message, grace_period, pre_stop: container.spec.pre_stop().cloned(), blocked_by: None }
     }
 
     /// Ends one container that is doomed.
-    pub(super) async fn kill_one(
+    pub(super) async fn kill_container(
         &self,
-        doomed: &Doomed,
-        seen: &Seen,
+        doomed: &ContainerToKill,
+        seen: &RuntimePodStatus,
         report: Option<&PodReport>,
     ) -> Result<(), Status> {
-        let Doomed { id, name, message, reason } = doomed;
+        let ContainerToKill { id, name, message, reason } = doomed;
         let Some(container) = self.pod.container(name) else { return Ok(()) };
-        let mut ending = self.ending(container, message.clone());
+        let mut ending = self.kill_spec(container, message.clone());
         let mut mark = None;
         ending.grace_period = grace_period(ending.grace_period, *reason, |kind| {
             Some(report?.container(id)?.probe(kind)?.probe.clone())
         });
-        if let Reason::Probe(kind) = reason {
+        if let KillReason::Probe(kind) = reason {
             let probe = report.and_then(|it| it.container(id)?.probe(*kind));
-            mark = probe.map(|probe| mark_of(probe, &ending));
+            mark = probe.map(|probe| kill_record(probe, &ending));
         }
         // Whoever comes after us has to know why it ended.
         self.means.state.flush().await;
         let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
-        if let (Reason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
+        if let (KillReason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
             prober.on_container_killed(&self.names, name, *kind, killed.is_ok());
         }
         killed
@@ -68,10 +68,10 @@ impl Worker {
         mark: Option<tap::KillRecord>,
         first: &[CancellationToken],
     ) -> Result<(), Status> {
-        self.tell(Some(names), ("Killing", false), ending.message.clone());
+        self.record_event(Some(names), ("Killing", false), ending.message.clone());
         let begun = Instant::now();
         self.pre_stop(names, id, &ending).await;
-        let left = left_after(first, ending.grace_period_after(begun.elapsed())).await;
+        let left = wait_for_predecessors(first, ending.grace_period_after(begun.elapsed())).await;
         let both = ContainerNames { pod: self.names.clone(), container: names.clone() };
         let mark = mark.map(|mark| tap::KillRecord { grace_period: left, ..mark });
         self.means.executor.stop(&both, id, left, mark).await
@@ -82,14 +82,14 @@ impl Worker {
         let name = names.name.as_deref().unwrap_or_default();
         let container = self.pod.container(name).map(|container| container.spec.clone());
         let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
-        let hooked = self.hooked(&container, names, id, &self.address().unwrap_or_default());
+        let hooked = self.hook_context(&container, names, id, &self.address().unwrap_or_default());
         if let Err(HookError::Failed(_)) = hooked.run(hook, self.means.executor.clone(), Some(period)).await {
-            self.tell(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
+            self.record_event(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
         }
     }
 
     /// A container whose hook is to be run.
-    pub(super) fn hooked(
+    pub(super) fn hook_context(
         &self,
         container: &Arc<ContainerSpec>,
         names: &Arc<tap::ContainerRef>,
@@ -106,9 +106,9 @@ impl Worker {
 
     /// Ends all containers, with grace periods of so many seconds at least; at once but for those that run beside the others: they come
     /// last, in the reverse of their order. Then the sandboxes are stopped.
-    pub(super) async fn kill_all(&self, seen: &Seen, least: u32) -> Result<(), Status> {
-        let alive: Vec<&Instance> = seen.alive().collect();
-        let turns: Turns =
+    pub(super) async fn kill_all(&self, seen: &RuntimePodStatus, least: u32) -> Result<(), Status> {
+        let alive: Vec<&ContainerInstance> = seen.live().collect();
+        let turns: TerminationOrder =
             alive.iter().map(|instance| (instance.name.clone(), CancellationToken::new())).collect();
         let kills = alive.iter().map(|instance| self.kill_in_order(instance, seen, &turns, least));
         for killed in join_all(kills).await {
@@ -117,8 +117,11 @@ impl Worker {
         for sandbox in &seen.sandboxes {
             let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
             ignore_not_found(
-                with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().stop_pod_sandbox(request))
-                    .await,
+                with_timeout(
+                    RUNTIME_REQUEST_TIMEOUT,
+                    self.means.relay_client.clone().stop_pod_sandbox(request),
+                )
+                .await,
             )?;
         }
         Ok(())
@@ -126,21 +129,23 @@ impl Worker {
 
     async fn kill_in_order(
         &self,
-        instance: &Instance,
-        seen: &Seen,
-        turns: &Turns,
+        instance: &ContainerInstance,
+        seen: &RuntimePodStatus,
+        turns: &TerminationOrder,
         least: u32,
     ) -> Result<(), Status> {
         let names = names(seen, &instance.id, &instance.name);
         let message = format!("Stopping container {}", instance.name);
         let ending = match self.pod.container(&instance.name) {
-            Some(container) => self.ending(container, message),
-            None if self.pod.origin == Origin::Before => noted_ending(&instance.noted, message),
+            Some(container) => self.kill_spec(container, message),
+            None if self.pod.origin == PodOrigin::Orphan => {
+                annotated_kill_spec(&instance.annotations, message)
+            }
             // The manifest knows it no more.
             None => KillPlan { message, grace_period: 0, pre_stop: None, blocked_by: None },
         };
         let ending = KillPlan { grace_period: ending.grace_period.max(least), ..ending };
-        let first = before(&self.pod, &instance.name, turns);
+        let first = predecessors(&self.pod, &instance.name, turns);
         let killed = self.kill(&names, &instance.id, ending, None, &first).await;
         if let Some(turn) = turns.get(&instance.name) {
             turn.cancel();
@@ -149,7 +154,7 @@ impl Worker {
     }
 
     /// Removes a container, and its log with what was rotated of it, unless logs stay.
-    pub(super) async fn remove_with_log(&self, instance: &Instance) -> Result<(), Status> {
+    pub(super) async fn remove_with_log(&self, instance: &ContainerInstance) -> Result<(), Status> {
         self.remove(&instance.id).await?;
         if !self.means.node.keeps_logs {
             let logs = configs::log_folder(&self.pod, &self.means.node.logs).join(&instance.name);
@@ -162,21 +167,22 @@ impl Worker {
     pub(super) async fn remove(&self, id: &str) -> Result<(), Status> {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
         ignore_not_found(
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().remove_container(request)).await,
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.relay_client.clone().remove_container(request))
+                .await,
         )?;
-        self.means.condemned.forget(id);
+        self.means.probe_killed.forget(id);
         Ok(())
     }
 }
 
 /// The end of a container of which only what is noted at it is known.
-fn noted_ending(noted: &ContainerSpec, message: String) -> KillPlan {
+fn annotated_kill_spec(noted: &ContainerSpec, message: String) -> KillPlan {
     let grace_period = noted.annotated_grace_period.clone().and_then(Result::ok).unwrap_or(GRACE_PERIOD);
     KillPlan { message, grace_period, pre_stop: noted.pre_stop().cloned(), blocked_by: None }
 }
 
 /// Those that have to end before a container of a pod does.
-fn before(pod: &Pod, name: &str, turns: &Turns) -> Vec<CancellationToken> {
+fn predecessors(pod: &Pod, name: &str, turns: &TerminationOrder) -> Vec<CancellationToken> {
     if pod.container(name).is_none_or(|container| container.role != ContainerKind::Sidecar) {
         return Vec::new();
     }
@@ -187,7 +193,7 @@ fn before(pod: &Pod, name: &str, turns: &Turns) -> Vec<CancellationToken> {
 }
 
 /// Waits for those that come first, for so many seconds at most. Returns how many are left.
-async fn left_after(first: &[CancellationToken], seconds: u32) -> u32 {
+async fn wait_for_predecessors(first: &[CancellationToken], seconds: u32) -> u32 {
     if first.is_empty() {
         return seconds;
     }
@@ -200,16 +206,16 @@ async fn left_after(first: &[CancellationToken], seconds: u32) -> u32 {
 
 /// Seconds that a container has for its end for a reason, of a pod that has so many: what the probe says that has failed counts before
 /// that (as the kubelet's `setTerminationGracePeriod`).
-fn grace_period(of_pod: u32, reason: Reason, probe: impl Fn(ProbeType) -> Option<Arc<Probe>>) -> u32 {
+fn grace_period(of_pod: u32, reason: KillReason, probe: impl Fn(ProbeType) -> Option<Arc<Probe>>) -> u32 {
     match reason {
-        Reason::Probe(kind) => probe(kind).and_then(|it| it.termination_grace_period).unwrap_or(of_pod),
-        Reason::Reset => 0,
-        Reason::Other => of_pod,
+        KillReason::Probe(kind) => probe(kind).and_then(|it| it.termination_grace_period).unwrap_or(of_pod),
+        KillReason::Reset => 0,
+        KillReason::Other => of_pod,
     }
 }
 
 /// What is told of a call that ends a container for a probe.
-fn mark_of(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
+fn kill_record(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
     tap::KillRecord {
         probe: report.probe_type.name().to_owned(),
         message: ending.message.clone(),
@@ -220,7 +226,7 @@ fn mark_of(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
 }
 
 /// What a container is called, as it was seen.
-fn names(seen: &Seen, id: &str, name: &str) -> Arc<tap::ContainerRef> {
+fn names(seen: &RuntimePodStatus, id: &str, name: &str) -> Arc<tap::ContainerRef> {
     let attempt = seen.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
     Arc::new(tap::ContainerRef { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
 }
@@ -236,17 +242,17 @@ mod tests {
     #[test]
     fn table_9_9_kill_container_grace_period() {
         for (of_pod, liveness, startup, reason, expected) in [
-            (Some(2), None, None, Reason::Other, 2),
-            (Some(2), None, None, Reason::Probe(Liveness), 2),
-            (None, None, None, Reason::Other, 30),
-            (Some(5), Some(10), None, Reason::Probe(Liveness), 10),
-            (Some(10), Some(5), None, Reason::Probe(Liveness), 5),
-            (Some(5), None, Some(10), Reason::Probe(Startup), 10),
-            (Some(10), None, Some(5), Reason::Probe(Startup), 5),
-            (Some(5), Some(10), Some(20), Reason::Probe(Startup), 20),
-            (Some(5), Some(10), Some(20), Reason::Probe(Liveness), 10),
-            (Some(5), Some(10), Some(20), Reason::Other, 5),
-            (Some(5), Some(10), Some(20), Reason::Reset, 0),
+            (Some(2), None, None, KillReason::Other, 2),
+            (Some(2), None, None, KillReason::Probe(Liveness), 2),
+            (None, None, None, KillReason::Other, 30),
+            (Some(5), Some(10), None, KillReason::Probe(Liveness), 10),
+            (Some(10), Some(5), None, KillReason::Probe(Liveness), 5),
+            (Some(5), None, Some(10), KillReason::Probe(Startup), 10),
+            (Some(10), None, Some(5), KillReason::Probe(Startup), 5),
+            (Some(5), Some(10), Some(20), KillReason::Probe(Startup), 20),
+            (Some(5), Some(10), Some(20), KillReason::Probe(Liveness), 10),
+            (Some(5), Some(10), Some(20), KillReason::Other, 5),
+            (Some(5), Some(10), Some(20), KillReason::Reset, 0),
         ] {
             let probe = |kind: &str, grace: Option<u32>| {
                 let grace = grace.map(|grace| format!(", terminationGracePeriodSeconds: {grace}"));
@@ -282,10 +288,11 @@ mod tests {
             (5, [100, 100, 100, 100], [("a", 0, 5), ("b", 0, 5), ("second", 5, 7), ("first", 5, 7)]),
         ] {
             let names = ["a", "b", "second", "first"];
-            let turns: Turns = names.map(|name| (name.to_owned(), CancellationToken::new())).into();
+            let turns: TerminationOrder =
+                names.map(|name| (name.to_owned(), CancellationToken::new())).into();
             let begun = Instant::now();
             let ended = join_all(names.into_iter().zip(takes).map(async |(name, takes)| {
-                let left = left_after(&before(&pod, name, &turns), grace).await;
+                let left = wait_for_predecessors(&predecessors(&pod, name, &turns), grace).await;
                 let told = begun.elapsed().as_secs();
                 tokio::time::sleep(Duration::from_secs(left.min(takes).into())).await;
                 turns[name].cancel();

@@ -3,15 +3,15 @@
 use tokio::task::spawn_blocking;
 use tracing::warn;
 
-use super::Worker;
+use super::PodWorker;
 use crate::cri::v1::Mount;
-use crate::play::configs::Facts;
-use crate::play::seen::Seen;
+use crate::play::configs::EnvFacts;
+use crate::play::seen::RuntimePodStatus;
 use crate::play::spec::{Container, VolumeSource};
 use crate::play::subpath_mounts::MountOwner;
 use crate::terminal::sanitize;
 
-impl Worker {
+impl PodWorker {
     /// Prepares what a container has of this host. Fails with the reason, for people.
     pub(super) async fn mounts(
         &self,
@@ -35,7 +35,7 @@ impl Worker {
         let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
         let variables = variables.to_vec();
         let mounted = spawn_blocking(move || {
-            let facts = Facts { pod: &pod, node: &means.node, addresses: &addresses };
+            let facts = EnvFacts { pod: &pod, node: &means.node, addresses: &addresses };
             folder.mounts(&container, &facts, &variables, recurses, binds)
         });
         match mounted.await {
@@ -60,11 +60,11 @@ impl Worker {
 
     /// Unmounts the subPaths of containers that do not run, whether or not the pod still has them. What cannot be unmounted is tried again with
     /// the next sync.
-    pub(super) async fn release_subpaths(&self, seen: &Seen) {
+    pub(super) async fn release_subpaths(&self, seen: &RuntimePodStatus) {
         let known = self.means.subpath_mounts.containers_of(&self.pod.uid);
         self.lock().unreleased.retain(|name| known.contains(name));
         for name in known {
-            if seen.alive().any(|instance| instance.name == name) {
+            if seen.live().any(|instance| instance.name == name) {
                 continue;
             }
             let (folder, container) = (self.folder.clone(), name.clone());

@@ -7,15 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use tonic::Status;
 
-use super::Worker;
+use super::PodWorker;
 use super::failure::StartError;
-use super::image::Wanted;
+use super::image::ImagePuller;
 use crate::cri::v1::{CreateContainerRequest, Image, PodSandboxConfig, StartContainerRequest};
 use crate::cri::{RUNTIME_REQUEST_TIMEOUT, with_timeout};
-use crate::play::backoff::{Backoff, TooEarly};
-use crate::play::configs::{self, Facts, Making};
+use crate::play::backoff::{Backoff, BackoffError};
+use crate::play::configs::{self, ContainerInputs, EnvFacts};
 use crate::play::host::make_log_directory;
-use crate::play::seen::{Instance, Seen};
+use crate::play::seen::{ContainerInstance, RuntimePodStatus};
 use crate::play::spec::{Container, Pod, RecursiveReadOnly};
 use crate::probe::Hook;
 use crate::prober::HookError;
@@ -25,53 +25,58 @@ use crate::terminal::sanitize;
 
 /// Where a container is started.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct StartContext<'a> {
     pub(super) sandbox: &'a str,
     pub(super) config: &'a PodSandboxConfig,
     pub(super) addresses: &'a [String],
     /// What was there before this sync has done anything.
-    pub(super) seen: &'a Seen,
+    pub(super) seen: &'a RuntimePodStatus,
 }
 
-impl Worker {
+impl PodWorker {
     /// Starts a container.
-    pub(super) async fn start(&self, container: &Container, place: Place<'_>) -> Result<(), StartError> {
+    pub(super) async fn start(
+        &self,
+        container: &Container,
+        place: StartContext<'_>,
+    ) -> Result<(), StartError> {
         let unnamed =
             tap::ContainerRef { name: Some(container.name.clone()), ..tap::ContainerRef::default() };
         let unnamed = Arc::new(unnamed);
         self.back_off(container, place.seen, &unnamed)?;
         // Or else it would not be waited for as long once we are back from an end of ours.
         self.means.state.flush().await;
-        let wanted = Wanted {
+        let wanted = ImagePuller {
             means: &self.means,
             pod: &self.pod,
             container,
             names: (&self.names, &unnamed),
             sandbox: place.config,
         };
-        let ensured = wanted.ensure().await;
+        let ensured = wanted.ensure_image().await;
         let (image, known) = ensured.inspect_err(|error| self.failed(&unnamed, error))?;
-        if !self.is_still_wanted(container).await {
+        if !self.still_desired(container).await {
             return Ok(());
         }
         let created = match &container.own {
-            Some(own) => self.create_own(container, own, place).await,
+            Some(own) => self.recreate_container(container, own, place).await,
             None => self.create(container, place, &image, known.as_ref()).await,
         };
         let (id, attempt) = created.inspect_err(|error| self.failed(&unnamed, error))?;
-        self.has_made(container, &id);
+        self.track_created(container, &id);
         let name = Some(container.name.clone());
         let named = Arc::new(tap::ContainerRef { id: Some(id.clone()), name, attempt: Some(attempt) });
-        self.tell(Some(&named), ("Created", false), "Container created".to_owned());
-        if !self.is_still_wanted(container).await {
+        self.record_event(Some(&named), ("Created", false), "Container created".to_owned());
+        if !self.still_desired(container).await {
             return Ok(());
         }
         let request = StartContainerRequest { container_id: id.clone() };
         let started =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().start_container(request)).await;
-        let started = started.map_err(|status| StartError::new("RunContainerError", words(&status)));
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.relay_client.clone().start_container(request))
+                .await;
+        let started = started.map_err(|status| StartError::new("RunContainerError", argv(&status)));
         started.inspect_err(|error| self.failed(&named, error))?;
-        self.tell(Some(&named), ("Started", false), "Container started".to_owned());
+        self.record_event(Some(&named), ("Started", false), "Container started".to_owned());
         match container.spec.post_start() {
             Some(hook) => self.post_start(container, &named, place, hook.clone()).await,
             None => Ok(()),
@@ -82,15 +87,16 @@ impl Worker {
     fn back_off(
         &self,
         container: &Container,
-        seen: &Seen,
+        seen: &RuntimePodStatus,
         names: &Arc<tap::ContainerRef>,
     ) -> Result<(), StartError> {
-        let is_time = is_time(&self.means.crashes, &self.pod, container, seen, SystemTime::now());
-        let Err(TooEarly { delay, until }) = is_time else { return Ok(()) };
+        let is_time =
+            check_backoff(&self.means.restart_backoff, &self.pod, container, seen, SystemTime::now());
+        let Err(BackoffError { delay, until }) = is_time else { return Ok(()) };
         let (name, pod) = (&container.name, &self.pod);
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
         let message = format!("Back-off restarting failed container {name} in pod {whole}");
-        self.tell(Some(names), ("BackOff", true), message);
+        self.record_event(Some(names), ("BackOff", true), message);
         let delay = format_seconds(u32::try_from(delay.as_secs()).unwrap_or(u32::MAX));
         let message = format!("back-off {delay} restarting failed container={name} pod={whole}");
         Err(StartError { until: Some(until), ..StartError::new("CrashLoopBackOff", message) })
@@ -99,30 +105,31 @@ impl Worker {
     async fn create(
         &self,
         container: &Container,
-        place: Place<'_>,
+        place: StartContext<'_>,
         image: &str,
         known: Option<&Image>,
     ) -> Result<(String, u32), StartError> {
         let (pod, node) = (&*self.pod, &self.means.node);
         let wrong = |message: String| StartError::new("CreateContainerConfigError", message);
-        not_root(pod, container, known).map_err(wrong)?;
+        verify_run_as_non_root(pod, container, known).map_err(wrong)?;
         let logs = configs::log_folder(pod, &node.logs).join(&container.name);
-        let attempt = attempt(place.seen.newest(&container.name), &logs);
+        let attempt = restart_count(place.seen.latest(&container.name), &logs);
         let made = make_log_directory(&node.logs, &logs);
         made.map_err(|error| wrong(format!("{}: {error}", logs.display())))?;
-        let facts = Facts { pod, node, addresses: place.addresses };
+        let facts = EnvFacts { pod, node, addresses: place.addresses };
         let variables = configs::variables(container, &facts);
         let recurses = self.recurses(container).await.map_err(wrong)?;
         let mounts = self.mounts(container, place.addresses, &variables, recurses).await.map_err(wrong)?;
-        let making = Making { attempt, image, known, variables, mounts };
+        let making = ContainerInputs { attempt, image, known, variables, mounts };
         let request = CreateContainerRequest {
             pod_sandbox_id: place.sandbox.to_owned(),
             config: Some(configs::container(pod, container, node, making)),
             sandbox_config: Some(place.config.clone()),
         };
         let created =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.acts.clone().create_container(request)).await;
-        let created = created.map_err(|status| StartError::new("CreateContainerError", words(&status)))?;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.relay_client.clone().create_container(request))
+                .await;
+        let created = created.map_err(|status| StartError::new("CreateContainerError", argv(&status)))?;
         Ok((created.container_id, attempt))
     }
 
@@ -133,7 +140,7 @@ impl Worker {
         if needed.or(wanted(RecursiveReadOnly::IfPossible)).is_none() {
             return Ok(false);
         }
-        let can = self.means.can_recurse(&self.pod.runtime_handler).await.map_err(|status| words(&status))?;
+        let can = self.means.supports_rro(&self.pod.runtime_handler).await.map_err(|status| argv(&status))?;
         match needed.filter(|_| !can) {
             Some(mount) => {
                 let volume = &mount.volume;
@@ -150,41 +157,41 @@ impl Worker {
         &self,
         container: &Container,
         names: &Arc<tap::ContainerRef>,
-        place: Place<'_>,
+        place: StartContext<'_>,
         hook: Hook,
     ) -> Result<(), StartError> {
         let id: Arc<str> = names.id.as_deref().unwrap_or_default().into();
         let address = place.addresses.first().map(String::as_str).unwrap_or_default();
-        let hooked = self.hooked(&container.spec, names, &id, address);
+        let hooked = self.hook_context(&container.spec, names, &id, address);
         let reason = match hooked.run(hook, self.means.executor.clone(), None).await {
             Ok(()) => return Ok(()),
             Err(HookError::Failed(reason)) => sanitize(&reason),
             Err(HookError::TimedOut | HookError::Panicked) => "a fault of probeshim's own".to_owned(),
         };
-        self.tell(Some(names), ("FailedPostStartHook", true), "PostStartHook failed".to_owned());
-        let ending = self.ending(container, "FailedPostStartHook".to_owned());
+        self.record_event(Some(names), ("FailedPostStartHook", true), "PostStartHook failed".to_owned());
+        let ending = self.kill_spec(container, "FailedPostStartHook".to_owned());
         // Where that does not work, the next sync will see it run, and the hook is not tried again.
         let _ = self.kill(names, &id, ending, None, &[]).await;
         Err(StartError::new("PostStartHookError", reason))
     }
 
     fn failed(&self, names: &Arc<tap::ContainerRef>, error: &StartError) {
-        self.tell(Some(names), ("Failed", true), format!("Error: {}", error.reason_or_message()));
+        self.record_event(Some(names), ("Failed", true), format!("Error: {}", error.reason_or_message()));
     }
 }
 
 /// Whether it is time to start a container. Of what has exited, only what had done so before this sync counts: what the sync itself has ended
 /// is started by the end of the one before.
-pub(super) fn is_time(
+pub(super) fn check_backoff(
     crashes: &Backoff,
     pod: &Pod,
     container: &Container,
-    seen: &Seen,
+    seen: &RuntimePodStatus,
     now: SystemTime,
-) -> Result<(), TooEarly> {
-    let Some(exited) = seen.newest_exited(&container.name) else { return Ok(()) };
+) -> Result<(), BackoffError> {
+    let Some(exited) = seen.latest_exited(&container.name) else { return Ok(()) };
     let finished = Duration::from_nanos(u64::try_from(exited.finished_at).unwrap_or(0));
-    crashes.try_again(&backoff_key(pod, container), SystemTime::UNIX_EPOCH + finished, now)
+    crashes.check_and_record(&backoff_key(pod, container), SystemTime::UNIX_EPOCH + finished, now)
 }
 
 /// What is remembered of a container that ends: another image or other resources make it another one.
@@ -195,7 +202,7 @@ fn backoff_key(pod: &Pod, container: &Container) -> String {
 }
 
 /// How often a container has been started before: the newest knows, or else its logs.
-fn attempt(newest: Option<&Instance>, logs: &Path) -> u32 {
+fn restart_count(newest: Option<&ContainerInstance>, logs: &Path) -> u32 {
     if let Some(newest) = newest {
         return newest.restart_count + 1;
     }
@@ -210,7 +217,7 @@ fn attempt(newest: Option<&Instance>, logs: &Path) -> u32 {
 }
 
 /// Whether a container runs as root that must not.
-fn not_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(), String> {
+fn verify_run_as_non_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(), String> {
     let (own, common) = (&container.security.common, &pod.security.common);
     if own.is_not_root.or(common.is_not_root) != Some(true) {
         return Ok(());
@@ -230,7 +237,7 @@ fn not_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(
     }
 }
 
-fn words(status: &Status) -> String {
+fn argv(status: &Status) -> String {
     sanitize(status.message())
 }
 
@@ -264,9 +271,9 @@ mod tests {
                 fs::write(folder.path().join(name), "").unwrap();
             }
             fs::create_dir(folder.path().join("77.log")).unwrap();
-            assert_eq!(attempt(None, folder.path()), expected, "{names:?}");
+            assert_eq!(restart_count(None, folder.path()), expected, "{names:?}");
         }
-        assert_eq!(attempt(None, Path::new("/nowhere")), 0);
+        assert_eq!(restart_count(None, Path::new("/nowhere")), 0);
     }
 
     /// Table 9.9, `GetBackoffKey`.

@@ -6,28 +6,30 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::actions::is_restarted;
+use super::actions::should_restart;
 use crate::play::host::message;
-use crate::play::node::Node;
-use crate::play::seen::{Instance, Seen, State};
+use crate::play::node::NodeInfo;
+use crate::play::seen::{ContainerInstance, InstanceState, RuntimePodStatus};
 use crate::play::spec::{Container, Pod};
-use crate::play::v1::{Address, Condition, ContainerState, ContainerStatus, PodStatus, Running, Terminated};
+use crate::play::v1::{
+    Address, ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition, Running, Terminated,
+};
 use crate::probe::{ContainerKind, PodSpec, ProbeType};
 use crate::prober::{self, ContainerProgress, PodPhase, PodReport, phase, readiness};
 
 /// Why a container does not run: one word, and a sentence.
-pub(super) type Reasons = HashMap<String, (String, String)>;
+pub(super) type WaitingReasons = HashMap<String, (String, String)>;
 
 /// What a status is made of.
-pub(super) struct Basis<'a> {
+pub(super) struct StatusInputs<'a> {
     pub(super) pod: &'a Pod,
-    pub(super) node: &'a Node,
-    pub(super) seen: &'a Seen,
+    pub(super) node: &'a NodeInfo,
+    pub(super) seen: &'a RuntimePodStatus,
     /// What probes say, if there are any.
     pub(super) report: Option<&'a PodReport>,
     /// What is probed, by all sources; `None` where nothing is.
     pub(super) probed: Option<&'a PodSpec>,
-    pub(super) reasons: &'a Reasons,
+    pub(super) reasons: &'a WaitingReasons,
     /// The last status.
     pub(super) before: Option<&'a PodStatus>,
     /// Nothing of it will run any more.
@@ -41,11 +43,11 @@ pub(super) struct Basis<'a> {
 }
 
 /// The status of a pod at a time.
-pub(super) fn status(basis: &Basis<'_>, now: SystemTime) -> PodStatus {
-    let Basis { pod, node, seen, before, .. } = *basis;
-    let init: Vec<ContainerStatus> =
+pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
+    let StatusInputs { pod, node, seen, before, .. } = *basis;
+    let init: Vec<ContainerStatusV1> =
         pod.init_containers().map(|container| basis.container(container)).collect();
-    let regular: Vec<ContainerStatus> =
+    let regular: Vec<ContainerStatusV1> =
         pod.regular_containers().map(|container| basis.container(container)).collect();
     let stage = |name: &str| stage(init.iter().chain(&regular).find(|status| status.name == name));
     let phase = phase(&pod.spec, basis.is_terminal, stage);
@@ -76,8 +78,8 @@ pub(super) fn status(basis: &Basis<'_>, now: SystemTime) -> PodStatus {
 }
 
 /// How far a container has come, as its phase counts.
-fn stage(status: Option<&ContainerStatus>) -> ContainerProgress {
-    let Some(ContainerStatus { state, last_state, started, .. }) = status else {
+fn stage(status: Option<&ContainerStatusV1>) -> ContainerProgress {
+    let Some(ContainerStatusV1 { state, last_state, started, .. }) = status else {
         return ContainerProgress::Waiting;
     };
     match (&state.running, &state.terminated, &last_state.terminated) {
@@ -88,12 +90,12 @@ fn stage(status: Option<&ContainerStatus>) -> ContainerProgress {
     }
 }
 
-impl Basis<'_> {
-    fn container(&self, container: &Container) -> ContainerStatus {
+impl StatusInputs<'_> {
+    fn container(&self, container: &Container) -> ContainerStatusV1 {
         let name = &container.name;
         let before = self.before.and_then(|before| before.containers().find(|known| known.name == *name));
-        let Some(newest) = self.seen.newest(name) else { return self.absent(container, before) };
-        let mut status = ContainerStatus {
+        let Some(newest) = self.seen.latest(name) else { return self.default_waiting(container, before) };
+        let mut status = ContainerStatusV1 {
             name: name.clone(),
             state: self.state(container, newest),
             last_state: ContainerState::default(),
@@ -114,13 +116,17 @@ impl Basis<'_> {
             (None, Some(before)) if before.state.terminated.is_some() => before.state.clone(),
             (None, _) => ContainerState::default(),
         };
-        (status.started, status.ready) = self.standing(container, newest);
-        self.give_reason(container, newest, &mut status);
+        (status.started, status.ready) = self.started_and_ready(container, newest);
+        self.set_waiting_reason(container, newest, &mut status);
         status
     }
 
     /// One that is not there yet, or not any more.
-    fn absent(&self, container: &Container, before: Option<&ContainerStatus>) -> ContainerStatus {
+    fn default_waiting(
+        &self,
+        container: &Container,
+        before: Option<&ContainerStatusV1>,
+    ) -> ContainerStatusV1 {
         if let Some(before) =
             before.filter(|it| container.role == ContainerKind::Init && it.state.terminated.is_some())
         {
@@ -135,32 +141,33 @@ impl Basis<'_> {
             Some(_) => before.state.clone(),
             None => before.last_state.clone(),
         });
-        ContainerStatus {
+        ContainerStatusV1 {
             name: container.name.clone(),
             state: ContainerState::waiting(reason, message),
             last_state: last_state.unwrap_or_default(),
             restart_count: before.map_or(0, |before| before.restart_count),
             image: container.image.clone(),
-            ..ContainerStatus::default()
+            ..ContainerStatusV1::default()
         }
     }
 
-    fn state(&self, container: &Container, instance: &Instance) -> ContainerState {
+    fn state(&self, container: &Container, instance: &ContainerInstance) -> ContainerState {
         match instance.state {
-            State::Running => ContainerState {
+            InstanceState::Running => ContainerState {
                 running: Some(Running { started_at: time(instance.started_at) }),
                 ..ContainerState::default()
             },
-            State::Exited => ContainerState {
+            InstanceState::Exited => ContainerState {
                 terminated: Some(self.terminated(container, instance)),
                 ..ContainerState::default()
             },
-            State::Created | State::Unknown => ContainerState::waiting("", ""),
+            InstanceState::Created | InstanceState::Unknown => ContainerState::waiting("", ""),
         }
     }
 
-    fn terminated(&self, container: &Container, instance: &Instance) -> Terminated {
-        let log = (container.falls_back_to_logs && instance.exit_code != 0).then_some(instance.log.as_path());
+    fn terminated(&self, container: &Container, instance: &ContainerInstance) -> Terminated {
+        let log = (container.fallback_to_logs_on_error && instance.exit_code != 0)
+            .then_some(instance.log.as_path());
         let words = [instance.message.clone(), message(instance.message_file.as_deref(), log)];
         let words: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
         Terminated {
@@ -178,10 +185,10 @@ impl Basis<'_> {
     }
 
     /// Whether a container has started, and whether it is ready.
-    fn standing(&self, container: &Container, instance: &Instance) -> (bool, bool) {
-        let is_running = instance.state == State::Running;
+    fn started_and_ready(&self, container: &Container, instance: &ContainerInstance) -> (bool, bool) {
+        let is_running = instance.state == InstanceState::Running;
         if container.role == ContainerKind::Init {
-            let is_done = instance.state == State::Exited && instance.exit_code == 0;
+            let is_done = instance.state == InstanceState::Exited && instance.exit_code == 0;
             return (is_running, is_done);
         }
         let reported = self.report.and_then(|report| report.container(&instance.id));
@@ -195,13 +202,18 @@ impl Basis<'_> {
     }
 
     /// One that could not be started waits, and how it ended is what was before.
-    fn give_reason(&self, container: &Container, newest: &Instance, status: &mut ContainerStatus) {
+    fn set_waiting_reason(
+        &self,
+        container: &Container,
+        newest: &ContainerInstance,
+        status: &mut ContainerStatusV1,
+    ) {
         let Some((reason, message)) = self.reasons.get(&container.name) else { return };
-        let has_ended = newest.state == State::Exited;
+        let has_ended = newest.state == InstanceState::Exited;
         // One that runs before the others and has ended well is taken to be done, even where it is started again.
         let is_done = has_ended && container.role != ContainerKind::Regular && newest.exit_code == 0;
-        let is_over = has_ended && !is_restarted(self.pod, container, newest);
-        if newest.state == State::Running || is_done || is_over {
+        let is_over = has_ended && !should_restart(self.pod, container, newest);
+        if newest.state == InstanceState::Running || is_done || is_over {
             return;
         }
         let state = std::mem::replace(&mut status.state, ContainerState::waiting(reason, message));
@@ -211,9 +223,14 @@ impl Basis<'_> {
     }
 }
 
-fn conditions(basis: &Basis<'_>, phase: PodPhase, status: &PodStatus, now: SystemTime) -> Vec<Condition> {
+fn conditions(
+    basis: &StatusInputs<'_>,
+    phase: PodPhase,
+    status: &PodStatus,
+    now: SystemTime,
+) -> Vec<PodStatusCondition> {
     let initialised = initialised(basis.pod, status);
-    let is_lasting = |status: &&ContainerStatus| {
+    let is_lasting = |status: &&ContainerStatusV1| {
         basis.pod.container(&status.name).is_some_and(|container| container.role != ContainerKind::Init)
     };
     let lasting: Vec<(&str, bool)> =
@@ -242,34 +259,41 @@ fn conditions(basis: &Basis<'_>, phase: PodPhase, status: &PodStatus, now: Syste
         };
         ("AllContainersRestarting", told)
     });
-    let all: [(&'static str, Told); 5] = [
+    let all: [(&'static str, ConditionStatus); 5] = [
         ("PodReadyToStartContainers", met(has_sandbox)),
         ("Initialized", initialised),
         ("Ready", ready),
         ("ContainersReady", containers_ready),
         ("PodScheduled", met(true)),
     ];
-    let condition = |(kind, (is_met, reason, message)): (&'static str, Told)| {
+    let condition = |(kind, (is_met, reason, message)): (&'static str, ConditionStatus)| {
         let status = if is_met { "True" } else { "False" };
         let before = basis.before.and_then(|before| before.conditions.iter().find(|it| it.r#type == kind));
         let kept = before.filter(|before| before.status == status);
         let since = kept.map_or_else(|| time_of(now), |before| before.last_transition_time.clone());
         let last_transition_time = since;
-        Condition { r#type: kind, status, last_probe_time: None, last_transition_time, reason, message }
+        PodStatusCondition {
+            r#type: kind,
+            status,
+            last_probe_time: None,
+            last_transition_time,
+            reason,
+            message,
+        }
     };
     all.into_iter().chain(resetting).map(condition).collect()
 }
 
 /// Whether something is so, and why not: one word, and a sentence.
-type Told = (bool, Option<&'static str>, Option<String>);
+type ConditionStatus = (bool, Option<&'static str>, Option<String>);
 
-fn initialised(pod: &Pod, status: &PodStatus) -> Told {
-    let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatus)| {
+fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
+    let is_done = |(container, status): (&std::sync::Arc<Container>, &ContainerStatusV1)| {
         if container.role == ContainerKind::Sidecar { status.started } else { status.ready }
     };
     let all = pod.init_containers().zip(&status.init_container_statuses);
     let left: Vec<&str> = all.filter(|it| !is_done(*it)).map(|(it, _)| it.name.as_str()).collect();
-    let has_begun = |status: &ContainerStatus| {
+    let has_begun = |status: &ContainerStatusV1| {
         status.state.running.is_some()
             || status.state.terminated.is_some()
             || status.last_state.terminated.is_some()

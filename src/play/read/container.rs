@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::env::{self, Scope, quantity};
-use super::fields::{Fields, check_address, flag, list, text};
+use super::env::{self, RefScope, quantity};
+use super::fields::{FieldSet, check_address, flag, list, text};
 use super::security;
 use super::volume::{self, Volumes};
 use crate::cri::v1::Protocol;
-use crate::play::spec::{Container, Port, PullPolicy, Resources, Streams};
+use crate::play::spec::{Container, PortMapping, PullPolicy, Resources, StdinSpec};
 use crate::probe::names::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
 use crate::probe::node::{Cursor, Violation};
 use crate::probe::{GRACE_PERIOD, Hook, PodSpec};
@@ -16,8 +16,8 @@ use crate::probe::{GRACE_PERIOD, Hook, PodSpec};
 /// Where a container leaves its message unless told otherwise.
 const MESSAGE_PATH: &str = "/dev/termination-log";
 
-const CONTAINER: Fields = Fields {
-    read: &[
+const CONTAINER: FieldSet = FieldSet {
+    known: &[
         "name",
         "image",
         "imagePullPolicy",
@@ -42,39 +42,39 @@ const CONTAINER: Fields = Fields {
         "stdinOnce",
         "tty",
     ],
-    for_others: &["resizePolicy"],
+    ignored: &["resizePolicy"],
     unsupported: &[("volumeDevices", "it takes a cluster's storage")],
 };
 
-const LIFECYCLE: Fields = Fields {
-    read: &["postStart", "preStop"],
-    for_others: &[],
+const LIFECYCLE: FieldSet = FieldSet {
+    known: &["postStart", "preStop"],
+    ignored: &[],
     unsupported: &[("stopSignal", "the kubelet's feature gate ContainerStopSignals is off")],
 };
 
-const PORT: Fields = Fields {
-    read: &["name", "containerPort", "hostPort", "hostIP", "protocol"],
-    for_others: &[],
+const PORT: FieldSet = FieldSet {
+    known: &["name", "containerPort", "hostPort", "hostIP", "protocol"],
+    ignored: &[],
     unsupported: &[],
 };
 
-const RESOURCES: Fields = Fields {
-    read: &["requests", "limits"],
-    for_others: &[],
+const RESOURCES: FieldSet = FieldSet {
+    known: &["requests", "limits"],
+    ignored: &[],
     unsupported: &[("claims", "devices are claimed from an API server")],
 };
 
 /// What of its pod a container depends on.
-pub(super) struct Surroundings<'a> {
+pub(super) struct PodContext<'a> {
     pub(super) spec: &'a PodSpec,
-    pub(super) scope: Scope<'a>,
+    pub(super) scope: RefScope<'a>,
     pub(super) volumes: &'a Volumes,
     pub(super) is_host_network: bool,
 }
 
 /// What only one of a pod's containers may have.
 #[derive(Default)]
-pub(super) struct Taken {
+pub(super) struct UniqueNames {
     names: BTreeSet<String>,
     /// Ports of the host: number, address, protocol.
     pub(super) host_ports: BTreeSet<(u16, String, i32)>,
@@ -83,8 +83,8 @@ pub(super) struct Taken {
 /// Reads a container. What is about its probes, hooks and restarts has been read.
 pub(super) fn container(
     node: &Cursor<'_>,
-    around: &Surroundings<'_>,
-    taken: &mut Taken,
+    around: &PodContext<'_>,
+    taken: &mut UniqueNames,
     problems: &mut Vec<Violation>,
 ) -> Option<Container> {
     let title = node.field("name")?;
@@ -126,7 +126,7 @@ pub(super) fn container(
     let message_policies = [("File", false), ("FallbackToLogsOnError", true)];
     let message_policy = node.field("terminationMessagePolicy").filter(|policy| policy.value() != "");
     let message_policy = message_policy.and_then(|policy| policy.one_of(&message_policies, problems));
-    let security = security::of_container(node, problems);
+    let security = security::read_container_security(node, problems);
     let (command, args) = (texts("command", problems), texts("args", problems));
     let (env, env_from) =
         (env::variables(node, &around.scope, problems), env::env_from(node, &around.scope, problems));
@@ -142,7 +142,7 @@ pub(super) fn container(
     Some(Container {
         own: None,
         role: spec.role,
-        pull_policy: policy.unwrap_or_else(|| PullPolicy::of_image(&image)),
+        pull_policy: policy.unwrap_or_else(|| PullPolicy::default_pull_policy(&image)),
         name,
         image,
         spec,
@@ -156,18 +156,18 @@ pub(super) fn container(
         mounts,
         security,
         pre_stop: node.at(&["lifecycle", "preStop"]).map(|hook| Arc::new(hook.value().clone())),
-        message_path: message_path.unwrap_or_else(|| MESSAGE_PATH.to_owned()),
-        falls_back_to_logs: message_policy.unwrap_or(false),
-        streams: Streams { stdin, stdin_once, tty },
+        termination_message_path: message_path.unwrap_or_else(|| MESSAGE_PATH.to_owned()),
+        fallback_to_logs_on_error: message_policy.unwrap_or(false),
+        streams: StdinSpec { stdin, stdin_once, tty },
     })
 }
 
 fn ports(
     container: &Cursor<'_>,
     is_host_network: bool,
-    taken: &mut Taken,
+    taken: &mut UniqueNames,
     problems: &mut Vec<Violation>,
-) -> Vec<Port> {
+) -> Vec<PortMapping> {
     let (mut ports, mut names) = (Vec::new(), BTreeSet::new());
     for node in list(container, "ports", &mut Vec::new()) {
         PORT.check(&node, problems);
@@ -206,7 +206,7 @@ fn ports(
             let protocol = protocol.as_str_name();
             node.error(format!("must not be another one with the host's port {host} ({protocol})"), problems);
         }
-        ports.push(Port { name, container: number, host, host_ip, protocol });
+        ports.push(PortMapping { name, container: number, host, host_ip, protocol });
     }
     ports
 }

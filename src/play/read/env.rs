@@ -1,39 +1,40 @@
 //! Variables of a container, and what of the pod they may name.
 
-use super::fields::{Fields, list, required, text};
-use super::objects::{Found, Objects, Reference};
+use super::fields::{FieldSet, list, required, text};
+use super::objects::{ConfigObjects, DataRef, Resolved};
 use crate::play::quantity::Quantity;
-use crate::play::spec::{EnvFrom, Field, ResourceField, Variable, VariableValue};
+use crate::play::spec::{EnvField, EnvFrom, ResourceField, Variable, VariableValue};
 use crate::probe::PodSpec;
 use crate::probe::node::{Cursor, Violation};
 
-const VARIABLE: Fields = Fields { read: &["name", "value", "valueFrom"], for_others: &[], unsupported: &[] };
+const VARIABLE: FieldSet =
+    FieldSet { known: &["name", "value", "valueFrom"], ignored: &[], unsupported: &[] };
 
-const VALUE_FROM: Fields = Fields {
-    read: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"],
-    for_others: &[],
+const VALUE_FROM: FieldSet = FieldSet {
+    known: &["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef"],
+    ignored: &[],
     unsupported: &[("fileKeyRef", "variables from files of volumes are behind a feature gate that is off")],
 };
 
-const ENV_FROM: Fields =
-    Fields { read: &["prefix", "configMapRef", "secretRef"], for_others: &[], unsupported: &[] };
+const ENV_FROM: FieldSet =
+    FieldSet { known: &["prefix", "configMapRef", "secretRef"], ignored: &[], unsupported: &[] };
 
-const FIELD_REF: Fields = Fields { read: &["fieldPath"], for_others: &["apiVersion"], unsupported: &[] };
+const FIELD_REF: FieldSet = FieldSet { known: &["fieldPath"], ignored: &["apiVersion"], unsupported: &[] };
 
-const RESOURCE_REF: Fields =
-    Fields { read: &["containerName", "resource", "divisor"], for_others: &[], unsupported: &[] };
+const RESOURCE_REF: FieldSet =
+    FieldSet { known: &["containerName", "resource", "divisor"], ignored: &[], unsupported: &[] };
 
-const KEY_REF: Fields = Fields::only(&["name", "key", "optional"]);
+const KEY_REF: FieldSet = FieldSet::only(&["name", "key", "optional"]);
 
-const WHOLE_REF: Fields = Fields::only(&["name", "optional"]);
+const WHOLE_REF: FieldSet = FieldSet::only(&["name", "optional"]);
 
 /// The resources that may be named.
 const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// Where those names stand that a variable or a file has its value from.
-pub(super) struct Scope<'a> {
+pub(super) struct RefScope<'a> {
     pub(super) namespace: &'a str,
-    pub(super) objects: Option<&'a Objects<'a>>,
+    pub(super) objects: Option<&'a ConfigObjects<'a>>,
     /// The containers that may be named.
     pub(super) spec: &'a PodSpec,
 }
@@ -41,14 +42,14 @@ pub(super) struct Scope<'a> {
 /// The variables of a container, in their order.
 pub(super) fn variables(
     container: &Cursor<'_>,
-    scope: &Scope<'_>,
+    scope: &RefScope<'_>,
     problems: &mut Vec<Violation>,
 ) -> Vec<Variable> {
     let list = list(container, "env", &mut Vec::new());
     list.iter().filter_map(|node| variable(node, scope, problems)).collect()
 }
 
-fn variable(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<Variable> {
+fn variable(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<Variable> {
     // Whether name and value are texts is complained of where probes look for them.
     VARIABLE.check(node, problems);
     let Some(name) = node.field("name") else {
@@ -74,16 +75,20 @@ fn variable(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>)
     Some(Variable { name: text.to_owned(), value })
 }
 
-fn value_from(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<VariableValue> {
+fn value_from(
+    node: &Cursor<'_>,
+    scope: &RefScope<'_>,
+    problems: &mut Vec<Violation>,
+) -> Option<VariableValue> {
     VALUE_FROM.check(node, problems);
-    let there: Vec<Cursor<'_>> = VALUE_FROM.read.iter().filter_map(|name| node.field(name)).collect();
+    let there: Vec<Cursor<'_>> = VALUE_FROM.known.iter().filter_map(|name| node.field(name)).collect();
     if there.len() != 1 {
         if !node.value().is_object() {
             return None;
         }
         let nothing_to_say = there.is_empty() && node.field("fileKeyRef").is_some();
         if !nothing_to_say {
-            node.error(format!("must have one of {}", VALUE_FROM.read.join(", ")), problems);
+            node.error(format!("must have one of {}", VALUE_FROM.known.join(", ")), problems);
         }
         return None;
     }
@@ -99,7 +104,7 @@ fn value_from(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation
         .or(given("secretKeyRef").map(|node| (node, true)))?;
     KEY_REF.check(&node, problems);
     required(&node, "key", "must be the key whose value it is", problems)?;
-    let reference = Reference::read(&node, "name", is_secret, problems)?;
+    let reference = DataRef::read(&node, "name", is_secret, problems)?;
     let found = reference.find(scope.namespace, scope.objects, problems);
     let entry = reference.entry(&found, &node.field("key")?, false, problems);
     Some(VariableValue::Given(entry.map(|content| String::from_utf8_lossy(content).into_owned())))
@@ -108,7 +113,7 @@ fn value_from(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation
 /// What of `ConfigMap`s and Secrets become variables, in their order.
 pub(super) fn env_from(
     container: &Cursor<'_>,
-    scope: &Scope<'_>,
+    scope: &RefScope<'_>,
     problems: &mut Vec<Violation>,
 ) -> Vec<EnvFrom> {
     let mut all = Vec::new();
@@ -128,9 +133,9 @@ pub(super) fn env_from(
             continue;
         };
         WHOLE_REF.check(&from, problems);
-        let reference = Reference::read(&from, "name", is_secret, problems);
+        let reference = DataRef::read(&from, "name", is_secret, problems);
         let found = reference.map(|reference| reference.find(scope.namespace, scope.objects, problems));
-        if let Some(Found::There(data)) = found {
+        if let Some(Resolved::There(data)) = found {
             all.push(EnvFrom { prefix, data: data.texts() });
         }
     }
@@ -138,25 +143,25 @@ pub(super) fn env_from(
 }
 
 /// What is known of a pod, by its path; a file may have maps in it.
-pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violation>) -> Option<Field> {
+pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violation>) -> Option<EnvField> {
     FIELD_REF.check(node, problems);
     let path = required(node, "fieldPath", "must be a field of the pod", problems)?;
     let of_map = |map: &str| path.strip_prefix(map)?.strip_prefix("['")?.strip_suffix("']");
     let found = match path.as_str() {
-        "metadata.name" => Some(Field::Name),
-        "metadata.namespace" => Some(Field::Namespace),
-        "metadata.uid" => Some(Field::Uid),
-        "metadata.labels" if is_file => Some(Field::Labels),
-        "metadata.annotations" if is_file => Some(Field::Annotations),
-        "spec.nodeName" if !is_file => Some(Field::NodeName),
-        "spec.serviceAccountName" if !is_file => Some(Field::ServiceAccount),
-        "status.hostIP" if !is_file => Some(Field::HostIp),
-        "status.hostIPs" if !is_file => Some(Field::HostIps),
-        "status.podIP" if !is_file => Some(Field::PodIp),
-        "status.podIPs" if !is_file => Some(Field::PodIps),
+        "metadata.name" => Some(EnvField::Name),
+        "metadata.namespace" => Some(EnvField::Namespace),
+        "metadata.uid" => Some(EnvField::Uid),
+        "metadata.labels" if is_file => Some(EnvField::Labels),
+        "metadata.annotations" if is_file => Some(EnvField::Annotations),
+        "spec.nodeName" if !is_file => Some(EnvField::NodeName),
+        "spec.serviceAccountName" if !is_file => Some(EnvField::ServiceAccount),
+        "status.hostIP" if !is_file => Some(EnvField::HostIp),
+        "status.hostIPs" if !is_file => Some(EnvField::HostIps),
+        "status.podIP" if !is_file => Some(EnvField::PodIp),
+        "status.podIPs" if !is_file => Some(EnvField::PodIps),
         _ => of_map("metadata.labels")
-            .map(|key| Field::Label(key.to_owned()))
-            .or_else(|| of_map("metadata.annotations").map(|key| Field::Annotation(key.to_owned()))),
+            .map(|key| EnvField::Label(key.to_owned()))
+            .or_else(|| of_map("metadata.annotations").map(|key| EnvField::Annotation(key.to_owned()))),
     };
     if found.is_none() {
         let all = if is_file {
@@ -173,7 +178,7 @@ pub(super) fn field(node: &Cursor<'_>, is_file: bool, problems: &mut Vec<Violati
 pub(super) fn resource(
     node: &Cursor<'_>,
     is_file: bool,
-    scope: &Scope<'_>,
+    scope: &RefScope<'_>,
     problems: &mut Vec<Violation>,
 ) -> Option<ResourceField> {
     RESOURCE_REF.check(node, problems);

@@ -7,19 +7,19 @@ use serde_json::Value;
 use crate::probe::node::{Cursor, Violation};
 
 /// The fields of an object.
-pub(super) struct Fields {
+pub(super) struct FieldSet {
     /// Those that are read.
-    pub(super) read: &'static [&'static str],
+    pub(super) known: &'static [&'static str],
     /// Those that are for others: the API server, the scheduler.
-    pub(super) for_others: &'static [&'static str],
+    pub(super) ignored: &'static [&'static str],
     /// Those that are not to be had here, and why.
     pub(super) unsupported: &'static [(&'static str, &'static str)],
 }
 
-impl Fields {
+impl FieldSet {
     /// These, all of which are read.
-    pub(super) const fn only(read: &'static [&'static str]) -> Self {
-        Self { read, for_others: &[], unsupported: &[] }
+    pub(super) const fn only(known: &'static [&'static str]) -> Self {
+        Self { known, ignored: &[], unsupported: &[] }
     }
 
     /// Complains of all others, and of what is not to be had.
@@ -27,7 +27,7 @@ impl Fields {
         let Some(object) = node.object(problems) else { return };
         for name in object.keys() {
             let Some(field) = node.field(name) else { continue };
-            if self.read.contains(&name.as_str()) || self.for_others.contains(&name.as_str()) {
+            if self.known.contains(&name.as_str()) || self.ignored.contains(&name.as_str()) {
                 continue;
             }
             match self.unsupported.iter().find(|(known, _)| known == name) {
@@ -36,7 +36,7 @@ impl Fields {
                 None if field.has_error(problems) => {}
                 Some((_, why)) => field.unsupported(format!("cannot be had here: {why}"), problems),
                 None => {
-                    let known: Vec<&str> = [self.read, self.for_others].concat();
+                    let known: Vec<&str> = [self.known, self.ignored].concat();
                     let reason = format!("must not be there: known fields are {}", known.join(", "));
                     field.error(reason, problems);
                 }

@@ -18,20 +18,20 @@ use crate::probe::node::{Cursor, Violation};
 use crate::probe::{
     FromDocument, Object, ReadOptions, Source, Workload, WorkloadKind, objects as objects_of,
 };
-use fields::Fields;
-use objects::{Given, Objects};
+use fields::FieldSet;
+use objects::{ConfigObject, ConfigObjects};
 
 /// What a document says, and where it stands.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Document {
+pub(super) struct ParsedDocument {
     /// Its file, and its number there if there are several.
     at: String,
-    says: Says,
+    says: DocumentKind,
 }
 
 /// What a document says.
 #[derive(Clone, Debug, PartialEq)]
-enum Says {
+enum DocumentKind {
     /// There is a pod.
     Pod {
         namespace: String,
@@ -42,7 +42,7 @@ enum Says {
         is_wrong: bool,
     },
     /// There is something for pods.
-    Given(Given),
+    Given(ConfigObject),
     /// The same, with which something is wrong that has been told of: its kind, namespace and name.
     Misread(&'static str, String, String),
     /// Something that no node knows of.
@@ -50,12 +50,12 @@ enum Says {
 }
 
 /// A pod, or the template of one.
-const TEMPLATE: Fields =
-    Fields { read: &["metadata", "spec"], for_others: &["apiVersion", "kind", "status"], unsupported: &[] };
+const TEMPLATE: FieldSet =
+    FieldSet { known: &["metadata", "spec"], ignored: &["apiVersion", "kind", "status"], unsupported: &[] };
 
 /// What all documents together say.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct PodSet {
     /// The pods that are to be, in their order.
     pub(super) pods: Vec<Arc<Pod>>,
     /// What is wrong with others.
@@ -64,20 +64,20 @@ pub(super) struct Wanted {
     pub(super) wrong: BTreeSet<String>,
 }
 
-impl FromDocument for Document {
+impl FromDocument for ParsedDocument {
     fn read(document: &Value, terms: ReadOptions, at: &str, problems: &mut Vec<Violation>) -> Vec<Self> {
         let mut documents = Vec::new();
         objects_of(document, Source::Manifest, terms.redacts, problems, &mut |object, problems| {
             let says = match object {
-                Object::Workload { owner, template } => of_maker(owner, &template, terms, problems),
+                Object::Workload { owner, template } => read_workload(owner, &template, terms, problems),
                 Object::Other(kind, node) if objects::KINDS.contains(&kind.as_str()) => {
                     match objects::read(&kind, &node, problems) {
-                        Some(given) => Some(Says::Given(given)),
+                        Some(given) => Some(DocumentKind::Given(given)),
                         None => objects::called(&kind, &node)
-                            .map(|(kind, namespace, name)| Says::Misread(kind, namespace, name)),
+                            .map(|(kind, namespace, name)| DocumentKind::Misread(kind, namespace, name)),
                     }
                 }
-                Object::Other(kind, _) => Some(Says::Other(kind)),
+                Object::Other(kind, _) => Some(DocumentKind::Other(kind)),
             };
             documents.extend(says.map(|says| Self { at: at.to_owned(), says }));
         });
@@ -86,24 +86,24 @@ impl FromDocument for Document {
 
     fn is_of_same_object(&self, other: &Self) -> bool {
         // What it said before goes on to count.
-        !matches!(self.says, Says::Misread(..)) && self.key() == other.key()
+        !matches!(self.says, DocumentKind::Misread(..)) && self.key() == other.key()
     }
 }
 
 /// Checks the template of a pod, as far as it goes without other documents.
-fn of_maker(
+fn read_workload(
     owner: Option<Workload>,
     template: &Cursor<'_>,
     terms: ReadOptions,
     problems: &mut Vec<Violation>,
-) -> Option<Says> {
+) -> Option<DocumentKind> {
     let mut found = Vec::new();
     template.object(problems)?;
     TEMPLATE.check(template, &mut found);
     if let Some(owner) = &owner {
-        policy(owner.kind, template, &mut found);
+        restart_policy_for(owner.kind, template, &mut found);
     }
-    pod::read(template, &Named::default(), None, &mut found);
+    pod::read(template, &ObjectName::default(), None, &mut found);
     let is_left_out = |problem: &Violation| problem.is_unsupported && terms.ignores_unsupported;
     let is_wrong = !found.iter().all(is_left_out);
     problems.append(&mut found);
@@ -118,11 +118,11 @@ fn of_maker(
     if let Some(uid) = &owner.uid {
         template["metadata"]["uid"] = uid.as_str().into();
     }
-    Some(Says::Pod { namespace: owner.namespace, name, template: Arc::new(template), is_wrong })
+    Some(DocumentKind::Pod { namespace: owner.namespace, name, template: Arc::new(template), is_wrong })
 }
 
 /// What makes pods that end does not take those that do not, and the other way round.
-fn policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mut Vec<Violation>) {
+fn restart_policy_for(kind: WorkloadKind, template: &Cursor<'_>, problems: &mut Vec<Violation>) {
     let Some(spec) = template.field("spec").filter(|spec| spec.value().is_object()) else { return };
     let policy = spec.field("restartPolicy");
     let said = policy.as_ref().and_then(|policy| policy.value().as_str());
@@ -142,40 +142,40 @@ fn policy(kind: WorkloadKind, template: &Cursor<'_>, problems: &mut Vec<Violatio
 
 /// Whose template it is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Named<'a> {
+pub(super) struct ObjectName<'a> {
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
 }
 
-impl Document {
+impl ParsedDocument {
     /// What tells its object apart from others.
     fn key(&self) -> (&str, &str, &str) {
         match &self.says {
-            Says::Pod { namespace, name, .. } => ("Pod", namespace, name),
-            Says::Given(given) => given.key(),
-            Says::Misread(kind, namespace, name) => (kind, namespace, name),
-            Says::Other(kind) => (kind, "", ""),
+            DocumentKind::Pod { namespace, name, .. } => ("Pod", namespace, name),
+            DocumentKind::Given(given) => given.key(),
+            DocumentKind::Misread(kind, namespace, name) => (kind, namespace, name),
+            DocumentKind::Other(kind) => (kind, "", ""),
         }
     }
 
     /// The kind of something that no node knows of.
     pub(super) fn passed_over(&self) -> Option<&str> {
         match &self.says {
-            Says::Other(kind) => Some(kind),
+            DocumentKind::Other(kind) => Some(kind),
             _ => None,
         }
     }
 }
 
 /// Joins what documents say: pods with what is for them.
-pub(super) fn joined(documents: &[&Document]) -> Wanted {
-    let mut wanted = Wanted::default();
-    let mut objects = Objects::default();
+pub(super) fn merge(documents: &[&ParsedDocument]) -> PodSet {
+    let mut wanted = PodSet::default();
+    let mut objects = ConfigObjects::default();
     let mut places: BTreeMap<_, &str> = BTreeMap::new();
     for document in documents.iter().filter(|document| document.passed_over().is_none()) {
         let key = document.key();
-        if let Says::Misread(..) = &document.says {
-            objects.misread(key);
+        if let DocumentKind::Misread(..) = &document.says {
+            objects.invalid(key);
             continue;
         }
         if let Some(first) = places.get(&key) {
@@ -185,25 +185,25 @@ pub(super) fn joined(documents: &[&Document]) -> Wanted {
             continue;
         }
         places.insert(key, &document.at);
-        if let Says::Given(given) = &document.says {
+        if let DocumentKind::Given(given) = &document.says {
             objects.add(given);
         }
     }
     let mut seen = BTreeSet::new();
     for document in documents {
-        let Says::Pod { namespace, name, template, is_wrong } = &document.says else { continue };
+        let DocumentKind::Pod { namespace, name, template, is_wrong } = &document.says else { continue };
         if !seen.insert((namespace, name)) {
             continue;
         }
-        let (template, named) = (Cursor::root("", template), Named { namespace, name });
+        let (template, named) = (Cursor::root("", template), ObjectName { namespace, name });
         let (mut told, mut problems) = (Vec::new(), Vec::new());
         if *is_wrong {
             pod::read(&template, &named, None, &mut told);
         }
-        let misread = objects.missed();
+        let misread = objects.missing();
         let pod = pod::read(&template, &named, Some(&objects), &mut problems);
         problems.retain(|problem| !problem.is_unsupported && !told.contains(problem));
-        let is_right = !is_wrong && problems.is_empty() && objects.missed() == misread;
+        let is_right = !is_wrong && problems.is_empty() && objects.missing() == misread;
         match pod.filter(|_| is_right) {
             // Everything of a pod is known by its uid.
             Some(pod) if wanted.pods.iter().any(|known| known.uid == pod.uid) => {

@@ -7,24 +7,24 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::fields::{Fields, required, text};
-use crate::play::spec::{Credential, Texts};
+use super::fields::{FieldSet, required, text};
+use crate::play::spec::{Credential, StringMap};
 use crate::probe::names::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use crate::probe::node::{Cursor, Violation};
 use crate::probe::version;
 
 /// Something for pods.
 #[derive(Clone, PartialEq)]
-pub(super) enum Given {
+pub(super) enum ConfigObject {
     /// A `ConfigMap` or Secret.
-    Data(Data),
+    Data(ConfigData),
     /// What runs pods.
     RuntimeClass { name: String, handler: String },
 }
 
 /// A `ConfigMap` or Secret.
 #[derive(Clone, PartialEq)]
-pub(super) struct Data {
+pub(super) struct ConfigData {
     is_secret: bool,
     namespace: String,
     name: String,
@@ -35,8 +35,8 @@ pub(super) struct Data {
 
 /// All of them.
 #[derive(Default)]
-pub(super) struct Objects<'a> {
-    data: BTreeMap<(bool, &'a str, &'a str), &'a Data>,
+pub(super) struct ConfigObjects<'a> {
+    data: BTreeMap<(bool, &'a str, &'a str), &'a ConfigData>,
     classes: BTreeMap<&'a str, &'a str>,
     /// What is there and cannot be read, which has been told of: kinds, namespaces and names.
     misread: BTreeSet<(&'a str, &'a str, &'a str)>,
@@ -47,25 +47,25 @@ pub(super) struct Objects<'a> {
 /// What a key of a `ConfigMap` or Secret is made of.
 const KEY: &str = "must be a key of letters, digits, -, _ and .";
 
-const DATA: Fields = Fields {
-    read: &["data", "binaryData", "stringData"],
-    for_others: &["apiVersion", "kind", "metadata", "immutable", "type"],
+const DATA: FieldSet = FieldSet {
+    known: &["data", "binaryData", "stringData"],
+    ignored: &["apiVersion", "kind", "metadata", "immutable", "type"],
     unsupported: &[],
 };
 
-const RUNTIME_CLASS: Fields = Fields {
-    read: &["handler"],
-    for_others: &["apiVersion", "kind", "metadata", "scheduling", "overhead"],
+const RUNTIME_CLASS: FieldSet = FieldSet {
+    known: &["handler"],
+    ignored: &["apiVersion", "kind", "metadata", "scheduling", "overhead"],
     unsupported: &[],
 };
 
-impl std::fmt::Debug for Given {
+impl std::fmt::Debug for ConfigObject {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.key())
     }
 }
 
-impl Given {
+impl ConfigObject {
     /// What tells it apart from others.
     pub(super) fn key(&self) -> (&str, &str, &str) {
         match self {
@@ -83,7 +83,7 @@ fn kind(is_secret: bool) -> &'static str {
 pub(super) const KINDS: [&str; 3] = ["ConfigMap", "Secret", "RuntimeClass"];
 
 /// Reads an object of one of these kinds.
-pub(super) fn read(kind: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Given> {
+pub(super) fn read(kind: &str, node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
     match kind {
         "ConfigMap" => data(node, false, problems),
         "Secret" => data(node, true, problems),
@@ -114,7 +114,7 @@ fn name(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<(String, Str
     Some((namespace, name))
 }
 
-fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Given> {
+fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
     RUNTIME_CLASS.check(node, problems);
     version(node, &["node.k8s.io/v1", "node.k8s.io/v1beta1"], problems);
     let (_, name) = name(node, problems)?;
@@ -122,10 +122,10 @@ fn runtime_class(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Giv
     if !is_dns_label(&handler) {
         node.field("handler").inspect(|at| at.error(DNS_LABEL, problems));
     }
-    Some(Given::RuntimeClass { name, handler })
+    Some(ConfigObject::RuntimeClass { name, handler })
 }
 
-fn data(node: &Cursor<'_>, is_secret: bool, problems: &mut Vec<Violation>) -> Option<Given> {
+fn data(node: &Cursor<'_>, is_secret: bool, problems: &mut Vec<Violation>) -> Option<ConfigObject> {
     let before = problems.len();
     version(node, &["v1"], problems);
     let (namespace, name) = name(node, problems)?;
@@ -161,33 +161,39 @@ fn data(node: &Cursor<'_>, is_secret: bool, problems: &mut Vec<Violation>) -> Op
             }
         }
     }
-    (problems.len() == before).then_some(Given::Data(Data { is_secret, namespace, name, entries, binary }))
+    (problems.len() == before).then_some(ConfigObject::Data(ConfigData {
+        is_secret,
+        namespace,
+        name,
+        entries,
+        binary,
+    }))
 }
 
-impl<'a> Objects<'a> {
-    pub(super) fn add(&mut self, given: &'a Given) {
+impl<'a> ConfigObjects<'a> {
+    pub(super) fn add(&mut self, given: &'a ConfigObject) {
         match given {
-            Given::Data(data) => {
+            ConfigObject::Data(data) => {
                 self.data.insert((data.is_secret, data.namespace.as_str(), data.name.as_str()), data);
             }
-            Given::RuntimeClass { name, handler } => {
+            ConfigObject::RuntimeClass { name, handler } => {
                 self.classes.insert(name, handler);
             }
         }
     }
 
     /// Something is there that cannot be read.
-    pub(super) fn misread(&mut self, key: (&'a str, &'a str, &'a str)) {
+    pub(super) fn invalid(&mut self, key: (&'a str, &'a str, &'a str)) {
         self.misread.insert(key);
     }
 
     /// How often something was asked for that cannot be read.
-    pub(super) fn missed(&self) -> usize {
+    pub(super) fn missing(&self) -> usize {
         self.missed.get()
     }
 
     /// Whether something is there that cannot be read: that it is missing need not be told.
-    fn is_misread(&self, key: (&str, &str, &str)) -> bool {
+    fn is_invalid(&self, key: (&str, &str, &str)) -> bool {
         let is_misread = self.misread.contains(&key);
         self.missed.set(self.missed.get() + usize::from(is_misread));
         is_misread
@@ -196,15 +202,15 @@ impl<'a> Objects<'a> {
     /// The runtime's name of a class, if there is such a class; empty where it cannot be read.
     pub(super) fn handler(&self, class: &str) -> Option<&'a str> {
         let known = self.classes.get(class).copied();
-        known.or_else(|| self.is_misread(("RuntimeClass", "", class)).then_some(""))
+        known.or_else(|| self.is_invalid(("RuntimeClass", "", class)).then_some(""))
     }
 
-    pub(super) fn data(&self, is_secret: bool, namespace: &str, name: &str) -> Option<&'a Data> {
+    pub(super) fn data(&self, is_secret: bool, namespace: &str, name: &str) -> Option<&'a ConfigData> {
         self.data.get(&(is_secret, namespace, name)).copied()
     }
 }
 
-impl Data {
+impl ConfigData {
     /// Whether a key is only for files, as the kubelet has it.
     fn is_for_files(&self, key: &str) -> bool {
         self.binary.contains(key)
@@ -219,7 +225,7 @@ impl Data {
     }
 
     /// As variables, which are text.
-    pub(super) fn texts(&self) -> Texts {
+    pub(super) fn texts(&self) -> StringMap {
         let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
         let of_texts = self.entries().filter(|(key, _)| !self.binary.contains(*key));
         of_texts.map(|(key, content)| (key.to_owned(), text(content))).collect()
@@ -252,7 +258,7 @@ impl Data {
 }
 
 /// A `ConfigMap` or Secret that is asked for.
-pub(super) struct Reference<'a> {
+pub(super) struct DataRef<'a> {
     name: Cursor<'a>,
     text: String,
     is_secret: bool,
@@ -260,14 +266,14 @@ pub(super) struct Reference<'a> {
 }
 
 /// What a reference comes to.
-pub(super) enum Found<'a> {
+pub(super) enum Resolved<'a> {
     /// It is there.
-    There(&'a Data),
+    There(&'a ConfigData),
     /// It may be missing, and is, or it is not known yet whether it is there.
     Missing,
 }
 
-impl<'a> Reference<'a> {
+impl<'a> DataRef<'a> {
     /// Reads the name at a field, and whether it may be missing.
     pub(super) fn read(
         node: &Cursor<'a>,
@@ -284,28 +290,28 @@ impl<'a> Reference<'a> {
     pub(super) fn find<'o>(
         &self,
         namespace: &str,
-        objects: Option<&Objects<'o>>,
+        objects: Option<&ConfigObjects<'o>>,
         problems: &mut Vec<Violation>,
-    ) -> Found<'o> {
-        let Some(objects) = objects else { return Found::Missing };
+    ) -> Resolved<'o> {
+        let Some(objects) = objects else { return Resolved::Missing };
         let found = objects.data(self.is_secret, namespace, &self.text);
         let kind = kind(self.is_secret);
-        if found.is_none() && !objects.is_misread((kind, namespace, &self.text)) && !self.is_optional {
+        if found.is_none() && !objects.is_invalid((kind, namespace, &self.text)) && !self.is_optional {
             let reason = format!("must be a {kind} of namespace {namespace} among these files");
             self.name.error(reason, problems);
         }
-        found.map_or(Found::Missing, Found::There)
+        found.map_or(Resolved::Missing, Resolved::There)
     }
 
     /// The content at a key of it, for a file or for a variable.
     pub(super) fn entry<'o>(
         &self,
-        found: &Found<'o>,
+        found: &Resolved<'o>,
         key: &Cursor<'_>,
         is_file: bool,
         problems: &mut Vec<Violation>,
     ) -> Option<&'o [u8]> {
-        let Found::There(data) = found else { return None };
+        let Resolved::There(data) = found else { return None };
         let name = key.text(problems)?;
         let entry = data.entry(&name).filter(|_| is_file || !data.is_for_files(&name));
         if entry.is_none() && !self.is_optional {

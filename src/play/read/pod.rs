@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::Named;
-use super::container::{self, Surroundings, Taken};
-use super::env::Scope;
-use super::fields::{Fields, check_address, flag, list, required, text};
-use super::objects::{Found, Objects, Reference};
+use super::ObjectName;
+use super::container::{self, PodContext, UniqueNames};
+use super::env::RefScope;
+use super::fields::{FieldSet, check_address, flag, list, required, text};
+use super::objects::{ConfigObjects, DataRef, Resolved};
 use super::{security, volume};
-use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Origin, Pod};
+use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Pod, PodOrigin};
 use crate::probe::names::{
     DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
     is_qualified_name,
@@ -19,9 +19,9 @@ use crate::probe::names::{
 use crate::probe::node::{Cursor, Violation};
 use crate::probe::{Source, read_pod};
 
-const METADATA: Fields = Fields {
-    read: &["name", "namespace", "uid", "labels", "annotations"],
-    for_others: &[
+const METADATA: FieldSet = FieldSet {
+    known: &["name", "namespace", "uid", "labels", "annotations"],
+    ignored: &[
         "generateName",
         "creationTimestamp",
         "resourceVersion",
@@ -39,8 +39,8 @@ const METADATA: Fields = Fields {
 
 const SCHEDULER: &str = "a node alone claims nothing";
 
-const SPEC: Fields = Fields {
-    read: &[
+const SPEC: FieldSet = FieldSet {
+    known: &[
         "containers",
         "initContainers",
         "volumes",
@@ -63,7 +63,7 @@ const SPEC: Fields = Fields {
         "hostUsers",
         "os",
     ],
-    for_others: &[
+    ignored: &[
         "enableServiceLinks",
         "automountServiceAccountToken",
         "nodeName",
@@ -89,20 +89,20 @@ const SPEC: Fields = Fields {
     ],
 };
 
-const DNS_CONFIG: Fields =
-    Fields { read: &["nameservers", "searches", "options"], for_others: &[], unsupported: &[] };
+const DNS_CONFIG: FieldSet =
+    FieldSet { known: &["nameservers", "searches", "options"], ignored: &[], unsupported: &[] };
 
-const OPTION: Fields = Fields::only(&["name", "value"]);
+const OPTION: FieldSet = FieldSet::only(&["name", "value"]);
 
-const PULL_SECRET: Fields = Fields::only(&["name"]);
+const PULL_SECRET: FieldSet = FieldSet::only(&["name"]);
 
-const OS: Fields = Fields::only(&["name"]);
+const OS: FieldSet = FieldSet::only(&["name"]);
 
-const HOST_ALIAS: Fields = Fields { read: &["ip", "hostnames"], for_others: &[], unsupported: &[] };
+const HOST_ALIAS: FieldSet = FieldSet { known: &["ip", "hostnames"], ignored: &[], unsupported: &[] };
 
 /// What the API server allows of a resolver.
-const MOST_SERVERS: (usize, &str) = (3, "must have at most 3 addresses");
-const MOST_SEARCHES: (usize, &str) = (32, "must have at most 32 domains");
+const MAX_DNS_NAMESERVERS: (usize, &str) = (3, "must have at most 3 addresses");
+const MAX_DNS_SEARCH_PATHS: (usize, &str) = (32, "must have at most 32 domains");
 
 /// Where something is told of a static pod: it is none that an API server knows.
 const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
@@ -110,11 +110,11 @@ const CONFIG_SOURCE: &str = "kubernetes.io/config.source";
 /// Reads a pod. Without objects, whatever it refers to is taken to be there.
 pub(super) fn read(
     pod: &Cursor<'_>,
-    named: &Named<'_>,
-    objects: Option<&Objects<'_>>,
+    named: &ObjectName<'_>,
+    objects: Option<&ConfigObjects<'_>>,
     problems: &mut Vec<Violation>,
 ) -> Option<Pod> {
-    let (before, Named { namespace, name }) = (problems.len(), *named);
+    let (before, ObjectName { namespace, name }) = (problems.len(), *named);
     // Absent and null are the same.
     let metadata = pod.field("metadata");
     if let Some(metadata) = metadata.as_ref().filter(|metadata| metadata.object(problems).is_some()) {
@@ -137,7 +137,7 @@ pub(super) fn read(
         return None;
     };
     SPEC.check(&spec, problems);
-    let scope = || Scope { namespace, objects, spec: &spec_of_probes };
+    let scope = || RefScope { namespace, objects, spec: &spec_of_probes };
     let volumes = volume::volumes(&spec, &scope(), problems);
     let mut is = |field: &str| flag(&spec, field, problems);
     let host = HostNamespaces { network: is("hostNetwork"), pid: is("hostPID"), ipc: is("hostIPC") };
@@ -145,14 +145,14 @@ pub(super) fn read(
     if let Some(at) = spec.field("shareProcessNamespace").filter(|_| shares_processes && host.pid) {
         at.error("must not be true where hostPID is", problems);
     }
-    others(&spec, problems);
-    let around = Surroundings {
+    ignored_fields(&spec, problems);
+    let around = PodContext {
         spec: &spec_of_probes,
         scope: scope(),
         volumes: &volumes,
         is_host_network: host.network,
     };
-    let (mut containers, mut taken) = (Vec::new(), Taken::default());
+    let (mut containers, mut taken) = (Vec::new(), UniqueNames::default());
     for field in ["initContainers", "containers"] {
         taken.host_ports.clear();
         // Whether it is a list has been looked at.
@@ -179,13 +179,13 @@ pub(super) fn read(
     let active_deadline = deadline.and_then(|at| at.number(1..=i32::MAX.into(), reason, problems));
     let host_aliases = host_aliases(&spec, problems);
     let dns = dns(&spec, problems);
-    let security = security::of_pod(&spec, problems);
+    let security = security::read_pod_security(&spec, problems);
     let runtime_handler = runtime_handler(&spec, objects, problems);
     let credentials = credentials(&spec, &scope(), problems);
     let is_wrong = problems[before..].iter().any(|problem| !problem.is_unsupported);
     let hash = hash(namespace, name, pod.value());
     let mut pod = Pod {
-        origin: Origin::Manifest,
+        origin: PodOrigin::Manifest,
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: own_uid.unwrap_or_else(|| hash.clone()),
@@ -203,7 +203,7 @@ pub(super) fn read(
         active_deadline,
         runtime_handler,
         credentials,
-        written: Arc::new(pod.value().clone()),
+        raw_manifest: Arc::new(pod.value().clone()),
     };
     // As a kubelet notes at a pod from a file.
     pod.annotations.insert(CONFIG_SOURCE.to_owned(), "file".to_owned());
@@ -250,7 +250,7 @@ fn hash(namespace: &str, name: &str, written: &Value) -> String {
 }
 
 /// Fields of which one value is to be had.
-fn others(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
+fn ignored_fields(spec: &Cursor<'_>, problems: &mut Vec<Violation>) {
     for field in ["serviceAccountName", "serviceAccount"] {
         let account = text(spec, field, problems);
         if let Some(at) = spec.field(field).filter(|_| account.is_some_and(|name| name != "default")) {
@@ -296,12 +296,13 @@ fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
     let policies =
         [("ClusterFirst", true), ("ClusterFirstWithHostNet", true), ("Default", true), ("None", false)];
     let policy = spec.field("dnsPolicy").filter(|policy| policy.value() != "");
-    let is_of_node = policy.as_ref().and_then(|policy| policy.one_of(&policies, problems)).unwrap_or(true);
-    let mut dns = Dns { is_of_node, ..Dns::default() };
+    let include_node_config =
+        policy.as_ref().and_then(|policy| policy.one_of(&policies, problems)).unwrap_or(true);
+    let mut dns = Dns { include_node_config, ..Dns::default() };
     if let Some(node) = spec.field("dnsConfig") {
         DNS_CONFIG.check(&node, problems);
-        dns.servers = texts_of(&node, "nameservers", MOST_SERVERS, check_address, problems);
-        dns.searches = texts_of(&node, "searches", MOST_SEARCHES, check_domain, problems);
+        dns.servers = texts_of(&node, "nameservers", MAX_DNS_NAMESERVERS, check_address, problems);
+        dns.searches = texts_of(&node, "searches", MAX_DNS_SEARCH_PATHS, check_domain, problems);
         for option in list(&node, "options", problems) {
             OPTION.check(&option, problems);
             let Some(name) = required(&option, "name", "must be the name of an option", problems) else {
@@ -311,7 +312,7 @@ fn dns(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> Dns {
             dns.options.push(value.map_or(name.clone(), |value| format!("{name}:{value}")));
         }
     }
-    if let Some(policy) = policy.filter(|_| !is_of_node && dns.servers.is_empty()) {
+    if let Some(policy) = policy.filter(|_| !include_node_config && dns.servers.is_empty()) {
         policy.error("must not be None where dnsConfig has no nameservers", problems);
     }
     dns
@@ -350,7 +351,7 @@ fn check_domain(at: &Cursor<'_>, problems: &mut Vec<Violation>) {
 
 fn runtime_handler(
     spec: &Cursor<'_>,
-    objects: Option<&Objects<'_>>,
+    objects: Option<&ConfigObjects<'_>>,
     problems: &mut Vec<Violation>,
 ) -> String {
     let Some(class) = text(spec, "runtimeClassName", problems) else { return String::new() };
@@ -363,12 +364,12 @@ fn runtime_handler(
     handler.flatten().unwrap_or_default().to_owned()
 }
 
-fn credentials(spec: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Vec<Credential> {
+fn credentials(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Vec<Credential> {
     let mut credentials = Vec::new();
     for node in list(spec, "imagePullSecrets", problems) {
         PULL_SECRET.check(&node, problems);
-        let Some(reference) = Reference::read(&node, "name", true, problems) else { continue };
-        if let Found::There(data) = reference.find(scope.namespace, scope.objects, problems) {
+        let Some(reference) = DataRef::read(&node, "name", true, problems) else { continue };
+        if let Resolved::There(data) = reference.find(scope.namespace, scope.objects, problems) {
             let known = data.credentials();
             if let (None, Some(at)) = (&known, node.field("name")) {
                 at.error("must be a Secret with a .dockerconfigjson or .dockercfg in it", problems);

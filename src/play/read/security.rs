@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::fields::{Fields, flag, id, list, required, text};
+use super::fields::{FieldSet, flag, id, list, required, text};
 use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
-use crate::play::spec::{CommonSecurity, PodSecurity, Security, Texts};
+use crate::play::spec::{CommonSecurity, PodSecurity, Security, StringMap};
 use crate::probe::names;
 use crate::probe::node::{Cursor, Violation};
 
@@ -28,8 +28,8 @@ const SAFE_SYSCTLS: [&str; 12] = [
     "net.ipv4.tcp_wmem",
 ];
 
-const OF_POD: Fields = Fields {
-    read: &[
+const OF_POD: FieldSet = FieldSet {
+    known: &[
         "runAsUser",
         "runAsGroup",
         "runAsNonRoot",
@@ -41,12 +41,12 @@ const OF_POD: Fields = Fields {
         "supplementalGroupsPolicy",
         "sysctls",
     ],
-    for_others: &["fsGroupChangePolicy", "seLinuxChangePolicy"],
+    ignored: &["fsGroupChangePolicy", "seLinuxChangePolicy"],
     unsupported: &[("windowsOptions", "this is for Linux")],
 };
 
-const OF_CONTAINER: Fields = Fields {
-    read: &[
+const OF_CONTAINER: FieldSet = FieldSet {
+    known: &[
         "runAsUser",
         "runAsGroup",
         "runAsNonRoot",
@@ -59,20 +59,20 @@ const OF_CONTAINER: Fields = Fields {
         "readOnlyRootFilesystem",
         "procMount",
     ],
-    for_others: &[],
+    ignored: &[],
     unsupported: &[("windowsOptions", "this is for Linux")],
 };
 
-const CAPABILITIES: Fields = Fields::only(&["add", "drop"]);
+const CAPABILITIES: FieldSet = FieldSet::only(&["add", "drop"]);
 
-const PROFILE: Fields = Fields::only(&["type", "localhostProfile"]);
+const PROFILE: FieldSet = FieldSet::only(&["type", "localhostProfile"]);
 
-const SELINUX: Fields = Fields::only(&["user", "role", "type", "level"]);
+const SELINUX: FieldSet = FieldSet::only(&["user", "role", "type", "level"]);
 
-const SYSCTL: Fields = Fields::only(&["name", "value"]);
+const SYSCTL: FieldSet = FieldSet::only(&["name", "value"]);
 
 /// What is said for all containers of a pod.
-pub(super) fn of_pod(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> PodSecurity {
+pub(super) fn read_pod_security(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> PodSecurity {
     let Some(node) = spec.field("securityContext") else { return PodSecurity::default() };
     OF_POD.check(&node, problems);
     let groups = list(&node, "supplementalGroups", problems);
@@ -92,11 +92,11 @@ pub(super) fn of_pod(spec: &Cursor<'_>, problems: &mut Vec<Violation>) -> PodSec
 }
 
 /// Parameters of the kernel that are of a pod's own.
-fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violation>) -> Texts {
+fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violation>) -> StringMap {
     // Whether these are flags is looked at elsewhere.
     let is = |field: &str| spec.field(field).is_some_and(|flag| flag.value() == true);
     let (is_host_network, is_host_ipc) = (is("hostNetwork"), is("hostIPC"));
-    let (mut sysctls, mut seen) = (Texts::new(), BTreeSet::new());
+    let (mut sysctls, mut seen) = (StringMap::new(), BTreeSet::new());
     for node in list(security, "sysctls", problems) {
         SYSCTL.check(&node, problems);
         let written = required(&node, "name", names::SYSCTL, problems);
@@ -123,7 +123,7 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
 }
 
 /// What is said for one.
-pub(super) fn of_container(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Security {
+pub(super) fn read_container_security(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Security {
     let Some(node) = container.field("securityContext") else { return Security::default() };
     OF_CONTAINER.check(&node, problems);
     if let Some(capabilities) = node.field("capabilities") {

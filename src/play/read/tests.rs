@@ -17,7 +17,7 @@ pub(in crate::play) fn play(text: &str) -> Result<Vec<Arc<Pod>>, Vec<String>> {
     let (mut read, mut problems) = (Vec::new(), Vec::new());
     for (place, document) in documents.iter().enumerate() {
         let mut found = Vec::new();
-        read.extend(Document::read(
+        read.extend(ParsedDocument::read(
             document,
             ReadOptions::default(),
             &format!("doc {}", place + 1),
@@ -25,7 +25,7 @@ pub(in crate::play) fn play(text: &str) -> Result<Vec<Arc<Pod>>, Vec<String>> {
         ));
         problems.extend(found.iter().map(|problem| format!("doc {}: {problem}", place + 1)));
     }
-    let wanted = joined(&read.iter().collect::<Vec<_>>());
+    let wanted = merge(&read.iter().collect::<Vec<_>>());
     problems.extend(wanted.problems);
     if problems.is_empty() { Ok(wanted.pods) } else { Err(problems) }
 }
@@ -70,18 +70,18 @@ fn what_a_node_alone_cannot_honour_is_refused_by_its_path() {
             serde_saphyr::from_str(&format!("{{kind: Pod, metadata: {{name: p}}, spec: {spec}}}")).unwrap();
         let mut found = Vec::new();
         let read = |ignores_unsupported, found: &mut Vec<Violation>| {
-            Document::read(
+            ParsedDocument::read(
                 &document,
                 ReadOptions { ignores_unsupported, ..ReadOptions::default() },
                 "",
                 found,
             )
         };
-        let refused = joined(&read(false, &mut Vec::new()).iter().collect::<Vec<_>>());
+        let refused = merge(&read(false, &mut Vec::new()).iter().collect::<Vec<_>>());
         assert_eq!((refused.pods.len(), refused.problems.len()), (0, 0), "it is not played by mistake");
         let read = read(true, &mut found);
         assert!(found.iter().all(|problem| problem.is_unsupported));
-        let wanted = joined(&read.iter().collect::<Vec<_>>());
+        let wanted = merge(&read.iter().collect::<Vec<_>>());
         assert_eq!((wanted.pods.len(), wanted.problems.len()), (1, 0), "it can be left out");
         assert_eq!(wanted.pods[0].containers[0].mounts, [], "and what refers to it with it");
     }

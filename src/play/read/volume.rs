@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::env::{self, Scope, quantity};
-use super::fields::{Fields, flag, list, required, text};
-use super::objects::{Found, Reference};
+use super::env::{self, RefScope, quantity};
+use super::fields::{FieldSet, flag, list, required, text};
+use super::objects::{DataRef, Resolved};
 use crate::cri::v1::MountPropagation;
 use crate::play::spec::{
-    Content, File, FilesKind, HostPathKind, Mount, RecursiveReadOnly, Volume, VolumeSource,
+    FilesKind, HostPathKind, ProjectedFile, RecursiveReadOnly, Volume, VolumeContent, VolumeMount,
+    VolumeSource,
 };
 use crate::probe::names::{DNS_LABEL, is_dns_label};
 use crate::probe::node::{Cursor, Violation};
@@ -18,9 +19,9 @@ const MODE: u32 = 0o644;
 /// Why most kinds of volumes are not to be had.
 const CLUSTER: &str = "it takes a cluster's storage";
 
-const VOLUME: Fields = Fields {
-    read: &["name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"],
-    for_others: &[],
+const VOLUME: FieldSet = FieldSet {
+    known: &["name", "emptyDir", "hostPath", "configMap", "secret", "downwardAPI", "projected"],
+    ignored: &[],
     unsupported: &[
         ("persistentVolumeClaim", CLUSTER),
         ("ephemeral", CLUSTER),
@@ -49,25 +50,25 @@ const VOLUME: Fields = Fields {
     ],
 };
 
-const EMPTY_DIR: Fields = Fields { read: &["medium", "sizeLimit"], for_others: &[], unsupported: &[] };
+const EMPTY_DIR: FieldSet = FieldSet { known: &["medium", "sizeLimit"], ignored: &[], unsupported: &[] };
 
-const HOST_PATH: Fields = Fields { read: &["path", "type"], for_others: &[], unsupported: &[] };
+const HOST_PATH: FieldSet = FieldSet { known: &["path", "type"], ignored: &[], unsupported: &[] };
 
-const CONFIG_MAP: Fields = Fields::only(&["name", "items", "defaultMode", "optional"]);
+const CONFIG_MAP: FieldSet = FieldSet::only(&["name", "items", "defaultMode", "optional"]);
 
-const SECRET: Fields = Fields::only(&["secretName", "items", "defaultMode", "optional"]);
+const SECRET: FieldSet = FieldSet::only(&["secretName", "items", "defaultMode", "optional"]);
 
-const DOWNWARD: Fields = Fields::only(&["items", "defaultMode"]);
+const DOWNWARD: FieldSet = FieldSet::only(&["items", "defaultMode"]);
 
-const PROJECTED: Fields = Fields::only(&["sources", "defaultMode"]);
+const PROJECTED: FieldSet = FieldSet::only(&["sources", "defaultMode"]);
 
-const PROJECTED_DATA: Fields = Fields::only(&["name", "items", "optional"]);
+const PROJECTED_DATA: FieldSet = FieldSet::only(&["name", "items", "optional"]);
 
-const PROJECTED_DOWNWARD: Fields = Fields::only(&["items"]);
+const PROJECTED_DOWNWARD: FieldSet = FieldSet::only(&["items"]);
 
-const SOURCE: Fields = Fields {
-    read: &["configMap", "secret", "downwardAPI"],
-    for_others: &[],
+const SOURCE: FieldSet = FieldSet {
+    known: &["configMap", "secret", "downwardAPI"],
+    ignored: &[],
     unsupported: &[
         ("serviceAccountToken", "tokens of service accounts come from an API server"),
         ("clusterTrustBundle", "it comes from an API server"),
@@ -75,12 +76,12 @@ const SOURCE: Fields = Fields {
     ],
 };
 
-const ITEM: Fields = Fields::only(&["key", "path", "mode"]);
+const ITEM: FieldSet = FieldSet::only(&["key", "path", "mode"]);
 
-const DOWNWARD_ITEM: Fields = Fields::only(&["path", "mode", "fieldRef", "resourceFieldRef"]);
+const DOWNWARD_ITEM: FieldSet = FieldSet::only(&["path", "mode", "fieldRef", "resourceFieldRef"]);
 
-const MOUNT: Fields = Fields {
-    read: &[
+const MOUNT: FieldSet = FieldSet {
+    known: &[
         "name",
         "mountPath",
         "subPath",
@@ -89,7 +90,7 @@ const MOUNT: Fields = Fields {
         "recursiveReadOnly",
         "mountPropagation",
     ],
-    for_others: &[],
+    ignored: &[],
     unsupported: &[],
 };
 
@@ -101,7 +102,7 @@ pub(super) struct Volumes {
 }
 
 /// Reads the volumes of a pod.
-pub(super) fn volumes(spec: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Volumes {
+pub(super) fn volumes(spec: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Volumes {
     let (mut volumes, mut names) = (Volumes::default(), BTreeSet::new());
     for node in list(spec, "volumes", problems) {
         let Some(name) = required(&node, "name", DNS_LABEL, problems) else { continue };
@@ -119,8 +120,8 @@ pub(super) fn volumes(spec: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<V
     volumes
 }
 
-fn source(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
-    let kinds = &VOLUME.read[1..];
+fn source(node: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<VolumeSource> {
+    let kinds = &VOLUME.known[1..];
     let there = kinds.iter().filter(|kind| node.field(kind).is_some()).count();
     let is_other = VOLUME.unsupported.iter().any(|(kind, _)| node.field(kind).is_some());
     if !node.value().is_object() {
@@ -174,7 +175,7 @@ fn source(node: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -
     } else {
         files(&node, kind, (if kind == FilesKind::Secret { "secretName" } else { "name" }, scope), problems)
     };
-    twice(&node, &files, problems);
+    duplicate_paths(&node, &files, problems);
     Some(VolumeSource::Files { kind, files, mode })
 }
 
@@ -200,7 +201,7 @@ fn host_path(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<VolumeS
 }
 
 /// The files of a source of a projected volume.
-fn projected(source: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Vec<File> {
+fn projected(source: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Vec<ProjectedFile> {
     SOURCE.check(source, problems);
     let kinds = [
         ("configMap", FilesKind::ConfigMap),
@@ -225,7 +226,7 @@ fn projected(source: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violatio
 }
 
 /// Complains of two files at one place, or of one that would be in another.
-fn twice(node: &Cursor<'_>, files: &[File], problems: &mut Vec<Violation>) {
+fn duplicate_paths(node: &Cursor<'_>, files: &[ProjectedFile], problems: &mut Vec<Violation>) {
     let paths: Vec<&str> = files.iter().map(|file| file.path.trim_end_matches('/')).collect();
     for (place, path) in paths.iter().enumerate() {
         let is_in_the_way = |other: &&&str| {
@@ -243,23 +244,23 @@ fn twice(node: &Cursor<'_>, files: &[File], problems: &mut Vec<Violation>) {
 fn files(
     node: &Cursor<'_>,
     kind: FilesKind,
-    (field, scope): (&str, &Scope<'_>),
+    (field, scope): (&str, &RefScope<'_>),
     problems: &mut Vec<Violation>,
-) -> Vec<File> {
+) -> Vec<ProjectedFile> {
     let items = node.field("items").map(|items| items.list(problems));
     if kind == FilesKind::DownwardApi {
         let items = items.unwrap_or_default();
         return items.iter().filter_map(|item| downward(item, scope, problems)).collect();
     }
     let is_secret = kind == FilesKind::Secret;
-    let Some(reference) = Reference::read(node, field, is_secret, problems) else { return Vec::new() };
+    let Some(reference) = DataRef::read(node, field, is_secret, problems) else { return Vec::new() };
     let found = reference.find(scope.namespace, scope.objects, problems);
     let Some(items) = items else {
-        let Found::There(data) = found else { return Vec::new() };
-        let file = |(path, content): (&str, &[u8])| File {
+        let Resolved::There(data) = found else { return Vec::new() };
+        let file = |(path, content): (&str, &[u8])| ProjectedFile {
             path: path.to_owned(),
             mode: None,
-            content: Content::Given(content.to_owned()),
+            content: VolumeContent::Given(content.to_owned()),
         };
         return data.entries().map(file).collect();
     };
@@ -270,40 +271,40 @@ fn files(
         let (path, mode) = (path(&item, problems), mode(&item, "mode", problems));
         let (Some(_), Some(path), Some(key)) = (key, path, item.field("key")) else { continue };
         if let Some(content) = reference.entry(&found, &key, true, problems) {
-            files.push(File { path, mode, content: Content::Given(content.to_owned()) });
+            files.push(ProjectedFile { path, mode, content: VolumeContent::Given(content.to_owned()) });
         }
     }
     files
 }
 
-fn downward(item: &Cursor<'_>, scope: &Scope<'_>, problems: &mut Vec<Violation>) -> Option<File> {
+fn downward(item: &Cursor<'_>, scope: &RefScope<'_>, problems: &mut Vec<Violation>) -> Option<ProjectedFile> {
     DOWNWARD_ITEM.check(item, problems);
     if !item.value().is_object() {
         return None;
     }
     let (path, mode) = (path(item, problems), mode(item, "mode", problems));
     let content = match (item.field("fieldRef"), item.field("resourceFieldRef")) {
-        (Some(field), None) => Content::Field(env::field(&field, true, problems)?),
-        (None, Some(resource)) => Content::Resource(env::resource(&resource, true, scope, problems)?),
+        (Some(field), None) => VolumeContent::Field(env::field(&field, true, problems)?),
+        (None, Some(resource)) => VolumeContent::Resource(env::resource(&resource, true, scope, problems)?),
         _ => {
             item.error("must have one of fieldRef, resourceFieldRef", problems);
             return None;
         }
     };
-    Some(File { path: path?, mode, content })
+    Some(ProjectedFile { path: path?, mode, content })
 }
 
 fn path(item: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     let reason = "must be a path below the volume, without ..";
     let path = required(item, "path", reason, problems)?;
-    if !is_below(&path) {
+    if !is_within(&path) {
         item.field("path")?.error(reason, problems);
     }
     Some(path)
 }
 
 /// Whether a path may be that of a file in a volume, whose own names begin with two dots.
-fn is_below(path: &str) -> bool {
+fn is_within(path: &str) -> bool {
     !path.starts_with('/') && !path.starts_with("..") && !has_backstep(path)
 }
 
@@ -322,7 +323,7 @@ pub(super) fn mounts(
     volumes: &Volumes,
     is_privileged: bool,
     problems: &mut Vec<Violation>,
-) -> Vec<Mount> {
+) -> Vec<VolumeMount> {
     let (mut mounts, mut paths) = (Vec::new(), BTreeSet::new());
     for node in list(container, "volumeMounts", problems) {
         MOUNT.check(&node, problems);
@@ -375,7 +376,7 @@ pub(super) fn mounts(
         let expands = expression.is_some();
         // As the kubelet: whatever is not said to begin at the root does.
         let path = if path.starts_with('/') { path } else { format!("/{path}") };
-        mounts.push(Mount {
+        mounts.push(VolumeMount {
             volume,
             path,
             sub_path: expression.or(sub_path).unwrap_or_default(),

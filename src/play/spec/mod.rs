@@ -15,21 +15,22 @@ use crate::probe::{ContainerKind, ContainerSpec, PodSpec, RestartPolicy};
 
 pub(super) use security::{CommonSecurity, PodSecurity, Security};
 pub(super) use volume::{
-    Content, File, FilesKind, HostPathKind, Mount, RecursiveReadOnly, Volume, VolumeSource,
+    FilesKind, HostPathKind, ProjectedFile, RecursiveReadOnly, Volume, VolumeContent, VolumeMount,
+    VolumeSource,
 };
 
 /// Texts by their names.
-pub(super) type Texts = BTreeMap<String, String>;
+pub(super) type StringMap = BTreeMap<String, String>;
 
 /// Where a pod comes from.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Origin {
+pub(super) enum PodOrigin {
     /// Somebody has written it.
     Manifest,
     /// It was played before, and nobody wants it any more: all that is known of it is what the runtime tells.
-    Before,
+    Orphan,
     /// A client has made it through the relay.
-    Relay {
+    Client {
         /// With this request; or it is not known with which.
         request: Result<Arc<RawRunPodSandbox>, String>,
         /// The id of the newest sandbox, be it the client's or one of ours.
@@ -40,12 +41,12 @@ pub(super) enum Origin {
 /// A pod.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pod {
-    pub(super) origin: Origin,
+    pub(super) origin: PodOrigin,
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) uid: String,
-    pub(super) labels: Texts,
-    pub(super) annotations: Texts,
+    pub(super) labels: StringMap,
+    pub(super) annotations: StringMap,
     /// What probes, hooks and restarts are about.
     pub(super) spec: Arc<PodSpec>,
     /// Its containers: those that run first in their order, then the regular ones.
@@ -64,7 +65,7 @@ pub(super) struct Pod {
     /// Credentials for images, as registries are called.
     pub(super) credentials: Vec<Credential>,
     /// The metadata and spec as they were written, but for what nobody else is to see.
-    pub(super) written: Arc<Value>,
+    pub(super) raw_manifest: Arc<Value>,
 }
 
 /// A container.
@@ -81,23 +82,23 @@ pub(super) struct Container {
     pub(super) working_dir: String,
     pub(super) env: Vec<Variable>,
     pub(super) env_from: Vec<EnvFrom>,
-    pub(super) ports: Vec<Port>,
+    pub(super) ports: Vec<PortMapping>,
     pub(super) resources: Resources,
-    pub(super) mounts: Vec<Mount>,
+    pub(super) mounts: Vec<VolumeMount>,
     pub(super) security: Security,
     /// The handler as it was written, for others who stop the container.
     pub(super) pre_stop: Option<Arc<Value>>,
     /// What is known of it where a client has made it through the relay.
-    pub(super) own: Option<Own>,
-    pub(super) message_path: String,
+    pub(super) own: Option<ClientRequest>,
+    pub(super) termination_message_path: String,
     /// Where a container that failed has left no message, the end of its log is it.
-    pub(super) falls_back_to_logs: bool,
-    pub(super) streams: Streams,
+    pub(super) fallback_to_logs_on_error: bool,
+    pub(super) streams: StdinSpec,
 }
 
 /// What is known of a container that a client has made through the relay.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Own {
+pub(super) struct ClientRequest {
     pub(super) request: RawCreateContainer,
     /// The id of the instance that the client has made.
     pub(super) first: Option<Arc<str>>,
@@ -109,7 +110,7 @@ pub(super) struct Own {
     pub(super) has_finished: bool,
 }
 
-impl Own {
+impl ClientRequest {
     /// Whether another comes from the same call: a client may send the same request again when it replaces something.
     pub(super) fn is_of_same_call(&self, other: &Self) -> bool {
         self.first == other.first && self.request == other.request
@@ -126,7 +127,7 @@ pub(super) struct HostNamespaces {
 
 /// What a container can be told, and how.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Streams {
+pub(super) struct StdinSpec {
     pub(super) stdin: bool,
     pub(super) stdin_once: bool,
     pub(super) tty: bool,
@@ -156,7 +157,7 @@ pub(super) enum VariableValue {
     /// It is written, and may have others in it.
     Literal(String),
     /// It is known of the pod.
-    Field(Field),
+    Field(EnvField),
     /// It is one of the container's limits or requests.
     Resource(ResourceField),
     /// It stands in a `ConfigMap` or Secret; `None` where it may be missing, and is.
@@ -167,12 +168,12 @@ pub(super) enum VariableValue {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EnvFrom {
     pub(super) prefix: String,
-    pub(super) data: Texts,
+    pub(super) data: StringMap,
 }
 
 /// Something that is known of a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Field {
+pub(super) enum EnvField {
     Name,
     Namespace,
     Uid,
@@ -200,7 +201,7 @@ pub(super) struct ResourceField {
 
 /// A port.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Port {
+pub(super) struct PortMapping {
     pub(super) name: String,
     pub(super) container: u16,
     pub(super) host: u16,
@@ -234,7 +235,7 @@ pub(super) struct HostAlias {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Dns {
     /// Whether what the node has counts.
-    pub(super) is_of_node: bool,
+    pub(super) include_node_config: bool,
     pub(super) servers: Vec<String>,
     pub(super) searches: Vec<String>,
     pub(super) options: Vec<String>,
@@ -257,14 +258,14 @@ impl std::fmt::Debug for Credential {
 
 impl Pod {
     /// A pod of which nothing is known but its namespace, name and uid.
-    pub(super) fn bare([namespace, name, uid]: [String; 3], origin: Origin) -> Self {
+    pub(super) fn identity_only([namespace, name, uid]: [String; 3], origin: PodOrigin) -> Self {
         Self {
             origin,
             namespace,
             name,
             uid,
-            labels: Texts::new(),
-            annotations: Texts::new(),
+            labels: StringMap::new(),
+            annotations: StringMap::new(),
             spec: Arc::default(),
             containers: Vec::new(),
             volumes: Vec::new(),
@@ -277,17 +278,17 @@ impl Pod {
             active_deadline: None,
             runtime_handler: String::new(),
             credentials: Vec::new(),
-            written: Arc::default(),
+            raw_manifest: Arc::default(),
         }
     }
 
     /// Whether a client has made it through the relay.
-    pub(super) fn is_kept(&self) -> bool {
-        matches!(self.origin, Origin::Relay { .. })
+    pub(super) fn is_client_pod(&self) -> bool {
+        matches!(self.origin, PodOrigin::Client { .. })
     }
 
     /// The same, as far as probes, hooks and restarts are concerned, with what is written of it now.
-    pub(super) fn specified(&self, spec: Arc<PodSpec>) -> Self {
+    pub(super) fn with_spec(&self, spec: Arc<PodSpec>) -> Self {
         let containers = self.containers.iter().map(|container| match spec.container(&container.name) {
             Some(spec) => {
                 Arc::new(Container { role: spec.role, spec: spec.clone(), ..(**container).clone() })
@@ -301,7 +302,7 @@ impl Pod {
 
     /// What tells it apart from others that are played: people who make pods by hand give them any names.
     pub(super) fn key(&self) -> String {
-        if self.origin == Origin::Manifest { self.full_name() } else { self.identity() }
+        if self.origin == PodOrigin::Manifest { self.full_name() } else { self.identity() }
     }
 
     /// `NAMESPACE/NAME/UID`.
@@ -334,8 +335,8 @@ impl Pod {
     /// The id of the newest sandbox, as far as it is known without the runtime.
     pub(super) fn newest_sandbox(&self) -> Option<&Arc<str>> {
         match &self.origin {
-            Origin::Relay { newest, .. } => newest.as_ref(),
-            Origin::Manifest | Origin::Before => None,
+            PodOrigin::Client { newest, .. } => newest.as_ref(),
+            PodOrigin::Manifest | PodOrigin::Orphan => None,
         }
     }
 
@@ -373,7 +374,7 @@ pub(super) fn identity(namespace: &str, name: &str, uid: &str) -> String {
 
 impl Container {
     /// A container of which nothing is known but what a client has asked for.
-    pub(super) fn of_client(name: String, image: String, own: Own) -> Self {
+    pub(super) fn from_client(name: String, image: String, own: ClientRequest) -> Self {
         Self {
             role: ContainerKind::Regular,
             spec: Arc::new(ContainerSpec::named(&name)),
@@ -391,9 +392,9 @@ impl Container {
             security: Security::default(),
             pre_stop: None,
             own: Some(own),
-            message_path: String::new(),
-            falls_back_to_logs: false,
-            streams: Streams::default(),
+            termination_message_path: String::new(),
+            fallback_to_logs_on_error: false,
+            streams: StdinSpec::default(),
         }
     }
 }
@@ -413,7 +414,7 @@ impl PullPolicy {
         [("Always", Self::Always), ("IfNotPresent", Self::IfNotPresent), ("Never", Self::Never)];
 
     /// What counts for an image for which nothing is said: one that may be another tomorrow is pulled each time.
-    pub(super) fn of_image(image: &str) -> Self {
+    pub(super) fn default_pull_policy(image: &str) -> Self {
         let name = image.rsplit('/').next().unwrap_or(image);
         let is_latest = !image.contains('@') && name.rsplit_once(':').is_none_or(|(_, tag)| tag == "latest");
         if is_latest { Self::Always } else { Self::IfNotPresent }

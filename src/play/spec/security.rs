@@ -1,6 +1,6 @@
 //! What a pod and its containers may do.
 
-use super::Texts;
+use super::StringMap;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 
 /// What all containers of a pod may do.
@@ -9,7 +9,7 @@ pub(in crate::play) struct PodSecurity {
     pub(in crate::play) fs_group: Option<i64>,
     pub(in crate::play) supplemental_groups: Vec<i64>,
     pub(in crate::play) is_strict_about_groups: bool,
-    pub(in crate::play) sysctls: Texts,
+    pub(in crate::play) sysctls: StringMap,
     pub(in crate::play) common: CommonSecurity,
 }
 

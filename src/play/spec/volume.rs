@@ -1,11 +1,11 @@
 //! The volumes of a pod, and where its containers have them.
 
-use super::{Field, ResourceField};
+use super::{EnvField, ResourceField};
 use crate::cri::v1::MountPropagation;
 
 /// A volume in a container.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::play) struct Mount {
+pub(in crate::play) struct VolumeMount {
     pub(in crate::play) volume: String,
     pub(in crate::play) path: String,
     pub(in crate::play) sub_path: String,
@@ -43,7 +43,7 @@ pub(in crate::play) enum VolumeSource {
     /// A path of the host.
     HostPath { path: String, kind: HostPathKind },
     /// Files.
-    Files { kind: FilesKind, files: Vec<File>, mode: u32 },
+    Files { kind: FilesKind, files: Vec<ProjectedFile>, mode: u32 },
 }
 
 /// What kind of volume files are in.
@@ -57,18 +57,18 @@ pub(in crate::play) enum FilesKind {
 
 /// A file of a volume.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::play) struct File {
+pub(in crate::play) struct ProjectedFile {
     pub(in crate::play) path: String,
     /// Where it is another than the volume's.
     pub(in crate::play) mode: Option<u32>,
-    pub(in crate::play) content: Content,
+    pub(in crate::play) content: VolumeContent,
 }
 
 /// What stands in a file.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::play) enum Content {
+pub(in crate::play) enum VolumeContent {
     Given(Vec<u8>),
-    Field(Field),
+    Field(EnvField),
     Resource(ResourceField),
 }
 

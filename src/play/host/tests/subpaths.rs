@@ -37,14 +37,14 @@ spec:
 struct Made {
     place: Place,
     pod: Pod,
-    folder: Folder,
+    folder: PodDir,
     binds: bool,
 }
 
 impl Made {
     fn new(volume_mounts: &str) -> Self {
         let (place, pod) = (Place::new(), pod_with(volume_mounts));
-        let folder = Folder::of(&pod, &place.node.pods);
+        let folder = PodDir::for_pod(&pod, &place.node.pods);
         folder.prepare(&place.facts(&pod, &[])).unwrap();
         // Without the right to mount the runtime is given paths.
         Self { place, pod, folder, binds: may_mount() }
@@ -55,7 +55,7 @@ impl Made {
     }
 
     /// Host paths of the container's volumes.
-    fn mounts(&self) -> Result<Vec<PathBuf>, HostError> {
+    fn mounts(&self) -> Result<Vec<PathBuf>, VolumeError> {
         let (container, facts) = (&self.pod.containers[0], self.place.facts(&self.pod, &[]));
         let variables = crate::play::configs::variables(container, &facts);
         let mounts = self.folder.mounts(container, &facts, &variables, false, self.binds)?;
@@ -253,7 +253,7 @@ fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
     let paths = made.mounts().unwrap();
     let targets = made.folder.subpath_targets(&made.pod.containers[0]);
     assert_eq!(targets, paths, "what is recorded is what is mounted");
-    let next = Folder::of(&made.pod, &made.place.node.pods);
+    let next = PodDir::for_pod(&made.pod, &made.place.node.pods);
     next.release("other").unwrap();
     assert_eq!(made.mounted().len(), 2, "another container has nothing to do with them");
     next.release("main").unwrap();
@@ -268,8 +268,8 @@ fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
     assert_eq!(made.mounted(), Vec::<PathBuf>::new());
     // One that is not wanted any more is removed with them.
     made.mounts().unwrap();
-    let orphan = Pod::bare(["n", "p", "u"].map(str::to_owned), crate::play::spec::Origin::Before);
-    Folder::of(&orphan, &made.place.node.pods).remove().unwrap();
+    let orphan = Pod::identity_only(["n", "p", "u"].map(str::to_owned), crate::play::spec::PodOrigin::Orphan);
+    PodDir::for_pod(&orphan, &made.place.node.pods).remove().unwrap();
     assert!(made.mounted().is_empty() && !made.place.node.pods.join("u").exists());
 }
 
@@ -283,7 +283,7 @@ fn a_mount_that_is_in_use_keeps_its_pod_from_being_removed() {
     fs::write(path.join("file"), "content").unwrap();
     let in_use = File::open(path.join("file")).unwrap();
     let error = made.folder.remove().unwrap_err();
-    assert!(matches!(error, HostError::StillMounted { .. }), "{error}");
+    assert!(matches!(error, VolumeError::StillMounted { .. }), "{error}");
     assert_eq!(read(&path.join("file")), "content");
     assert!(made.mounts().is_err(), "nothing is made for a pod that is being removed");
     drop(in_use);

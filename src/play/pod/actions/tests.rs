@@ -3,14 +3,14 @@
 use super::*;
 use crate::cri::v1;
 use crate::play::read::tests::pod;
-use crate::play::spec::Origin;
+use crate::play::spec::PodOrigin;
 use crate::probe::ProbeType::{Liveness, Startup};
 use crate::prober::ProbeResult::{Failure, Success, Unknown};
 
 /// What the runtime says of a container.
-pub(in crate::play::pod) fn instance(pod: &Pod, name: &str, state: State) -> Instance {
+pub(in crate::play::pod) fn instance(pod: &Pod, name: &str, state: InstanceState) -> ContainerInstance {
     let container = pod.container(name);
-    Instance {
+    ContainerInstance {
         id: format!("{name}-0").into(),
         name: name.to_owned(),
         state,
@@ -28,20 +28,20 @@ pub(in crate::play::pod) fn instance(pod: &Pod, name: &str, state: State) -> Ins
         message_file: None,
         log: std::path::PathBuf::new(),
         user: None,
-        noted: Arc::default(),
+        annotations: Arc::default(),
     }
 }
 
-pub(in crate::play::pod) fn running(pod: &Pod, name: &str) -> Instance {
-    instance(pod, name, State::Running)
+pub(in crate::play::pod) fn running(pod: &Pod, name: &str) -> ContainerInstance {
+    instance(pod, name, InstanceState::Running)
 }
 
-fn exited(pod: &Pod, name: &str, exit_code: i32) -> Instance {
-    Instance { exit_code, ..instance(pod, name, State::Exited) }
+fn exited(pod: &Pod, name: &str, exit_code: i32) -> ContainerInstance {
+    ContainerInstance { exit_code, ..instance(pod, name, InstanceState::Exited) }
 }
 
-fn sandbox(attempt: u32) -> Sandbox {
-    Sandbox {
+fn sandbox(attempt: u32) -> SandboxInstance {
+    SandboxInstance {
         id: format!("sandbox-{attempt}").into(),
         attempt,
         is_ready: true,
@@ -52,29 +52,45 @@ fn sandbox(attempt: u32) -> Sandbox {
     }
 }
 
-pub(in crate::play::pod) fn seen(containers: Vec<Instance>) -> Seen {
-    Seen { sandboxes: vec![sandbox(0)], containers }
+pub(in crate::play::pod) fn seen(containers: Vec<ContainerInstance>) -> RuntimePodStatus {
+    RuntimePodStatus { sandboxes: vec![sandbox(0)], containers }
 }
 
 /// What is to be done, where probes say this.
-fn act(pod: &Pod, seen: &Seen, said: &[(&str, ProbeType, ProbeResult)]) -> Actions {
+fn act(pod: &Pod, seen: &RuntimePodStatus, said: &[(&str, ProbeType, ProbeResult)]) -> PodActions {
     let verdicts = |id: &str, kind| {
         let known = said.iter().find(|(name, of, _)| id == format!("{name}-0") && *of == kind);
         known.map(|(_, _, result)| *result)
     };
-    compute(View { pod, seen, verdicts: &verdicts, probed: Some(&pod.spec), condemned: &|_| false })
+    compute_pod_actions(ActionInputs {
+        pod,
+        seen,
+        verdicts: &verdicts,
+        probed: Some(&pod.spec),
+        condemned: &|_| false,
+    })
 }
 
 /// In few words: who is killed, and who is started.
-fn told(actions: &Actions) -> String {
+fn told(actions: &PodActions) -> String {
     let mut told = Vec::new();
-    let Actions { kills_pod, creates_sandbox, sandbox: _, kills, resets, starts_init, starts } = actions;
-    told.extend(kills_pod.then(|| "kill pod".to_owned()));
-    told.extend(creates_sandbox.map(|attempt| format!("sandbox {attempt}")));
-    let killed = |doomed: &Doomed| format!("kill {} ({})", doomed.name, doomed.message);
-    told.extend(kills.iter().map(killed));
-    told.extend(resets.iter().map(|doomed| format!("reset {}", doomed.name)));
-    told.extend(starts_init.iter().chain(starts).map(|name| format!("start {name}")));
+    let PodActions {
+        kill_pod,
+        create_sandbox,
+        sandbox: _,
+        containers_to_kill,
+        containers_to_reset,
+        init_containers_to_start,
+        containers_to_start,
+    } = actions;
+    told.extend(kill_pod.then(|| "kill pod".to_owned()));
+    told.extend(create_sandbox.map(|attempt| format!("sandbox {attempt}")));
+    let killed = |doomed: &ContainerToKill| format!("kill {} ({})", doomed.name, doomed.message);
+    told.extend(containers_to_kill.iter().map(killed));
+    told.extend(containers_to_reset.iter().map(|doomed| format!("reset {}", doomed.name)));
+    told.extend(
+        init_containers_to_start.iter().chain(containers_to_start).map(|name| format!("start {name}")),
+    );
     told.join(", ")
 }
 
@@ -89,27 +105,33 @@ fn table_9_9_compute_pod_actions() {
     let [always, on_failure, never] = ["Always", "OnFailure", "Never"].map(three);
     let all_running = |pod: &Pod| seen(["a", "b", "c"].map(|name| running(pod, name)).into());
     let ended = |pod: &Pod| seen(vec![exited(pod, "a", 0), running(pod, "b"), exited(pod, "c", 111)]);
-    let dead = |pod: &Pod, codes: [i32; 3]| Seen {
-        sandboxes: vec![Sandbox { is_ready: false, ..sandbox(0) }],
+    let dead = |pod: &Pod, codes: [i32; 3]| RuntimePodStatus {
+        sandboxes: vec![SandboxInstance { is_ready: false, ..sandbox(0) }],
         containers: ["a", "b", "c"]
             .into_iter()
             .zip(codes)
             .map(|(name, code)| exited(pod, name, code))
             .collect(),
     };
-    let no_address = |pod: &Pod| Seen {
-        sandboxes: vec![Sandbox { addresses: Vec::new(), ..sandbox(0) }],
+    let no_address = |pod: &Pod| RuntimePodStatus {
+        sandboxes: vec![SandboxInstance { addresses: Vec::new(), ..sandbox(0) }],
         ..all_running(pod)
     };
-    let with = |pod: &Pod, first: Instance| seen(vec![first, running(pod, "b"), running(pod, "c")]);
-    let changed = Instance { hash: "other".to_owned(), ..running(&always, "a") };
+    let with = |pod: &Pod, first: ContainerInstance| seen(vec![first, running(pod, "b"), running(pod, "c")]);
+    let changed = ContainerInstance { hash: "other".to_owned(), ..running(&always, "a") };
     let of = |pod: &Pod, state| with(pod, instance(pod, "a", state));
     for (row, pod, seen, said, expected) in [
         ("nothing to do", &always, all_running(&always), None, ""),
-        ("new pod", &always, Seen::default(), None, "kill pod, sandbox 0, start a, start b, start c"),
+        (
+            "new pod",
+            &always,
+            RuntimePodStatus::default(),
+            None,
+            "kill pod, sandbox 0, start a, start b, start c",
+        ),
         ("Always restarts", &always, ended(&always), None, "start a, start c"),
         ("OnFailure restarts what failed", &on_failure, ended(&on_failure), None, "start c"),
-        ("OnFailure restarts created", &on_failure, of(&on_failure, State::Created), None, "start a"),
+        ("OnFailure restarts created", &on_failure, of(&on_failure, InstanceState::Created), None, "start a"),
         ("Never restarts none", &never, ended(&never), None, ""),
         (
             "dead sandbox, Always",
@@ -166,17 +188,20 @@ fn table_9_9_compute_pod_actions() {
         (
             "unknown state, even with Never",
             &never,
-            of(&never, State::Unknown),
+            of(&never, InstanceState::Unknown),
             None,
             "kill a (Container is in \"unknown\" state, try killing it before restart), start a",
         ),
-        ("created, even with Never", &never, of(&never, State::Created), None, "start a"),
+        ("created, even with Never", &never, of(&never, InstanceState::Created), None, "start a"),
     ] {
         let said: Vec<_> = said.into_iter().collect();
         assert_eq!(told(&act(pod, &seen, &said)), expected, "{row}");
     }
     // A pod with Never that has never had a container gets a sandbox again.
-    let empty = Seen { sandboxes: vec![Sandbox { is_ready: false, ..sandbox(0) }], containers: Vec::new() };
+    let empty = RuntimePodStatus {
+        sandboxes: vec![SandboxInstance { is_ready: false, ..sandbox(0) }],
+        containers: Vec::new(),
+    };
     assert_eq!(told(&act(&never, &empty, &[])), "kill pod, sandbox 1, start a, start b, start c");
     // Nothing is left of it: the pod is ended, and with it what runs beside.
     let one = pod("{restartPolicy: Never, containers: [{name: a, image: i}]}");
@@ -234,7 +259,7 @@ fn table_9_9_init_containers() {
     for (row, pod, containers, expected) in [
         ("none yet", &always, vec![], "start i1"),
         ("the first runs", &always, vec![running(&always, "i1")], ""),
-        ("the first is created", &always, vec![instance(&always, "i1", State::Created)], "start i1"),
+        ("the first is created", &always, vec![instance(&always, "i1", InstanceState::Created)], "start i1"),
         ("the first is done", &always, vec![ok(&always, "i1")], "start i2"),
         ("the first failed", &always, vec![exited(&always, "i1", 1)], "start i1"),
         ("the first failed, Never", &never, vec![exited(&never, "i1", 1)], "kill pod"),
@@ -242,11 +267,11 @@ fn table_9_9_init_containers() {
         ("both are done, the first is removed", &always, vec![ok(&always, "i2")], "start a"),
         ("the main one runs", &always, vec![running(&always, "a")], ""),
         ("the main one failed", &always, vec![exited(&always, "a", 1), ok(&always, "i2")], "start a"),
-        ("unknown, Never", &never, vec![instance(&never, "i1", State::Unknown)], "kill pod"),
+        ("unknown, Never", &never, vec![instance(&never, "i1", InstanceState::Unknown)], "kill pod"),
     ] {
         assert_eq!(told(&act(pod, &seen(containers), &[])), expected, "{row}");
     }
-    let killed = Instance { reason: "OOMKilled".to_owned(), ..exited(&always, "i1", 0) };
+    let killed = ContainerInstance { reason: "OOMKilled".to_owned(), ..exited(&always, "i1", 0) };
     assert_eq!(told(&act(&always, &seen(vec![killed]), &[])), "start i1");
 }
 
@@ -267,7 +292,13 @@ fn table_9_9_sidecars() {
     let kill = |what: &str| format!("kill s1 (Init container s1 failed {what} probe), ");
     for (row, pod, containers, said, expected) in [
         ("the first", &plain, vec![], None, "start s1".to_owned()),
-        ("stuck created", &plain, vec![instance(&plain, "s1", State::Created)], None, "start s1".into()),
+        (
+            "stuck created",
+            &plain,
+            vec![instance(&plain, "s1", InstanceState::Created)],
+            None,
+            "start s1".into(),
+        ),
         ("started: next", &plain, vec![s1(&plain)], None, "start s2".into()),
         ("all started: main", &plain, both(&plain), None, "start a".into()),
         ("startup missing: wait", &startup, vec![s1(&startup)], None, String::new()),
@@ -320,7 +351,7 @@ fn table_9_9_sidecars() {
         let said: Vec<_> = said.into_iter().map(|(kind, result)| ("s1", kind, result)).collect();
         assert_eq!(told(&act(pod, &seen(containers), &said)), expected, "{row}");
     }
-    let changed = Instance { hash: "other".to_owned(), ..s1(&plain) };
+    let changed = ContainerInstance { hash: "other".to_owned(), ..s1(&plain) };
     let actions = act(&plain, &seen(vec![running(&plain, "a"), running(&plain, "s2"), changed]), &[]);
     assert_eq!(told(&actions), "kill s1 (Init container s1 definition changed), start s1");
 }
@@ -329,7 +360,7 @@ fn table_9_9_sidecars() {
 #[test]
 fn table_9_9_prune_init_containers() {
     let pod = pod("{initContainers: [{name: a, image: i}], containers: [{name: b, image: i}]}");
-    let numbered = |instance: Instance, number: u32| Instance {
+    let numbered = |instance: ContainerInstance, number: u32| ContainerInstance {
         id: format!("{}-{number}", instance.name).into(),
         restart_count: number,
         created_at: number.into(),
@@ -342,9 +373,9 @@ fn table_9_9_prune_init_containers() {
         numbered(exited(&pod, "b", 0), 1),
         numbered(exited(&pod, "a", 0), 2),
         numbered(exited(&pod, "a", 1), 1),
-        numbered(instance(&pod, "a", State::Created), 0),
+        numbered(instance(&pod, "a", InstanceState::Created), 0),
     ]);
-    let old: Vec<&str> = seen.old().map(|instance| &*instance.id).collect();
+    let old: Vec<&str> = seen.garbage().map(|instance| &*instance.id).collect();
     assert_eq!(old, ["b-1", "a-1", "a-0"]);
 }
 
@@ -354,8 +385,10 @@ fn a_container_of_a_client_is_killed_alone() {
     let probed = pod(
         "{restartPolicy: Never, containers: [{name: a, image: i, livenessProbe: {exec: {command: [x]}}}]}",
     );
-    let of_client =
-        Pod { origin: Origin::Relay { request: Err("unseen".to_owned()), newest: None }, ..probed.clone() };
+    let of_client = Pod {
+        origin: PodOrigin::Client { request: Err("unseen".to_owned()), newest: None },
+        ..probed.clone()
+    };
     let said = [("a", Liveness, Failure)];
     for (pod, expected) in [(&probed, "kill pod"), (&of_client, "kill a (Container a failed liveness probe)")]
     {
@@ -374,7 +407,7 @@ fn what_replaces_something_is_newer_than_dead_ones_of_higher_attempts() {
     };
     let statuses = || vec![status("dead", 1, 10), status("theirs", 0, 20), status("ours", 2, 30)];
     let order = |statuses: Vec<v1::ContainerStatus>, newest: &str| -> Vec<String> {
-        let seen = Seen::new(Vec::new(), statuses, |id| id == newest);
+        let seen = RuntimePodStatus::new(Vec::new(), statuses, |id| id == newest);
         seen.containers.iter().map(|instance| instance.id.to_string()).collect()
     };
     assert_eq!(order(statuses(), "none"), ["ours", "dead", "theirs"]);
