@@ -25,7 +25,7 @@ use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
 use super::slots::Slot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
-use crate::exec::Identity;
+use crate::exec::ProbeMatch;
 use crate::play::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
 use crate::record::shape::time;
@@ -320,12 +320,12 @@ fn ago(milliseconds: u64) -> SystemTime {
 
 /// What an ExecSync may have been.
 fn probe(name: String) -> Result<String, RequestError> {
-    if Identity::LABELS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+    if ProbeMatch::LABELS.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
         return Ok(name);
     }
     Err(RequestError::BadRequest(format!(
         "probe {name:?} is none; there are {}",
-        Identity::LABELS.join(", ")
+        ProbeMatch::LABELS.join(", ")
     )))
 }
 

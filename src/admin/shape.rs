@@ -4,7 +4,7 @@ mod pods;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::{Record, StuckExec};
+use crate::exec::{CallRecord, StuckExec};
 use crate::prober::{self, KillStats};
 use crate::record::shape::milliseconds;
 pub use crate::record::shape::{
@@ -248,8 +248,8 @@ impl From<prober::Agreement> for Agreement {
     }
 }
 
-impl From<&Record> for Line {
-    fn from(record: &Record) -> Self {
+impl From<&CallRecord> for Line {
+    fn from(record: &CallRecord) -> Self {
         Self::Call(Box::new(record.into()))
     }
 }

@@ -63,7 +63,7 @@ pub struct Sources {
     /// What is counted of probes.
     pub probes: prober::ProberMetrics,
     /// What is counted of ExecSyncs.
-    pub exec: exec::Metrics,
+    pub exec: exec::ExecMetrics,
     /// What is recorded on disk, if anything is.
     pub journal: Option<Journal>,
     /// State store; `None` without --state-dir.

@@ -94,7 +94,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         http: Some(http),
         http_pods: false,
         relay: relay::RelayConfig { upstream: upstream.clone(), drain_timeout: Duration::from_secs(1) },
-        exec: exec::Settings::default(),
+        exec: exec::SlownessConfig::default(),
         specs: documents.specs(),
         sources: SpecSources::default(),
         enforcement: EnforcementSettings { mode: EnforcementMode::Restart, ..EnforcementSettings::default() },

@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 
 use super::keeping::Keeping;
 use crate::containerd::{TaskEvent, TimestampedEvent};
-use crate::exec::{Inspector, Record, Stuck};
+use crate::exec::{CallRecord, Inspector, Stuck};
 use crate::play::Kubelet;
 use crate::probe::{RefreshTrigger, SpecUpdate};
 use crate::prober::ProbeManager;
@@ -116,7 +116,7 @@ impl Observatory {
                     }
                 }
                 Some(news) = news.recv() => self.guarded(|it| it.heard_of_specs(news)),
-                heard = self.inspector.hear() => self.guarded(|it| it.inspector.heard(heard, Instant::now())),
+                heard = self.inspector.recv() => self.guarded(|it| it.inspector.handle(heard, Instant::now())),
                 _ = looks.tick() => self.guarded(Self::look),
                 () = until(due) => self.guarded(|it| it.inspector.tick(Instant::now())),
             }
@@ -209,7 +209,7 @@ impl Observatory {
     fn heard_of_specs(&mut self, news: SpecUpdate) {
         match news {
             SpecUpdate::Specs(specs) => {
-                self.inspector.specify(specs.clone());
+                self.inspector.set_specs(specs.clone());
                 if let Some(prober) = &self.prober {
                     prober.set_specs(specs);
                 }
@@ -337,14 +337,14 @@ impl Observatory {
         }
     }
 
-    fn keep(&self, record: Record) {
+    fn keep(&self, record: CallRecord) {
         if let Some(traces) = &self.outlets.traces
             && is_object_call(&record.call.method)
             && !record.is_amended
         {
             traces.export(record.span());
         }
-        let record = self.outlets.calls.push(record.without_trace());
+        let record = self.outlets.calls.push(record.strip_trace());
         if let Some(journal) = &self.outlets.journal {
             journal.write(record);
         }
@@ -411,10 +411,10 @@ mod tests {
     async fn a_fault_is_counted_and_what_comes_next_is_seen() {
         let client = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
         let inspector = Inspector::start(
-            exec::Settings::default(),
+            exec::SlownessConfig::default(),
             SpecResolver::default(),
             client,
-            exec::Metrics::default(),
+            exec::ExecMetrics::default(),
         );
         let events = Arc::new(Events::default());
         let outlets = Outlets {

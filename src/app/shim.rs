@@ -191,7 +191,7 @@ impl Shim {
         let (events, faults) = (Arc::new(Events::new(watched.redact_commands)), Counter::default());
         let (journal, recording) = recording(journal, &events)?.unzip();
         let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
-        let (own, exec_metrics) = (MeteredChannel::new(&upstream), exec::Metrics::default());
+        let (own, exec_metrics) = (MeteredChannel::new(&upstream), exec::ExecMetrics::default());
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = CallIds::starting_at(first_call);

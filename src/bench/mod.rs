@@ -17,7 +17,7 @@ use crate::containerd::TaskEvents;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{ContainerStatusRequest, ExecSyncRequest, VersionRequest};
 use crate::cri::{self, channel, runtime_service};
-use crate::exec::{Meter, Phases};
+use crate::exec::{ExecMeter, Phases};
 use crate::socket::SocketPath;
 use crate::world::RuntimeInfo;
 
@@ -114,7 +114,7 @@ impl<'a> Bench<'a> {
     /// moment to begin.
     async fn warm_up(&mut self) -> Result<(), BenchError> {
         for _ in 0..WARM_UPS {
-            let (mut meter, mut is_heard) = (Meter::new(&self.container, true), false);
+            let (mut meter, mut is_heard) = (ExecMeter::new(&self.container, true), false);
             let mut call = pin!(self.client.exec_sync(self.plan.request(&self.container)));
             let mut answered: Option<Instant> = None;
             while answered.is_none() || !is_heard {
@@ -144,7 +144,7 @@ impl<'a> Bench<'a> {
         calls: usize,
         samples: &mut Samples,
     ) -> Result<(), BenchError> {
-        let mut meter = Meter::new(&self.container, self.events.is_some());
+        let mut meter = ExecMeter::new(&self.container, self.events.is_some());
         // A connection for each, as that many clients would have; made before anything is measured.
         let mut clients = Vec::new();
         for _ in 0..self.plan.concurrency.min(calls) {
@@ -192,7 +192,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Waits a moment for the events of so many calls that have ended, and concludes without those that do not come.
-    async fn late_events(&mut self, meter: &mut Meter, calls: usize) -> Result<Vec<Phases>, BenchError> {
+    async fn late_events(&mut self, meter: &mut ExecMeter, calls: usize) -> Result<Vec<Phases>, BenchError> {
         let mut phases = Vec::new();
         let until = Instant::now() + LATE_EVENTS;
         while phases.len() < calls

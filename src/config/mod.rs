@@ -168,7 +168,7 @@ pub struct ShimSettings {
     /// The relay's part.
     pub relay: relay::RelayConfig,
     /// The part of what watches ExecSyncs.
-    pub exec: exec::Settings,
+    pub exec: exec::SlownessConfig,
     /// What rules and manifests tell of probes.
     pub specs: SpecResolver,
     /// Where that may change while it runs.
@@ -331,7 +331,7 @@ impl Settings {
                     http,
                     http_pods: flags.http_pods,
                     relay: relay::RelayConfig { upstream, drain_timeout },
-                    exec: exec::Settings { slow, redact_commands: flags.redact_commands },
+                    exec: exec::SlownessConfig { slow, redact_commands: flags.redact_commands },
                     specs,
                     sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
                     enforcement: EnforcementSettings { mode, most, spared },

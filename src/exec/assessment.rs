@@ -8,14 +8,14 @@ use crate::tap::{Call, ExecCall};
 
 /// What the inspector runs on.
 #[derive(Clone, Copy, Debug)]
-pub struct Settings {
+pub struct SlownessConfig {
     /// Calls that take longer than this are slow.
     pub slow: Duration,
     /// Whether of commands only the program is told, not its arguments.
     pub redact_commands: bool,
 }
 
-impl Default for Settings {
+impl Default for SlownessConfig {
     fn default() -> Self {
         Self { slow: Duration::from_secs(1), redact_commands: false }
     }
@@ -40,10 +40,10 @@ pub enum Slow {
     /// It took longer than what is set for all.
     Threshold,
     /// It took more than three times as long as such a call usually does.
-    ThreeMedians,
+    OverTripleMedian,
 }
 
-impl Settings {
+impl SlownessConfig {
     /// How a call went; `median` is how long such a call takes usually.
     pub(super) fn assessment(&self, call: &Call, median: Option<Duration>) -> Assessment {
         let exec = call.exec.as_deref();
@@ -56,7 +56,7 @@ impl Settings {
         } else if call.duration > self.slow {
             Assessment::Slow(Slow::Threshold)
         } else if median.is_some_and(|median| call.duration > median * 3) {
-            Assessment::Slow(Slow::ThreeMedians)
+            Assessment::Slow(Slow::OverTripleMedian)
         } else {
             Assessment::Fine
         }
@@ -83,7 +83,7 @@ impl Assessment {
 }
 
 impl Slow {
-    const ALL: [Self; 3] = [Self::HalfOfTimeout, Self::Threshold, Self::ThreeMedians];
+    const ALL: [Self; 3] = [Self::HalfOfTimeout, Self::Threshold, Self::OverTripleMedian];
 
     /// The one of this name.
     #[must_use]
@@ -97,7 +97,7 @@ impl Slow {
         match self {
             Self::HalfOfTimeout => "half-of-timeout",
             Self::Threshold => "threshold",
-            Self::ThreeMedians => "three-medians",
+            Self::OverTripleMedian => "three-medians",
         }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn what_is_slow_is_so_by_timeout_threshold_or_habit() {
-        let settings = Settings::default();
+        let settings = SlownessConfig::default();
         let call = |millis, timeout| {
             let mut call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(millis));
             call.ending = CallOutcome::Completed(Some(Code::OK));
@@ -126,7 +126,7 @@ mod tests {
             (600, 1, None, slow(Slow::HalfOfTimeout)),
             (1100, 0, None, slow(Slow::Threshold)),
             (1100, 30, None, slow(Slow::Threshold)),
-            (100, 30, Some(30), slow(Slow::ThreeMedians)),
+            (100, 30, Some(30), slow(Slow::OverTripleMedian)),
             (80, 30, Some(30), Assessment::Fine),
         ] {
             let median = median.map(Duration::from_millis);

@@ -10,30 +10,30 @@ use crate::containerd::TaskEvent;
 pub(super) const SKEW: Duration = Duration::from_millis(5);
 
 /// How late an event may be: containerd's shim tries for less than half a minute to publish it. What seems older is timed by another clock.
-const LATEST: Duration = Duration::from_secs(60);
+const MAX_EVENT_AGE: Duration = Duration::from_secs(60);
 
 /// A time by both clocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Now {
+pub(super) struct ClockReading {
     pub(super) instant: Instant,
     pub(super) wall: SystemTime,
 }
 
 /// When something happened, by our own clock, and when it was heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct EventTime {
     pub(super) at: Instant,
-    pub(super) heard: Instant,
+    pub(super) received_at: Instant,
 }
 
 /// A command that was executed, as far as events tell of it.
 #[derive(Clone, Debug)]
-pub(super) struct Execution {
+pub(super) struct ExecInstance {
     /// What containerd calls it.
     pub(super) exec: Box<str>,
-    pub(super) added: Option<Moment>,
-    pub(super) started: Option<Moment>,
-    pub(super) exited: Option<Moment>,
+    pub(super) added: Option<EventTime>,
+    pub(super) started: Option<EventTime>,
+    pub(super) exited: Option<EventTime>,
     /// Its process, once it has started.
     pub(super) pid: Option<u32>,
     /// Its exit code, once it has exited; 128 and the signal where one ended it.
@@ -42,7 +42,7 @@ pub(super) struct Execution {
     pub(super) command: Option<Vec<String>>,
 }
 
-impl Execution {
+impl ExecInstance {
     pub(super) fn new(exec: &str) -> Self {
         Self {
             exec: exec.into(),
@@ -56,7 +56,7 @@ impl Execution {
     }
 
     /// Takes an event about it.
-    pub(super) fn take(&mut self, event: &TaskEvent, moment: Moment) {
+    pub(super) fn apply(&mut self, event: &TaskEvent, moment: EventTime) {
         match event {
             TaskEvent::ExecAdded { .. } => self.added = Some(moment),
             TaskEvent::ExecStarted { pid, .. } => {
@@ -74,31 +74,31 @@ impl Execution {
     }
 
     /// The first that was heard of it.
-    pub(super) fn first(&self) -> Option<Moment> {
+    pub(super) fn first_event(&self) -> Option<EventTime> {
         self.added.or(self.started).or(self.exited)
     }
 
     /// Whether the CRI plugin may have executed it: its ids are 64 hexadecimal digits, those that people give are not.
-    pub(super) fn may_be_of_the_cri(&self) -> bool {
+    pub(super) fn has_cri_exec_id(&self) -> bool {
         self.exec.len() == 64 && self.exec.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 }
 
-impl Now {
+impl ClockReading {
     /// The time as it is.
     pub(super) fn new(instant: Instant) -> Self {
         Self { instant, wall: SystemTime::now() }
     }
 }
 
-impl Moment {
+impl EventTime {
     /// What happened at a time of the wall clock, and is heard of now. The two clocks are compared here and nowhere else, so that a step of
     /// the wall clock while a call lasts changes nothing. What cannot be so, because it would lie in the future or far back, was timed by a
     /// clock that is not ours, or that has been set in this very moment: then it is when it was heard of.
-    pub(super) fn new(at: SystemTime, now: Now) -> Self {
-        let heard = now.instant;
-        let age = now.wall.duration_since(at).ok().filter(|age| *age <= LATEST);
-        Self { at: age.and_then(|age| heard.checked_sub(age)).unwrap_or(heard), heard }
+    pub(super) fn new(at: SystemTime, now: ClockReading) -> Self {
+        let received_at = now.instant;
+        let age = now.wall.duration_since(at).ok().filter(|age| *age <= MAX_EVENT_AGE);
+        Self { at: age.and_then(|age| received_at.checked_sub(age)).unwrap_or(received_at), received_at }
     }
 
     /// How long after something else it happened; nothing, if before.
@@ -115,7 +115,7 @@ mod tests {
     fn what_the_wall_clock_cannot_have_seen_is_timed_by_when_it_was_heard_of() {
         let call = Instant::now() + Duration::from_secs(1000);
         let ms = Duration::from_millis;
-        let now = Now { instant: call + ms(40), wall: SystemTime::UNIX_EPOCH + ms(1_000_040) };
+        let now = ClockReading { instant: call + ms(40), wall: SystemTime::UNIX_EPOCH + ms(1_000_040) };
         for (at, expected) in [
             (1_000_030, 30),
             (1_000_040, 40),
@@ -124,7 +124,7 @@ mod tests {
             (4_600_030, 40),
             (2_600, 40),
         ] {
-            let moment = Moment::new(SystemTime::UNIX_EPOCH + ms(at), now);
+            let moment = EventTime::new(SystemTime::UNIX_EPOCH + ms(at), now);
             assert_eq!(moment.after(call), ms(expected), "{at}");
         }
     }

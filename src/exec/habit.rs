@@ -7,41 +7,41 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::identity::Identity;
+use super::identity::ProbeMatch;
 
 /// Calls that are remembered of one habit.
-const REMEMBERED: usize = 12;
+const MAX_SAMPLES: usize = 12;
 
 /// Intervals before which nothing is learned from them.
-const FEWEST: usize = 3;
+const MIN_SAMPLES: usize = 3;
 
 /// Habits that are remembered; the one that was seen longest ago goes first.
-const HABITS: usize = 4_096;
+const MAX_PATTERNS: usize = 4_096;
 
 /// By how much of its period, and by how much at least, an attempt of the kubelet's may be early or late.
 const JITTER: (f64, f64) = (0.1, 0.15);
 
 /// The habits of all containers.
 #[derive(Debug, Default)]
-pub(super) struct Habits {
-    habits: HashMap<Key, Habit>,
+pub(super) struct Periodicity {
+    habits: HashMap<PatternKey, CallPattern>,
 }
 
 /// A command with its timeout in a container.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
+pub(super) struct PatternKey {
     /// The pod's uid and the container's name, so that it outlives a restart; where they are not known, the container's id.
     place: Arc<str>,
     call: u64,
 }
 
 #[derive(Debug, Default)]
-struct Habit {
+struct CallPattern {
     starts: VecDeque<Instant>,
     durations: VecDeque<Duration>,
 }
 
-impl Key {
+impl PatternKey {
     pub(super) fn new(place: Arc<str>, command: &[String], timeout_seconds: i64) -> Self {
         let mut hasher = DefaultHasher::new();
         (command, timeout_seconds).hash(&mut hasher);
@@ -49,33 +49,33 @@ impl Key {
     }
 }
 
-impl Habits {
+impl Periodicity {
     /// A call has begun. Tells what its beginnings look like, this one included.
-    pub(super) fn begun(&mut self, key: &Key, at: Instant) -> Identity {
+    pub(super) fn record_start(&mut self, key: &PatternKey, at: Instant) -> ProbeMatch {
         if !self.habits.contains_key(key) {
             self.make_room();
         }
         let habit = self.habits.entry(key.clone()).or_default();
-        remember(&mut habit.starts, at);
+        push(&mut habit.starts, at);
         habit.identity()
     }
 
     /// A call has ended well after so long.
-    pub(super) fn took(&mut self, key: &Key, duration: Duration) {
+    pub(super) fn record_duration(&mut self, key: &PatternKey, duration: Duration) {
         if let Some(habit) = self.habits.get_mut(key) {
-            remember(&mut habit.durations, duration);
+            push(&mut habit.durations, duration);
         }
     }
 
     /// How long such a call takes usually: the median, once there are a few.
-    pub(super) fn median(&self, key: &Key) -> Option<Duration> {
+    pub(super) fn median(&self, key: &PatternKey) -> Option<Duration> {
         let mut durations: Vec<Duration> = self.habits.get(key)?.durations.iter().copied().collect();
         durations.sort_unstable();
-        (durations.len() > FEWEST).then(|| durations[durations.len() / 2])
+        (durations.len() > MIN_SAMPLES).then(|| durations[durations.len() / 2])
     }
 
     fn make_room(&mut self) {
-        if self.habits.len() < HABITS {
+        if self.habits.len() < MAX_PATTERNS {
             return;
         }
         let oldest = self.habits.iter().min_by_key(|(_, habit)| habit.starts.back().copied());
@@ -85,19 +85,19 @@ impl Habits {
     }
 }
 
-impl Habit {
+impl CallPattern {
     /// The kubelet's attempts come every whole number of seconds. Two probes with the same command come in turns, and so does every
     /// second attempt then.
-    fn identity(&self) -> Identity {
+    fn identity(&self) -> ProbeMatch {
         (1..=2).find_map(|turns| self.period(turns)).unwrap_or_default()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a dozen")]
-    fn period(&self, turns: usize) -> Option<Identity> {
+    fn period(&self, turns: usize) -> Option<ProbeMatch> {
         let later = self.starts.iter().skip(turns);
         let mut intervals: Vec<f64> =
             self.starts.iter().zip(later).map(|(one, next)| (*next - *one).as_secs_f64()).collect();
-        if intervals.len() < FEWEST {
+        if intervals.len() < MIN_SAMPLES {
             return None;
         }
         intervals.sort_by(f64::total_cmp);
@@ -107,15 +107,15 @@ impl Habit {
         // The more of them have been seen, the surer; never quite.
         let confidence =
             regular * (1.0 - 0.5_f64.powi(i32::try_from(intervals.len()).unwrap_or(i32::MAX) - 1));
-        (seconds >= 1.0 && regular >= 0.7).then(|| Identity::Learned {
+        (seconds >= 1.0 && regular >= 0.7).then(|| ProbeMatch::Inferred {
             period: Duration::from_secs_f64(seconds),
             confidence: (confidence * 100.0).round() / 100.0,
         })
     }
 }
 
-fn remember<T>(last: &mut VecDeque<T>, value: T) {
-    if last.len() == REMEMBERED {
+fn push<T>(last: &mut VecDeque<T>, value: T) {
+    if last.len() == MAX_SAMPLES {
         last.pop_front();
     }
     last.push_back(value);
@@ -127,11 +127,11 @@ mod tests {
 
     /// What is learned from calls that begin at these times, in milliseconds.
     fn learned(starts: &[u64]) -> Option<(u64, f64)> {
-        let (mut habits, base) = (Habits::default(), Instant::now());
-        let key = Key::new("c0ffee".into(), &["true".to_owned()], 1);
-        let begun = |at: &u64| habits.begun(&key, base + Duration::from_millis(*at));
+        let (mut habits, base) = (Periodicity::default(), Instant::now());
+        let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);
+        let begun = |at: &u64| habits.record_start(&key, base + Duration::from_millis(*at));
         match starts.iter().map(begun).last()? {
-            Identity::Learned { period, confidence } => Some((period.as_secs(), confidence)),
+            ProbeMatch::Inferred { period, confidence } => Some((period.as_secs(), confidence)),
             _ => None,
         }
     }
@@ -149,24 +149,24 @@ mod tests {
 
     #[test]
     fn how_long_it_takes_is_known_once_there_are_a_few() {
-        let mut habits = Habits::default();
-        let key = Key::new("c0ffee".into(), &["true".to_owned()], 1);
-        habits.begun(&key, Instant::now());
+        let mut habits = Periodicity::default();
+        let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);
+        habits.record_start(&key, Instant::now());
         for (millis, median) in [(30, None), (31, None), (900, None), (32, Some(32)), (33, Some(32))] {
-            habits.took(&key, Duration::from_millis(millis));
+            habits.record_duration(&key, Duration::from_millis(millis));
             assert_eq!(habits.median(&key), median.map(Duration::from_millis));
         }
     }
 
     #[test]
     fn habits_have_a_bound() {
-        let (mut habits, now) = (Habits::default(), Instant::now());
-        for place in 0..HABITS + 10 {
-            let key = Key::new(place.to_string().into(), &[], 0);
-            habits.begun(&key, now + Duration::from_millis(place as u64));
+        let (mut habits, now) = (Periodicity::default(), Instant::now());
+        for place in 0..MAX_PATTERNS + 10 {
+            let key = PatternKey::new(place.to_string().into(), &[], 0);
+            habits.record_start(&key, now + Duration::from_millis(place as u64));
         }
-        assert_eq!(habits.habits.len(), HABITS);
-        assert!(habits.median(&Key::new("0".into(), &[], 0)).is_none());
-        assert!(!habits.habits.contains_key(&Key::new("9".into(), &[], 0)), "the oldest are gone");
+        assert_eq!(habits.habits.len(), MAX_PATTERNS);
+        assert!(habits.median(&PatternKey::new("0".into(), &[], 0)).is_none());
+        assert!(!habits.habits.contains_key(&PatternKey::new("9".into(), &[], 0)), "the oldest are gone");
     }
 }

@@ -6,9 +6,9 @@ use crate::probe::{ExecPurpose, KnownExec, Source};
 
 /// Whose an ExecSync was.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Identity {
+pub enum ProbeMatch {
     /// A probe's or hook's whose command and timeout these are.
-    Known {
+    Matched {
         /// Which; more than one where they have the same command and timeout. Never empty.
         uses: Vec<ExecPurpose>,
         /// Who says so of the first of them.
@@ -17,7 +17,7 @@ pub enum Identity {
         period: Option<Duration>,
     },
     /// Somebody's who comes again and again, as a probe does.
-    Learned {
+    Inferred {
         /// From one attempt to the next, in whole seconds, as probes have it.
         period: Duration,
         /// How sure that is, from 0 to 1.
@@ -28,7 +28,7 @@ pub enum Identity {
     Unknown,
 }
 
-impl Identity {
+impl ProbeMatch {
     /// What may be asked for: every [label](Self::label), and the word for none.
     pub const LABELS: [&str; 8] =
         ["liveness", "readiness", "startup", "postStart", "preStop", "ambiguous", "probe", Self::UNKNOWN];
@@ -38,12 +38,12 @@ impl Identity {
 
     /// Looks for the command and timeout of a call among those that a container's specs tell of.
     #[must_use]
-    pub fn among(uses: &[KnownExec], command: &[String], timeout_seconds: i64) -> Self {
+    pub fn match_exec(uses: &[KnownExec], command: &[String], timeout_seconds: i64) -> Self {
         let is_it = |used: &&KnownExec| used.command == command && used.timeout_seconds == timeout_seconds;
         let mut found = uses.iter().filter(is_it);
         let Some(first) = found.next() else { return Self::Unknown };
         let uses = std::iter::once(first.used).chain(found.map(|used| used.used)).collect();
-        Self::Known { uses, source: first.source, period: first.period }
+        Self::Matched { uses, source: first.source, period: first.period }
     }
 
     /// A word for what it was: `liveness`, `preStop`, …, `ambiguous` where specs tell of several alike, `probe` where it was learned;
@@ -51,11 +51,11 @@ impl Identity {
     #[must_use]
     pub fn label(&self) -> Option<&'static str> {
         match self {
-            Self::Known { uses, .. } => match uses[..] {
+            Self::Matched { uses, .. } => match uses[..] {
                 [only] => Some(only.name()),
                 _ => Some("ambiguous"),
             },
-            Self::Learned { .. } => Some("probe"),
+            Self::Inferred { .. } => Some("probe"),
             Self::Unknown => None,
         }
     }
@@ -65,8 +65,8 @@ impl Identity {
     #[expect(clippy::cast_precision_loss, reason = "there are five uses")]
     pub fn confidence(&self) -> f64 {
         match self {
-            Self::Known { uses, .. } => 1.0 / uses.len() as f64,
-            Self::Learned { confidence, .. } => *confidence,
+            Self::Matched { uses, .. } => 1.0 / uses.len() as f64,
+            Self::Inferred { confidence, .. } => *confidence,
             Self::Unknown => 0.0,
         }
     }

@@ -7,19 +7,19 @@ use tokio::time::Instant;
 
 use super::assessment::Assessment;
 use super::evidence::Evidence;
-use super::execution::{Execution, Moment};
-use super::identity::Identity;
+use super::execution::{EventTime, ExecInstance};
+use super::identity::ProbeMatch;
 use super::phases::Phases;
 use crate::relay::TraceContext;
 use crate::tap::Call;
 
 /// A call that has ended, as it is kept, shown, counted and exported.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct CallRecord {
     /// The call.
     pub call: Arc<Call>,
     /// What explains it, for an ExecSync.
-    pub insight: Option<Arc<Insight>>,
+    pub insight: Option<Arc<ExecAnalysis>>,
     /// The trace that its caller says it belongs to.
     pub trace: Option<TraceContext>,
     /// Whether it takes the place of what was recorded of the same call before: its command has ended since.
@@ -30,15 +30,15 @@ pub struct Record {
 
 /// What explains an ExecSync.
 #[derive(Clone, Debug)]
-pub struct Insight {
+pub struct ExecAnalysis {
     /// Whose it was.
-    pub identity: Identity,
+    pub identity: ProbeMatch,
     /// Where the time went.
     pub phases: Phases,
     /// How far its end was from its timeout; `None` without a timeout.
-    pub margin: Option<Margin>,
+    pub margin: Option<TimeoutMargin>,
     /// Of a call that did not tell how its command ended: what events tell.
-    pub fate: Option<Fate>,
+    pub fate: Option<CommandOutcome>,
     /// Whether it took its time, or failed, so that evidence was asked for.
     pub assessment: Assessment,
     /// What went on in the container and on the node meanwhile; only of calls that were slow or failed.
@@ -47,23 +47,23 @@ pub struct Insight {
 
 /// How far the end of a call was from its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Margin {
+pub enum TimeoutMargin {
     /// It ended so long before.
-    Within(Duration),
+    Under(Duration),
     /// It ended so long after.
     Over(Duration),
 }
 
-impl Margin {
+impl TimeoutMargin {
     pub(super) fn between(timeout: Duration, took: Duration) -> Self {
-        timeout.checked_sub(took).map_or_else(|| Self::Over(took.saturating_sub(timeout)), Self::Within)
+        timeout.checked_sub(took).map_or_else(|| Self::Over(took.saturating_sub(timeout)), Self::Under)
     }
 
     /// In this unit; negative where the timeout was over.
     #[must_use]
-    pub fn signed(self, unit: impl Fn(Duration) -> f64) -> f64 {
+    pub fn as_signed_ms(self, unit: impl Fn(Duration) -> f64) -> f64 {
         match self {
-            Self::Within(margin) => unit(margin),
+            Self::Under(margin) => unit(margin),
             Self::Over(margin) => -unit(margin),
         }
     }
@@ -71,7 +71,7 @@ impl Margin {
 
 /// What became of a command whose call failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Fate {
+pub struct CommandOutcome {
     /// When it started, after the beginning of the call.
     pub started: Option<Duration>,
     /// When it ended, after the beginning of the call. It may have ended after the call.
@@ -80,14 +80,14 @@ pub struct Fate {
     pub status: Option<u32>,
 }
 
-impl Fate {
+impl CommandOutcome {
     /// What became of the command of a call that does not tell it itself.
-    pub(super) fn of(call: &Call, execution: Option<&Execution>, since: Instant) -> Option<Self> {
+    pub(super) fn from_call(call: &Call, execution: Option<&ExecInstance>, since: Instant) -> Option<Self> {
         if call.exec.as_ref().is_some_and(|exec| exec.result.is_some()) {
             return None;
         }
         let execution = execution?;
-        let after = |moment: Option<Moment>| moment.map(|moment| moment.after(since));
+        let after = |moment: Option<EventTime>| moment.map(|moment| moment.after(since));
         Some(Self {
             started: after(execution.started),
             exited: after(execution.exited),
@@ -102,10 +102,10 @@ impl Fate {
     }
 }
 
-impl Record {
+impl CallRecord {
     /// The same, without what only its span needs.
     #[must_use]
-    pub fn without_trace(self) -> Self {
+    pub fn strip_trace(self) -> Self {
         Self { trace: None, ..self }
     }
 
@@ -122,7 +122,7 @@ impl Record {
 
     /// A call of which nothing more is to be told.
     #[must_use]
-    pub fn plain(call: Call, trace: Option<TraceContext>, ended: Option<Instant>) -> Self {
+    pub fn unanalyzed(call: Call, trace: Option<TraceContext>, ended: Option<Instant>) -> Self {
         Self { call: Arc::new(call), insight: None, trace, is_amended: false, ended }
     }
 }

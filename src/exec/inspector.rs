@@ -8,15 +8,15 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::assessment::Settings;
-use super::evidence::{Answer, Ask, Sampler};
-use super::execution::Now;
-use super::identity::Identity;
-use super::insight::Record;
-use super::locate::pid_of;
-use super::metrics::Metrics;
+use super::assessment::SlownessConfig;
+use super::evidence::{Ask, Sampler, SamplerAnswer};
+use super::execution::ClockReading;
+use super::identity::ProbeMatch;
+use super::insight::CallRecord;
+use super::locate::container_init_pid;
+use super::metrics::ExecMetrics;
 use super::stuck::{Stuck, Watchdog};
-use super::tracker::{Place, Tracker};
+use super::tracker::{CallContext, Tracker};
 use crate::containerd::TimestampedEvent;
 use crate::cri::MeteredRuntimeClient;
 use crate::probe::{KnownExec, SpecResolver, annotation_problems};
@@ -24,7 +24,7 @@ use crate::tap::{DecodedCall, ExecCall, ExecRequest};
 use crate::world::{Change, Inventory, Sandbox};
 
 /// How long after a container was not found on this host it is looked for again.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const PID_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Inspects every `ExecSync` of the node, and explains each.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Inspector {
     watchdog: Watchdog,
     /// Whether of commands only the program is told.
     redacts: bool,
-    metrics: Metrics,
+    metrics: ExecMetrics,
     specs: SpecResolver,
     /// What specs say of the containers in which something was executed.
     uses: HashMap<Arc<str>, Arc<[KnownExec]>>,
@@ -41,8 +41,8 @@ pub struct Inspector {
     sampler: Sampler,
     client: MeteredRuntimeClient,
     /// For those who answer.
-    answer: mpsc::UnboundedSender<Answer>,
-    answers: mpsc::UnboundedReceiver<Answer>,
+    answer: mpsc::UnboundedSender<SamplerAnswer>,
+    answers: mpsc::UnboundedReceiver<SamplerAnswer>,
 }
 
 /// Whether it is known where a container runs.
@@ -51,20 +51,20 @@ enum Location {
     /// The runtime was asked; it may have told by now.
     Asked,
     /// It did not tell, and is asked again no earlier than then.
-    NotTold(Instant),
+    Unavailable(Instant),
 }
 
 /// Something that the inspector had asked for; hand it to [`Inspector::heard`].
 #[derive(Debug)]
-pub struct Heard(Answer);
+pub struct SamplerReply(SamplerAnswer);
 
 impl Inspector {
     /// Begins to inspect. `client` is for questions of our own about containers.
     pub fn start(
-        settings: Settings,
+        settings: SlownessConfig,
         specs: SpecResolver,
         client: MeteredRuntimeClient,
-        metrics: Metrics,
+        metrics: ExecMetrics,
     ) -> io::Result<Self> {
         let (answer, answers) = mpsc::unbounded_channel();
         Ok(Self {
@@ -83,7 +83,7 @@ impl Inspector {
     }
 
     /// What is written of probes and hooks is different from now on.
-    pub fn specify(&mut self, specs: SpecResolver) {
+    pub fn set_specs(&mut self, specs: SpecResolver) {
         self.specs = specs;
         self.uses.clear();
     }
@@ -95,9 +95,9 @@ impl Inspector {
         };
         let container = whole_id(world, named);
         self.locate(world, &container, asked.sent.sent);
-        let place = self.place(world, &container, &asked.exec);
-        self.tracker.asked(&container, asked, place);
-        self.ask();
+        let place = self.call_context(world, &container, &asked.exec);
+        self.tracker.on_request(&container, asked, place);
+        self.request();
     }
 
     /// A call has ended.
@@ -107,9 +107,9 @@ impl Inspector {
         if let (Some(exec), Some(named)) = (&call.exec, named) {
             let known = self.tracker.container_of(call.id);
             let container = known.cloned().unwrap_or_else(|| whole_id(world, named));
-            let place = self.place(world, &container, exec);
-            self.tracker.ended(&container, ended, place, now);
-            self.ask();
+            let place = self.call_context(world, &container, exec);
+            self.tracker.on_end(&container, ended, place, now);
+            self.request();
             return;
         }
         let container = named.and_then(|id| world.container(id));
@@ -118,30 +118,30 @@ impl Inspector {
         call.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(call.pod.take());
         call.container = container.map(|container| container.name.clone()).or(call.container.take());
         let (trace, at) = (ended.head.trace.clone(), ended.head.since + ended.call.duration);
-        self.tracker.records.push(Record::plain(ended.call, trace, Some(at)));
+        self.tracker.records.push(CallRecord::unanalyzed(ended.call, trace, Some(at)));
     }
 
     /// Something has become of what is executed.
     pub fn task(&mut self, stamped: &TimestampedEvent, now: Instant) {
-        self.tracker.task(stamped, Now::new(now));
-        self.ask();
+        self.tracker.on_task_event(stamped, ClockReading::new(now));
+        self.request();
     }
 
     /// The runtime is watched from now on, and tells of what it executes or does not.
     pub fn watched(&mut self, tells_execs: bool, now: Instant) {
-        self.tracker.watched(tells_execs, now);
-        self.ask();
+        self.tracker.events_available(tells_execs, now);
+        self.request();
     }
 
     /// The runtime has gone, or its events have.
     pub fn interrupted(&mut self, now: Instant) {
-        self.tracker.interrupted(now);
-        self.ask();
+        self.tracker.events_interrupted(now);
+        self.request();
     }
 
     /// The runtime is not asked for its events: what it executes will not be known.
     pub fn unwatched(&mut self) {
-        self.tracker.unwatched();
+        self.tracker.events_disabled();
     }
 
     /// Something has become of the node.
@@ -158,8 +158,8 @@ impl Inspector {
                 self.metrics.pod_gone(namespace, name);
             }
             if let Change::ContainerExited(container) | Change::ContainerRemoved(container) = change {
-                self.tracker.closed(&container.id, now);
-                self.watchdog.gone(&container.id);
+                self.tracker.container_exited(&container.id, now);
+                self.watchdog.container_gone(&container.id);
                 self.uses.remove(&container.id);
                 if self.located.remove(&container.id).is_some() {
                     self.sampler.ask(Ask::Gone { container: container.id.clone() });
@@ -175,35 +175,39 @@ impl Inspector {
     }
 
     /// Waits for something that was asked for. Nothing is lost where it is cancelled.
-    pub async fn hear(&mut self) -> Heard {
+    pub async fn recv(&mut self) -> SamplerReply {
         match self.answers.recv().await {
-            Some(answer) => Heard(answer),
+            Some(answer) => SamplerReply(answer),
             None => std::future::pending().await,
         }
     }
 
     /// Takes what was asked for.
-    pub fn heard(&mut self, Heard(answer): Heard, now: Instant) {
+    pub fn handle(&mut self, SamplerReply(answer): SamplerReply, now: Instant) {
         match answer {
-            Answer::Located { container, pid } => self.located(container, pid, now),
-            Answer::Evidence { call, evidence } => self.tracker.evidence(call, *evidence, now),
-            Answer::Command { container, exec, words } => self.tracker.command(&container, &exec, words),
-            Answer::Left { container, processes } => self.watchdog.left(&container, &processes, now),
+            SamplerAnswer::Located { container, pid } => self.located(container, pid, now),
+            SamplerAnswer::Evidence { call, evidence } => self.tracker.evidence(call, *evidence, now),
+            SamplerAnswer::Command { container, exec, words } => {
+                self.tracker.command(&container, &exec, words)
+            }
+            SamplerAnswer::Left { container, processes } => {
+                self.watchdog.on_leftovers(&container, &processes, now)
+            }
         }
-        self.ask();
+        self.request();
     }
 
     /// Does what is due.
     pub fn tick(&mut self, now: Instant) {
         self.tracker.tick(now);
-        self.watchdog.tick(&self.tracker, now);
+        self.watchdog.check(&self.tracker, now);
         self.metrics.stuck(self.watchdog.stuck());
-        self.ask();
+        self.request();
     }
 
     /// Records everything that has ended as it is known now: nothing more will be heard of.
     pub fn give_up(&mut self, now: Instant) {
-        self.tracker.give_up(now);
+        self.tracker.flush(now);
     }
 
     /// When something is due that cannot wait for the next second.
@@ -213,7 +217,7 @@ impl Inspector {
     }
 
     /// What has been explained since it was last asked.
-    pub fn records(&mut self) -> Vec<Record> {
+    pub fn records(&mut self) -> Vec<CallRecord> {
         for session in self.tracker.sessions.drain(..) {
             self.watchdog.watch(session);
         }
@@ -222,7 +226,7 @@ impl Inspector {
             self.metrics.recorded(record);
         }
         if self.redacts {
-            records = records.into_iter().map(Record::redacted).collect();
+            records = records.into_iter().map(CallRecord::redacted).collect();
         }
         records
     }
@@ -243,8 +247,8 @@ impl Inspector {
         stuck
     }
 
-    fn ask(&mut self) {
-        for ask in self.tracker.asks.drain(..).chain(self.watchdog.asks.drain(..)) {
+    fn request(&mut self) {
+        for ask in self.tracker.sample_requests.drain(..).chain(self.watchdog.asks.drain(..)) {
             if !self.sampler.ask(ask) {
                 self.metrics.not_sampled();
             }
@@ -254,28 +258,28 @@ impl Inspector {
     }
 
     /// Where a call executes, and what specs say of it.
-    fn place(&mut self, world: &Inventory, container: &Arc<str>, exec: &ExecCall) -> Place {
-        let Some(known) = world.container(container) else { return Place::default() };
+    fn call_context(&mut self, world: &Inventory, container: &Arc<str>, exec: &ExecCall) -> CallContext {
+        let Some(known) = world.container(container) else { return CallContext::default() };
         let sandbox = world.sandbox_of(known);
-        let identity = sandbox.map_or(Identity::Unknown, |sandbox| {
+        let identity = sandbox.map_or(ProbeMatch::Unknown, |sandbox| {
             let specs = &self.specs;
             let uses =
                 self.uses.entry(container.clone()).or_insert_with(|| specs.exec_uses(sandbox, known).into());
             if exec.truncated {
-                Identity::Unknown
+                ProbeMatch::Unknown
             } else {
-                Identity::among(uses, &exec.command, exec.timeout_seconds)
+                ProbeMatch::match_exec(uses, &exec.command, exec.timeout_seconds)
             }
         });
         let pod = sandbox.map(|sandbox| sandbox.pod.clone());
-        Place { container: Some(known.name.clone()), pod, identity }
+        CallContext { container: Some(known.name.clone()), pod, identity }
     }
 
     /// Asks where a container runs, once; where that was not told, a while later again.
     fn locate(&mut self, world: &Inventory, container: &Arc<str>, now: Instant) {
         let is_due = match self.located.get(container) {
             None => world.container(container).is_some(),
-            Some(Location::NotTold(again)) => now >= *again,
+            Some(Location::Unavailable(again)) => now >= *again,
             Some(Location::Asked) => false,
         };
         if !is_due {
@@ -284,9 +288,9 @@ impl Inspector {
         self.located.insert(container.clone(), Location::Asked);
         let (client, answer, container) = (self.client.clone(), self.answer.clone(), container.clone());
         tokio::spawn(async move {
-            let pid = pid_of(client, &container).await;
+            let pid = container_init_pid(client, &container).await;
             // Nobody listens once the program ends.
-            let _ = answer.send(Answer::Located { container, pid });
+            let _ = answer.send(SamplerAnswer::Located { container, pid });
         });
     }
 
@@ -298,7 +302,7 @@ impl Inspector {
             Some(pid) => {
                 self.sampler.ask(Ask::Located { container, pid });
             }
-            None => *location = Location::NotTold(now + LOOK_AGAIN),
+            None => *location = Location::Unavailable(now + PID_RETRY_INTERVAL),
         }
     }
 }

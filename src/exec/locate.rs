@@ -18,7 +18,7 @@ struct Info {
 }
 
 /// Asks for the first process of a container. containerd and CRI-O tell it.
-pub(super) async fn pid_of(mut client: MeteredRuntimeClient, container: &str) -> Option<i32> {
+pub(super) async fn container_init_pid(mut client: MeteredRuntimeClient, container: &str) -> Option<i32> {
     let request = ContainerStatusRequest { container_id: container.to_owned(), verbose: true };
     let answer = timeout(PATIENCE, client.container_status(request)).await.ok()?.ok()?.into_inner();
     let info: Info = serde_json::from_str(answer.info.get("info")?).ok()?;

@@ -4,32 +4,32 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::execution::{Execution, SKEW};
+use super::execution::{ExecInstance, SKEW};
 
 /// Calls that are told apart by each other. Among more nothing would be certain anyway, and it would take long to find that out.
-const MOST: usize = 12;
+const MAX_CANDIDATES: usize = 12;
 
 /// A call, as far as it tells which execution was its.
 #[derive(Clone, Debug)]
-pub(super) struct Claim<'a> {
+pub(super) struct CallCandidate<'a> {
     pub(super) sent: Instant,
     pub(super) command: &'a [String],
     /// Events may have been missed while it lasted.
-    pub(super) is_blind: bool,
+    pub(super) events_lost: bool,
     /// How it ended, if it did.
-    pub(super) end: Option<End>,
+    pub(super) end: Option<CandidateEnd>,
 }
 
 /// When and how a call ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct End {
+pub(super) struct CandidateEnd {
     pub(super) at: Instant,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ExecOutcome,
 }
 
 /// What the end of a call tells of its command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ExecOutcome {
     /// It exited; with which code, unless the answer could not be read.
     Exited(Option<u32>),
     /// It was killed at the timeout.
@@ -42,11 +42,11 @@ pub(super) enum Outcome {
 
 /// Whether what has not been heard of may yet be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exits {
+pub(super) enum ExitEvents {
     /// An exit may be on its way.
-    MayCome,
+    Pending,
     /// No exit that has not been heard of will be.
-    AllHeard,
+    Complete,
 }
 
 /// Which execution was a call's.
@@ -63,30 +63,34 @@ pub(super) enum Match {
 /// All calls and executions of a container at one time, and which may belong together.
 #[derive(Debug)]
 pub(super) struct Matching<'a> {
-    calls: &'a [Claim<'a>],
-    executions: &'a [Execution],
+    calls: &'a [CallCandidate<'a>],
+    executions: &'a [ExecInstance],
     /// For each call, the executions that it may have had.
     edges: Vec<Vec<usize>>,
 }
 
 impl<'a> Matching<'a> {
-    pub(super) fn new(calls: &'a [Claim<'a>], executions: &'a [Execution], exits: Exits) -> Self {
-        let of = |call: &Claim<'_>| {
+    pub(super) fn new(
+        calls: &'a [CallCandidate<'a>],
+        executions: &'a [ExecInstance],
+        exits: ExitEvents,
+    ) -> Self {
+        let of = |call: &CallCandidate<'_>| {
             (0..executions.len()).filter(|execution| call.may_have(&executions[*execution], exits)).collect()
         };
         let mut matching = Self { calls, executions, edges: calls.iter().map(of).collect() };
-        matching.tell_by_commands();
+        matching.filter_by_command();
         matching
     }
 
     /// Which execution a call had: one that it may have had while every other call that must have had one finds one of its own.
     pub(super) fn find(&self, call: usize) -> Match {
         let own = &self.edges[call];
-        let near = self.near(call);
-        if near.len() > MOST {
-            return Match::of_uncertain(own.clone());
+        let near = self.conflict_set(call);
+        if near.len() > MAX_CANDIDATES {
+            return Match::from_uncertain(own.clone());
         }
-        let fits = |execution: &&usize| self.others_find_theirs(&near, call, **execution);
+        let fits = |execution: &&usize| self.others_still_match(&near, call, **execution);
         let left: Vec<usize> = own.iter().filter(fits).copied().collect();
         if left.is_empty() {
             // Something has not been heard of, and what the others exclude is not certain.
@@ -95,29 +99,29 @@ impl<'a> Matching<'a> {
             };
             return match own[..] {
                 [only] if is_only_its(&only) => Match::One(only),
-                _ => Match::of_uncertain(own.clone()),
+                _ => Match::from_uncertain(own.clone()),
             };
         }
-        if self.may_be_a_strangers(call, &left) { Match::OneOf(left) } else { Match::of(left) }
+        if self.may_be_foreign(call, &left) { Match::OneOf(left) } else { Match::from_instances(left) }
     }
 
     /// Whether the one execution that a call may have had may as well be a stranger's. It is not, where the call told that its command had
     /// exited; where the call failed without starting anything, and it never started; or where the call was cut off with nothing else going
     /// on.
-    fn may_be_a_strangers(&self, call: usize, left: &[usize]) -> bool {
+    fn may_be_foreign(&self, call: usize, left: &[usize]) -> bool {
         let (Some(end), [only]) = (self.calls[call].end, left) else { return false };
         let has_started = self.executions[*only].started.is_some();
         let is_alone = self.calls.len() == 1 && self.executions.len() == 1;
         match end.outcome {
-            Outcome::Exited(_) | Outcome::TimedOut => false,
-            Outcome::Refused => has_started,
-            Outcome::Unanswered => !is_alone,
+            ExecOutcome::Exited(_) | ExecOutcome::TimedOut => false,
+            ExecOutcome::Refused => has_started,
+            ExecOutcome::Unanswered => !is_alone,
         }
     }
 
     /// Whether no other call can have had an execution that a call may have had.
-    pub(super) fn is_alone(&self, call: usize) -> bool {
-        self.near(call).len() == 1
+    pub(super) fn is_uncontested(&self, call: usize) -> bool {
+        self.conflict_set(call).len() == 1
     }
 
     /// Whether nothing that is yet to come can tell more of a call: all calls that compete for its executions have ended, and all these
@@ -130,7 +134,7 @@ impl<'a> Matching<'a> {
     }
 
     /// The calls that compete with one for its executions, with those for theirs, and so on; itself included.
-    fn near(&self, call: usize) -> BTreeSet<usize> {
+    fn conflict_set(&self, call: usize) -> BTreeSet<usize> {
         let (mut near, mut new) = (BTreeSet::from([call]), vec![call]);
         while let Some(one) = new.pop() {
             for other in 0..self.calls.len() {
@@ -146,18 +150,18 @@ impl<'a> Matching<'a> {
     }
 
     /// Whether every other call that must have had an execution finds one of its own, when one call has a certain one.
-    fn others_find_theirs(&self, near: &BTreeSet<usize>, call: usize, execution: usize) -> bool {
-        let must = |other: &&usize| **other != call && self.calls[**other].must_have_one();
+    fn others_still_match(&self, near: &BTreeSet<usize>, call: usize, execution: usize) -> bool {
+        let must = |other: &&usize| **other != call && self.calls[**other].requires_exec();
         let mut taken: Vec<Option<usize>> = vec![None; self.executions.len()];
         near.iter().filter(must).all(|other| {
             let mut tried = vec![false; self.executions.len()];
             tried[execution] = true;
-            self.find_one(*other, &mut taken, &mut tried)
+            self.augment(*other, &mut taken, &mut tried)
         })
     }
 
     /// Finds an execution for a call, if need be by letting another call move to another execution.
-    fn find_one(&self, call: usize, taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
+    fn augment(&self, call: usize, taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
         for &execution in &self.edges[call] {
             if tried[execution] {
                 continue;
@@ -165,7 +169,7 @@ impl<'a> Matching<'a> {
             tried[execution] = true;
             let is_free = match taken[execution] {
                 None => true,
-                Some(other) => self.find_one(other, taken, tried),
+                Some(other) => self.augment(other, taken, tried),
             };
             if is_free {
                 taken[execution] = Some(call);
@@ -177,7 +181,7 @@ impl<'a> Matching<'a> {
 
     /// Leaves of the executions those whose words are the call's. The words tell something only where those of each execution are those of
     /// a call, and each call has such an execution: a shell that becomes its command has the words of another call perhaps.
-    fn tell_by_commands(&mut self) {
+    fn filter_by_command(&mut self) {
         let is_told = self.executions.len() > 1
             && self.executions.iter().all(|execution| {
                 execution
@@ -197,13 +201,13 @@ impl<'a> Matching<'a> {
     }
 }
 
-impl Claim<'_> {
+impl CallCandidate<'_> {
     /// Whether an execution can have been that of this call.
-    fn may_have(&self, execution: &Execution, exits: Exits) -> bool {
-        let Some(first) = execution.first() else { return false };
+    fn may_have(&self, execution: &ExecInstance, exits: ExitEvents) -> bool {
+        let Some(first) = execution.first_event() else { return false };
         // One of which the beginning was missed is that of a call that missed it.
         let is_whole = execution.added.or(execution.started).is_some();
-        if !execution.may_be_of_the_cri() || first.at + SKEW < self.sent || !(is_whole || self.is_blind) {
+        if !execution.has_cri_exec_id() || first.at + SKEW < self.sent || !(is_whole || self.events_lost) {
             return false;
         }
         let Some(end) = self.end else { return true };
@@ -212,17 +216,17 @@ impl Claim<'_> {
         }
         match (execution.exited, execution.status) {
             (Some(exited), Some(status)) => end.fits(exited.at, status),
-            _ => !end.outcome.has_exited() || exits == Exits::MayCome,
+            _ => !end.outcome.has_exited() || exits == ExitEvents::Pending,
         }
     }
 
     /// Whether something was executed for it: what was refused or given up may have ended before that.
-    fn must_have_one(&self) -> bool {
+    fn requires_exec(&self) -> bool {
         self.end.is_some_and(|end| end.outcome.has_exited())
     }
 }
 
-impl End {
+impl CandidateEnd {
     /// Whether an exit at this time and with this status can be the one that it tells of.
     pub(super) fn fits(&self, exited: Instant, status: u32) -> bool {
         let is_in_time = !self.outcome.has_exited() || exited <= self.at + SKEW;
@@ -230,7 +234,7 @@ impl End {
     }
 }
 
-impl Outcome {
+impl ExecOutcome {
     /// Whether the command had exited when the call ended.
     pub(super) fn has_exited(self) -> bool {
         matches!(self, Self::Exited(_) | Self::TimedOut)
@@ -242,7 +246,7 @@ impl Outcome {
 }
 
 impl Match {
-    fn of(mut executions: Vec<usize>) -> Self {
+    fn from_instances(mut executions: Vec<usize>) -> Self {
         match executions.len() {
             0 => Self::None,
             1 => Self::One(executions.remove(0)),
@@ -251,7 +255,7 @@ impl Match {
     }
 
     /// One of these, if any: even a single one may be another's.
-    fn of_uncertain(executions: Vec<usize>) -> Self {
+    fn from_uncertain(executions: Vec<usize>) -> Self {
         if executions.is_empty() { Self::None } else { Self::OneOf(executions) }
     }
 }

@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::assessment::Settings;
-use super::execution::{Execution, Moment, Now};
+use super::assessment::SlownessConfig;
+use super::execution::{ClockReading, EventTime, ExecInstance};
 use super::phases::Phases;
-use super::tracker::{Place, Tracker};
+use super::tracker::{CallContext, Tracker};
 use crate::containerd::TimestampedEvent;
 use crate::cri::{Code, MethodName};
 use crate::relay::{CallInfo, CallOutcome};
@@ -17,17 +17,17 @@ use crate::tap::{Call, DecodedCall, ExecCall, ExecRequest, ExecResult, Observati
 
 /// Measures `ExecSync`s in one container.
 #[derive(Debug)]
-pub struct Meter {
+pub struct ExecMeter {
     container: Arc<str>,
     tracker: Tracker,
     next: u64,
     /// Everything that was executed, whoever asked for it.
-    executions: HashMap<Box<str>, Execution>,
+    executions: HashMap<Box<str>, ExecInstance>,
 }
 
 /// A call that goes on.
 #[derive(Debug)]
-pub struct Measured {
+pub struct PendingExec {
     head: Arc<CallInfo>,
     exec: ExecCall,
 }
@@ -41,17 +41,17 @@ pub struct Timing {
     pub run: Duration,
 }
 
-impl Meter {
+impl ExecMeter {
     /// A meter for the container of this whole id. `tells_execs`: whether events about it will come.
     #[must_use]
     pub fn new(container: &str, tells_execs: bool) -> Self {
-        let mut tracker = Tracker::new(Settings::default());
-        tracker.watched(tells_execs, Instant::now());
+        let mut tracker = Tracker::new(SlownessConfig::default());
+        tracker.events_available(tells_execs, Instant::now());
         Self { container: container.into(), tracker, next: 1, executions: HashMap::new() }
     }
 
     /// A call is about to be made.
-    pub fn begin(&mut self, command: &[String], timeout_seconds: i64) -> Measured {
+    pub fn begin(&mut self, command: &[String], timeout_seconds: i64) -> PendingExec {
         let now = Instant::now();
         let head = Arc::new(CallInfo {
             id: self.next,
@@ -70,13 +70,13 @@ impl Meter {
             container: None,
             exec: Box::new(exec.clone()),
         };
-        self.tracker.asked(&self.container, asked, Place::default());
-        Measured { head, exec }
+        self.tracker.on_request(&self.container, asked, CallContext::default());
+        PendingExec { head, exec }
     }
 
     /// A call has ended after so long, with this code, and with this exit code if it went well.
-    pub fn end(&mut self, call: Measured, duration: Duration, code: Code, exit_code: Option<i32>) {
-        let Measured { head, mut exec } = call;
+    pub fn end(&mut self, call: PendingExec, duration: Duration, code: Code, exit_code: Option<i32>) {
+        let PendingExec { head, mut exec } = call;
         exec.result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
         let ended = DecodedCall {
             sent: Some(SendTimes { whole: head.since, sent: head.since }),
@@ -90,7 +90,7 @@ impl Meter {
             head,
             request: None,
         };
-        self.tracker.ended(&self.container, Box::new(ended), Place::default(), Instant::now());
+        self.tracker.on_end(&self.container, Box::new(ended), CallContext::default(), Instant::now());
     }
 
     /// Something has become of what is executed.
@@ -98,23 +98,23 @@ impl Meter {
         if stamped.event.container() != &*self.container {
             return;
         }
-        let now = Now::new(Instant::now());
+        let now = ClockReading::new(Instant::now());
         if let Some(exec) = stamped.event.exec() {
-            let execution = self.executions.entry(exec.into()).or_insert_with(|| Execution::new(exec));
-            execution.take(&stamped.event, Moment::new(stamped.at, now));
+            let execution = self.executions.entry(exec.into()).or_insert_with(|| ExecInstance::new(exec));
+            execution.apply(&stamped.event, EventTime::new(stamped.at, now));
         }
-        self.tracker.task(stamped, now);
+        self.tracker.on_task_event(stamped, now);
     }
 
     /// Where the time of each call went that is known since it was last asked. Calls that have ended are all known once `is_over`: what is
     /// missing now does not come any more.
     pub fn phases(&mut self, is_over: bool) -> Vec<Phases> {
         if is_over {
-            self.tracker.give_up(Instant::now());
+            self.tracker.flush(Instant::now());
         } else {
             self.tracker.tick(Instant::now());
         }
-        self.tracker.asks.clear();
+        self.tracker.sample_requests.clear();
         let records = self.tracker.records.drain(..);
         // What has been heard of since a call was counted does not count again.
         let told = records.filter(|record| !record.is_amended);
@@ -124,7 +124,7 @@ impl Meter {
     /// What was executed in the container since it was last asked, and is over.
     pub fn executions(&mut self) -> Vec<Timing> {
         let between =
-            |from: Option<Moment>, to: Option<Moment>| from.zip(to).map(|(from, to)| to.after(from.at));
+            |from: Option<EventTime>, to: Option<EventTime>| from.zip(to).map(|(from, to)| to.after(from.at));
         let over = self.executions.extract_if(|_, execution| execution.exited.is_some());
         over.filter_map(|(_, execution)| {
             let start = between(execution.added, execution.started)?;

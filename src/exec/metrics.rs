@@ -11,8 +11,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::identity::Identity;
-use super::insight::Record;
+use super::identity::ProbeMatch;
+use super::insight::CallRecord;
 use super::phases::Phases;
 use super::stuck::{Stuck, StuckKind};
 use crate::world::Inventory;
@@ -29,7 +29,7 @@ const PROBES: usize = 2_000;
 
 /// What is counted of the execs and the node. Copies share it.
 #[derive(Clone, Debug)]
-pub struct Metrics {
+pub struct ExecMetrics {
     phases: Family<PhaseLabel, Histogram>,
     states: Family<StateLabel, Counter>,
     assessments: Family<AssessmentLabel, Counter>,
@@ -72,7 +72,7 @@ struct ProbeLabels {
     probe: &'static str,
 }
 
-impl Default for Metrics {
+impl Default for ExecMetrics {
     fn default() -> Self {
         Self {
             phases: Family::new_with_constructor(|| Histogram::new(PHASES)),
@@ -91,7 +91,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl ExecMetrics {
     /// Adds them to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
@@ -133,7 +133,7 @@ impl Metrics {
         );
     }
 
-    pub(super) fn recorded(&self, record: &Record) {
+    pub(super) fn recorded(&self, record: &CallRecord) {
         let Some(insight) = record.insight.as_deref().filter(|_| !record.is_amended) else { return };
         let state = insight.phases.state();
         self.states.get_or_create(&StateLabel { state }).inc();
@@ -148,15 +148,15 @@ impl Metrics {
         if let Some(margin) = insight.margin {
             self.margins
                 .get_or_create(&self.labels_of(record))
-                .observe(margin.signed(|margin| margin.as_secs_f64()));
+                .observe(margin.as_signed_ms(|margin| margin.as_secs_f64()));
         }
     }
 
     /// The labels of a probe; those of all others, where there are too many. Calls that are no probe's are counted together.
-    fn labels_of(&self, record: &Record) -> ProbeLabels {
+    fn labels_of(&self, record: &CallRecord) -> ProbeLabels {
         let (call, insight) = (&record.call, record.insight.as_deref());
         let Some(probe) = insight.and_then(|insight| insight.identity.label()) else {
-            return ProbeLabels { probe: Identity::UNKNOWN, ..ProbeLabels::default() };
+            return ProbeLabels { probe: ProbeMatch::UNKNOWN, ..ProbeLabels::default() };
         };
         let text = |text: Option<&String>| text.cloned().unwrap_or_default();
         let pod = call.pod.as_deref();

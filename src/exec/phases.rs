@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::execution::{Execution, Moment};
-use super::matching::Outcome;
+use super::execution::{EventTime, ExecInstance};
+use super::matching::ExecOutcome;
 
 /// Where the time went, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phases {
     /// All of it is known.
-    Complete(Parts),
+    Complete(PhaseDurations),
     /// One of these executions in the same container was it; which one, nothing tells.
     Ambiguous {
         /// Queue and other.
-        parts: Parts,
+        parts: PhaseDurations,
         /// What containerd calls the first eight of them.
         candidates: Vec<Box<str>>,
         /// How many they are.
@@ -24,17 +24,17 @@ pub enum Phases {
     /// Something that events would tell has not been heard of.
     Missing {
         /// What is known.
-        parts: Parts,
+        parts: PhaseDurations,
         /// What is not.
-        what: Missing,
+        what: MissingEvents,
     },
     /// The runtime does not tell of what it executes.
-    Unsupported(Parts),
+    Unsupported(PhaseDurations),
 }
 
 /// What was not heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingEvents {
     /// No event about this call came.
     Everything,
     /// The runtime's events were interrupted while the call lasted.
@@ -49,7 +49,7 @@ pub enum Missing {
 
 /// The phases, one after the other; together they are the call. `None` is not known, and is then in `other`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct PhaseDurations {
     /// The request was complete, and held here.
     pub queue: Duration,
     /// The runtime prepared the execution: its description, its pipes.
@@ -79,15 +79,16 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// What is known without any event.
-    pub(super) fn parts(&self) -> Parts {
-        Parts { queue: self.sent.saturating_sub(self.whole), ..Parts::default() }.filled(self.end)
+    pub(super) fn parts(&self) -> PhaseDurations {
+        PhaseDurations { queue: self.sent.saturating_sub(self.whole), ..PhaseDurations::default() }
+            .filled(self.end)
     }
 
     /// What an execution tells of its call, which had this outcome.
-    pub(super) fn phases(&self, execution: &Execution, outcome: Outcome) -> Phases {
+    pub(super) fn phases(&self, execution: &ExecInstance, outcome: ExecOutcome) -> Phases {
         // An answer may overtake the rest of its request.
         let end = self.end.max(self.sent);
-        let after = |moment: Option<Moment>| moment.map(|moment| moment.after(self.since));
+        let after = |moment: Option<EventTime>| moment.map(|moment| moment.after(self.since));
         // Each moment lies between the one before it and the end: exec-started is taken a little late, and exited_at with another clock.
         let [added, started, exited] = [execution.added, execution.started, execution.exited].map(after);
         let added = added.map(|added| added.clamp(self.sent, end));
@@ -105,13 +106,13 @@ impl Timeline {
         let what = match (added, started, exited) {
             (Some(_), Some(_), Some(_)) => None,
             // It could not be started, and that is how the time was spent.
-            (Some(_), None, _) if outcome == Outcome::Refused => {
+            (Some(_), None, _) if outcome == ExecOutcome::Refused => {
                 parts.start = between(added, Some(end));
                 None
             }
-            (_, None, _) => Some(Missing::Started),
-            (_, Some(_), None) => Some(Missing::Exited),
-            (None, ..) => Some(Missing::Everything),
+            (_, None, _) => Some(MissingEvents::Started),
+            (_, Some(_), None) => Some(MissingEvents::Exited),
+            (None, ..) => Some(MissingEvents::Everything),
         };
         let parts = parts.filled(self.end);
         match what {
@@ -121,7 +122,7 @@ impl Timeline {
     }
 }
 
-impl Parts {
+impl PhaseDurations {
     /// The same, with what is not known of a call of this length in `other`.
     fn filled(self, total: Duration) -> Self {
         let known = [Some(self.queue), self.prepare, self.start, self.run, self.drain];
@@ -143,7 +144,7 @@ impl Parts {
     }
 }
 
-impl Missing {
+impl MissingEvents {
     const ALL: [Self; 5] =
         [Self::Everything, Self::Interrupted, Self::NotWatched, Self::Started, Self::Exited];
 
@@ -169,7 +170,7 @@ impl Missing {
 impl Phases {
     /// What is known of the time.
     #[must_use]
-    pub fn parts(&self) -> &Parts {
+    pub fn parts(&self) -> &PhaseDurations {
         match self {
             Self::Complete(parts)
             | Self::Ambiguous { parts, .. }

@@ -1,13 +1,13 @@
 //! A call as a span, with its phases as parts.
 
-use super::insight::{Insight, Record};
+use super::insight::{CallRecord, ExecAnalysis};
 use super::phases::Phases;
 use crate::cri::Code;
 use crate::relay::CallOutcome;
 use crate::tap::Call;
 use crate::telemetry::traces::{Span, Value};
 
-impl Record {
+impl CallRecord {
     /// The call as a span; its parts are the phases that follow each other without a gap from the beginning.
     #[must_use]
     pub fn span(&self) -> Span {
@@ -29,7 +29,7 @@ impl Record {
     }
 }
 
-fn attributes(call: &Call, insight: Option<&Insight>) -> Vec<(&'static str, Value)> {
+fn attributes(call: &Call, insight: Option<&ExecAnalysis>) -> Vec<(&'static str, Value)> {
     let mut known = vec![
         ("rpc.system", Value::Text("grpc".to_owned())),
         ("rpc.service", Value::Text("runtime.v1.RuntimeService".to_owned())),
@@ -60,7 +60,7 @@ fn attributes(call: &Call, insight: Option<&Insight>) -> Vec<(&'static str, Valu
         let probe = insight.identity.label();
         known.extend(probe.map(|probe| ("probeshim.probe", Value::Text(probe.to_owned()))));
         known.push(("probeshim.phases", Value::Text(insight.phases.state().to_owned())));
-        let margin = insight.margin.map(|margin| margin.signed(|margin| margin.as_secs_f64() * 1e3));
+        let margin = insight.margin.map(|margin| margin.as_signed_ms(|margin| margin.as_secs_f64() * 1e3));
         known.extend(margin.map(|margin| ("probeshim.margin_ms", Value::Float(margin))));
     }
     known

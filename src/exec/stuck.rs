@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::evidence::{Ask, Process};
-use super::tracker::{InFlight, Session, Tracker};
+use super::evidence::{Ask, ProcessInfo};
+use super::tracker::{ExecSession, InFlight, Tracker};
 use crate::tap::{ContainerRef, PodRef};
 
 /// By how much something may be late before it is taken for stuck. A runtime starts the timer of an `ExecSync` only once the command runs,
@@ -61,14 +61,14 @@ pub struct StuckExec {
 pub(super) struct Watchdog {
     stuck: Stuck,
     /// What calls that have ended executed, by container.
-    containers: HashMap<Arc<str>, Looking>,
+    containers: HashMap<Arc<str>, WatchedContainer>,
     pub(super) asks: Vec<Ask>,
 }
 
 /// A container that is looked at.
 #[derive(Debug)]
-struct Looking {
-    sessions: VecDeque<Session>,
+struct WatchedContainer {
+    sessions: VecDeque<ExecSession>,
     next: Instant,
 }
 
@@ -90,15 +90,15 @@ impl Watchdog {
     }
 
     /// A call is over: what it executed should be, too.
-    pub(super) fn watch(&mut self, session: Session) {
+    pub(super) fn watch(&mut self, session: ExecSession) {
         let looking = self
             .containers
             .entry(session.container.clone())
-            .or_insert_with(|| Looking { sessions: VecDeque::new(), next: session.ended + LOOK });
+            .or_insert_with(|| WatchedContainer { sessions: VecDeque::new(), next: session.ended + LOOK });
         looking.sessions.push_back(session);
         if looking.sessions.len() > SESSIONS {
             // Rather one of which nothing is known to be left.
-            let is_left = |session: &Session| {
+            let is_left = |session: &ExecSession| {
                 self.stuck
                     .values()
                     .any(|stuck| stuck.kind == StuckKind::Leaked && stuck.call == session.call.id)
@@ -109,7 +109,7 @@ impl Watchdog {
     }
 
     /// Looks at the calls that go on, and asks about processes.
-    pub(super) fn tick(&mut self, tracker: &Tracker, now: Instant) {
+    pub(super) fn check(&mut self, tracker: &Tracker, now: Instant) {
         let before = mem::take(&mut self.stuck);
         for (container, scene) in tracker.scenes() {
             for call in &scene.calls {
@@ -125,8 +125,10 @@ impl Watchdog {
             }
             for (call, pid, exited) in scene.exited_unanswered() {
                 if now - exited >= MARGIN {
-                    let found =
-                        StuckExec { pid, ..StuckExec::of(StuckKind::Unanswered, call, container, exited) };
+                    let found = StuckExec {
+                        pid,
+                        ..StuckExec::for_call(StuckKind::Unanswered, call, container, exited)
+                    };
                     self.stuck.entry((StuckKind::Unanswered, call.id)).or_insert(found);
                 }
             }
@@ -137,7 +139,7 @@ impl Watchdog {
                 continue;
             }
             looking.next = now + LOOK;
-            let is_due = |session: &&Session| now - session.ended >= MARGIN;
+            let is_due = |session: &&ExecSession| now - session.ended >= MARGIN;
             let sessions: HashSet<u32> =
                 looking.sessions.iter().filter(is_due).map(|session| session.pid).collect();
             if !sessions.is_empty() {
@@ -147,14 +149,14 @@ impl Watchdog {
     }
 
     /// What is left of the sessions that were asked about.
-    pub(super) fn left(&mut self, container: &Arc<str>, processes: &[Process], now: Instant) {
+    pub(super) fn on_leftovers(&mut self, container: &Arc<str>, processes: &[ProcessInfo], now: Instant) {
         let is_left_here =
             |stuck: &StuckExec| stuck.kind == StuckKind::Leaked && stuck.container_id == *container;
         self.stuck.retain(|_, stuck| !is_left_here(stuck));
         let Some(looking) = self.containers.get_mut(container) else { return };
         for process in processes {
             let session = looking.sessions.iter().rev().find(|session| session.pid == process.session);
-            let Some(Session { call, ended, .. }) = session else { continue };
+            let Some(ExecSession { call, ended, .. }) = session else { continue };
             let left = StuckExec {
                 kind: StuckKind::Leaked,
                 call: call.id,
@@ -175,7 +177,7 @@ impl Watchdog {
     }
 
     /// A container has no processes any more.
-    pub(super) fn gone(&mut self, container: &str) {
+    pub(super) fn container_gone(&mut self, container: &str) {
         self.containers.remove(container);
         self.stuck.retain(|(kind, _), stuck| *kind != StuckKind::Leaked || *stuck.container_id != *container);
     }
@@ -185,11 +187,11 @@ fn overdue(call: &InFlight, container: &Arc<str>, now: Instant) -> Option<StuckE
     // One that lasts for centuries is never over.
     let due = call.since().checked_add(call.exec.timeout()?)?;
     (!call.has_ended() && now >= due + MARGIN)
-        .then(|| StuckExec::of(StuckKind::Overdue, call, container, due))
+        .then(|| StuckExec::for_call(StuckKind::Overdue, call, container, due))
 }
 
 impl StuckExec {
-    fn of(kind: StuckKind, call: &InFlight, container: &Arc<str>, since: Instant) -> Self {
+    fn for_call(kind: StuckKind, call: &InFlight, container: &Arc<str>, since: Instant) -> Self {
         let place = call.place();
         Self {
             kind,

@@ -10,7 +10,7 @@ use super::filter::{Filter, Selection};
 use super::journal;
 use super::weight::Weights;
 use crate::cri::MethodName;
-use crate::exec::Record;
+use crate::exec::CallRecord;
 
 /// Calls that a slow follower may lag behind.
 const LAG: usize = 1024;
@@ -19,7 +19,7 @@ const LAG: usize = 1024;
 #[derive(Debug)]
 pub struct Calls {
     kept: Mutex<Kept>,
-    follow: broadcast::Sender<Arc<Record>>,
+    follow: broadcast::Sender<Arc<CallRecord>>,
     limits: Limits,
 }
 
@@ -43,7 +43,7 @@ pub struct Counts {
 
 #[derive(Debug, Default)]
 struct Kept {
-    calls: VecDeque<Arc<Record>>,
+    calls: VecDeque<Arc<CallRecord>>,
     weights: Weights,
     seen: u64,
 }
@@ -77,7 +77,7 @@ impl Calls {
     }
 
     /// Keeps a call, and shows it to those who follow. One that takes the place of another is kept where that was.
-    pub fn push(&self, record: Record) -> Arc<Record> {
+    pub fn push(&self, record: CallRecord) -> Arc<CallRecord> {
         let record = Arc::new(record);
         let mut kept = self.lock();
         if record.is_amended {
@@ -93,13 +93,13 @@ impl Calls {
 
     /// The call of this number, if it is kept.
     #[must_use]
-    pub fn get(&self, id: u64) -> Option<Arc<Record>> {
+    pub fn get(&self, id: u64) -> Option<Arc<CallRecord>> {
         self.lock().calls.iter().rev().find(|record| record.call.id == id).cloned()
     }
 
     /// The calls that a filter lets through.
     #[must_use]
-    pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<Record>> {
+    pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<CallRecord>> {
         selection.of(self.lock().matching(filter))
     }
 
@@ -109,7 +109,7 @@ impl Calls {
         &self,
         filter: &Filter,
         selection: Selection,
-    ) -> (Vec<Arc<Record>>, broadcast::Receiver<Arc<Record>>) {
+    ) -> (Vec<Arc<CallRecord>>, broadcast::Receiver<Arc<CallRecord>>) {
         let kept = self.lock();
         let (matching, coming) = (kept.matching(filter), self.follow.subscribe());
         drop(kept);
@@ -149,14 +149,14 @@ fn next_number(last: u64) -> u64 {
 
 impl Kept {
     /// Puts a call behind those that ended before it: some are explained sooner than others.
-    fn insert(&mut self, record: Arc<Record>) {
+    fn insert(&mut self, record: Arc<CallRecord>) {
         // Those of an earlier probeshim ended before all of this one's.
         let later = self.calls.iter().rev().take_while(|known| known.ended > record.ended).count();
         self.calls.insert(self.calls.len() - later, record);
     }
 
     /// Puts a call where it belongs, and lets the oldest go where there are too many.
-    fn keep(&mut self, record: Arc<Record>, limits: Limits) {
+    fn keep(&mut self, record: Arc<CallRecord>, limits: Limits) {
         self.weights.add(&record);
         self.insert(record);
         while self.calls.len() > limits.calls || self.weights.bytes() > limits.bytes {
@@ -165,7 +165,7 @@ impl Kept {
         }
     }
 
-    fn replace(&mut self, record: &Arc<Record>) {
+    fn replace(&mut self, record: &Arc<CallRecord>) {
         if let Some(known) = self.calls.iter_mut().rev().find(|known| known.call.id == record.call.id) {
             self.weights.remove(known);
             self.weights.add(record);
@@ -173,7 +173,7 @@ impl Kept {
         }
     }
 
-    fn matching(&self, filter: &Filter) -> Vec<Arc<Record>> {
+    fn matching(&self, filter: &Filter) -> Vec<Arc<CallRecord>> {
         self.calls.iter().filter(|record| filter.lets_through(record)).cloned().collect()
     }
 }
@@ -188,16 +188,16 @@ mod tests {
     use super::*;
     use crate::tap::Call;
 
-    fn call(id: u64, path: &str, millis: u64) -> Record {
+    fn call(id: u64, path: &str, millis: u64) -> CallRecord {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(id);
         let call = Call::sample(id, path, start, Duration::from_millis(millis));
         let ended = *NOW + Duration::from_secs(id) + call.duration;
-        Record::plain(call, None, Some(ended))
+        CallRecord::unanalyzed(call, None, Some(ended))
     }
 
     static NOW: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    fn ids(calls: &[Arc<Record>]) -> Vec<u64> {
+    fn ids(calls: &[Arc<CallRecord>]) -> Vec<u64> {
         calls.iter().map(|record| record.call.id).collect()
     }
 
@@ -259,7 +259,7 @@ mod tests {
             calls.push(call(id, "/a/B", 0));
         }
         let before = calls.lock().weights.bytes();
-        calls.push(Record { is_amended: true, ..call(2, "/a/B", 7) });
+        calls.push(CallRecord { is_amended: true, ..call(2, "/a/B", 7) });
         assert_eq!(ids(&calls.select(&Filter::default(), Selection::All)), [1, 2, 3]);
         assert_eq!(calls.get(2).unwrap().call.duration, Duration::from_millis(7));
         assert_eq!(calls.lock().weights.bytes(), before);

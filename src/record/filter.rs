@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::cri::MethodName;
-use crate::exec::{Identity, Record};
+use crate::exec::{CallRecord, ProbeMatch};
 use crate::tap::{ContainerRef, PodRef};
 
 /// Which calls to show.
@@ -37,7 +37,7 @@ pub enum Selection {
 impl Filter {
     /// Whether a call is one of those to show.
     #[must_use]
-    pub fn lets_through(&self, record: &Record) -> bool {
+    pub fn lets_through(&self, record: &CallRecord) -> bool {
         let call = &record.call;
         self.method.as_ref().is_none_or(|method| call.method == *method)
             && self.since.is_none_or(|since| call.start + call.duration >= since)
@@ -64,13 +64,14 @@ fn begins(id: Option<&str>, asked: &str) -> bool {
     asked.len() >= 4 && id.is_some_and(|id| id.starts_with(asked))
 }
 
-fn is_probe(record: &Record, asked: &str) -> bool {
-    let label = record.insight.as_ref().map(|insight| insight.identity.label().unwrap_or(Identity::UNKNOWN));
+fn is_probe(record: &CallRecord, asked: &str) -> bool {
+    let label =
+        record.insight.as_ref().map(|insight| insight.identity.label().unwrap_or(ProbeMatch::UNKNOWN));
     label.is_some_and(|label| label.eq_ignore_ascii_case(asked))
 }
 
 impl Selection {
-    pub(super) fn of(self, mut calls: Vec<Arc<Record>>) -> Vec<Arc<Record>> {
+    pub(super) fn of(self, mut calls: Vec<Arc<CallRecord>>) -> Vec<Arc<CallRecord>> {
         match self {
             Self::All => {}
             Self::Last(count) => drop(calls.drain(..calls.len().saturating_sub(count))),
@@ -101,7 +102,7 @@ mod tests {
             container: Some(container.into()),
             ..Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::ZERO)
         };
-        let record = Record::plain(call, None, None);
+        let record = CallRecord::unanalyzed(call, None, None);
         for (pod, lets_through) in [
             ("web-0", true),
             ("shop/web-0", true),

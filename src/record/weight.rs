@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cri::MethodName;
-use crate::exec::{Evidence, Insight, Phases, Record};
+use crate::exec::{CallRecord, Evidence, ExecAnalysis, Phases};
 use crate::relay::Peer;
 use crate::tap::{Call, ContainerRef, ExecCall, KillRecord, PodRef, ProbeFailure};
 
@@ -25,7 +25,7 @@ impl Weights {
     }
 
     /// A record is kept.
-    pub(super) fn add(&mut self, record: &Record) {
+    pub(super) fn add(&mut self, record: &CallRecord) {
         self.bytes += own(record);
         for (address, weight) in shared(record) {
             let holders = self.shared.entry(address).or_default();
@@ -37,7 +37,7 @@ impl Weights {
     }
 
     /// A record that was kept is let go.
-    pub(super) fn remove(&mut self, record: &Record) {
+    pub(super) fn remove(&mut self, record: &CallRecord) {
         self.bytes -= own(record);
         for (address, weight) in shared(record) {
             let Some(holders) = self.shared.get_mut(&address) else { continue };
@@ -51,7 +51,7 @@ impl Weights {
 }
 
 /// What a record has for itself.
-fn own(record: &Record) -> usize {
+fn own(record: &CallRecord) -> usize {
     let path = match &record.call.method {
         MethodName::Known(_) => 0,
         MethodName::Unknown(path) => block(path),
@@ -73,13 +73,13 @@ fn own(record: &Record) -> usize {
             }
             _ => 0,
         };
-        size_of::<Insight>() + ALLOCATION + evidence + candidates
+        size_of::<ExecAnalysis>() + ALLOCATION + evidence + candidates
     });
-    size_of::<Record>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + kill + insight
+    size_of::<CallRecord>() + size_of::<Call>() + 3 * ALLOCATION + path + exec + kill + insight
 }
 
 /// What a record shares with others, perhaps: where it is, and its weight.
-fn shared(record: &Record) -> impl Iterator<Item = (usize, usize)> {
+fn shared(record: &CallRecord) -> impl Iterator<Item = (usize, usize)> {
     let call = &record.call;
     let text = |text: &Option<String>| text.as_deref().map_or(0, block);
     let pod = call.pod.as_ref().map(|pod| {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use probeshim::exec::{Record, explain};
+use probeshim::exec::{CallRecord, explain};
 use probeshim::record::shape::Call;
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ fn every_case_is_said_in_words() {
     let mut said = String::new();
     for line in include_str!("explain.jsonl").lines() {
         let Case { name, call } = serde_json::from_str(line).unwrap();
-        let record = Record::try_from(call).unwrap();
+        let record = CallRecord::try_from(call).unwrap();
         writeln!(said, "# {name}").unwrap();
         for sentence in explain(&record) {
             writeln!(said, "{sentence}").unwrap();

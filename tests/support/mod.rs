@@ -17,7 +17,7 @@ use bytes::Bytes;
 use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
-use probeshim::exec::Record;
+use probeshim::exec::CallRecord;
 use probeshim::record::{self, Calls, Filter, Selection};
 use probeshim::relay::{self, CallIds, Relay, RelayConfig, RelaySummary};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
@@ -119,7 +119,7 @@ impl Shim {
         tokio::spawn(async move {
             let keep = |sighting| {
                 if let TapEvent::CallEnded(ended) = sighting {
-                    calls.push(Record::plain(ended.call, None, None));
+                    calls.push(CallRecord::unanalyzed(ended.call, None, None));
                 }
             };
             while decoder.next(keep).await {}

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use procfs::process::Process;
 
-use super::counters::{Counters, cpu_stat, quota, stalled, value_of};
-use super::{Pids, Pressures};
+use super::counters::{Counters, cpu_stat, field_value, parse_psi_total, quota};
+use super::{Pids, PressureStall};
 
 /// Where the controllers of a container are. `None` is not there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ enum Version {
 
 /// A hierarchy of control groups, as it is mounted here.
 #[derive(Clone, Debug)]
-pub(super) struct Mount {
+pub(super) struct CgroupMount {
     version: Version,
     /// Of version 1: which controllers it has.
     controllers: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) struct Mount {
 pub(super) type Membership = (Vec<String>, String);
 
 /// The hierarchies that are mounted here.
-pub(super) fn mounts() -> Vec<Mount> {
+pub(super) fn mounts() -> Vec<CgroupMount> {
     let mounts = Process::myself().and_then(|own| own.mountinfo());
     let mounts = mounts.map(|mounts| mounts.0).unwrap_or_default();
     let cgroups = mounts.into_iter().filter_map(|mount| {
@@ -52,14 +52,14 @@ pub(super) fn mounts() -> Vec<Mount> {
             _ => return None,
         };
         let controllers = mount.super_options.into_keys().collect();
-        Some(Mount { version, controllers, root: mount.root, point: mount.mount_point })
+        Some(CgroupMount { version, controllers, root: mount.root, point: mount.mount_point })
     });
     cgroups.collect()
 }
 
 /// The beginning of a path as far as the part that has the container's id in it: what is below is the container's own affair, as
 /// `init.scope` of a systemd in it.
-fn part_of<'a>(path: &'a str, container: &str) -> Option<&'a str> {
+fn container_prefix<'a>(path: &'a str, container: &str) -> Option<&'a str> {
     let at = path.find(container).filter(|_| !container.is_empty())?;
     let end = path[at..].find('/').map_or(path.len(), |slash| at + slash);
     Some(&path[..end])
@@ -68,30 +68,31 @@ fn part_of<'a>(path: &'a str, container: &str) -> Option<&'a str> {
 impl Cgroup {
     /// The control groups of a container whose first process this is. `None` where the process is not on this host, or not in control
     /// groups of the container's own: what its id is part of.
-    pub(super) fn of(pid: i32, container: &str, mounts: &[Mount]) -> Option<Self> {
+    pub(super) fn find(pid: i32, container: &str, mounts: &[CgroupMount]) -> Option<Self> {
         let process = Process::new(pid).ok()?;
         let memberships = process.cgroups().ok()?.0.into_iter();
         let memberships = memberships.map(|group| (group.controllers, group.pathname));
-        Self::among(&memberships.collect::<Vec<_>>(), container, mounts)
+        Self::from_memberships(&memberships.collect::<Vec<_>>(), container, mounts)
     }
 
-    pub(super) fn among<'a>(
+    pub(super) fn from_memberships<'a>(
         memberships: &'a [Membership],
         container: &str,
-        mounts: &[Mount],
+        mounts: &[CgroupMount],
     ) -> Option<Self> {
         let own = || {
-            let part = |(controllers, path): &'a Membership| Some((controllers, part_of(path, container)?));
+            let part =
+                |(controllers, path): &'a Membership| Some((controllers, container_prefix(path, container)?));
             memberships.iter().filter_map(part)
         };
         let v1 = |controller: &str| {
             let has = |controllers: &[String]| controllers.iter().any(|has| has == controller);
             let (_, path) = own().find(|(controllers, _)| has(controllers))?;
-            mounts.iter().find(|mount| mount.version == Version::V1 && has(&mount.controllers))?.folder(path)
+            mounts.iter().find(|mount| mount.version == Version::V1 && has(&mount.controllers))?.dir(path)
         };
         let v2 = || {
             let (_, path) = own().find(|(controllers, _)| controllers.iter().all(String::is_empty))?;
-            let folder = mounts.iter().find(|mount| mount.version == Version::V2)?.folder(path)?;
+            let folder = mounts.iter().find(|mount| mount.version == Version::V2)?.dir(path)?;
             // A hybrid host has a hierarchy of version 2 as well, without controllers.
             folder.join("cpu.stat").exists().then_some(folder)
         };
@@ -122,7 +123,7 @@ impl Cgroup {
             Version::V1 => "memory.oom_control",
             Version::V2 => "memory.events",
         };
-        let oom_kills = read(self.memory.as_ref(), oom_file).and_then(|text| value_of(&text, "oom_kill"));
+        let oom_kills = read(self.memory.as_ref(), oom_file).and_then(|text| field_value(&text, "oom_kill"));
         let pressure = match self.version {
             Version::V1 => None,
             Version::V2 => self.cpu.as_deref().and_then(|folder| pressures(folder, ".pressure")),
@@ -155,7 +156,7 @@ impl Cgroup {
         match self.version {
             Version::V1 => Some(read(self.freezer.as_ref(), "freezer.state")?.trim() != "THAWED"),
             Version::V2 => {
-                value_of(&read(self.freezer.as_ref(), "cgroup.events")?, "frozen").map(|is| is == 1)
+                field_value(&read(self.freezer.as_ref(), "cgroup.events")?, "frozen").map(|is| is == 1)
             }
         }
     }
@@ -168,18 +169,18 @@ impl Cgroup {
 }
 
 /// How long some have stood still: of a control group (`cpu.pressure`), or of the whole node (`/proc/pressure/cpu`).
-pub(super) fn pressures(folder: &Path, ending: &str) -> Option<Pressures> {
-    let of = |what: &str| stalled(&fs::read_to_string(folder.join(format!("{what}{ending}"))).ok()?);
-    Some(Pressures { cpu: of("cpu")?, io: of("io")?, memory: of("memory")? })
+pub(super) fn pressures(folder: &Path, ending: &str) -> Option<PressureStall> {
+    let of = |what: &str| parse_psi_total(&fs::read_to_string(folder.join(format!("{what}{ending}"))).ok()?);
+    Some(PressureStall { cpu: of("cpu")?, io: of("io")?, memory: of("memory")? })
 }
 
 fn read(folder: Option<&PathBuf>, file: &str) -> Option<String> {
     fs::read_to_string(folder?.join(file)).ok()
 }
 
-impl Mount {
+impl CgroupMount {
     /// Where a path of the hierarchy is here.
-    fn folder(&self, path: &str) -> Option<PathBuf> {
+    fn dir(&self, path: &str) -> Option<PathBuf> {
         let inside = if self.root == "/" { path } else { path.strip_prefix(&self.root)? };
         Some(self.point.join(inside.trim_start_matches('/')))
     }
@@ -194,9 +195,9 @@ mod tests {
         fs::write(folder.join(file), text).unwrap();
     }
 
-    fn mount(version: Version, controllers: &[&str], root: &str, point: PathBuf) -> Mount {
+    fn mount(version: Version, controllers: &[&str], root: &str, point: PathBuf) -> CgroupMount {
         let controllers = controllers.iter().map(ToString::to_string).collect();
-        Mount { version, controllers, root: root.to_owned(), point }
+        CgroupMount { version, controllers, root: root.to_owned(), point }
     }
 
     fn membership(controllers: &[&str], path: &str) -> Membership {
@@ -215,7 +216,7 @@ mod tests {
         write(&at("pids"), "pids.max", "max\n");
         write(&at("freezer"), "freezer.state", "FROZEN\n");
         let controllers = [["cpu"], ["memory"], ["pids"], ["freezer"]];
-        let mounts: Vec<Mount> = controllers
+        let mounts: Vec<CgroupMount> = controllers
             .iter()
             .map(|names| mount(Version::V1, names, "/", here.path().join(names[0])))
             .chain([mount(Version::V2, &[], "/", here.path().join("unified"))])
@@ -225,7 +226,7 @@ mod tests {
             .map(|names| membership(names, "/kubepods/c0ffee"))
             .chain([membership(&[""], "/kubepods/c0ffee")])
             .collect();
-        let cgroup = Cgroup::among(&members, "c0ffee", &mounts).unwrap();
+        let cgroup = Cgroup::from_memberships(&members, "c0ffee", &mounts).unwrap();
         let counters = cgroup.counters();
         assert_eq!(counters.cpu.unwrap().throttled_periods, 4);
         assert_eq!((counters.oom_kills, counters.pressure), (Some(2), None));
@@ -248,11 +249,11 @@ mod tests {
         // Part of the hierarchy is mounted, as in a container.
         let mounts = [mount(Version::V2, &[], "/kubepods", here.path().to_owned())];
         let members = [membership(&[], "/kubepods/cri-containerd-c0ffee.scope/init.scope")];
-        let cgroup = Cgroup::among(&members, "c0ffee", &mounts).unwrap();
+        let cgroup = Cgroup::from_memberships(&members, "c0ffee", &mounts).unwrap();
         let counters = cgroup.counters();
         assert_eq!(counters.pressure.unwrap().io, Duration::from_millis(1));
         assert_eq!((counters.oom_kills, cgroup.quota()), (Some(2), None));
         assert_eq!((cgroup.is_frozen(), cgroup.processes()), (Some(false), vec![12, 13]));
-        assert_eq!(Cgroup::among(&members, "another", &mounts), None, "not the container's own");
+        assert_eq!(Cgroup::from_memberships(&members, "another", &mounts), None, "not the container's own");
     }
 }

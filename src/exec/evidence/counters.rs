@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Cpu, Pressures};
+use super::{Cpu, PressureStall};
 
 /// The counters of a container at one time. `None` is not counted there.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) cpu: Option<CpuCounters>,
-    pub(super) pressure: Option<Pressures>,
+    pub(super) pressure: Option<PressureStall>,
     pub(super) oom_kills: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl CpuCounters {
     }
 }
 
-impl Pressures {
+impl PressureStall {
     /// By how much they have grown.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Pressures {
 
 /// Reads `cpu.stat` of either version of cgroups.
 pub(super) fn cpu_stat(text: &str) -> CpuCounters {
-    let value = |key| value_of(text, key);
+    let value = |key| field_value(text, key);
     let microseconds = |key| value(key).map(Duration::from_micros);
     CpuCounters {
         used: microseconds("usage_usec"),
@@ -59,12 +59,12 @@ pub(super) fn cpu_stat(text: &str) -> CpuCounters {
 }
 
 /// The number after a word, in a file with a pair on each line.
-pub(super) fn value_of(text: &str, key: &str) -> Option<u64> {
+pub(super) fn field_value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
 /// How long some processes have stood still, as a file of the kernel's pressure stall information tells.
-pub(super) fn stalled(text: &str) -> Option<Duration> {
+pub(super) fn parse_psi_total(text: &str) -> Option<Duration> {
     let some = text.lines().find(|line| line.starts_with("some "))?;
     let total = some.split(' ').find_map(|part| part.strip_prefix("total="))?;
     total.trim().parse().ok().map(Duration::from_micros)
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(quota("max", "100000"), None);
         assert_eq!(quota("-1\n", "100000\n"), None);
         let pressure = "some avg10=0.00 avg60=0.00 avg300=2.18 total=2729338\nfull avg10=0.00 total=1\n";
-        assert_eq!(stalled(pressure), Some(Duration::from_micros(2_729_338)));
-        assert_eq!(stalled(""), None);
+        assert_eq!(parse_psi_total(pressure), Some(Duration::from_micros(2_729_338)));
+        assert_eq!(parse_psi_total(""), None);
     }
 }

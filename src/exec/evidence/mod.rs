@@ -7,8 +7,8 @@ mod sampler;
 
 use std::time::Duration;
 
-pub use processes::Process;
-pub(super) use sampler::{Answer, Ask, Sampler};
+pub use processes::ProcessInfo;
+pub(super) use sampler::{Ask, Sampler, SamplerAnswer};
 
 /// What was measured from the beginning of a call to its end: from a tenth of a second before, where other calls began then, or a little
 /// after, where the container had to be found first. `None` is not measured.
@@ -21,11 +21,11 @@ pub struct Evidence {
     /// The container's processor time.
     pub cpu: Option<Cpu>,
     /// How long processes of the container stood still for want of something. cgroup v2 only.
-    pub container_pressure: Option<Pressures>,
+    pub container_pressure: Option<PressureStall>,
     /// The same of the whole node.
-    pub node_pressure: Option<Pressures>,
+    pub node_pressure: Option<PressureStall>,
     /// How long that was measured: calls that begin within a tenth of a second share a beginning.
-    pub node_window: Duration,
+    pub psi_window: Duration,
     /// Processes and threads of the container.
     pub pids: Option<Pids>,
     /// Whether the container is frozen.
@@ -53,7 +53,7 @@ pub struct Cpu {
 
 /// How long some processes stood still, of those that had something to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressures {
+pub struct PressureStall {
     /// For want of a processor.
     pub cpu: Duration,
     /// For want of storage.

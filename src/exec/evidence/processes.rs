@@ -8,13 +8,13 @@ use procfs::process::Process as Proc;
 const LONGEST: usize = 64 << 10;
 
 /// Processes that are told of at once, and words and bytes of each.
-const MOST: usize = 32;
-const WORDS: usize = 32;
-const BYTES: usize = 256;
+const MAX_PROCESSES: usize = 32;
+const MAX_ARGS: usize = 32;
+const MAX_CMDLINE_BYTES: usize = 256;
 
 /// A process in a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessInfo {
     /// As it is numbered on the host.
     pub pid: u32,
     /// The first process of its session: what an exec started, for all that this left.
@@ -24,7 +24,7 @@ pub struct Process {
 }
 
 /// The words of a process; `None` where it is gone, or has none any more.
-pub(super) fn command_of(pid: u32) -> Option<Vec<String>> {
+pub(super) fn read_cmdline(pid: u32) -> Option<Vec<String>> {
     let words = Proc::new(i32::try_from(pid).ok()?).ok()?.cmdline().ok()?;
     let length: usize = words.iter().map(String::len).sum();
     (!words.is_empty() && length <= LONGEST).then_some(words)
@@ -32,7 +32,7 @@ pub(super) fn command_of(pid: u32) -> Option<Vec<String>> {
 
 /// Those of some processes that belong to one of these sessions and have not ended. The OCI runtimes give each command that they execute a
 /// session of its own, and what the command starts stays in it, unless it takes care not to.
-pub(super) fn of_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<Process> {
+pub(super) fn in_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessInfo> {
     let look = |pid: &i32| {
         let process = Proc::new(*pid).ok()?;
         let stat = process.stat().ok()?;
@@ -41,9 +41,9 @@ pub(super) fn of_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<Process>
         let command = process.cmdline().ok().filter(|words| !words.is_empty());
         // What has no words, as a process that is ending, has a name.
         let command = command.unwrap_or_else(|| vec![stat.comm]);
-        let short = |word: String| word.chars().take(BYTES).collect();
-        let command = command.into_iter().take(WORDS).map(short).collect();
-        (!is_zombie).then_some(Process { pid: pid.unsigned_abs(), session, command })
+        let short = |word: String| word.chars().take(MAX_CMDLINE_BYTES).collect();
+        let command = command.into_iter().take(MAX_ARGS).map(short).collect();
+        (!is_zombie).then_some(ProcessInfo { pid: pid.unsigned_abs(), session, command })
     };
-    pids.iter().filter_map(look).take(MOST).collect()
+    pids.iter().filter_map(look).take(MAX_PROCESSES).collect()
 }

@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use super::cgroup::{Cgroup, Mount, mounts, pressures};
+use super::cgroup::{Cgroup, CgroupMount, mounts, pressures};
 use super::counters::Counters;
-use super::processes::{command_of, of_sessions};
-use super::{Evidence, Pressures, Process};
+use super::processes::{in_sessions, read_cmdline};
+use super::{Evidence, PressureStall, ProcessInfo};
 
 /// Questions that may wait; more are not asked.
 const WAITING: usize = 1_024;
@@ -48,13 +48,13 @@ pub(in crate::exec) enum Ask {
 
 /// What the sampler answers.
 #[derive(Debug)]
-pub(in crate::exec) enum Answer {
+pub(in crate::exec) enum SamplerAnswer {
     /// What went on.
     Evidence { call: u64, evidence: Box<Evidence> },
     /// The words of a process.
     Command { container: Arc<str>, exec: Box<str>, words: Vec<String> },
     /// What is left.
-    Left { container: Arc<str>, processes: Vec<Process> },
+    Left { container: Arc<str>, processes: Vec<ProcessInfo> },
     /// The first process of a container; `None` where the runtime, who is asked for it in the sampler's stead, did not tell.
     Located { container: Arc<str>, pid: Option<i32> },
 }
@@ -64,16 +64,16 @@ pub(in crate::exec) enum Answer {
 pub(in crate::exec) struct Sampler(SyncSender<Ask>);
 
 /// What the thread keeps.
-struct State {
-    mounts: Vec<Mount>,
-    containers: HashMap<Arc<str>, Container>,
+struct SamplerState {
+    mounts: Vec<CgroupMount>,
+    containers: HashMap<Arc<str>, CgroupCache>,
     baselines: BTreeMap<u64, (Arc<str>, Rc<Baseline>)>,
-    node: Option<(Instant, Pressures)>,
-    answers: UnboundedSender<Answer>,
+    node: Option<(Instant, PressureStall)>,
+    answers: UnboundedSender<SamplerAnswer>,
 }
 
 #[derive(Default)]
-struct Container {
+struct CgroupCache {
     cgroup: Option<Cgroup>,
     last: Option<Rc<Baseline>>,
 }
@@ -82,15 +82,15 @@ struct Container {
 struct Baseline {
     at: Instant,
     counters: Option<Counters>,
-    node: Option<(Instant, Pressures)>,
+    node: Option<(Instant, PressureStall)>,
 }
 
 impl Sampler {
     /// Starts the thread. It answers as long as somebody listens.
-    pub(in crate::exec) fn start(answers: UnboundedSender<Answer>) -> io::Result<Self> {
+    pub(in crate::exec) fn start(answers: UnboundedSender<SamplerAnswer>) -> io::Result<Self> {
         let (asks, asked) = sync_channel(WAITING);
         thread::Builder::new().name("sampler".to_owned()).spawn(move || {
-            let state = State {
+            let state = SamplerState {
                 mounts: mounts(),
                 containers: HashMap::new(),
                 baselines: BTreeMap::new(),
@@ -108,7 +108,7 @@ impl Sampler {
     }
 }
 
-impl State {
+impl SamplerState {
     fn run(mut self, asked: &Receiver<Ask>) {
         while let Ok(ask) = asked.recv() {
             if let Some(answer) = self.answer(ask)
@@ -119,12 +119,12 @@ impl State {
         }
     }
 
-    fn answer(&mut self, ask: Ask) -> Option<Answer> {
+    fn answer(&mut self, ask: Ask) -> Option<SamplerAnswer> {
         match ask {
             Ask::Located { container, pid } => {
-                let cgroup = Cgroup::of(pid, &container, &self.mounts);
-                self.containers.insert(container.clone(), Container { cgroup, last: None });
-                self.begin_late(&container);
+                let cgroup = Cgroup::find(pid, &container, &self.mounts);
+                self.containers.insert(container.clone(), CgroupCache { cgroup, last: None });
+                self.add_late_baselines(&container);
             }
             Ask::Gone { container } => drop(self.containers.remove(&container)),
             Ask::Baseline { call, container } => {
@@ -137,18 +137,18 @@ impl State {
             Ask::Forget { call } => drop(self.baselines.remove(&call)),
             Ask::Evidence { call, container, in_flight } => {
                 let evidence = Box::new(self.evidence(call, &container, in_flight));
-                return Some(Answer::Evidence { call, evidence });
+                return Some(SamplerAnswer::Evidence { call, evidence });
             }
             Ask::Command { container, exec, pid } => {
-                let words = command_of(pid)?;
-                return Some(Answer::Command { container, exec, words });
+                let words = read_cmdline(pid)?;
+                return Some(SamplerAnswer::Command { container, exec, words });
             }
             Ask::Left { container, sessions } => {
                 // Nothing is found where nobody can look.
                 let cgroup = self.containers.get(&container).and_then(|known| known.cgroup.as_ref());
-                let processes = cgroup.map(|cgroup| of_sessions(&cgroup.processes(), &sessions));
+                let processes = cgroup.map(|cgroup| in_sessions(&cgroup.processes(), &sessions));
                 let processes = processes.unwrap_or_default();
-                return Some(Answer::Left { container, processes });
+                return Some(SamplerAnswer::Left { container, processes });
             }
         }
         None
@@ -170,7 +170,7 @@ impl State {
     }
 
     /// Gives calls that had begun before their container was found a baseline of now.
-    fn begin_late(&mut self, container: &Arc<str>) {
+    fn add_late_baselines(&mut self, container: &Arc<str>) {
         let late = self
             .baselines
             .iter()
@@ -182,7 +182,7 @@ impl State {
         }
     }
 
-    fn node_pressure(&mut self, now: Instant) -> Option<(Instant, Pressures)> {
+    fn node_pressure(&mut self, now: Instant) -> Option<(Instant, PressureStall)> {
         if self.node.is_none_or(|(at, _)| now - at >= FRESH) {
             self.node = Some((now, pressures(Path::new("/proc/pressure"), "")?));
         }
@@ -204,7 +204,7 @@ impl State {
             cpu: cpu.map(|(now, before)| now.since(before, cgroup.and_then(Cgroup::quota))),
             container_pressure: counters.pressure.zip(before.pressure).map(|(now, before)| now.since(before)),
             node_pressure: node.zip(node_before).map(|(now, (_, before))| now.since(before)),
-            node_window: node_before.map(|(at, _)| now - at).unwrap_or_default(),
+            psi_window: node_before.map(|(at, _)| now - at).unwrap_or_default(),
             pids: cgroup.and_then(Cgroup::pids),
             is_frozen: cgroup.and_then(Cgroup::is_frozen),
             oom_kills: counters

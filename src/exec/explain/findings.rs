@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::percent;
-use crate::exec::evidence::{Cpu, Evidence, Pressures};
+use crate::exec::evidence::{Cpu, Evidence, PressureStall};
 use crate::terminal::human::duration;
 
 /// The part of the time that was measured from which standing still is worth a sentence.
@@ -19,7 +19,7 @@ const NEARLY_ALL: f64 = 0.9;
 const NOTABLE_LOAD: f64 = 1.5;
 
 /// What stands out of what was measured.
-pub(super) fn of(evidence: &Evidence) -> Vec<String> {
+pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
     let mut found = Vec::new();
     let window = duration(evidence.window);
     if evidence.is_frozen == Some(true) {
@@ -47,7 +47,7 @@ pub(super) fn of(evidence: &Evidence) -> Vec<String> {
     }
     let (whose, pressure, measured) = match evidence.container_pressure {
         Some(pressure) => ("the container", Some(pressure), evidence.window),
-        None => ("the node", evidence.node_pressure, evidence.node_window),
+        None => ("the node", evidence.node_pressure, evidence.psi_window),
     };
     found.extend(pressure.iter().flat_map(|pressure| stalls(pressure, whose, measured)));
     if let Some((load, processors)) = evidence.load
@@ -63,7 +63,7 @@ pub(super) fn of(evidence: &Evidence) -> Vec<String> {
     found
 }
 
-fn stalls(pressure: &Pressures, whose: &str, window: Duration) -> Vec<String> {
+fn stalls(pressure: &PressureStall, whose: &str, window: Duration) -> Vec<String> {
     let all = [("processor time", pressure.cpu), ("storage", pressure.io), ("memory", pressure.memory)];
     let notable = all.into_iter().filter(|(_, stalled)| {
         !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL

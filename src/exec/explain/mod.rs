@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use super::assessment::{Assessment, Slow};
-use super::identity::Identity;
-use super::insight::{Fate, Insight, Margin, Record};
-use super::phases::{Missing, Parts, Phases};
+use super::identity::ProbeMatch;
+use super::insight::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
+use super::phases::{MissingEvents, PhaseDurations, Phases};
 use crate::cri::Code;
 use crate::relay::{CallOutcome, Peer};
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
@@ -20,9 +20,9 @@ const CRIO_TIMEOUT: i32 = -1;
 
 /// What can be told of a call, a sentence each.
 #[must_use]
-pub fn explain(record: &Record) -> Vec<String> {
+pub fn explain(record: &CallRecord) -> Vec<String> {
     let call = &*record.call;
-    let mut told = vec![what(call)];
+    let mut told = vec![describe_call(call)];
     if let Some(kill) = call.kill.as_deref() {
         told.extend(self::kill(kill));
         told.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
@@ -32,15 +32,15 @@ pub fn explain(record: &Record) -> Vec<String> {
         told.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
         return told;
     };
-    told.push(whose(&insight.identity));
-    told.push(outcome(call, exec, insight));
-    told.extend(insight.fate.map(fate));
-    told.push(time(&insight.phases, call.duration));
+    told.push(describe_purpose(&insight.identity));
+    told.push(describe_outcome(call, exec, insight));
+    told.extend(insight.fate.map(describe_command));
+    told.push(describe_phases(&insight.phases, call.duration));
     told.extend(evidence(insight));
     told
 }
 
-fn what(call: &Call) -> String {
+fn describe_call(call: &Call) -> String {
     let by = call.peer.as_deref().map(peer).unwrap_or_default();
     let place = place(call);
     match call.exec.as_deref() {
@@ -101,9 +101,9 @@ fn place(call: &Call) -> String {
     }
 }
 
-fn whose(identity: &Identity) -> String {
+fn describe_purpose(identity: &ProbeMatch) -> String {
     match identity {
-        Identity::Known { uses, source, period } => {
+        ProbeMatch::Matched { uses, source, period } => {
             let names: Vec<&str> = uses.iter().map(|used| used.name()).collect();
             let source = source.name();
             match (&names[..], period) {
@@ -117,21 +117,21 @@ fn whose(identity: &Identity) -> String {
                 ),
             }
         }
-        Identity::Learned { period, confidence } => format!(
+        ProbeMatch::Inferred { period, confidence } => format!(
             "It comes every {}, as a probe does; no spec tells which (learned, confidence {confidence}).",
             duration(*period)
         ),
-        Identity::Unknown => "No known probe or hook matches this command.".to_owned(),
+        ProbeMatch::Unknown => "No known probe or hook matches this command.".to_owned(),
     }
 }
 
-fn outcome(call: &Call, exec: &ExecCall, insight: &Insight) -> String {
+fn describe_outcome(call: &Call, exec: &ExecCall, insight: &ExecAnalysis) -> String {
     let took = duration(call.duration);
     let margin = match (exec.timeout(), insight.margin) {
-        (Some(timeout), Some(Margin::Within(margin))) => {
+        (Some(timeout), Some(TimeoutMargin::Under(margin))) => {
             format!(", {} within its timeout of {}", duration(margin), duration(timeout))
         }
-        (Some(timeout), Some(Margin::Over(margin))) => {
+        (Some(timeout), Some(TimeoutMargin::Over(margin))) => {
             format!(", {} after its timeout of {} was over", duration(margin), duration(timeout))
         }
         _ => " without a timeout".to_owned(),
@@ -164,7 +164,7 @@ fn end(ending: CallOutcome) -> String {
     }
 }
 
-fn fate(fate: Fate) -> String {
+fn describe_command(fate: CommandOutcome) -> String {
     let Some(started) = fate.started.map(duration) else {
         return "The command was never heard to start.".to_owned();
     };
@@ -186,10 +186,10 @@ fn fate(fate: Fate) -> String {
 }
 
 /// Where the time went.
-fn time(phases: &Phases, total: Duration) -> String {
+fn describe_phases(phases: &Phases, total: Duration) -> String {
     let parts = phases.parts();
     match phases {
-        Phases::Complete(_) => most(parts, total),
+        Phases::Complete(_) => describe_slowest_phase(parts, total),
         Phases::Ambiguous { count: 1, .. } => {
             "One command was executed in the container at that time that may have been this call's or a stranger's: where its time went is not known."
                 .to_owned()
@@ -198,20 +198,20 @@ fn time(phases: &Phases, total: Duration) -> String {
             "{count} commands were executed in the container at that time that may have been this call's, and nothing tells which was: \
              where its time went is not known.",
         ),
-        Phases::Missing { what: Missing::NotWatched, .. } => {
+        Phases::Missing { what: MissingEvents::NotWatched, .. } => {
             "The runtime is not watched (--watch-runtime off): only the whole time is known.".to_owned()
         }
-        Phases::Missing { what: Missing::Everything, .. } => {
+        Phases::Missing { what: MissingEvents::Everything, .. } => {
             "containerd published nothing about this call that was heard of: where its time went is not known.".to_owned()
         }
-        Phases::Missing { what: Missing::Interrupted, .. } => {
+        Phases::Missing { what: MissingEvents::Interrupted, .. } => {
             "containerd's events were interrupted while it lasted: where its time went is not known.".to_owned()
         }
-        Phases::Missing { what: Missing::Started, .. } => format!(
+        Phases::Missing { what: MissingEvents::Started, .. } => format!(
             "That the command was started has not been heard of: {} of its time cannot be attributed.",
             duration(parts.other)
         ),
-        Phases::Missing { what: Missing::Exited, .. } => format!(
+        Phases::Missing { what: MissingEvents::Exited, .. } => format!(
             "That the command exited has not been heard of: {} of its time cannot be attributed.",
             duration(parts.other)
         ),
@@ -222,7 +222,7 @@ fn time(phases: &Phases, total: Duration) -> String {
 }
 
 /// The phase that took most of the time, and what it is about.
-fn most(parts: &Parts, total: Duration) -> String {
+fn describe_slowest_phase(parts: &PhaseDurations, total: Duration) -> String {
     let known = parts.named().into_iter().filter_map(|(name, time)| Some((name, time?)));
     let (name, time) = known.max_by_key(|(_, time)| *time).unwrap_or(("other", total));
     let about = match name {
@@ -243,7 +243,7 @@ fn most(parts: &Parts, total: Duration) -> String {
     format!("Most of its time, {} ({}), is {name}: {about}.", duration(time), percent(time, total))
 }
 
-fn evidence(insight: &Insight) -> Vec<String> {
+fn evidence(insight: &ExecAnalysis) -> Vec<String> {
     let why = match insight.assessment {
         Assessment::Fine => {
             return vec!["It was quick and went well, so nothing else was measured.".to_owned()];
@@ -251,14 +251,14 @@ fn evidence(insight: &Insight) -> Vec<String> {
         Assessment::Failed => "it failed",
         Assessment::Slow(Slow::HalfOfTimeout) => "it took more than half of its timeout",
         Assessment::Slow(Slow::Threshold) => "it took longer than what is set as slow",
-        Assessment::Slow(Slow::ThreeMedians) => {
+        Assessment::Slow(Slow::OverTripleMedian) => {
             "it took more than three times as long as such a call usually does"
         }
     };
     let Some(evidence) = insight.evidence.as_deref() else {
         return vec![format!("Because {why}, evidence was asked for, but none could be measured.")];
     };
-    let found = findings::of(evidence);
+    let found = findings::notable(evidence);
     if found.is_empty() {
         let measured = if evidence.cpu.is_some() {
             "Nothing that was measured in the container or on the node"

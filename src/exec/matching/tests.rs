@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::execution::Moment;
+use crate::exec::execution::EventTime;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -20,13 +20,13 @@ impl Clock {
         self.0 + MS * millis
     }
 
-    fn moment(self, millis: u32) -> Moment {
-        Moment { at: self.at(millis), heard: self.at(millis) }
+    fn moment(self, millis: u32) -> EventTime {
+        EventTime { at: self.at(millis), received_at: self.at(millis) }
     }
 
     /// An execution of the CRI plugin's with this number.
-    fn execution(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> Execution {
-        let mut execution = Execution::new(&format!("{number:064x}"));
+    fn execution(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> ExecInstance {
+        let mut execution = ExecInstance::new(&format!("{number:064x}"));
         execution.added = Some(self.moment(added));
         execution.started = Some(self.moment(added + 1));
         execution.pid = Some(1000 + u32::from(number));
@@ -37,13 +37,13 @@ impl Clock {
 }
 
 /// A call from here to there, in milliseconds; and its exit code if it has ended.
-fn claim(clock: Clock, from: u32, end: Option<(u32, u32)>) -> Claim<'static> {
-    let ended = |(at, code)| End { at: clock.at(at), outcome: Outcome::Exited(Some(code)) };
-    Claim { sent: clock.at(from), command: &[], is_blind: false, end: end.map(ended) }
+fn claim(clock: Clock, from: u32, end: Option<(u32, u32)>) -> CallCandidate<'static> {
+    let ended = |(at, code)| CandidateEnd { at: clock.at(at), outcome: ExecOutcome::Exited(Some(code)) };
+    CallCandidate { sent: clock.at(from), command: &[], events_lost: false, end: end.map(ended) }
 }
 
-fn found(calls: &[Claim<'_>], executions: &[Execution]) -> Vec<Match> {
-    let matching = Matching::new(calls, executions, Exits::AllHeard);
+fn found(calls: &[CallCandidate<'_>], executions: &[ExecInstance]) -> Vec<Match> {
+    let matching = Matching::new(calls, executions, ExitEvents::Complete);
     (0..calls.len()).map(|call| matching.find(call)).collect()
 }
 
@@ -84,10 +84,10 @@ fn command_lines_tell_only_where_each_is_that_of_a_call() {
     let words = |word: &str| vec![word.to_owned()];
     let (one, other) = (words("one"), words("other"));
     let calls = [
-        Claim { command: &one, ..claim(clock, 0, Some((100, 0))) },
-        Claim { command: &other, ..claim(clock, 0, Some((100, 0))) },
+        CallCandidate { command: &one, ..claim(clock, 0, Some((100, 0))) },
+        CallCandidate { command: &other, ..claim(clock, 0, Some((100, 0))) },
     ];
-    let execution = |number, words: Option<Vec<String>>| Execution {
+    let execution = |number, words: Option<Vec<String>>| ExecInstance {
         command: words,
         ..clock.execution(number, 10, Some((90, 0)))
     };
@@ -114,8 +114,9 @@ fn executions_of_others_are_nobodys() {
 #[test]
 fn a_call_that_was_refused_needs_no_execution() {
     let clock = Clock::new();
-    let refused = End { at: clock.at(50), outcome: Outcome::Refused };
-    let calls = [claim(clock, 0, Some((100, 0))), Claim { end: Some(refused), ..claim(clock, 0, None) }];
+    let refused = CandidateEnd { at: clock.at(50), outcome: ExecOutcome::Refused };
+    let calls =
+        [claim(clock, 0, Some((100, 0))), CallCandidate { end: Some(refused), ..claim(clock, 0, None) }];
     let executions = [clock.execution(1, 60, Some((90, 0)))];
     assert_eq!(found(&calls, &executions), [Match::One(0), Match::None]);
     // One whose time it was in is not given another's for that.
@@ -126,18 +127,21 @@ fn a_call_that_was_refused_needs_no_execution() {
 #[test]
 fn what_may_be_a_strangers_is_not_taken_for_a_calls() {
     let clock = Clock::new();
-    let ended = |outcome| Claim { end: Some(End { at: clock.at(50), outcome }), ..claim(clock, 0, None) };
+    let ended = |outcome| CallCandidate {
+        end: Some(CandidateEnd { at: clock.at(50), outcome }),
+        ..claim(clock, 0, None)
+    };
     let started = [clock.execution(1, 20, Some((90, 0)))];
     assert_eq!(
-        found(&[ended(Outcome::Refused)], &started),
+        found(&[ended(ExecOutcome::Refused)], &started),
         [Match::OneOf(vec![0])],
         "the call failed, and this ran"
     );
     let never_started =
-        [Execution { started: None, exited: None, status: None, ..clock.execution(1, 20, None) }];
-    assert_eq!(found(&[ended(Outcome::Refused)], &never_started), [Match::One(0)]);
+        [ExecInstance { started: None, exited: None, status: None, ..clock.execution(1, 20, None) }];
+    assert_eq!(found(&[ended(ExecOutcome::Refused)], &never_started), [Match::One(0)]);
     assert_eq!(
-        found(&[ended(Outcome::Unanswered)], &started),
+        found(&[ended(ExecOutcome::Unanswered)], &started),
         [Match::One(0)],
         "given up, and nothing else went on"
     );
@@ -148,21 +152,24 @@ fn what_is_settled_is_not_waited_for() {
     let clock = Clock::new();
     let executions = [clock.execution(1, 10, Some((90, 0))), clock.execution(2, 11, Some((91, 0)))];
     let ended = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
-    assert!(Matching::new(&ended, &executions, Exits::MayCome).is_settled(0));
+    assert!(Matching::new(&ended, &executions, ExitEvents::Pending).is_settled(0));
     let one_goes_on = [claim(clock, 0, Some((100, 0))), claim(clock, 0, None)];
     assert!(
-        !Matching::new(&one_goes_on, &executions, Exits::MayCome).is_settled(0),
+        !Matching::new(&one_goes_on, &executions, ExitEvents::Pending).is_settled(0),
         "its exit code may tell them apart"
     );
     let one_runs = [clock.execution(1, 10, Some((90, 0))), clock.execution(2, 11, None)];
-    assert!(!Matching::new(&ended, &one_runs, Exits::MayCome).is_settled(0), "its exit may be on its way");
+    assert!(
+        !Matching::new(&ended, &one_runs, ExitEvents::Pending).is_settled(0),
+        "its exit may be on its way"
+    );
 }
 
 #[test]
 fn among_very_many_nothing_is_claimed() {
     let clock = Clock::new();
     let calls: Vec<_> = (0..40).map(|code| claim(clock, 0, Some((100, code / 2)))).collect();
-    let executions: Vec<Execution> =
+    let executions: Vec<ExecInstance> =
         (0..40).map(|number| clock.execution(number, 10, Some((90, 7)))).collect();
     let found = found(&calls, &executions);
     assert!(matches!(&found[14], Match::OneOf(executions) if executions.len() == 40), "{:?}", found[14]);

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Place;
+use super::CallContext;
 use crate::cri::Code;
 use crate::exec::assessment::Assessment;
 use crate::exec::evidence::Evidence;
-use crate::exec::execution::Execution;
-use crate::exec::habit::Key;
-use crate::exec::insight::{Fate, Insight, Margin, Record};
-use crate::exec::matching::{Claim, End, Outcome};
-use crate::exec::phases::{Missing, Phases, Timeline};
+use crate::exec::execution::ExecInstance;
+use crate::exec::habit::PatternKey;
+use crate::exec::insight::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
+use crate::exec::matching::{CallCandidate, CandidateEnd, ExecOutcome};
+use crate::exec::phases::{MissingEvents, Phases, Timeline};
 use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{Call, DecodedCall, ExecCall};
 
@@ -26,19 +26,19 @@ pub(in crate::exec) struct InFlight {
     pub(super) whole: Duration,
     pub(super) sent: Duration,
     pub(in crate::exec) exec: Arc<ExecCall>,
-    pub(super) place: Place,
-    pub(super) key: Key,
+    pub(super) place: CallContext,
+    pub(super) key: PatternKey,
     /// The runtime's events were interrupted while it lasted.
     pub(super) is_blind: bool,
     /// What is known of its end, if it has ended.
-    pub(super) concluding: Option<Concluding>,
+    pub(super) concluding: Option<EndedCall>,
 }
 
 /// What is known of a call that has ended.
 #[derive(Debug)]
-pub(super) struct Concluding {
+pub(super) struct EndedCall {
     pub(super) ended: Box<DecodedCall>,
-    pub(super) end: End,
+    pub(super) end: CandidateEnd,
     pub(super) assessment: Assessment,
     /// Until when what is still missing may come.
     pub(super) until: Instant,
@@ -48,24 +48,24 @@ pub(super) struct Concluding {
 
 /// A command that goes on after its call was recorded, or of whose end nothing had been heard by then.
 #[derive(Debug)]
-pub(super) struct Outliving {
-    pub(super) record: Record,
-    pub(super) execution: Execution,
+pub(super) struct DetachedExec {
+    pub(super) record: CallRecord,
+    pub(super) execution: ExecInstance,
     pub(super) timeline: Timeline,
-    pub(super) end: End,
+    pub(super) end: CandidateEnd,
 }
 
 impl InFlight {
-    pub(super) fn claim(&self) -> Claim<'_> {
-        Claim {
+    pub(super) fn claim(&self) -> CallCandidate<'_> {
+        CallCandidate {
             sent: self.since + self.sent,
             command: &self.exec.command,
-            is_blind: self.is_blind,
+            events_lost: self.is_blind,
             end: self.concluding.as_ref().map(|concluding| concluding.end),
         }
     }
 
-    pub(super) fn timeline(&self, concluding: &Concluding) -> Timeline {
+    pub(super) fn timeline(&self, concluding: &EndedCall) -> Timeline {
         let end = concluding.ended.call.duration;
         Timeline { since: self.since, whole: self.whole, sent: self.sent, end }
     }
@@ -81,38 +81,38 @@ impl InFlight {
     }
 
     /// Where it executes.
-    pub(in crate::exec) fn place(&self) -> &Place {
+    pub(in crate::exec) fn place(&self) -> &CallContext {
         &self.place
     }
 }
 
-impl Concluding {
+impl EndedCall {
     /// Whether everything is known of the call that is waited for.
     pub(super) fn is_ready(&self, now: Instant) -> bool {
         !self.awaits_evidence || now >= self.until
     }
 
     /// The record of the call, and its command if more may be heard of that.
-    pub(super) fn into_record(
+    pub(super) fn finish(
         self,
         call: InFlight,
         phases: Phases,
-        execution: Option<Execution>,
-    ) -> (Record, Option<Outliving>) {
+        execution: Option<ExecInstance>,
+    ) -> (CallRecord, Option<DetachedExec>) {
         let (timeline, end) = (call.timeline(&self), self.end);
         let InFlight { exec, place, .. } = call;
         let DecodedCall { head, mut call, .. } = *self.ended;
         call.container = place.container.or(call.container);
         call.pod = place.pod.or(call.pod);
-        let insight = Insight {
+        let insight = ExecAnalysis {
             identity: place.identity,
             phases,
-            margin: exec.timeout().map(|timeout| Margin::between(timeout, call.duration)),
-            fate: Fate::of(&call, execution.as_ref(), timeline.since),
+            margin: exec.timeout().map(|timeout| TimeoutMargin::between(timeout, call.duration)),
+            fate: CommandOutcome::from_call(&call, execution.as_ref(), timeline.since),
             assessment: self.assessment,
             evidence: self.evidence,
         };
-        let record = Record {
+        let record = CallRecord {
             call: Arc::new(call),
             insight: Some(Arc::new(insight)),
             trace: head.trace.clone(),
@@ -120,11 +120,12 @@ impl Concluding {
             ended: Some(end.at),
         };
         // Of a command that could not be started nothing more is heard.
-        let goes_on = |execution: &Execution| {
-            execution.exited.is_none() && !(end.outcome == Outcome::Refused && execution.started.is_none())
+        let goes_on = |execution: &ExecInstance| {
+            execution.exited.is_none()
+                && !(end.outcome == ExecOutcome::Refused && execution.started.is_none())
         };
-        let outliving = execution.filter(goes_on).map(|execution| Outliving {
-            record: record.clone().without_trace(),
+        let outliving = execution.filter(goes_on).map(|execution| DetachedExec {
+            record: record.clone().strip_trace(),
             execution,
             timeline,
             end,
@@ -133,11 +134,11 @@ impl Concluding {
     }
 }
 
-impl Outliving {
+impl DetachedExec {
     /// The record with what has been heard of since; and the execution, if by its end it was not the call's.
-    pub(super) fn amended(self) -> (Record, Option<Execution>) {
+    pub(super) fn amend(self) -> (CallRecord, Option<ExecInstance>) {
         let Self { record, execution, timeline, end } = self;
-        let mut record = Record { is_amended: true, ..record };
+        let mut record = CallRecord { is_amended: true, ..record };
         let exit = execution.exited.zip(execution.status);
         let is_its = exit.is_none_or(|(exited, status)| end.fits(exited.at, status));
         if let Some(insight) = &mut record.insight {
@@ -145,24 +146,25 @@ impl Outliving {
             insight.phases = if is_its {
                 timeline.phases(&execution, end.outcome)
             } else {
-                Phases::Missing { parts: timeline.parts(), what: Missing::Everything }
+                Phases::Missing { parts: timeline.parts(), what: MissingEvents::Everything }
             };
-            insight.fate = Fate::of(&record.call, Some(&execution).filter(|_| is_its), timeline.since);
+            insight.fate =
+                CommandOutcome::from_call(&record.call, Some(&execution).filter(|_| is_its), timeline.since);
         }
         (record, Some(execution).filter(|_| !is_its))
     }
 }
 
 /// How a call ended, as far as that tells of its command.
-pub(super) fn end_of(call: &Call, since: Instant) -> End {
+pub(super) fn end_of(call: &Call, since: Instant) -> CandidateEnd {
     let result = call.exec.as_ref().and_then(|exec| exec.result);
     let outcome = match call.ending {
         CallOutcome::Completed(Some(Code::OK)) => {
-            Outcome::Exited(result.map(|result| result.exit_code.cast_unsigned()))
+            ExecOutcome::Exited(result.map(|result| result.exit_code.cast_unsigned()))
         }
-        CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => Outcome::TimedOut,
-        CallOutcome::Completed(_) => Outcome::Refused,
-        _ => Outcome::Unanswered,
+        CallOutcome::Completed(Some(Code::DEADLINE_EXCEEDED)) => ExecOutcome::TimedOut,
+        CallOutcome::Completed(_) => ExecOutcome::Refused,
+        _ => ExecOutcome::Unanswered,
     };
-    End { at: since + call.duration, outcome }
+    CandidateEnd { at: since + call.duration, outcome }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::assessment::{Assessment, Settings};
+use super::assessment::{Assessment, SlownessConfig};
 use super::evidence::{Ask, Evidence};
-use super::execution::{Moment, Now};
-use super::habit::{Habits, Key};
-use super::identity::Identity;
-use super::insight::Record;
+use super::execution::{ClockReading, EventTime};
+use super::habit::{PatternKey, Periodicity};
+use super::identity::ProbeMatch;
+use super::insight::CallRecord;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::cri::Code;
 use crate::relay::{CallInfo, CallOutcome};
@@ -22,42 +22,42 @@ use crate::tap::{Call, ContainerRef, DecodedCall, ExecCall, ExecRequest, PodRef,
 
 pub(super) use call::InFlight;
 
-use call::{Concluding, end_of};
-use scene::{Concluded, LATE, Scene};
+use call::{EndedCall, end_of};
+use scene::{ContainerExecs, LATE_EXIT_TTL, ResolvedCall};
 
 /// How long what belongs to a call may come after its end: events, and evidence.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Commands of a container that are remembered at most, of those that nothing is known to have asked for.
-const STRANGERS: usize = 64;
+const MAX_UNMATCHED: usize = 64;
 
 /// Where a call executes, as far as the world knows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Place {
+pub(super) struct CallContext {
     pub(super) container: Option<Arc<ContainerRef>>,
     pub(super) pod: Option<Arc<PodRef>>,
     /// What specs say of the call.
-    pub(super) identity: Identity,
+    pub(super) identity: ProbeMatch,
 }
 
 /// All ExecSyncs of the node. Decides; what it wants to be done is in `asks`, what it has found out in `records`.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    settings: Settings,
-    events: Events,
-    scenes: HashMap<Arc<str>, Scene>,
-    habits: Habits,
-    pub(super) asks: Vec<Ask>,
-    pub(super) records: Vec<Record>,
+    settings: SlownessConfig,
+    events: EventCoverage,
+    scenes: HashMap<Arc<str>, ContainerExecs>,
+    habits: Periodicity,
+    pub(super) sample_requests: Vec<Ask>,
+    pub(super) records: Vec<CallRecord>,
     /// Commands that were executed for calls that have been recorded: what they left behind is in their sessions.
-    pub(super) sessions: Vec<Session>,
+    pub(super) sessions: Vec<ExecSession>,
 }
 
 /// What is heard of what the runtime executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Events {
+enum EventCoverage {
     /// All of it.
-    Heard,
+    Complete,
     /// They may pass unheard: until the runtime is watched, and again whenever it has gone.
     Interrupted,
     /// The runtime does not tell.
@@ -68,7 +68,7 @@ enum Events {
 
 /// What a call executed, once it is over.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ExecSession {
     pub(super) container: Arc<str>,
     pub(super) call: Arc<Call>,
     /// The first process, after which the kernel names the session.
@@ -78,40 +78,40 @@ pub(super) struct Session {
 }
 
 impl Tracker {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(settings: SlownessConfig) -> Self {
         Self {
             settings,
-            events: Events::Interrupted,
+            events: EventCoverage::Interrupted,
             scenes: HashMap::new(),
-            habits: Habits::default(),
-            asks: Vec::new(),
+            habits: Periodicity::default(),
+            sample_requests: Vec::new(),
             records: Vec::new(),
             sessions: Vec::new(),
         }
     }
 
     /// Each container in which something goes on.
-    pub(super) fn scenes(&self) -> impl Iterator<Item = (&Arc<str>, &Scene)> {
+    pub(super) fn scenes(&self) -> impl Iterator<Item = (&Arc<str>, &ContainerExecs)> {
         self.scenes.iter()
     }
 
     /// Calls that have been asked and not answered: in a container, and on the node.
     fn in_flight(&self, container: &str) -> (usize, usize) {
-        let here = self.scenes.get(container).map_or(0, Scene::unanswered);
-        (here, self.scenes.values().map(Scene::unanswered).sum())
+        let here = self.scenes.get(container).map_or(0, ContainerExecs::unanswered);
+        (here, self.scenes.values().map(ContainerExecs::unanswered).sum())
     }
 
     /// Calls that have been asked and not answered: on the node, and in the container that has most of them.
     pub(super) fn in_flight_now(&self) -> (usize, usize) {
-        let counts = self.scenes.values().map(Scene::unanswered);
+        let counts = self.scenes.values().map(ContainerExecs::unanswered);
         counts.fold((0, 0), |(all, most), count| (all + count, most.max(count)))
     }
 
     /// A call is on its way. `container` is the whole id of where it executes.
-    pub(super) fn asked(&mut self, container: &Arc<str>, asked: ExecRequest, place: Place) {
+    pub(super) fn on_request(&mut self, container: &Arc<str>, asked: ExecRequest, place: CallContext) {
         let Some(head) = asked.head.upgrade() else { return };
         let call = self.begin(container, &head, asked.sent, Arc::new(*asked.exec), place);
-        self.asks.push(Ask::Baseline { call: asked.id, container: container.clone() });
+        self.sample_requests.push(Ask::Baseline { call: asked.id, container: container.clone() });
         self.scenes.entry(container.clone()).or_default().calls.push(call);
     }
 
@@ -121,11 +121,11 @@ impl Tracker {
         head: &Arc<CallInfo>,
         sent: SendTimes,
         exec: Arc<ExecCall>,
-        mut place: Place,
+        mut place: CallContext,
     ) -> InFlight {
-        let key = Key::new(place.habitat(container), &exec.command, exec.timeout_seconds);
-        let learned = self.habits.begun(&key, head.since);
-        if place.identity == Identity::Unknown {
+        let key = PatternKey::new(place.pattern_key(container), &exec.command, exec.timeout_seconds);
+        let learned = self.habits.record_start(&key, head.since);
+        if place.identity == ProbeMatch::Unknown {
             place.identity = learned;
         }
         let after = |at: Instant| at.saturating_duration_since(head.since);
@@ -138,17 +138,17 @@ impl Tracker {
             exec,
             place,
             key,
-            is_blind: self.events != Events::Heard,
+            is_blind: self.events != EventCoverage::Complete,
             concluding: None,
         }
     }
 
     /// A call has ended. One that was not seen when it was asked is taken up now.
-    pub(super) fn ended(
+    pub(super) fn on_end(
         &mut self,
         container: &Arc<str>,
         ended: Box<DecodedCall>,
-        place: Place,
+        place: CallContext,
         now: Instant,
     ) {
         let id = ended.call.id;
@@ -171,13 +171,13 @@ impl Tracker {
         } else {
             Ask::Forget { call: id }
         };
-        self.asks.push(ask);
+        self.sample_requests.push(ask);
         if ended.call.ending == CallOutcome::Completed(Some(Code::OK)) {
-            self.habits.took(&call.key, ended.call.duration);
+            self.habits.record_duration(&call.key, ended.call.duration);
         }
         let end = end_of(&ended.call, call.since);
         let until = now + PATIENCE;
-        let concluding = Concluding { ended, end, assessment, until, evidence: None, awaits_evidence };
+        let concluding = EndedCall { ended, end, assessment, until, evidence: None, awaits_evidence };
         if let Some(call) = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id)) {
             call.concluding = Some(concluding);
         }
@@ -185,20 +185,21 @@ impl Tracker {
     }
 
     /// Something has become of a command.
-    pub(super) fn task(&mut self, stamped: &TimestampedEvent, now: Now) {
+    pub(super) fn on_task_event(&mut self, stamped: &TimestampedEvent, now: ClockReading) {
         let Some(exec) = stamped.event.exec() else { return };
         let container: Arc<str> = stamped.event.container().into();
-        let moment = Moment::new(stamped.at, now);
+        let moment = EventTime::new(stamped.at, now);
         let scene = self.scenes.entry(container.clone()).or_default();
         if let Some(index) = scene.outliving.iter().position(|one| *one.execution.exec == *exec) {
-            scene.outliving[index].execution.take(&stamped.event, moment);
+            scene.outliving[index].execution.apply(&stamped.event, moment);
             if scene.outliving[index].execution.exited.is_some() {
                 let outliving = scene.outliving.remove(index);
                 let (pid, end) = (outliving.execution.pid, outliving.end);
-                let (record, others) = outliving.amended();
+                let (record, others) = outliving.amend();
                 // Until now it might have turned out to be another's; of a call that told of no exit it has been watched since.
                 let pid = pid.filter(|_| others.is_none() && end.outcome.has_exited());
-                self.sessions.extend(pid.map(|pid| Session::of(&record, &container, pid, end.at)));
+                self.sessions
+                    .extend(pid.map(|pid| ExecSession::for_record(&record, &container, pid, end.at)));
                 self.records.push(record);
                 scene.executions.extend(others);
                 self.conclude(&container, now.instant);
@@ -209,7 +210,7 @@ impl Tracker {
         if let TaskEvent::ExecStarted { pid, .. } = stamped.event
             && scene.calls.len() > 1
         {
-            self.asks.push(Ask::Command { container: container.clone(), exec: exec.into(), pid });
+            self.sample_requests.push(Ask::Command { container: container.clone(), exec: exec.into(), pid });
         }
         self.conclude(&container, now.instant);
     }
@@ -222,31 +223,31 @@ impl Tracker {
     }
 
     /// A container has exited: what was executed in it ends, and is heard of now or never.
-    pub(super) fn closed(&mut self, container: &str, now: Instant) {
+    pub(super) fn container_exited(&mut self, container: &str, now: Instant) {
         if let Some(scene) = self.scenes.get_mut(container) {
             scene.closed.get_or_insert(now);
         }
     }
 
     /// The runtime is watched from now on, and tells of what it executes or does not.
-    pub(super) fn watched(&mut self, tells_execs: bool, now: Instant) {
-        self.events = if tells_execs { Events::Heard } else { Events::Unsupported };
+    pub(super) fn events_available(&mut self, tells_execs: bool, now: Instant) {
+        self.events = if tells_execs { EventCoverage::Complete } else { EventCoverage::Unsupported };
         if !tells_execs {
-            self.deafen(now);
+            self.mark_events_lost(now);
         }
     }
 
     /// The runtime has gone, or its events have.
-    pub(super) fn interrupted(&mut self, now: Instant) {
+    pub(super) fn events_interrupted(&mut self, now: Instant) {
         // Of one that tells nothing, nothing is lost.
-        if self.events != Events::Unsupported {
-            self.events = Events::Interrupted;
+        if self.events != EventCoverage::Unsupported {
+            self.events = EventCoverage::Interrupted;
         }
-        self.deafen(now);
+        self.mark_events_lost(now);
     }
 
     /// No event tells more of the calls that go on.
-    fn deafen(&mut self, now: Instant) {
+    fn mark_events_lost(&mut self, now: Instant) {
         for call in self.scenes.values_mut().flat_map(|scene| &mut scene.calls) {
             call.is_blind = true;
         }
@@ -254,8 +255,8 @@ impl Tracker {
     }
 
     /// The runtime is not asked for its events.
-    pub(super) fn unwatched(&mut self) {
-        self.events = Events::NotWatched;
+    pub(super) fn events_disabled(&mut self) {
+        self.events = EventCoverage::NotWatched;
     }
 
     /// What went on during a call.
@@ -287,15 +288,15 @@ impl Tracker {
             // Its end has not been seen: there was too much to see.
             let lost =
                 scene.calls.extract_if(.., |call| call.concluding.is_none() && call.head.strong_count() == 0);
-            self.asks.extend(lost.map(|call| Ask::Forget { call: call.id }));
-            scene.outliving.retain(|one| now - one.end.at < LATE);
+            self.sample_requests.extend(lost.map(|call| Ask::Forget { call: call.id }));
+            scene.outliving.retain(|one| now - one.end.at < LATE_EXIT_TTL);
             scene.close(now);
         }
         self.scenes.retain(|_, scene| !scene.is_empty());
     }
 
     /// Records everything that has ended, as it is known.
-    pub(super) fn give_up(&mut self, now: Instant) {
+    pub(super) fn flush(&mut self, now: Instant) {
         self.tick(now + PATIENCE);
     }
 
@@ -316,15 +317,16 @@ impl Tracker {
     fn conclude(&mut self, container: &Arc<str>, now: Instant) {
         // Where it is worked on it is not among the others: a fault loses it, and not those that come after it.
         let Some(mut scene) = self.scenes.remove(container) else { return };
-        while let Some(concluded) = scene.next_conclusion(self.events, now) {
-            let Concluded { call, concluding, phases, execution } = concluded;
+        while let Some(concluded) = scene.next_resolved(self.events, now) {
+            let ResolvedCall { call, concluding, phases, execution } = concluded;
             let end = concluding.end;
             let pids = scene.pids_of(end.outcome, &phases, execution.as_ref());
-            let (record, outliving) = concluding.into_record(call, phases, execution);
-            self.sessions.extend(pids.into_iter().map(|pid| Session::of(&record, container, pid, end.at)));
+            let (record, outliving) = concluding.finish(call, phases, execution);
+            self.sessions
+                .extend(pids.into_iter().map(|pid| ExecSession::for_record(&record, container, pid, end.at)));
             self.records.push(record);
             scene.outliving.extend(outliving);
-            if scene.outliving.len() > STRANGERS {
+            if scene.outliving.len() > MAX_UNMATCHED {
                 scene.outliving.remove(0);
             }
         }
@@ -333,25 +335,25 @@ impl Tracker {
     }
 }
 
-impl Session {
-    fn of(record: &Record, container: &Arc<str>, pid: u32, ended: Instant) -> Self {
+impl ExecSession {
+    fn for_record(record: &CallRecord, container: &Arc<str>, pid: u32, ended: Instant) -> Self {
         Self { container: container.clone(), call: record.call.clone(), pid, ended }
     }
 }
 
-impl Place {
+impl CallContext {
     /// Takes what has become known since.
     fn learn(&mut self, now: Self) {
         if self.container.is_none() {
             (self.container, self.pod) = (now.container, now.pod);
-            if now.identity != Identity::Unknown {
+            if now.identity != ProbeMatch::Unknown {
                 self.identity = now.identity;
             }
         }
     }
 
     /// What a habit belongs to.
-    fn habitat(&self, container: &Arc<str>) -> Arc<str> {
+    fn pattern_key(&self, container: &Arc<str>) -> Arc<str> {
         let uid = self.pod.as_ref().and_then(|pod| pod.uid.as_deref());
         let name = self.container.as_ref().and_then(|container| container.name.as_deref());
         uid.zip(name).map_or_else(|| container.clone(), |(uid, name)| format!("{uid}/{name}").into())

@@ -5,56 +5,56 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::call::{Concluding, InFlight, Outliving};
-use super::{Events, PATIENCE, STRANGERS};
+use super::call::{DetachedExec, EndedCall, InFlight};
+use super::{EventCoverage, MAX_UNMATCHED, PATIENCE};
 use crate::containerd::TaskEvent;
-use crate::exec::execution::{Execution, Moment, SKEW};
-use crate::exec::matching::{Claim, Exits, Match, Matching, Outcome};
-use crate::exec::phases::{Missing, Phases, Timeline};
+use crate::exec::execution::{EventTime, ExecInstance, SKEW};
+use crate::exec::matching::{CallCandidate, ExecOutcome, ExitEvents, Match, Matching};
+use crate::exec::phases::{MissingEvents, Phases, Timeline};
 
 /// Executions that an ambiguous call names.
 const CANDIDATES: usize = 8;
 
 /// How long the exit of a command is waited for that no call is known to have asked for, or that has outlived its call.
-pub(super) const LATE: Duration = Duration::from_secs(600);
+pub(super) const LATE_EXIT_TTL: Duration = Duration::from_secs(600);
 
 /// What goes on in one container.
 #[derive(Debug, Default)]
-pub(in crate::exec) struct Scene {
+pub(in crate::exec) struct ContainerExecs {
     pub(in crate::exec) calls: Vec<InFlight>,
     /// Those that no call is known to have had.
-    pub(super) executions: Vec<Execution>,
+    pub(super) executions: Vec<ExecInstance>,
     /// What calls that have been recorded have left running.
-    pub(super) outliving: Vec<Outliving>,
+    pub(super) outliving: Vec<DetachedExec>,
     /// When the container exited, if it has: what was executed in it goes with it.
     pub(super) closed: Option<Instant>,
 }
 
 /// A call that has ended, and all that is known of it.
 #[derive(Debug)]
-pub(super) struct Concluded {
+pub(super) struct ResolvedCall {
     pub(super) call: InFlight,
-    pub(super) concluding: Concluding,
+    pub(super) concluding: EndedCall,
     pub(super) phases: Phases,
     /// What was executed for it, if that is known.
-    pub(super) execution: Option<Execution>,
+    pub(super) execution: Option<ExecInstance>,
 }
 
 /// Where the time of a call went, and which execution was its, if that is known.
-struct Conclusion {
+struct Resolution {
     phases: Phases,
     execution: Option<usize>,
 }
 
 /// Which executions were which calls', worked out when it is asked for.
-struct Matchings<'a> {
-    claims: &'a [Claim<'a>],
-    executions: &'a [Execution],
+struct LazyMatchings<'a> {
+    claims: &'a [CallCandidate<'a>],
+    executions: &'a [ExecInstance],
     open: OnceCell<Matching<'a>>,
     closed: OnceCell<Matching<'a>>,
 }
 
-impl Scene {
+impl ContainerExecs {
     pub(super) fn unanswered(&self) -> usize {
         self.calls.iter().filter(|call| call.concluding.is_none()).count()
     }
@@ -71,72 +71,73 @@ impl Scene {
         self.calls.is_empty() && self.executions.is_empty() && self.outliving.is_empty()
     }
 
-    pub(super) fn take(&mut self, exec: &str, event: &TaskEvent, moment: Moment) {
+    pub(super) fn take(&mut self, exec: &str, event: &TaskEvent, moment: EventTime) {
         let known = self.executions.iter_mut().find(|execution| *execution.exec == *exec);
         if let Some(execution) = known {
-            execution.take(event, moment);
+            execution.apply(event, moment);
         } else {
-            let mut execution = Execution::new(exec);
-            execution.take(event, moment);
+            let mut execution = ExecInstance::new(exec);
+            execution.apply(event, moment);
             self.executions.push(execution);
         }
     }
 
     /// The next call that can be recorded.
-    pub(super) fn next_conclusion(&mut self, events: Events, now: Instant) -> Option<Concluded> {
+    pub(super) fn next_resolved(&mut self, events: EventCoverage, now: Instant) -> Option<ResolvedCall> {
         let is_ready =
             |call: &InFlight| call.concluding.as_ref().is_some_and(|concluding| concluding.is_ready(now));
         let mut ready = (0..self.calls.len()).filter(|call| is_ready(&self.calls[*call])).peekable();
         ready.peek()?;
-        let (call, Conclusion { phases, execution }) = {
-            let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
-            let matchings = Matchings::new(&claims, &self.executions);
+        let (call, Resolution { phases, execution }) = {
+            let claims: Vec<CallCandidate<'_>> = self.calls.iter().map(InFlight::claim).collect();
+            let matchings = LazyMatchings::new(&claims, &self.executions);
             ready.find_map(|call| Some((call, self.conclusion(call, events, now, &matchings)?)))?
         };
         let execution = execution.map(|execution| self.executions.remove(execution));
         let mut call = self.calls.remove(call);
         let concluding = call.concluding.take()?;
-        Some(Concluded { call, concluding, phases, execution })
+        Some(ResolvedCall { call, concluding, phases, execution })
     }
 
     /// Where the time of a call that has ended went, if nothing that is waited for can tell more.
     fn conclusion(
         &self,
         call: usize,
-        events: Events,
+        events: EventCoverage,
         now: Instant,
-        matchings: &Matchings<'_>,
-    ) -> Option<Conclusion> {
+        matchings: &LazyMatchings<'_>,
+    ) -> Option<Resolution> {
         let in_flight = &self.calls[call];
         let concluding = in_flight.concluding.as_ref()?;
         let timeline = in_flight.timeline(concluding);
         let is_over = now >= concluding.until || in_flight.is_blind;
         match events {
-            Events::NotWatched => {
-                Some(Phases::Missing { parts: timeline.parts(), what: Missing::NotWatched }.into())
+            EventCoverage::NotWatched => {
+                Some(Phases::Missing { parts: timeline.parts(), what: MissingEvents::NotWatched }.into())
             }
-            Events::Unsupported => Some(Phases::Unsupported(timeline.parts()).into()),
-            Events::Heard | Events::Interrupted if is_over => {
-                Some(self.last_conclusion(call, timeline, concluding, matchings))
+            EventCoverage::Unsupported => Some(Phases::Unsupported(timeline.parts()).into()),
+            EventCoverage::Complete | EventCoverage::Interrupted if is_over => {
+                Some(self.resolve_final(call, timeline, concluding, matchings))
             }
-            Events::Heard | Events::Interrupted => {
-                self.early_conclusion(call, timeline, concluding, matchings.open())
+            EventCoverage::Complete | EventCoverage::Interrupted => {
+                self.resolve_early(call, timeline, concluding, matchings.open())
             }
         }
     }
 
     /// Where the time of a call went, if nothing that is yet to come can tell more.
-    fn early_conclusion(
+    fn resolve_early(
         &self,
         call: usize,
         timeline: Timeline,
-        concluding: &Concluding,
+        concluding: &EndedCall,
         open: &Matching<'_>,
-    ) -> Option<Conclusion> {
+    ) -> Option<Resolution> {
         // While fewer executions have been heard of than there are calls, one that fits may be another's.
         let first = self.calls.iter().map(|call| call.since).min()?;
         let heard_of = self.executions.iter().filter(|execution| {
-            execution.may_be_of_the_cri() && execution.first().is_some_and(|moment| moment.at + SKEW >= first)
+            execution.has_cri_exec_id()
+                && execution.first_event().is_some_and(|moment| moment.at + SKEW >= first)
         });
         if heard_of.count() < self.calls.len() {
             return None;
@@ -145,7 +146,7 @@ impl Scene {
             Match::One(execution) => {
                 let phases = timeline.phases(&self.executions[execution], concluding.end.outcome);
                 let is_all = matches!(phases, Phases::Complete(_));
-                is_all.then_some(Conclusion { phases, execution: Some(execution) })
+                is_all.then_some(Resolution { phases, execution: Some(execution) })
             }
             Match::OneOf(executions) if open.is_settled(call) => {
                 Some(self.ambiguous(timeline, &executions).into())
@@ -155,28 +156,28 @@ impl Scene {
     }
 
     /// Where the time of a call went, as well as it is known.
-    fn last_conclusion(
+    fn resolve_final(
         &self,
         call: usize,
         timeline: Timeline,
-        concluding: &Concluding,
-        matchings: &Matchings<'_>,
-    ) -> Conclusion {
+        concluding: &EndedCall,
+        matchings: &LazyMatchings<'_>,
+    ) -> Resolution {
         // What has not been heard of by now will hardly be. Where that leaves nothing its exit is late, unless what goes on may be
         // another's.
         let is_blind = self.calls[call].is_blind;
         let found = match matchings.closed().find(call) {
-            Match::None if !is_blind && matchings.open().is_alone(call) => matchings.open().find(call),
+            Match::None if !is_blind && matchings.open().is_uncontested(call) => matchings.open().find(call),
             found => found,
         };
         match found {
-            Match::One(execution) => Conclusion {
+            Match::One(execution) => Resolution {
                 phases: timeline.phases(&self.executions[execution], concluding.end.outcome),
                 execution: Some(execution),
             },
             Match::OneOf(executions) => self.ambiguous(timeline, &executions).into(),
             Match::None => {
-                let what = if is_blind { Missing::Interrupted } else { Missing::Everything };
+                let what = if is_blind { MissingEvents::Interrupted } else { MissingEvents::Everything };
                 Phases::Missing { parts: timeline.parts(), what }.into()
             }
         }
@@ -195,9 +196,9 @@ impl Scene {
     /// has not exited then may still turn out to be another's.
     pub(super) fn pids_of(
         &self,
-        outcome: Outcome,
+        outcome: ExecOutcome,
         phases: &Phases,
-        execution: Option<&Execution>,
+        execution: Option<&ExecInstance>,
     ) -> Vec<u32> {
         match phases {
             Phases::Ambiguous { .. } if !outcome.has_exited() => Vec::new(),
@@ -205,7 +206,7 @@ impl Scene {
                 Vec::new()
             }
             Phases::Ambiguous { candidates, .. } => {
-                let is_one = |execution: &&Execution| candidates.contains(&execution.exec);
+                let is_one = |execution: &&ExecInstance| candidates.contains(&execution.exec);
                 self.executions.iter().filter(is_one).filter_map(|execution| execution.pid).collect()
             }
             _ => execution.and_then(|execution| execution.pid).into_iter().collect(),
@@ -215,9 +216,9 @@ impl Scene {
     /// The calls that have not been answered and whose commands are known to have exited: their process, if it is known which, and since
     /// when.
     pub(in crate::exec) fn exited_unanswered(&self) -> Vec<(&InFlight, Option<u32>, Instant)> {
-        let claims: Vec<Claim<'_>> = self.calls.iter().map(InFlight::claim).collect();
-        let matching = Matching::new(&claims, &self.executions, Exits::AllHeard);
-        let exited = |execution: &usize| self.executions[*execution].exited.map(|exited| exited.heard);
+        let claims: Vec<CallCandidate<'_>> = self.calls.iter().map(InFlight::claim).collect();
+        let matching = Matching::new(&claims, &self.executions, ExitEvents::Complete);
+        let exited = |execution: &usize| self.executions[*execution].exited.map(|exited| exited.received_at);
         // Of a call whose events were interrupted nothing tells whether an exit was its.
         let is_unanswered = |call: &InFlight| call.concluding.is_none() && !call.is_blind;
         let unanswered = self.calls.iter().enumerate().filter(|(_, call)| is_unanswered(call));
@@ -238,11 +239,11 @@ impl Scene {
     pub(super) fn forget_executions(&mut self, now: Instant) {
         let first = self.calls.iter().map(|call| call.since).min();
         self.executions.retain(|execution| {
-            let Some(last) = execution.exited.or(execution.first()) else { return false };
-            let patience = if execution.exited.is_some() { PATIENCE } else { LATE };
-            first.is_some_and(|first| last.heard >= first) || now - last.heard < patience
+            let Some(last) = execution.exited.or(execution.first_event()) else { return false };
+            let patience = if execution.exited.is_some() { PATIENCE } else { LATE_EXIT_TTL };
+            first.is_some_and(|first| last.received_at >= first) || now - last.received_at < patience
         });
-        while self.executions.len() > STRANGERS + self.calls.len() {
+        while self.executions.len() > MAX_UNMATCHED + self.calls.len() {
             // Rather what is over than what may be a call's that goes on.
             let oldest = self.executions.iter().position(|execution| execution.exited.is_some()).unwrap_or(0);
             self.executions.remove(oldest);
@@ -258,23 +259,23 @@ impl Scene {
     }
 }
 
-impl<'a> Matchings<'a> {
-    fn new(claims: &'a [Claim<'a>], executions: &'a [Execution]) -> Self {
+impl<'a> LazyMatchings<'a> {
+    fn new(claims: &'a [CallCandidate<'a>], executions: &'a [ExecInstance]) -> Self {
         Self { claims, executions, open: OnceCell::new(), closed: OnceCell::new() }
     }
 
     /// While exits may come.
     fn open(&self) -> &Matching<'a> {
-        self.open.get_or_init(|| Matching::new(self.claims, self.executions, Exits::MayCome))
+        self.open.get_or_init(|| Matching::new(self.claims, self.executions, ExitEvents::Pending))
     }
 
     /// When all have been heard of.
     fn closed(&self) -> &Matching<'a> {
-        self.closed.get_or_init(|| Matching::new(self.claims, self.executions, Exits::AllHeard))
+        self.closed.get_or_init(|| Matching::new(self.claims, self.executions, ExitEvents::Complete))
     }
 }
 
-impl From<Phases> for Conclusion {
+impl From<Phases> for Resolution {
     fn from(phases: Phases) -> Self {
         Self { phases, execution: None }
     }

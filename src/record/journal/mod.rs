@@ -19,7 +19,7 @@ use tokio::sync::watch;
 pub(super) use self::read::read_last;
 use self::writer::Writer;
 use super::events::Events;
-use crate::exec::Record;
+use crate::exec::CallRecord;
 
 /// Records that may wait to be written; as many again are held while the disk takes none.
 const QUEUE_CAPACITY: usize = 4_096;
@@ -37,7 +37,7 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct Journal {
     folder: PathBuf,
-    lines: SyncSender<Arc<Record>>,
+    lines: SyncSender<Arc<CallRecord>>,
     dropped: Counter,
     failure: watch::Receiver<Option<String>>,
 }
@@ -63,7 +63,7 @@ impl Journal {
     }
 
     /// Has a record written.
-    pub fn write(&self, record: Arc<Record>) {
+    pub fn write(&self, record: Arc<CallRecord>) {
         if self.lines.try_send(record).is_err() {
             self.dropped.inc();
         }
@@ -95,8 +95,12 @@ mod tests {
     use crate::socket::LockFile;
     use crate::tap::Call;
 
-    fn record(id: u64) -> Record {
-        Record::plain(Call::sample(id, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(id)), None, None)
+    fn record(id: u64) -> CallRecord {
+        CallRecord::unanalyzed(
+            Call::sample(id, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(id)),
+            None,
+            None,
+        )
     }
 
     fn written(folder: &Path, limit: u64, ids: std::ops::Range<u64>) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::segments;
-use crate::exec::Record;
+use crate::exec::CallRecord;
 use crate::record::shape;
 use crate::regular_file;
 use crate::relay::Peer;
@@ -22,7 +22,7 @@ const LONGEST_LINE: u64 = 1 << 20;
 
 /// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is
 /// passed over.
-pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(Record)) {
+pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(CallRecord)) {
     let (mut left, mut parts) = (READ, Vec::new());
     for (number, size) in segments::of(folder).unwrap_or_default().into_iter().rev() {
         if left == 0 {
@@ -39,13 +39,13 @@ pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(Record))
     }
 }
 
-fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(Record)) -> io::Result<()> {
+fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(CallRecord)) -> io::Result<()> {
     let mut file = regular_file::open(path)?;
     file.seek(SeekFrom::Start(part.start))?;
     let (mut reader, mut line) = (BufReader::new(file.take(part.end - part.start)), Vec::new());
     while reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
         let call: Option<shape::Call> = serde_json::from_slice(&line).ok();
-        if let Some(record) = call.and_then(|call| Record::try_from(call).ok()) {
+        if let Some(record) = call.and_then(|call| CallRecord::try_from(call).ok()) {
             found(record);
         }
         line.clear();
@@ -62,7 +62,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn share(&mut self, mut record: Record) -> Record {
+    fn share(&mut self, mut record: CallRecord) -> CallRecord {
         if let Some(call) = Arc::get_mut(&mut record.call) {
             call.pod = call.pod.take().map(|pod| one_of(&mut self.pods, pod));
             call.container = call.container.take().map(|container| one_of(&mut self.containers, container));

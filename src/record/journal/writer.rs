@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use super::segments::Segments;
 use super::{QUEUE_CAPACITY, Settings};
-use crate::exec::Record;
+use crate::exec::CallRecord;
 use crate::record::events::{Event, Events};
 use crate::record::shape;
 use crate::socket::{LockError, LockFile};
@@ -43,7 +43,7 @@ pub(super) struct Writer {
     /// Why nothing is written, while that is so.
     failure: watch::Sender<Option<String>>,
     /// Records that are not on disk yet, the oldest first.
-    pending: VecDeque<Arc<Record>>,
+    pending: VecDeque<Arc<CallRecord>>,
     /// Whether it was logged that another probeshim holds the folder.
     holder_logged: bool,
     /// Whether an event was published for the failure. There is none where another probeshim holds the
@@ -82,7 +82,7 @@ impl Writer {
     }
 
     /// Writes until nobody is left to send anything. After a failure it tries again, less and less often.
-    pub(super) fn run(mut self, records: &Receiver<Arc<Record>>) {
+    pub(super) fn run(mut self, records: &Receiver<Arc<CallRecord>>) {
         let mut retry_interval = MIN_RETRY_INTERVAL;
         loop {
             let stop = match self.write(records) {
@@ -124,7 +124,7 @@ impl Writer {
     }
 
     /// Opens the folder and writes what comes.
-    fn write(&mut self, records: &Receiver<Arc<Record>>) -> Result<std::convert::Infallible, Stop> {
+    fn write(&mut self, records: &Receiver<Arc<CallRecord>>) -> Result<std::convert::Infallible, Stop> {
         let folder = &self.settings.folder;
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let _lock = LockFile::acquire(&folder.join("calls")).map_err(|error| match error {
@@ -164,7 +164,7 @@ impl Writer {
     }
 
     /// Takes records for as long as a pause lasts. Tells whether there is still somebody to send them.
-    fn wait(&mut self, records: &Receiver<Arc<Record>>, pause: Duration) -> bool {
+    fn wait(&mut self, records: &Receiver<Arc<CallRecord>>, pause: Duration) -> bool {
         let end = Instant::now() + pause;
         loop {
             match records.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -213,7 +213,7 @@ impl Writer {
     }
 }
 
-fn line(record: &Record) -> io::Result<Vec<u8>> {
+fn line(record: &CallRecord) -> io::Result<Vec<u8>> {
     let line = serde_json::to_string(&shape::Call::from(record))?;
     let mut line = crate::terminal::human::harmless_json(&line).into_bytes();
     line.push(b'\n');

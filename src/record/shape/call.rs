@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::insight::{Evidence, Phases, Probe};
 use super::{milliseconds, time};
-use crate::exec::{Assessment, Insight, Record};
+use crate::exec::{Assessment, CallRecord, ExecAnalysis};
 use crate::{relay, tap};
 
 /// A call that has ended.
@@ -108,8 +108,8 @@ pub struct Exec {
     pub evidence: Option<Evidence>,
 }
 
-impl From<&Record> for Call {
-    fn from(record: &Record) -> Self {
+impl From<&CallRecord> for Call {
+    fn from(record: &CallRecord) -> Self {
         let call = &record.call;
         let insight = record.insight.as_deref();
         Self {
@@ -160,7 +160,7 @@ impl From<&tap::ContainerRef> for Container {
 }
 
 impl Exec {
-    fn new(exec: &tap::ExecCall, insight: Option<&Insight>) -> Self {
+    fn new(exec: &tap::ExecCall, insight: Option<&ExecAnalysis>) -> Self {
         let fate = insight.and_then(|insight| insight.fate);
         Self {
             command: exec.command.clone(),
@@ -170,7 +170,9 @@ impl Exec {
             stdout_bytes: exec.result.map(|result| result.stdout_bytes),
             stderr_bytes: exec.result.map(|result| result.stderr_bytes),
             probe: insight.and_then(|insight| Probe::of(&insight.identity)),
-            margin_ms: insight.and_then(|insight| insight.margin).map(|margin| margin.signed(milliseconds)),
+            margin_ms: insight
+                .and_then(|insight| insight.margin)
+                .map(|margin| margin.as_signed_ms(milliseconds)),
             phases: insight.map(|insight| Phases::from(&insight.phases)),
             assessment: insight.map(|insight| insight.assessment.name().to_owned()),
             slow_because: insight.and_then(|insight| match insight.assessment {

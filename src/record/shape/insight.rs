@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::milliseconds;
-use crate::exec::{self, Identity};
+use crate::exec::{self, ProbeMatch};
 
 /// Whose an ExecSync was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -98,14 +98,14 @@ pub struct Pids {
 
 impl Probe {
     /// `None` where nothing tells.
-    pub(super) fn of(identity: &Identity) -> Option<Self> {
+    pub(super) fn of(identity: &ProbeMatch) -> Option<Self> {
         let (candidates, source, period) = match identity {
-            Identity::Known { uses, source, period } => {
+            ProbeMatch::Matched { uses, source, period } => {
                 let names: Vec<String> = uses.iter().map(|used| used.name().to_owned()).collect();
                 (names, source.name(), *period)
             }
-            Identity::Learned { period, .. } => (Vec::new(), "learned", Some(*period)),
-            Identity::Unknown => return None,
+            ProbeMatch::Inferred { period, .. } => (Vec::new(), "learned", Some(*period)),
+            ProbeMatch::Unknown => return None,
         };
         Some(Self {
             r#type: identity.label()?.to_owned(),
@@ -172,7 +172,7 @@ impl From<&exec::Evidence> for Evidence {
             }),
             container_pressure: evidence.container_pressure.map(Pressures::from),
             node_pressure: evidence.node_pressure.map(Pressures::from),
-            node_window_ms: milliseconds(evidence.node_window),
+            node_window_ms: milliseconds(evidence.psi_window),
             pids: evidence.pids.map(|pids| Pids { current: pids.current, max: pids.max }),
             frozen: evidence.is_frozen,
             oom_kills: evidence.oom_kills,
@@ -182,8 +182,8 @@ impl From<&exec::Evidence> for Evidence {
     }
 }
 
-impl From<exec::Pressures> for Pressures {
-    fn from(pressures: exec::Pressures) -> Self {
+impl From<exec::PressureStall> for Pressures {
+    fn from(pressures: exec::PressureStall) -> Self {
         Self {
             cpu_ms: milliseconds(pressures.cpu),
             io_ms: milliseconds(pressures.io),

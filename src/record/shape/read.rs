@@ -9,7 +9,10 @@ use super::call::{Failure, Kill};
 use super::insight::{Cpu, Evidence, Phases, Pids, Pressures, Probe};
 use super::{Call, Exec};
 use crate::cri::{Method, MethodName};
-use crate::exec::{self, Assessment, Fate, Identity, Insight, Margin, Missing, Parts, Record, Slow};
+use crate::exec::{
+    self, Assessment, CallRecord, CommandOutcome, ExecAnalysis, MissingEvents, PhaseDurations, ProbeMatch,
+    Slow, TimeoutMargin,
+};
 use crate::probe::{ExecPurpose, Source};
 use crate::relay::{CallOutcome, Peer};
 use crate::tap;
@@ -19,7 +22,7 @@ use crate::tap;
 #[error("this is not the record of a call")]
 pub struct NotARecord;
 
-impl TryFrom<Call> for Record {
+impl TryFrom<Call> for CallRecord {
     type Error = NotARecord;
 
     fn try_from(call: Call) -> Result<Self, NotARecord> {
@@ -48,7 +51,7 @@ impl TryFrom<Call> for Record {
             exec: call.exec.map(|exec| Box::new(exec.into())),
             kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
         };
-        Ok(Self { insight: insight.map(Arc::new), ..Self::plain(read, None, None) })
+        Ok(Self { insight: insight.map(Arc::new), ..Self::unanalyzed(read, None, None) })
     }
 }
 
@@ -78,19 +81,19 @@ impl From<Exec> for tap::ExecCall {
     }
 }
 
-fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
+fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, NotARecord> {
     let (Some(phases), Some(assessment)) = (&exec.phases, &exec.assessment) else { return Ok(None) };
     let slow = exec.slow_because.as_deref().and_then(Slow::named);
     let assessment = Assessment::named(assessment, slow).ok_or(NotARecord)?;
     // Events tell of a command whose call does not; if only that it was never started.
     let is_told = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
     let has_fate = is_told || (exec.exit_code.is_none() && phases.state == "complete");
-    let fate = Fate {
+    let fate = CommandOutcome {
         started: exec.started_ms.map(duration).transpose()?,
         exited: exec.exited_ms.map(duration).transpose()?,
         status: exec.exit_status,
     };
-    Ok(Some(Insight {
+    Ok(Some(ExecAnalysis {
         identity: exec.probe.as_ref().map(identity).transpose()?.unwrap_or_default(),
         phases: read_phases(phases)?,
         margin: exec.margin_ms.map(margin).transpose()?,
@@ -100,22 +103,22 @@ fn insight(exec: &Exec) -> Result<Option<Insight>, NotARecord> {
     }))
 }
 
-fn identity(probe: &Probe) -> Result<Identity, NotARecord> {
+fn identity(probe: &Probe) -> Result<ProbeMatch, NotARecord> {
     let period = probe.period_ms.map(duration).transpose()?;
     if probe.source == "learned" {
         let period = period.ok_or(NotARecord)?;
-        return Ok(Identity::Learned { period, confidence: probe.confidence });
+        return Ok(ProbeMatch::Inferred { period, confidence: probe.confidence });
     }
     let names =
         if probe.candidates.is_empty() { std::slice::from_ref(&probe.r#type) } else { &probe.candidates };
     let uses: Option<Vec<ExecPurpose>> = names.iter().map(|name| ExecPurpose::named(name)).collect();
     let source = Source::named(&probe.source).ok_or(NotARecord)?;
-    Ok(Identity::Known { uses: uses.ok_or(NotARecord)?, source, period })
+    Ok(ProbeMatch::Matched { uses: uses.ok_or(NotARecord)?, source, period })
 }
 
 fn read_phases(phases: &Phases) -> Result<exec::Phases, NotARecord> {
     let known = |time: Option<f64>| time.map(duration).transpose();
-    let parts = Parts {
+    let parts = PhaseDurations {
         queue: duration(phases.queue_ms)?,
         prepare: known(phases.prepare_ms)?,
         start: known(phases.start_ms)?,
@@ -133,7 +136,7 @@ fn read_phases(phases: &Phases) -> Result<exec::Phases, NotARecord> {
             exec::Phases::Ambiguous { parts, candidates, count }
         }
         "missing" => {
-            let what = phases.missing.as_deref().and_then(Missing::named).ok_or(NotARecord)?;
+            let what = phases.missing.as_deref().and_then(MissingEvents::named).ok_or(NotARecord)?;
             exec::Phases::Missing { parts, what }
         }
         _ => return Err(NotARecord),
@@ -144,7 +147,11 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
     let pressures = |pressures: &Option<Pressures>| {
         let read = |pressures: &Pressures| {
             let Pressures { cpu_ms, io_ms, memory_ms } = *pressures;
-            Ok(exec::Pressures { cpu: duration(cpu_ms)?, io: duration(io_ms)?, memory: duration(memory_ms)? })
+            Ok(exec::PressureStall {
+                cpu: duration(cpu_ms)?,
+                io: duration(io_ms)?,
+                memory: duration(memory_ms)?,
+            })
         };
         pressures.as_ref().map(read).transpose()
     };
@@ -163,7 +170,7 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
         cpu: evidence.cpu.as_ref().map(cpu).transpose()?,
         container_pressure: pressures(&evidence.container_pressure)?,
         node_pressure: pressures(&evidence.node_pressure)?,
-        node_window: duration(evidence.node_window_ms)?,
+        psi_window: duration(evidence.node_window_ms)?,
         pids: evidence.pids.as_ref().map(|Pids { current, max }| exec::Pids { current: *current, max: *max }),
         is_frozen: evidence.frozen,
         oom_kills: evidence.oom_kills,
@@ -171,9 +178,9 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
     })
 }
 
-fn margin(milliseconds: f64) -> Result<Margin, NotARecord> {
+fn margin(milliseconds: f64) -> Result<TimeoutMargin, NotARecord> {
     let margin = duration(milliseconds.abs())?;
-    Ok(if milliseconds < 0.0 { Margin::Over(margin) } else { Margin::Within(margin) })
+    Ok(if milliseconds < 0.0 { TimeoutMargin::Over(margin) } else { TimeoutMargin::Under(margin) })
 }
 
 /// A duration, as exactly as it was written.
@@ -192,7 +199,7 @@ mod tests {
     fn what_is_written_is_what_is_read() {
         for text in include_str!("samples.jsonl").lines() {
             let call: Call = serde_json::from_str(text).unwrap();
-            let record = Record::try_from(call.clone()).unwrap();
+            let record = CallRecord::try_from(call.clone()).unwrap();
             assert_eq!(Call::from(&record), call, "{text}");
         }
     }
@@ -206,7 +213,7 @@ mod tests {
             Call { start: "yesterday".into(), ..call.clone() },
             Call { duration_ms: -1.0, ..call },
         ] {
-            assert_eq!(Record::try_from(wrong.clone()).unwrap_err(), NotARecord, "{wrong:?}");
+            assert_eq!(CallRecord::try_from(wrong.clone()).unwrap_err(), NotARecord, "{wrong:?}");
         }
     }
 }

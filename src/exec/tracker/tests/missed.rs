@@ -1,7 +1,7 @@
 //! Calls of which something is missed: their beginning, their end, or what was executed for them.
 
 use super::*;
-use crate::exec::phases::Missing;
+use crate::exec::phases::MissingEvents;
 use crate::exec::stuck::Watchdog;
 
 /// A second call whose command runs on while the first, which has lost its events, is recorded.
@@ -24,7 +24,7 @@ fn another_ends(scenario: &mut Scenario) {
 fn without_the_runtimes_events_the_rest_is_known() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
-    scenario.tracker.watched(false, now);
+    scenario.tracker.events_available(false, now);
     scenario.asked(1, 0, 5);
     scenario.ended(1, 45, 5, Some(0));
     assert!(matches!(&scenario.records()[..], [(1, Phases::Unsupported(parts))] if parts.other == MS * 44));
@@ -35,11 +35,11 @@ fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
     let mut scenario = Scenario::new();
     scenario.asked(1, 0, 5);
     let now = scenario.at(10);
-    scenario.tracker.interrupted(now);
-    scenario.tracker.watched(true, now);
+    scenario.tracker.events_interrupted(now);
+    scenario.tracker.events_available(true, now);
     scenario.asked(2, 20, 5);
     scenario.ended(1, 45, 5, Some(0));
-    let interrupted = Missing::Interrupted;
+    let interrupted = MissingEvents::Interrupted;
     assert!(matches!(&scenario.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
     scenario.added(ONE, 23);
     scenario.started(ONE, 33, 77);
@@ -52,11 +52,11 @@ fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
 fn what_is_asked_before_the_runtime_is_watched_again_is_interrupted() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
-    scenario.tracker.interrupted(now);
+    scenario.tracker.events_interrupted(now);
     scenario.asked(1, 5, 5);
-    scenario.tracker.watched(true, now);
+    scenario.tracker.events_available(true, now);
     scenario.ended(1, 45, 5, Some(0));
-    let interrupted = Missing::Interrupted;
+    let interrupted = MissingEvents::Interrupted;
     assert!(matches!(&scenario.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
 }
 
@@ -77,8 +77,8 @@ fn an_exit_whose_beginning_was_missed_is_not_taken_for_another_calls() {
     let mut scenario = Scenario::new();
     scenario.asked(1, 0, 5);
     let now = scenario.at(100);
-    scenario.tracker.interrupted(now);
-    scenario.tracker.watched(true, now);
+    scenario.tracker.events_interrupted(now);
+    scenario.tracker.events_available(true, now);
     another_begins(&mut scenario);
     scenario.ended(1, 1000, 5, Some(7));
     scenario.evidence(1, 1001);
@@ -91,22 +91,22 @@ fn an_exit_whose_beginning_was_missed_is_not_taken_for_another_calls() {
 fn a_call_that_missed_its_events_is_given_nothing_that_goes_on() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
-    scenario.tracker.interrupted(now);
+    scenario.tracker.events_interrupted(now);
     scenario.asked(1, 1, 1);
-    scenario.tracker.watched(true, now);
+    scenario.tracker.events_available(true, now);
     // A stranger's, which exits long before the call is answered.
     scenario.added(ONE, 10);
     scenario.started(ONE, 12, 40);
     scenario.exited(ONE, 30, 40, 0);
     let mut watchdog = Watchdog::default();
-    watchdog.tick(&scenario.tracker, scenario.at(5900));
+    watchdog.check(&scenario.tracker, scenario.at(5900));
     assert!(watchdog.stuck().is_empty());
     scenario.added(TWO, 5950);
     scenario.started(TWO, 5960, 41);
     scenario.ended(1, 6000, 1, Some(3));
     scenario.evidence(1, 6001);
     let records = scenario.records();
-    let interrupted = Missing::Interrupted;
+    let interrupted = MissingEvents::Interrupted;
     assert!(
         matches!(&records[..], [(1, Phases::Missing { what, .. })] if *what == interrupted),
         "{records:?}"
@@ -124,7 +124,10 @@ fn a_late_exit_that_is_not_the_answers_is_anothers() {
         scenario.ended(1, 45, 5, Some(0));
         scenario.tracker.tick(scenario.at(1100));
         let first = scenario.records();
-        assert!(matches!(&first[..], [(1, Phases::Missing { what: Missing::Exited, .. })]), "{first:?}");
+        assert!(
+            matches!(&first[..], [(1, Phases::Missing { what: MissingEvents::Exited, .. })]),
+            "{first:?}"
+        );
         let (container, exec) = (scenario.container.to_string(), ONE.to_owned());
         let exit = TaskEvent::ExecExited { container, exec, pid: 40, status };
         scenario.event_heard(at, at.max(1200), exit);
@@ -136,7 +139,8 @@ fn a_late_exit_that_is_not_the_answers_is_anothers() {
         );
         let amended = scenario.records();
         let is_complete = matches!(&amended[..], [(1, Phases::Complete(_))]);
-        let is_missing = matches!(&amended[..], [(1, Phases::Missing { what: Missing::Everything, .. })]);
+        let is_missing =
+            matches!(&amended[..], [(1, Phases::Missing { what: MissingEvents::Everything, .. })]);
         assert_eq!((is_complete, is_missing), (is_its, !is_its), "{at} {status}: {amended:?}");
     }
 }

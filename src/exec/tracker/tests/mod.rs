@@ -23,14 +23,14 @@ struct Scenario {
     container: Arc<str>,
     heads: HashMap<u64, Arc<CallInfo>>,
     /// Where calls execute, as it is known when they end.
-    place: Place,
+    place: CallContext,
 }
 
 impl Scenario {
     fn new() -> Self {
-        let mut tracker = Tracker::new(Settings::default());
+        let mut tracker = Tracker::new(SlownessConfig::default());
         let since = Instant::now();
-        tracker.watched(true, since);
+        tracker.events_available(true, since);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         Self {
             tracker,
@@ -38,7 +38,7 @@ impl Scenario {
             since,
             container: "c0ffee".into(),
             heads: HashMap::new(),
-            place: Place::default(),
+            place: CallContext::default(),
         }
     }
 
@@ -70,7 +70,7 @@ impl Scenario {
             exec: Box::new(Self::exec(timeout, None)),
         };
         self.heads.insert(id, head);
-        self.tracker.asked(&self.container.clone(), asked, Place::default());
+        self.tracker.on_request(&self.container.clone(), asked, CallContext::default());
     }
 
     /// It ends; with an exit code, or else at the runtime's timeout.
@@ -86,7 +86,7 @@ impl Scenario {
         let told = Observations { observed_since: head.since, items: Vec::new() };
         let ended = DecodedCall { sent: None, call, told, head, request: None };
         let now = self.at(at);
-        self.tracker.ended(&self.container.clone(), Box::new(ended), self.place.clone(), now);
+        self.tracker.on_end(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }
 
     fn event(&mut self, at: u32, event: TaskEvent) {
@@ -95,8 +95,8 @@ impl Scenario {
 
     fn event_heard(&mut self, at: u32, heard: u32, event: TaskEvent) {
         let stamped = TimestampedEvent { at: self.start + MS * at, event };
-        let now = Now { instant: self.at(heard), wall: self.start + MS * heard };
-        self.tracker.task(&stamped, now);
+        let now = ClockReading { instant: self.at(heard), wall: self.start + MS * heard };
+        self.tracker.on_task_event(&stamped, now);
     }
 
     fn added(&mut self, exec: &str, at: u32) {
@@ -120,11 +120,11 @@ impl Scenario {
     }
 
     fn records(&mut self) -> Vec<(u64, Phases)> {
-        let phases = |record: Record| (record.call.id, record.insight.unwrap().phases.clone());
+        let phases = |record: CallRecord| (record.call.id, record.insight.unwrap().phases.clone());
         self.tracker.records.drain(..).map(phases).collect()
     }
 
-    fn record(&mut self) -> Record {
+    fn record(&mut self) -> CallRecord {
         assert_eq!(self.tracker.records.len(), 1, "{:?}", self.tracker.records);
         self.tracker.records.remove(0)
     }

@@ -1,13 +1,20 @@
 //! Calls of which everything is heard that can be.
 
 use super::*;
-use crate::exec::insight::Margin;
-use crate::exec::phases::{Missing, Parts};
+use crate::exec::insight::TimeoutMargin;
+use crate::exec::phases::{MissingEvents, PhaseDurations};
 use crate::tap;
 
-fn parts(phases: [u64; 6]) -> Parts {
+fn parts(phases: [u64; 6]) -> PhaseDurations {
     let [queue, prepare, start, run, drain, other] = phases.map(Duration::from_millis);
-    Parts { queue, prepare: Some(prepare), start: Some(start), run: Some(run), drain: Some(drain), other }
+    PhaseDurations {
+        queue,
+        prepare: Some(prepare),
+        start: Some(start),
+        run: Some(run),
+        drain: Some(drain),
+        other,
+    }
 }
 
 #[test]
@@ -43,7 +50,7 @@ fn an_exit_that_comes_late_is_waited_for_and_one_that_never_comes_is_missing() {
     scenario.exited(ONE, 40, 77, 0);
     assert!(matches!(&scenario.records()[..], [(1, Phases::Complete(_))]));
     other.tracker.tick(other.at(1045));
-    let [(1, Phases::Missing { parts, what: Missing::Exited })] = &other.records()[..] else {
+    let [(1, Phases::Missing { parts, what: MissingEvents::Exited })] = &other.records()[..] else {
         panic!("not missing")
     };
     assert_eq!((parts.start, parts.run, parts.other), (Some(MS * 30), None, MS * 12));
@@ -101,7 +108,10 @@ fn a_timeout_tells_what_became_of_the_command() {
     let insight = scenario.record().insight.unwrap();
     let fate = insight.fate.unwrap();
     assert_eq!((fate.started, fate.exited, fate.is_killed()), (Some(MS * 33), Some(MS * 1035), Some(true)));
-    assert_eq!((insight.margin, insight.assessment), (Some(Margin::Over(40 * MS)), Assessment::Failed));
+    assert_eq!(
+        (insight.margin, insight.assessment),
+        (Some(TimeoutMargin::Over(40 * MS)), Assessment::Failed)
+    );
 }
 
 #[test]
@@ -141,9 +151,9 @@ fn a_container_may_become_known_while_a_call_lasts() {
     let mut scenario = Scenario::new();
     scenario.asked(1, 0, 5);
     let known = tap::ContainerRef { name: Some("main".to_owned()), ..tap::ContainerRef::default() };
-    scenario.place = Place { container: Some(Arc::new(known)), ..Place::default() };
+    scenario.place = CallContext { container: Some(Arc::new(known)), ..CallContext::default() };
     scenario.ended(1, 45, 5, Some(0));
-    scenario.tracker.give_up(scenario.at(46));
+    scenario.tracker.flush(scenario.at(46));
     let record = scenario.record();
     assert_eq!(record.call.container.as_ref().unwrap().name.as_deref(), Some("main"));
 }
@@ -171,7 +181,7 @@ fn what_was_executed_in_a_container_goes_with_it() {
     scenario.tracker.tick(scenario.at(100_000));
     assert_eq!(scenario.tracker.scenes().count(), 1, "it runs");
     let now = scenario.at(100_000);
-    scenario.tracker.closed("c0ffee", now);
+    scenario.tracker.container_exited("c0ffee", now);
     scenario.tracker.tick(scenario.at(103_000));
     assert_eq!(scenario.tracker.scenes().count(), 0);
 }

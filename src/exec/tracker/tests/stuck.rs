@@ -10,7 +10,7 @@ fn what_is_stuck_is_told_of_while_it_lasts() {
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
     let mut kinds = |scenario: &Scenario, at: u32| -> Vec<StuckKind> {
-        watchdog.tick(&scenario.tracker, scenario.at(at));
+        watchdog.check(&scenario.tracker, scenario.at(at));
         watchdog.stuck().keys().map(|(kind, _)| *kind).collect()
     };
     assert_eq!(kinds(&scenario, 5900), []);
