@@ -157,7 +157,7 @@ fn start_runtime(
     socket: &SocketPath,
     over: CancellationToken,
 ) -> Result<JoinHandle<io::Result<()>>, DemoError> {
-    let procrun = Procrun::new(procrun::Settings::new(folder.join("procrun")))?;
+    let procrun = Procrun::new(procrun::ProcrunConfig::new(folder.join("procrun")))?;
     let listening = bind(socket, BindMode::OwnerOnly)?;
     Ok(tokio::spawn(async move {
         let served = procrun.serve(listening.listener, over).await;

@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::read::{Reader, duration, folder, log_filter, socket_path};
 use super::{LOG, Problems, Surroundings};
-use crate::procrun::{self, Kills};
+use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;
 use crate::telemetry;
 
@@ -59,7 +59,7 @@ pub struct RuntimeSettings {
     /// Where clients connect.
     pub listen: SocketPath,
     /// procrun's part.
-    pub procrun: procrun::Settings,
+    pub procrun: procrun::ProcrunConfig,
     /// The log's part.
     pub log: telemetry::LogConfig,
 }
@@ -96,13 +96,13 @@ impl RuntimeSettings {
                 Some(log),
             ) => Ok(Self {
                 listen,
-                procrun: procrun::Settings {
+                procrun: procrun::ProcrunConfig {
                     exec_delay,
                     start_delay,
                     synthetic,
-                    drain_limit: Some(drain).filter(|limit| !limit.is_zero()),
+                    exec_io_drain_timeout: Some(drain).filter(|limit| !limit.is_zero()),
                     exec_timeout_kills,
-                    ..procrun::Settings::new(root)
+                    ..procrun::ProcrunConfig::new(root)
                 },
                 log,
             }),
@@ -116,10 +116,10 @@ fn synthetic(value: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("is not a number of containers; write one from 0 to {MOST_SYNTHETIC}"))
 }
 
-fn kills_what(value: &str) -> Result<Kills, String> {
+fn kills_what(value: &str) -> Result<TimeoutKillScope, String> {
     match value {
-        "process" => Ok(Kills::Process),
-        "group" => Ok(Kills::Group),
+        "process" => Ok(TimeoutKillScope::Process),
+        "group" => Ok(TimeoutKillScope::Group),
         _ => Err("is not what can be killed; write process or group".to_owned()),
     }
 }

@@ -125,7 +125,7 @@ fn procrun_has_its_place_among_our_own() {
         Surroundings { state_home: Some("/home/me/state".into()), ..around(false, Some("/run/user/1")) };
     let user = RuntimeSettings::new(&defaults, &home).unwrap();
     assert_eq!(user.procrun.root, Path::new("/home/me/state/probeshim/procrun"));
-    assert_eq!(user.procrun.drain_limit, None, "0s is for as long as it takes, as with containerd");
+    assert_eq!(user.procrun.exec_io_drain_timeout, None, "0s is for as long as it takes, as with containerd");
     let nowhere = RuntimeSettings::new(&defaults, &around(false, None)).unwrap_err().to_string();
     assert_eq!(
         nowhere.lines().nth(1),

@@ -11,7 +11,7 @@ pub(super) fn now() -> i64 {
 }
 
 /// Waits, where there is something to wait for: a sleep of no time would last until the timer's next tick, a millisecond away.
-pub(super) async fn pause(time: Duration) {
+pub(super) async fn sleep_if_nonzero(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;
     }

@@ -13,19 +13,19 @@ const LAG: usize = 1000;
 
 /// Hands each event to every subscriber.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(super) struct EventBroadcast {
     sender: broadcast::Sender<v1::ContainerEventResponse>,
 }
 
-impl Default for Events {
+impl Default for EventBroadcast {
     fn default() -> Self {
         Self { sender: broadcast::Sender::new(LAG) }
     }
 }
 
-impl Events {
+impl EventBroadcast {
     /// Tells an event, if there is anybody to be told.
-    pub(super) fn tell(&self, event: impl FnOnce() -> v1::ContainerEventResponse) {
+    pub(super) fn publish(&self, event: impl FnOnce() -> v1::ContainerEventResponse) {
         if self.sender.receiver_count() > 0 {
             let _ = self.sender.send(event());
         }

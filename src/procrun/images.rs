@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::refusal::Refusal;
+use super::refusal::CriError;
 use crate::cri::v1;
 
 /// The registry from which nothing can be had, for tests.
@@ -27,14 +27,14 @@ pub(super) struct Image {
 /// The images that somebody pulled or used.
 #[derive(Debug, Default)]
 pub(super) struct Images {
-    known: Mutex<BTreeMap<String, Arc<Image>>>,
+    used: Mutex<BTreeMap<String, Arc<Image>>>,
     /// Those of which somebody was told that they are there: their ids lead back to their names.
-    told: Mutex<BTreeMap<String, Arc<Image>>>,
+    listed: Mutex<BTreeMap<String, Arc<Image>>>,
 }
 
 impl Image {
     fn named(name: &str) -> Self {
-        let name = whole(name);
+        let name = normalize(name);
         let mut id = DIGEST.to_owned();
         for byte in Sha256::digest(&name) {
             let _ = write!(id, "{byte:02x}");
@@ -43,7 +43,7 @@ impl Image {
     }
 
     /// As the CRI tells of it.
-    pub(super) fn item(&self) -> v1::Image {
+    pub(super) fn to_cri(&self) -> v1::Image {
         let (tags, digests) = if self.name.contains('@') {
             (Vec::new(), vec![self.name.clone()])
         } else {
@@ -63,11 +63,11 @@ impl Image {
 
 impl Images {
     /// The image of this name or id.
-    pub(super) fn resolve(&self, name: &str) -> Result<Arc<Image>, Refusal> {
+    pub(super) fn resolve(&self, name: &str) -> Result<Arc<Image>, CriError> {
         if name.is_empty() {
-            return Err(Refusal::unknown("ambiguous digest string"));
+            return Err(CriError::unknown("ambiguous digest string"));
         }
-        self.find(name).ok_or_else(Refusal::not_found)
+        self.find(name).ok_or_else(CriError::not_found)
     }
 
     /// Tells of the image of this name or id, if there can be one.
@@ -83,14 +83,14 @@ impl Images {
     }
 
     /// Pulls one, which takes no time.
-    pub(super) fn pull(&self, name: &str) -> Result<Arc<Image>, Refusal> {
+    pub(super) fn pull(&self, name: &str) -> Result<Arc<Image>, CriError> {
         let image = self.resolve(name).map_err(|refusal| {
-            let name = whole(name);
+            let name = normalize(name);
             let (pull, resolve) = (
                 format!("failed to pull and unpack image {name:?}"),
                 format!("failed to resolve reference {name:?}"),
             );
-            refusal.under(&[&pull, &resolve, &name])
+            refusal.with_path(&[&pull, &resolve, &name])
         })?;
         self.remember(&image);
         Ok(image)
@@ -134,16 +134,16 @@ impl Images {
     }
 
     fn told(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Image>>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Image>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The whole name: `busybox` is `docker.io/library/busybox:latest`.
-fn whole(name: &str) -> String {
+fn normalize(name: &str) -> String {
     let is_registry = |part: &str| part.contains(['.', ':']) || part == "localhost";
     let with_registry = match name.split_once('/') {
         Some((first, _)) if is_registry(first) => name.to_owned(),
@@ -168,7 +168,7 @@ mod tests {
             ("registry.test:5000/thing", "registry.test:5000/thing:latest"),
             ("registry.test/a/b@sha256:00", "registry.test/a/b@sha256:00"),
         ] {
-            assert_eq!(whole(name), made);
+            assert_eq!(normalize(name), made);
         }
     }
 

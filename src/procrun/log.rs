@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::{spawn_blocking, yield_now};
 use tracing::{error, warn};
 
-use super::refusal::{Refusal, words_of};
+use super::refusal::{CriError, words_of};
 
 /// Length of the longest line that stays whole, as with containerd's default `max_container_log_line_size`.
 const MAX_LINE_BYTES: usize = 16 << 10;
@@ -47,7 +47,7 @@ struct Lines {
 
 impl LogFile {
     /// Opens the log at `path` and creates the directories above it. Without a path the output is dropped.
-    pub(super) async fn open(path: Option<PathBuf>) -> Result<Self, Refusal> {
+    pub(super) async fn open(path: Option<PathBuf>) -> Result<Self, CriError> {
         blocking(move || {
             let file = path.as_deref().map(open).transpose()?;
             Ok(Self { path, file: Mutex::new(file) })
@@ -57,7 +57,7 @@ impl LogFile {
 
     /// Opens the path again, after the file there was moved away. Once this returns, nothing more is written to the old file. A closed log
     /// stays closed.
-    pub(super) async fn reopen(self: &Arc<Self>) -> Result<(), Refusal> {
+    pub(super) async fn reopen(self: &Arc<Self>) -> Result<(), CriError> {
         let log = self.clone();
         blocking(move || {
             // Under the lock: of two callers the one that opens last is the one whose file is kept.
@@ -167,12 +167,12 @@ impl Lines {
 }
 
 /// Runs what may block on a thread for such work.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
-    spawn_blocking(work).await.map_err(|fault| Refusal::unknown(fault.to_string()))
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CriError> {
+    spawn_blocking(work).await.map_err(|fault| CriError::unknown(fault.to_string()))
 }
 
 /// Where a container's log goes: below the sandbox's folder. Without one of the two there is none.
-pub(super) fn path(directory: &str, file: &str) -> Result<Option<PathBuf>, Refusal> {
+pub(super) fn path(directory: &str, file: &str) -> Result<Option<PathBuf>, CriError> {
     if directory.is_empty() || file.is_empty() {
         return Ok(None);
     }
@@ -187,24 +187,24 @@ pub(super) fn path(directory: &str, file: &str) -> Result<Option<PathBuf>, Refus
             Component::RootDir | Component::CurDir | Component::Prefix(_) => true,
         };
         if !stays {
-            return Err(Refusal::invalid(format!(
+            return Err(CriError::invalid(format!(
                 "container log path {file:?} escapes the sandbox log directory {directory:?}"
             )));
         }
     }
     if below.as_os_str().is_empty() {
-        return Err(Refusal::invalid(format!("container log path {file:?} names no file")));
+        return Err(CriError::invalid(format!("container log path {file:?} names no file")));
     }
     Ok(Some(Path::new(directory).join(below)))
 }
 
-fn open(path: &Path) -> Result<File, Refusal> {
+fn open(path: &Path) -> Result<File, CriError> {
     let failed = |words: String| {
-        Refusal::unknown(format!("open {}: {words}", path.display()))
-            .when("failed to create and open log file")
+        CriError::unknown(format!("open {}: {words}", path.display()))
+            .context("failed to create and open log file")
     };
     make_folders(path.parent().unwrap_or(path))
-        .map_err(|refusal| refusal.when("failed to create and open log file"))?;
+        .map_err(|refusal| refusal.context("failed to create and open log file"))?;
     // A pipe without a reader would hold up everyone.
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(0o640).custom_flags(nonblock).open(path);
@@ -217,12 +217,12 @@ fn open(path: &Path) -> Result<File, Refusal> {
 }
 
 /// Makes a folder and those above it; the one that could not be made is named.
-fn make_folders(folder: &Path) -> Result<(), Refusal> {
+fn make_folders(folder: &Path) -> Result<(), CriError> {
     let Err(error) = fs::create_dir_all(folder) else { return Ok(()) };
     // The first from above that is no folder is what is in the way.
     let above = folder.ancestors().filter(|above| !above.as_os_str().is_empty()).collect::<Vec<_>>();
     let blocked = above.into_iter().rev().find(|above| !above.is_dir()).unwrap_or(folder);
-    Err(Refusal::unknown(format!("mkdir {}: {}", blocked.display(), words_of(&error))))
+    Err(CriError::unknown(format!("mkdir {}: {}", blocked.display(), words_of(&error))))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub const WARNING: &str =
 
 /// What procrun runs on.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ProcrunConfig {
     /// The folder below which containers have their working directories.
     pub root: PathBuf,
     /// This program, which guardians are started from.
@@ -60,14 +60,14 @@ pub struct Settings {
     pub synthetic: u32,
     /// How long an ExecSync whose command has ended waits for the end of its output; `None` for as long as it takes, zero for not
     /// at all. As containerd's `drain_exec_sync_io_timeout`, where zero means `None`.
-    pub drain_limit: Option<Duration>,
+    pub exec_io_drain_timeout: Option<Duration>,
     /// What an ExecSync that times out kills.
-    pub exec_timeout_kills: Kills,
+    pub exec_timeout_kills: TimeoutKillScope,
 }
 
 /// What an ExecSync that times out kills.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kills {
+pub enum TimeoutKillScope {
     /// The command's process alone, as containerd does; what it has started lives on, and may hold the call's output.
     #[default]
     Process,
@@ -81,26 +81,26 @@ pub struct Procrun {
     engine: Arc<Engine>,
 }
 
-impl Settings {
+impl ProcrunConfig {
     /// A runtime in this folder, without delays and without pods, that does what containerd does by default. Guardians are started from
     /// the program that runs.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self {
             root,
-            guardian: guardian::OURSELVES.into(),
+            guardian: guardian::SELF_EXE.into(),
             exec_delay: Duration::ZERO,
             start_delay: Duration::ZERO,
             synthetic: 0,
-            drain_limit: None,
-            exec_timeout_kills: Kills::default(),
+            exec_io_drain_timeout: None,
+            exec_timeout_kills: TimeoutKillScope::default(),
         }
     }
 }
 
 impl Procrun {
     /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
-    pub fn new(settings: Settings) -> io::Result<Self> {
+    pub fn new(settings: ProcrunConfig) -> io::Result<Self> {
         let engine = Engine::new(settings)?;
         synthetic::populate(&engine, engine.settings.synthetic);
         Ok(Self { engine })
@@ -111,8 +111,7 @@ impl Procrun {
     pub async fn serve(self, listener: UnixListener, stop: CancellationToken) -> io::Result<()> {
         let listener = Listener::from_std(listener)?;
         let engine = self.engine.clone();
-        let clearing =
-            AbortOnDropHandle::new(tokio::spawn(async move { engine.root.clear_leftovers().await }));
+        let clearing = AbortOnDropHandle::new(tokio::spawn(async move { engine.root.remove_stale().await }));
         let served = service::serve(listener, self.engine.clone(), stop).await;
         self.engine.shut_down().await;
         drop(clearing);

@@ -4,14 +4,14 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::refusal::{Refusal, words_of};
+use super::refusal::{CriError, words_of};
 
 /// Any of the bits that make a file a program.
 const EXECUTABLE: u32 = 0o111;
 
 /// The program that `name` means in a working directory, with what `PATH` says.
-pub(super) fn find(name: &str, folder: &Path, path: &str) -> Result<PathBuf, Refusal> {
-    let refused = |reason: &str| Refusal::unknown(format!("exec: {name:?}: {reason}"));
+pub(super) fn look_path(name: &str, folder: &Path, path: &str) -> Result<PathBuf, CriError> {
+    let refused = |reason: &str| CriError::unknown(format!("exec: {name:?}: {reason}"));
     if name.contains('/') {
         let program = folder.join(name);
         return match fs::metadata(&program) {
@@ -28,7 +28,7 @@ pub(super) fn find(name: &str, folder: &Path, path: &str) -> Result<PathBuf, Ref
 }
 
 /// A working directory inside a container's folder, which is `/` to it: no way leads out of there.
-pub(super) fn folder_in(root: &Path, folder: &str) -> PathBuf {
+pub(super) fn working_dir(root: &Path, folder: &str) -> PathBuf {
     let mut inside = root.to_owned();
     let mut depth = 0_usize;
     for part in Path::new(folder).components() {
@@ -58,9 +58,9 @@ mod tests {
     #[test]
     fn programs_are_found_by_path_or_on_the_path() {
         let root = Path::new("/");
-        assert_eq!(find("sh", root, "/nowhere:/bin").unwrap(), Path::new("/bin/sh"));
-        assert_eq!(find("/bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
-        assert_eq!(find("bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
+        assert_eq!(look_path("sh", root, "/nowhere:/bin").unwrap(), Path::new("/bin/sh"));
+        assert_eq!(look_path("/bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
+        assert_eq!(look_path("bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
         for (name, told) in [
             ("", r#"exec: "": executable file not found in $PATH"#),
             ("no-such", r#"exec: "no-such": executable file not found in $PATH"#),
@@ -68,7 +68,7 @@ mod tests {
             ("/etc/passwd", r#"exec: "/etc/passwd": permission denied"#),
             ("/etc", r#"exec: "/etc": permission denied"#),
         ] {
-            assert_eq!(find(name, root, "/bin").unwrap_err().to_string(), told);
+            assert_eq!(look_path(name, root, "/bin").unwrap_err().to_string(), told);
         }
     }
 
@@ -77,7 +77,7 @@ mod tests {
         for (folder, inside) in
             [("/", "/c"), ("", "/c"), ("/a/b", "/c/a/b"), ("/../../etc", "/c/etc"), ("/a/../..", "/c")]
         {
-            assert_eq!(folder_in(Path::new("/c"), folder), Path::new(inside));
+            assert_eq!(working_dir(Path::new("/c"), folder), Path::new(inside));
         }
     }
 }

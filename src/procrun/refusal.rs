@@ -6,46 +6,46 @@ use tonic::{Code, Status};
 
 /// Why a call is not answered with OK.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
-pub(super) struct Refusal {
+#[error("{message}")]
+pub(super) struct CriError {
     code: Code,
-    words: String,
+    message: String,
 }
 
-impl Refusal {
+impl CriError {
     /// What containerd has no code for, which is most.
     pub(super) fn unknown(words: impl Into<String>) -> Self {
-        Self { code: Code::Unknown, words: words.into() }
+        Self { code: Code::Unknown, message: words.into() }
     }
 
     /// Nothing has this id or name.
     pub(super) fn not_found() -> Self {
-        Self { code: Code::NotFound, words: "not found".to_owned() }
+        Self { code: Code::NotFound, message: "not found".to_owned() }
     }
 
     /// The time that the caller gave is over.
     pub(super) fn deadline_exceeded(words: impl Into<String>) -> Self {
-        Self { code: Code::DeadlineExceeded, words: words.into() }
+        Self { code: Code::DeadlineExceeded, message: words.into() }
     }
 
     /// What was asked for can never be.
     pub(super) fn invalid(words: impl Into<String>) -> Self {
-        Self { code: Code::InvalidArgument, words: words.into() }
+        Self { code: Code::InvalidArgument, message: words.into() }
     }
 
     /// The answer is too long to be sent.
     pub(super) fn too_long(words: impl Into<String>) -> Self {
-        Self { code: Code::ResourceExhausted, words: words.into() }
+        Self { code: Code::ResourceExhausted, message: words.into() }
     }
 
     /// The same, with what was being done before it.
-    pub(super) fn when(self, doing: impl AsRef<str>) -> Self {
-        Self { words: format!("{}: {}", doing.as_ref(), self.words), ..self }
+    pub(super) fn context(self, doing: impl AsRef<str>) -> Self {
+        Self { message: format!("{}: {}", doing.as_ref(), self.message), ..self }
     }
 
     /// The same, with everything that was being done before it, from the outermost on.
-    pub(super) fn under(self, doing: &[&str]) -> Self {
-        Self { words: format!("{}: {}", doing.join(": "), self.words), ..self }
+    pub(super) fn with_path(self, doing: &[&str]) -> Self {
+        Self { message: format!("{}: {}", doing.join(": "), self.message), ..self }
     }
 
     /// Whether it says that something is not there.
@@ -56,13 +56,13 @@ impl Refusal {
     /// The words alone.
     #[cfg(test)]
     pub(super) fn words(&self) -> &str {
-        &self.words
+        &self.message
     }
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code, refusal.words)
+impl From<CriError> for Status {
+    fn from(refusal: CriError) -> Self {
+        Self::new(refusal.code, refusal.message)
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Root {
 
 impl Root {
     /// Takes a folder, which is made where it is missing. What an earlier runtime left that was killed is moved aside.
-    pub(super) fn claim(folder: &Path) -> io::Result<Self> {
+    pub(super) fn lock(folder: &Path) -> io::Result<Self> {
         // For its owner alone: other users must neither look in nor hold the lock.
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let folder = folder.canonicalize()?;
@@ -53,7 +53,7 @@ impl Root {
     }
 
     /// The folder of a container.
-    pub(super) fn of(&self, container: &str) -> PathBuf {
+    pub(super) fn container_dir(&self, container: &str) -> PathBuf {
         self.containers().join(container)
     }
 
@@ -63,7 +63,7 @@ impl Root {
     }
 
     /// Removes what earlier runtimes left, whose guardians may still be at work.
-    pub(super) async fn clear_leftovers(&self) {
+    pub(super) async fn remove_stale(&self) {
         let left = |folder: &Path| -> Vec<PathBuf> {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
             let is_left =
@@ -115,7 +115,7 @@ pub(super) async fn remove(folder: PathBuf) -> io::Result<()> {
     let removing = spawn_blocking(move || {
         let removed = match fs::remove_dir_all(&folder) {
             Err(denied) if denied.kind() == io::ErrorKind::PermissionDenied => {
-                open_up(&folder);
+                make_removable(&folder);
                 fs::remove_dir_all(&folder)
             }
             other => other,
@@ -129,13 +129,13 @@ pub(super) async fn remove(folder: PathBuf) -> io::Result<()> {
 }
 
 /// Lets their owner into a folder and those below it, as far as they are ours. Links are not followed.
-fn open_up(folder: &Path) {
+fn make_removable(folder: &Path) {
     if !folder.symlink_metadata().is_ok_and(|file| file.is_dir()) {
         return;
     }
     let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        open_up(&entry.path());
+        make_removable(&entry.path());
     }
 }
 
@@ -152,16 +152,16 @@ mod tests {
         let folder = place.path().join("a/root");
         let lock = folder.join("procrun.lock");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let root = Root::claim(&folder).unwrap();
+        let root = Root::lock(&folder).unwrap();
         assert_eq!((mode(&folder), mode(&lock), mode(&root.containers())), (0o700, 0o600, 0o700));
-        let refused = Root::claim(&folder).unwrap_err().to_string();
+        let refused = Root::lock(&folder).unwrap_err().to_string();
         assert!(refused.starts_with("another procrun works there"), "{refused}");
         drop(root);
         // A lock file that an earlier version has left.
         let mut open = OpenOptions::new();
         drop(open.write(true).create(true).truncate(true).mode(0o644).open(&lock).unwrap());
         fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-        let _root = Root::claim(&folder).unwrap();
+        let _root = Root::lock(&folder).unwrap();
         assert_eq!(mode(&lock), 0o600);
     }
 
@@ -175,7 +175,7 @@ mod tests {
             [(0o755, Ok(())), (0o777, Err("every user (mode 0777)")), (0o1777, Err("(mode 1777)"))]
         {
             fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
-            let claimed = Root::claim(&folder).map(drop).map_err(|error| error.to_string());
+            let claimed = Root::lock(&folder).map(drop).map_err(|error| error.to_string());
             match (&claimed, expected) {
                 (Ok(()), Ok(())) => {}
                 (Err(error), Err(reason)) => assert!(error.contains(reason), "{error}"),
@@ -195,7 +195,7 @@ mod tests {
         } else {
             (PathBuf::from("/"), 0)
         };
-        let error = Root::claim(&other).unwrap_err().to_string();
+        let error = Root::lock(&other).unwrap_err().to_string();
         assert!(error.contains(&format!("belongs to user {owner}, not to user {}", own.as_raw())), "{error}");
         assert!(!other.join("procrun.lock").exists());
     }

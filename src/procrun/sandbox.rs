@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use super::refusal::Refusal;
-use super::store::Named;
+use super::refusal::CriError;
+use super::store::Keyed;
 use super::{clock, id};
 use crate::cri::v1;
 
@@ -16,7 +16,7 @@ const ADDRESS: &str = "127.0.0.1";
 
 /// A sandbox, ready or not.
 #[derive(Debug)]
-pub(super) struct Sandbox {
+pub(super) struct ProcrunSandbox {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) config: v1::PodSandboxConfig,
@@ -30,11 +30,11 @@ pub(super) struct Sandbox {
     pub(super) is_synthetic: bool,
 }
 
-impl Sandbox {
+impl ProcrunSandbox {
     /// A sandbox that is ready at once.
-    pub(super) fn new(config: v1::PodSandboxConfig, is_synthetic: bool) -> Result<Self, Refusal> {
+    pub(super) fn new(config: v1::PodSandboxConfig, is_synthetic: bool) -> Result<Self, CriError> {
         let name = name(config.metadata.as_ref())
-            .ok_or_else(|| Refusal::unknown("sandbox config must include metadata"))?;
+            .ok_or_else(|| CriError::unknown("sandbox config must include metadata"))?;
         let (id, created_at) = (id::new(), clock::now());
         Ok(Self {
             id,
@@ -141,7 +141,7 @@ impl Sandbox {
     }
 }
 
-impl Named for Sandbox {
+impl Keyed for ProcrunSandbox {
     fn id(&self) -> &str {
         &self.id
     }

@@ -2,13 +2,13 @@
 
 use rustix::process::Signal as System;
 
-use super::refusal::Refusal;
+use super::refusal::CriError;
 use crate::cri::v1::Signal;
 
 /// The system's number of a stop signal; SIGTERM where the config names none. Real-time signals are not to be had.
-pub(super) fn number(stop_signal: i32) -> Result<i32, Refusal> {
+pub(super) fn number(stop_signal: i32) -> Result<i32, CriError> {
     let unknown =
-        || Refusal::unknown(format!("failed to parse stop signal \"{stop_signal}\": invalid signal"));
+        || CriError::unknown(format!("failed to parse stop signal \"{stop_signal}\": invalid signal"));
     let signal = match Signal::try_from(stop_signal).map_err(|_| unknown())? {
         Signal::RuntimeDefault | Signal::Sigterm => System::TERM,
         Signal::Sigabrt | Signal::Sigiot => System::ABORT,
@@ -42,7 +42,7 @@ pub(super) fn number(stop_signal: i32) -> Result<i32, Refusal> {
         Signal::Sigxcpu => System::XCPU,
         Signal::Sigxfsz => System::XFSZ,
         real_time => {
-            return Err(Refusal::invalid(format!(
+            return Err(CriError::invalid(format!(
                 "stop signal {} is a real-time signal, which procrun does not send; choose another",
                 real_time.as_str_name()
             )));

@@ -4,23 +4,23 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::refusal::Refusal;
+use super::refusal::CriError;
 
 /// Things of one kind, found by their id or by as much of it as no other shares.
 #[derive(Debug)]
 pub(super) struct Store<T> {
-    inner: Mutex<Inner<T>>,
+    inner: Mutex<ObjectStoreInner<T>>,
 }
 
 #[derive(Debug)]
-struct Inner<T> {
+struct ObjectStoreInner<T> {
     by_id: BTreeMap<String, Arc<T>>,
     /// The ids of those who hold a name.
     names: HashMap<String, String>,
 }
 
 /// What has an id and a name.
-pub(super) trait Named {
+pub(super) trait Keyed {
     /// Its id: 64 hexadecimal digits.
     fn id(&self) -> &str;
     /// The name that no other may have.
@@ -29,18 +29,18 @@ pub(super) trait Named {
 
 impl<T> Default for Store<T> {
     fn default() -> Self {
-        Self { inner: Mutex::new(Inner { by_id: BTreeMap::new(), names: HashMap::new() }) }
+        Self { inner: Mutex::new(ObjectStoreInner { by_id: BTreeMap::new(), names: HashMap::new() }) }
     }
 }
 
-impl<T: Named> Store<T> {
+impl<T: Keyed> Store<T> {
     /// Whether a name is free.
-    pub(super) fn check_free(&self, name: &str) -> Result<(), Refusal> {
+    pub(super) fn check_free(&self, name: &str) -> Result<(), CriError> {
         self.lock().check_free(name)
     }
 
     /// Adds one, unless its name is taken.
-    pub(super) fn add(&self, kept: T) -> Result<Arc<T>, Refusal> {
+    pub(super) fn add(&self, kept: T) -> Result<Arc<T>, CriError> {
         let mut inner = self.lock();
         let (id, name) = (kept.id().to_owned(), kept.name().to_owned());
         inner.check_free(&name)?;
@@ -51,9 +51,9 @@ impl<T: Named> Store<T> {
     }
 
     /// Finds one by its id or the beginning of it.
-    pub(super) fn get(&self, id: &str) -> Result<Arc<T>, Refusal> {
+    pub(super) fn get(&self, id: &str) -> Result<Arc<T>, CriError> {
         if id.is_empty() {
-            return Err(Refusal::unknown("prefix can't be empty"));
+            return Err(CriError::unknown("prefix can't be empty"));
         }
         let inner = self.lock();
         let from = (Bound::Included(id), Bound::Unbounded);
@@ -62,9 +62,9 @@ impl<T: Named> Store<T> {
             (Some((_, kept)), None) => Ok(kept.clone()),
             // A whole id is never the beginning of another.
             (Some(_), Some(_)) => {
-                Err(Refusal::unknown(format!("multiple IDs found with provided prefix: {id}")))
+                Err(CriError::unknown(format!("multiple IDs found with provided prefix: {id}")))
             }
-            (None, _) => Err(Refusal::not_found()),
+            (None, _) => Err(CriError::not_found()),
         }
     }
 
@@ -80,16 +80,16 @@ impl<T: Named> Store<T> {
         inner.by_id.remove(kept.id()).is_some()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+    fn lock(&self) -> MutexGuard<'_, ObjectStoreInner<T>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Inner<T> {
-    fn check_free(&self, name: &str) -> Result<(), Refusal> {
+impl<T> ObjectStoreInner<T> {
+    fn check_free(&self, name: &str) -> Result<(), CriError> {
         match self.names.get(name) {
             None => Ok(()),
-            Some(holder) => Err(Refusal::unknown(format!("name {name:?} is reserved for {holder:?}"))),
+            Some(holder) => Err(CriError::unknown(format!("name {name:?} is reserved for {holder:?}"))),
         }
     }
 }

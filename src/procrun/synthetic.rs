@@ -1,10 +1,10 @@
 //! Pods that are there from the start, and whose containers answer without a process.
 
 use super::clock;
-use super::container::Runner;
+use super::container::ContainerBackend;
 use super::engine::Engine;
-use super::refusal::Refusal;
-use super::sandbox::Sandbox;
+use super::refusal::CriError;
+use super::sandbox::ProcrunSandbox;
 use crate::cri::{labels, v1};
 
 /// The namespace of all of them.
@@ -17,7 +17,7 @@ pub(super) fn populate(engine: &Engine, count: u32) {
     }
 }
 
-fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
+fn add(engine: &Engine, number: u32) -> Result<(), CriError> {
     let (name, uid) = (format!("synthetic-{number}"), format!("00000000-0000-0000-0000-{number:012}"));
     let labels = labels::sandbox_labels(&name, NAMESPACE, &uid);
     let metadata = v1::PodSandboxMetadata {
@@ -37,14 +37,14 @@ fn add(engine: &Engine, number: u32) -> Result<(), Refusal> {
         labels: labels::container_labels("main", &labels),
         ..v1::ContainerConfig::default()
     };
-    let sandbox = engine.sandboxes.add(Sandbox::new(pod.clone(), true)?)?;
+    let sandbox = engine.sandboxes.add(ProcrunSandbox::new(pod.clone(), true)?)?;
     let container = engine.create(v1::CreateContainerRequest {
         pod_sandbox_id: sandbox.id.clone(),
         config: Some(config),
         sandbox_config: Some(pod),
     })?;
     container.begin_start()?;
-    let _ = container.runner.set(Runner::Synthetic);
+    let _ = container.runner.set(ContainerBackend::Synthetic);
     container.has_started(clock::now());
     Ok(())
 }

@@ -9,16 +9,16 @@ use procfs::WithCurrentSystemInfo as _;
 use procfs::process::Stat;
 
 use super::clock;
-use super::container::{Container, Runner};
+use super::container::{ContainerBackend, ProcrunContainer};
 use super::processes;
-use super::sandbox::Sandbox;
+use super::sandbox::ProcrunSandbox;
 use crate::cri::v1;
 
 /// Nanoseconds of a second.
 const SECOND: u64 = 1_000_000_000;
 
 /// All processes at one moment, each under its parent.
-pub(super) struct Snapshot {
+pub(super) struct ProcSnapshot {
     taken: i64,
     processes: HashMap<i32, Stat>,
     children: HashMap<i32, Vec<i32>>,
@@ -26,7 +26,7 @@ pub(super) struct Snapshot {
 
 /// Figures of some processes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Usage {
+struct ResourceUsage {
     cpu_nanos: u64,
     resident: u64,
     minor_faults: u64,
@@ -34,7 +34,7 @@ struct Usage {
     processes: u64,
 }
 
-impl Snapshot {
+impl ProcSnapshot {
     /// Looks at every process of the machine.
     pub(super) fn take() -> Self {
         let processes: HashMap<i32, Stat> = processes::all().map(|stat| (stat.pid, stat)).collect();
@@ -46,11 +46,11 @@ impl Snapshot {
     }
 
     /// What a container uses. One that does not run uses nothing, and only its folder is told.
-    pub(super) fn of_container(&self, container: &Container) -> v1::ContainerStats {
-        self.stats(container, self.below(container))
+    pub(super) fn container_usage(&self, container: &ProcrunContainer) -> v1::ContainerStats {
+        self.stats(container, self.descendants(container))
     }
 
-    fn stats(&self, container: &Container, usage: Option<Usage>) -> v1::ContainerStats {
+    fn stats(&self, container: &ProcrunContainer, usage: Option<ResourceUsage>) -> v1::ContainerStats {
         v1::ContainerStats {
             attributes: Some(container.attributes()),
             cpu: usage.map(|usage| usage.cpu(self.taken)),
@@ -61,11 +61,15 @@ impl Snapshot {
     }
 
     /// What a sandbox's containers use together.
-    pub(super) fn of_sandbox(&self, sandbox: &Sandbox, containers: &[Arc<Container>]) -> v1::PodSandboxStats {
-        let mut sum = Usage::default();
+    pub(super) fn sandbox_usage(
+        &self,
+        sandbox: &ProcrunSandbox,
+        containers: &[Arc<ProcrunContainer>],
+    ) -> v1::PodSandboxStats {
+        let mut sum = ResourceUsage::default();
         let mut each = Vec::new();
         for container in containers {
-            let own = self.below(container);
+            let own = self.descendants(container);
             let usage = own.unwrap_or_default();
             sum.cpu_nanos += usage.cpu_nanos;
             sum.resident += usage.resident;
@@ -85,16 +89,16 @@ impl Snapshot {
     }
 
     /// What the processes below a container's guardian use, and what those used that it has reaped.
-    fn below(&self, container: &Container) -> Option<Usage> {
+    fn descendants(&self, container: &ProcrunContainer) -> Option<ResourceUsage> {
         // Once it has ended, its guardian's pid may be another's.
         if !container.stage().is_running() {
             return None;
         }
         let guardian = match container.runner.get()? {
-            Runner::Processes { guardian, .. } => guardian.pid(),
-            Runner::Synthetic => return Some(Usage::default()),
+            ContainerBackend::Processes { guardian, .. } => guardian.pid(),
+            ContainerBackend::Synthetic => return Some(ResourceUsage::default()),
         };
-        let mut usage = Usage::default();
+        let mut usage = ResourceUsage::default();
         let reaped = self.processes.get(&guardian)?;
         usage.cpu_nanos += nanos(reaped.cutime.cast_unsigned() + reaped.cstime.cast_unsigned());
         let mut waiting = vec![guardian];
@@ -108,7 +112,7 @@ impl Snapshot {
     }
 }
 
-impl Usage {
+impl ResourceUsage {
     fn add(&mut self, stat: &Stat) {
         let reaped = stat.cutime.cast_unsigned() + stat.cstime.cast_unsigned();
         self.cpu_nanos += nanos(stat.utime + stat.stime + reaped);

@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use crate::cri::v1::ContainerState;
-use crate::procrun::refusal::Refusal;
+use crate::procrun::refusal::CriError;
 use crate::procrun::signal::exit_code;
 
 /// The exit code of a container that could not start, as containerd gives it.
@@ -11,15 +11,15 @@ const START_ERROR: i32 = 128;
 
 /// Where a container is, and what has been begun with it.
 #[derive(Debug, Default)]
-pub(in crate::procrun) struct Life {
-    pub(in crate::procrun) stage: Stage,
+pub(in crate::procrun) struct ContainerFsm {
+    pub(in crate::procrun) stage: ContainerStage,
     is_removing: bool,
     is_stop_signal_sent: bool,
 }
 
 /// Where a container is. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::procrun) enum Stage {
+pub(in crate::procrun) enum ContainerStage {
     #[default]
     Created,
     /// Its start has begun: it can neither be started again nor removed.
@@ -31,13 +31,13 @@ pub(in crate::procrun) enum Stage {
         /// 0 where it never ran.
         started_at: i64,
         finished_at: i64,
-        outcome: Outcome,
+        outcome: ContainerExit,
     },
 }
 
 /// How a container has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::procrun) enum Outcome {
+pub(in crate::procrun) enum ContainerExit {
     /// With this exit code: 128 and its number where a signal ended it.
     Code(i32),
     /// It never ran, for this reason.
@@ -46,48 +46,52 @@ pub(in crate::procrun) enum Outcome {
     GuardianKilled,
 }
 
-impl Life {
+impl ContainerFsm {
     /// Begins a start.
-    pub(super) fn begin_start(&mut self) -> Result<(), Refusal> {
+    pub(super) fn start_started(&mut self) -> Result<(), CriError> {
         if self.is_removing {
-            return Err(Refusal::unknown("container is in removing state, can't be started"));
+            return Err(CriError::unknown("container is in removing state, can't be started"));
         }
         match self.stage {
-            Stage::Created => {
-                self.stage = Stage::Starting;
+            ContainerStage::Created => {
+                self.stage = ContainerStage::Starting;
                 Ok(())
             }
-            Stage::Starting => Err(Refusal::unknown("container is already in starting state")),
-            Stage::Running { .. } | Stage::Exited { .. } => {
-                Err(Refusal::unknown(format!("container is in {} state", self.stage.name())))
+            ContainerStage::Starting => Err(CriError::unknown("container is already in starting state")),
+            ContainerStage::Running { .. } | ContainerStage::Exited { .. } => {
+                Err(CriError::unknown(format!("container is in {} state", self.stage.name())))
             }
         }
     }
 
     /// It runs.
     pub(super) fn run(&mut self, started_at: i64) {
-        self.stage = Stage::Running { started_at };
+        self.stage = ContainerStage::Running { started_at };
     }
 
     /// It has ended, which it does once.
-    pub(super) fn end(&mut self, finished_at: i64, outcome: Outcome) {
+    pub(super) fn end(&mut self, finished_at: i64, outcome: ContainerExit) {
         let started_at = match self.stage {
-            Stage::Running { started_at } => started_at,
-            Stage::Created | Stage::Starting => 0,
-            Stage::Exited { .. } => return,
+            ContainerStage::Running { started_at } => started_at,
+            ContainerStage::Created | ContainerStage::Starting => 0,
+            ContainerStage::Exited { .. } => return,
         };
-        self.stage = Stage::Exited { started_at, finished_at, outcome };
+        self.stage = ContainerStage::Exited { started_at, finished_at, outcome };
     }
 
     /// Begins a removal, which one that runs or starts does not allow.
-    pub(super) fn begin_removal(&mut self) -> Result<(), Refusal> {
+    pub(super) fn begin_removal(&mut self) -> Result<(), CriError> {
         if self.is_removing {
-            return Err(Refusal::unknown("container is already in removing state"));
+            return Err(CriError::unknown("container is already in removing state"));
         }
         match self.stage {
-            Stage::Running { .. } => Err(Refusal::unknown("container is still running, to stop first")),
-            Stage::Starting => Err(Refusal::unknown("container is in starting state, can't be removed")),
-            Stage::Created | Stage::Exited { .. } => {
+            ContainerStage::Running { .. } => {
+                Err(CriError::unknown("container is still running, to stop first"))
+            }
+            ContainerStage::Starting => {
+                Err(CriError::unknown("container is in starting state, can't be removed"))
+            }
+            ContainerStage::Created | ContainerStage::Exited { .. } => {
                 self.is_removing = true;
                 Ok(())
             }
@@ -95,7 +99,7 @@ impl Life {
     }
 
     /// The removal has failed.
-    pub(super) fn give_up_removal(&mut self) {
+    pub(super) fn abort_removal(&mut self) {
         self.is_removing = false;
     }
 
@@ -109,7 +113,7 @@ impl Life {
     }
 }
 
-impl Stage {
+impl ContainerStage {
     /// As the CRI has it.
     pub(in crate::procrun) fn to_cri(&self) -> ContainerState {
         match self {
@@ -129,7 +133,7 @@ impl Stage {
     }
 }
 
-impl Outcome {
+impl ContainerExit {
     pub(super) fn exit_code(&self) -> i32 {
         match self {
             Self::Code(code) => *code,
@@ -164,24 +168,27 @@ mod tests {
 
     #[test]
     fn a_container_is_started_once_and_not_removed_while_it_starts_or_runs() {
-        let mut life = Life::default();
-        life.begin_start().unwrap();
-        assert!(life.begin_start().unwrap_err().words().contains("already in starting state"));
+        let mut life = ContainerFsm::default();
+        life.start_started().unwrap();
+        assert!(life.start_started().unwrap_err().words().contains("already in starting state"));
         assert!(life.begin_removal().unwrap_err().words().contains("starting state"));
         life.run(1);
-        assert!(life.begin_start().unwrap_err().words().contains("CONTAINER_RUNNING"));
+        assert!(life.start_started().unwrap_err().words().contains("CONTAINER_RUNNING"));
         assert!(life.begin_removal().unwrap_err().words().contains("still running"));
-        life.end(2, Outcome::Code(0));
-        assert_eq!(life.stage, Stage::Exited { started_at: 1, finished_at: 2, outcome: Outcome::Code(0) });
+        life.end(2, ContainerExit::Code(0));
+        assert_eq!(
+            life.stage,
+            ContainerStage::Exited { started_at: 1, finished_at: 2, outcome: ContainerExit::Code(0) }
+        );
         life.begin_removal().unwrap();
         assert!(life.begin_removal().unwrap_err().words().contains("already in removing state"));
-        life.give_up_removal();
+        life.abort_removal();
         life.begin_removal().unwrap();
     }
 
     #[test]
     fn the_stop_signal_is_sent_once() {
-        let mut life = Life::default();
+        let mut life = ContainerFsm::default();
         assert_eq!([life.takes_stop_signal(), life.takes_stop_signal()], [true, false]);
     }
 }

@@ -10,19 +10,19 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
 use super::clock;
-use super::guardian::Guardian;
+use super::guardian::Monitor;
 use super::images::Image;
 use super::log::LogFile;
-use super::refusal::Refusal;
-use super::store::Named;
+use super::refusal::CriError;
+use super::store::Keyed;
 use crate::cri::v1;
-use life::Life;
+use life::ContainerFsm;
 
-pub(super) use life::{Outcome, Stage};
+pub(super) use life::{ContainerExit, ContainerStage};
 
 /// A container.
 #[derive(Debug)]
-pub(super) struct Container {
+pub(super) struct ProcrunContainer {
     pub(super) id: String,
     /// The name that no other may have.
     pub(super) name: String,
@@ -35,23 +35,23 @@ pub(super) struct Container {
     /// Its own folder, in which its working directory is.
     pub(super) folder: PathBuf,
     /// What runs it, from its start on.
-    pub(super) runner: OnceLock<Runner>,
+    pub(super) runner: OnceLock<ContainerBackend>,
     created_at: i64,
-    life: Mutex<Life>,
+    state: Mutex<ContainerFsm>,
     resources: Mutex<Option<v1::LinuxContainerResources>>,
     /// Told of each change in its life.
-    changed: watch::Sender<()>,
+    state_changed: watch::Sender<()>,
 }
 
 /// What runs a container.
 #[derive(Debug)]
-pub(super) enum Runner {
+pub(super) enum ContainerBackend {
     /// Processes, below a guardian.
     Processes {
         /// Their guardian.
-        guardian: Guardian,
+        guardian: Monitor,
         /// The first of them.
-        first: First,
+        first: InitProcess,
         /// Where their output goes.
         log: Arc<LogFile>,
     },
@@ -61,7 +61,7 @@ pub(super) enum Runner {
 
 /// The first process of a container.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct First {
+pub(super) struct InitProcess {
     /// The number by which its guardian knows it.
     pub(super) number: u64,
     /// Its process id.
@@ -70,7 +70,7 @@ pub(super) struct First {
 
 /// What a new container is made of.
 #[derive(Debug)]
-pub(super) struct Parts {
+pub(super) struct ContainerParams {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) sandbox: String,
@@ -80,10 +80,10 @@ pub(super) struct Parts {
     pub(super) folder: PathBuf,
 }
 
-impl Container {
+impl ProcrunContainer {
     /// A container that is created.
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts { id, name, sandbox, config, image, log_path, folder } = parts;
+    pub(super) fn new(parts: ContainerParams) -> Self {
+        let ContainerParams { id, name, sandbox, config, image, log_path, folder } = parts;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
         Self {
             id,
@@ -95,59 +95,59 @@ impl Container {
             folder,
             runner: OnceLock::new(),
             created_at: clock::now(),
-            life: Mutex::default(),
+            state: Mutex::default(),
             resources: Mutex::new(resources),
-            changed: watch::Sender::new(()),
+            state_changed: watch::Sender::new(()),
         }
     }
 
     /// Where it is in its life.
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> ContainerStage {
         self.life().stage.clone()
     }
 
     /// Marks it as starting.
-    pub(super) fn begin_start(&self) -> Result<(), Refusal> {
-        self.life().begin_start()
+    pub(super) fn begin_start(&self) -> Result<(), CriError> {
+        self.life().start_started()
     }
 
     /// It runs.
     pub(super) fn has_started(&self, at: i64) {
         self.life().run(at);
-        self.changed.send_replace(());
+        self.state_changed.send_replace(());
     }
 
     /// It has ended.
-    pub(super) fn has_ended(&self, at: i64, outcome: Outcome) {
+    pub(super) fn has_ended(&self, at: i64, outcome: ContainerExit) {
         self.life().end(at, outcome);
-        self.changed.send_replace(());
+        self.state_changed.send_replace(());
     }
 
     /// Waits until it has ended.
     pub(super) async fn ended(&self) {
-        self.until(|stage| matches!(stage, Stage::Exited { .. })).await;
+        self.wait_until(|stage| matches!(stage, ContainerStage::Exited { .. })).await;
     }
 
     /// Waits until a start that is under way has come to its end.
-    pub(super) async fn settled(&self) {
-        self.until(|stage| *stage != Stage::Starting).await;
+    pub(super) async fn wait_not_starting(&self) {
+        self.wait_until(|stage| *stage != ContainerStage::Starting).await;
     }
 
-    async fn until(&self, is_there: impl Fn(&Stage) -> bool) {
-        let mut changes = self.changed.subscribe();
+    async fn wait_until(&self, is_there: impl Fn(&ContainerStage) -> bool) {
+        let mut changes = self.state_changed.subscribe();
         while !is_there(&self.life().stage) {
             let _ = changes.changed().await;
         }
     }
 
     /// Marks it as being removed.
-    pub(super) fn begin_removal(&self) -> Result<(), Refusal> {
+    pub(super) fn begin_removal(&self) -> Result<(), CriError> {
         self.life().begin_removal()
     }
 
     /// It is still there.
     pub(super) fn has_not_been_removed(&self) {
-        self.life().give_up_removal();
+        self.life().abort_removal();
     }
 
     /// Whether its stop signal is still to be sent; true once.
@@ -159,9 +159,9 @@ impl Container {
     pub(super) fn update_resources(
         &self,
         update: Option<v1::LinuxContainerResources>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), CriError> {
         if self.life().is_removing() {
-            return Err(Refusal::unknown(format!("container {:?} is in removing state", self.id)));
+            return Err(CriError::unknown(format!("container {:?} is in removing state", self.id)));
         }
         if let Some(update) = update {
             let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -175,12 +175,12 @@ impl Container {
         Some(v1::ContainerResources { linux: Some(linux), windows: None })
     }
 
-    fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    fn life(&self) -> MutexGuard<'_, ContainerFsm> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Named for Container {
+impl Keyed for ProcrunContainer {
     fn id(&self) -> &str {
         &self.id
     }
@@ -194,8 +194,8 @@ impl Named for Container {
 pub(super) fn name(
     metadata: Option<&v1::ContainerMetadata>,
     sandbox: Option<&v1::PodSandboxMetadata>,
-) -> Result<String, Refusal> {
-    let own = metadata.ok_or_else(|| Refusal::unknown("container config must include metadata"))?;
-    let pod = sandbox.ok_or_else(|| Refusal::unknown("pod sandbox config must include metadata"))?;
+) -> Result<String, CriError> {
+    let own = metadata.ok_or_else(|| CriError::unknown("container config must include metadata"))?;
+    let pod = sandbox.ok_or_else(|| CriError::unknown("pod sandbox config must include metadata"))?;
     Ok(format!("{}_{}_{}_{}_{}", own.name, pod.name, pod.namespace, pod.uid, own.attempt))
 }

@@ -1,11 +1,11 @@
 //! A container as the CRI tells of it.
 
-use super::life::Stage;
-use super::{Container, Runner};
+use super::life::ContainerStage;
+use super::{ContainerBackend, ProcrunContainer};
 use crate::cri::v1;
 use crate::procrun::sandbox::has_labels;
 
-impl Container {
+impl ProcrunContainer {
     /// Whether it is among those that are asked for.
     pub(in crate::procrun) fn matches(&self, filter: &v1::ContainerFilter) -> bool {
         (filter.id.is_empty() || filter.id == self.id)
@@ -51,9 +51,9 @@ impl Container {
             ..v1::ContainerStatus::default()
         };
         match stage {
-            Stage::Created | Stage::Starting => status,
-            Stage::Running { started_at } => v1::ContainerStatus { started_at, ..status },
-            Stage::Exited { started_at, finished_at, outcome } => v1::ContainerStatus {
+            ContainerStage::Created | ContainerStage::Starting => status,
+            ContainerStage::Running { started_at } => v1::ContainerStatus { started_at, ..status },
+            ContainerStage::Exited { started_at, finished_at, outcome } => v1::ContainerStatus {
                 started_at,
                 finished_at,
                 exit_code: outcome.exit_code(),
@@ -67,7 +67,7 @@ impl Container {
     /// What containerd's verbose status tells, as far as it is there: JSON, with the process id in it.
     pub(in crate::procrun) fn info(&self) -> String {
         let pid = match self.runner.get() {
-            Some(Runner::Processes { first, .. }) if self.stage().is_running() => first.pid,
+            Some(ContainerBackend::Processes { first, .. }) if self.stage().is_running() => first.pid,
             _ => 0,
         };
         serde_json::json!({ "sandboxID": self.sandbox, "pid": pid, "folder": self.folder }).to_string()

@@ -7,37 +7,42 @@ use std::path::Path;
 
 use super::Engine;
 use crate::cri::v1::KeyValue;
-use crate::procrun::container::Container;
+use crate::procrun::container::ProcrunContainer;
 use crate::procrun::guardian::Command;
 use crate::procrun::program;
-use crate::procrun::refusal::{Refusal, words_of};
+use crate::procrun::refusal::{CriError, words_of};
 
 /// Where programs are looked for, where nothing else is told.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl Engine {
     /// The command of these words, with the container's environment and in its working directory, which is made where it is missing.
-    pub(super) fn command(&self, container: &Container, words: Vec<String>) -> Result<Command, Refusal> {
+    pub(super) fn command(
+        &self,
+        container: &ProcrunContainer,
+        words: Vec<String>,
+    ) -> Result<Command, CriError> {
         let config = &container.config;
         if !config.working_dir.is_empty() && !Path::new(&config.working_dir).is_absolute() {
-            return Err(Refusal::unknown("Cwd must be an absolute path"));
+            return Err(CriError::unknown("Cwd must be an absolute path"));
         }
-        let folder = program::folder_in(&container.folder, &config.working_dir);
-        make_folders(&container.folder, &folder)
-            .map_err(|error| Refusal::unknown(format!("mkdir {}: {}", folder.display(), words_of(&error))))?;
+        let folder = program::working_dir(&container.folder, &config.working_dir);
+        make_folders(&container.folder, &folder).map_err(|error| {
+            CriError::unknown(format!("mkdir {}: {}", folder.display(), words_of(&error)))
+        })?;
         let envs = self.environment(container);
         let path = envs.iter().find(|env| env.key == "PATH").map(|env| String::from_utf8_lossy(&env.value));
-        let name = words.first().ok_or_else(|| Refusal::unknown("args must not be empty"))?;
-        let program = program::find(name, &folder, &path.unwrap_or_default())
-            .map_err(|refusal| refusal.when("unable to start container process"))?;
+        let name = words.first().ok_or_else(|| CriError::unknown("args must not be empty"))?;
+        let program = program::look_path(name, &folder, &path.unwrap_or_default())
+            .map_err(|refusal| refusal.context("unable to start container process"))?;
         let text = |path: &Path| {
-            path.to_str().map(str::to_owned).ok_or_else(|| Refusal::unknown("a path is not valid UTF-8"))
+            path.to_str().map(str::to_owned).ok_or_else(|| CriError::unknown("a path is not valid UTF-8"))
         };
         Ok(Command { program: text(&program)?, words, envs, folder: text(&folder)? })
     }
 
     /// The environment of a container: a few variables that programs expect, and those of its config.
-    fn environment(&self, container: &Container) -> Vec<KeyValue> {
+    fn environment(&self, container: &ProcrunContainer) -> Vec<KeyValue> {
         let path = env::var("PATH").unwrap_or_else(|_| PATH.to_owned());
         let of_pod =
             self.sandboxes.get(&container.sandbox).ok().map(|sandbox| sandbox.config.hostname.clone());

@@ -7,8 +7,8 @@ use tracing::warn;
 
 use super::Engine;
 use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
-use crate::procrun::container::{Container, Parts, name};
-use crate::procrun::refusal::{Refusal, words_of};
+use crate::procrun::container::{ContainerParams, ProcrunContainer, name};
+use crate::procrun::refusal::{CriError, words_of};
 use crate::procrun::{id, log, signal};
 
 impl Engine {
@@ -16,37 +16,37 @@ impl Engine {
     pub(in crate::procrun) fn create(
         &self,
         request: CreateContainerRequest,
-    ) -> Result<Arc<Container>, Refusal> {
+    ) -> Result<Arc<ProcrunContainer>, CriError> {
         let asked = &request.pod_sandbox_id;
-        let not_found = |refusal: Refusal| refusal.when(format!("failed to find sandbox id {asked:?}"));
+        let not_found = |refusal: CriError| refusal.context(format!("failed to find sandbox id {asked:?}"));
         let sandbox = self.sandboxes.get(asked).map_err(not_found)?;
         let config = request.config.unwrap_or_default();
         let pod = request.sandbox_config.unwrap_or_default();
         let name = name(config.metadata.as_ref(), pod.metadata.as_ref())?;
-        let taken = |refusal: Refusal| refusal.when(format!("failed to reserve container name {name:?}"));
+        let taken = |refusal: CriError| refusal.context(format!("failed to reserve container name {name:?}"));
         self.containers.check_free(&name).map_err(taken)?;
         let image = config.image.as_ref().map_or("", |image| &image.image);
         let image = self
             .images
             .resolve(image)
-            .map_err(|refusal| refusal.when(format!("failed to resolve image {image:?}")))?;
+            .map_err(|refusal| refusal.context(format!("failed to resolve image {image:?}")))?;
         let id = id::new();
         if config.command.is_empty() && config.args.is_empty() && !sandbox.is_synthetic {
             // An image is only a name, and brings no command.
-            return Err(Refusal::unknown("no command specified")
-                .when("failed to generate spec")
-                .when(format!("failed to generate container {id:?} spec")));
+            return Err(CriError::unknown("no command specified")
+                .context("failed to generate spec")
+                .context(format!("failed to generate container {id:?} spec")));
         }
         signal::number(config.stop_signal)?;
         let log_path = log::path(&pod.log_directory, &config.log_path)?;
-        let folder = self.root.of(&id);
+        let folder = self.root.container_dir(&id);
         if !sandbox.is_synthetic {
             fs::create_dir(&folder).map_err(|error| {
                 let (folder, words) = (folder.display(), words_of(&error));
-                Refusal::unknown(format!("failed to create container root directory \"{folder}\": {words}"))
+                CriError::unknown(format!("failed to create container root directory \"{folder}\": {words}"))
             })?;
         }
-        let parts = Parts {
+        let parts = ContainerParams {
             id,
             name: name.clone(),
             sandbox: sandbox.id.clone(),
@@ -55,26 +55,27 @@ impl Engine {
             log_path,
             folder: folder.clone(),
         };
-        let undo = |refusal: Refusal| {
+        let undo = |refusal: CriError| {
             let _ = fs::remove_dir(&folder);
             refusal
         };
         // Between the look at the name and here, another may have been quicker.
-        let container = self.containers.add(Container::new(parts)).map_err(|refusal| undo(taken(refusal)))?;
+        let container =
+            self.containers.add(ProcrunContainer::new(parts)).map_err(|refusal| undo(taken(refusal)))?;
         // Whoever removes the sandbox marks it before it looks for containers: one of us two sees the other.
         if sandbox.is_being_removed() {
             self.containers.remove(&container);
-            return Err(undo(not_found(Refusal::not_found())));
+            return Err(undo(not_found(CriError::not_found())));
         }
         self.images.remember(&image);
         warn_of_what_is_ignored(&container);
-        self.tell(&container.id, &container.sandbox, Event::ContainerCreatedEvent);
+        self.publish(&container.id, &container.sandbox, Event::ContainerCreatedEvent);
         Ok(container)
     }
 }
 
 /// Says which wishes of a config are recorded and told again, but not fulfilled.
-fn warn_of_what_is_ignored(container: &Container) {
+fn warn_of_what_is_ignored(container: &ProcrunContainer) {
     let ContainerConfig { mounts, devices, linux, tty, .. } = &container.config;
     let context = linux.as_ref().and_then(|linux| linux.security_context.as_ref());
     let has_user = context.is_some_and(|context| {

@@ -14,10 +14,10 @@ use tracing::warn;
 
 use super::Engine;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
-use crate::procrun::container::{Container, Runner};
-use crate::procrun::guardian::{Guardian, Process, Streams, Target};
-use crate::procrun::refusal::{Refusal, words_of};
-use crate::procrun::{Kills, clock, id, signal};
+use crate::procrun::container::{ContainerBackend, ProcrunContainer};
+use crate::procrun::guardian::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
+use crate::procrun::refusal::{CriError, words_of};
+use crate::procrun::{TimeoutKillScope, clock, id, signal};
 
 /// Bytes that are kept of each stream; the rest is read and dropped.
 const LONGEST_STREAM: usize = 16 << 20;
@@ -29,15 +29,15 @@ const LONGEST_ANSWER: usize = 16 << 20;
 const CHUNK: usize = 64 << 10;
 
 /// A command that runs or is about to, killed when dropped: its caller has gone.
-struct Execution<'a> {
-    guardian: &'a Guardian,
-    process: Process,
-    kills: Kills,
+struct ExecProcess<'a> {
+    guardian: &'a Monitor,
+    process: MonitoredProcess,
+    kills: TimeoutKillScope,
     has_ended: bool,
 }
 
 /// What a command says, read while it runs.
-struct Output {
+struct OutputReader {
     reading: AbortOnDropHandle<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -46,89 +46,92 @@ impl Engine {
     pub(in crate::procrun) async fn exec_sync(
         &self,
         request: ExecSyncRequest,
-    ) -> Result<ExecSyncResponse, Refusal> {
+    ) -> Result<ExecSyncResponse, CriError> {
         let answer =
-            self.exec(request).await.map_err(|refusal| refusal.when("failed to exec in container"))?;
+            self.exec(request).await.map_err(|refusal| refusal.context("failed to exec in container"))?;
         let length = answer.encoded_len();
         if length > LONGEST_ANSWER {
-            return Err(Refusal::too_long(format!(
+            return Err(CriError::too_long(format!(
                 "grpc: trying to send message larger than max ({length} vs. {LONGEST_ANSWER})"
             )));
         }
         Ok(answer)
     }
 
-    async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Refusal> {
-        let container = self.running(&request.container_id)?;
-        clock::pause(self.settings.exec_delay).await;
+    async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, CriError> {
+        let container = self.require_running(&request.container_id)?;
+        clock::sleep_if_nonzero(self.settings.exec_delay).await;
         // Much may have happened meanwhile.
-        let container = self.running(&container.id)?;
+        let container = self.require_running(&container.id)?;
         match container.runner.get() {
-            Some(Runner::Processes { guardian, .. }) => {
+            Some(ContainerBackend::Processes { guardian, .. }) => {
                 self.exec_process(&container, guardian, request).await
             }
-            Some(Runner::Synthetic) | None => Ok(answer_of_synthetic(&request.cmd)),
+            Some(ContainerBackend::Synthetic) | None => Ok(synthetic_reply(&request.cmd)),
         }
     }
 
     /// The container of this id, if it runs.
-    fn running(&self, id: &str) -> Result<Arc<Container>, Refusal> {
+    fn require_running(&self, id: &str) -> Result<Arc<ProcrunContainer>, CriError> {
         let container = self.containers.get(id);
-        let container =
-            container.map_err(|refusal| refusal.when(format!("failed to find container {id:?} in store")))?;
+        let container = container
+            .map_err(|refusal| refusal.context(format!("failed to find container {id:?} in store")))?;
         let stage = container.stage();
         if !stage.is_running() {
-            return Err(Refusal::unknown(format!("container is in {} state", stage.name())));
+            return Err(CriError::unknown(format!("container is in {} state", stage.name())));
         }
         Ok(container)
     }
 
     async fn exec_process(
         &self,
-        container: &Container,
-        guardian: &Guardian,
+        container: &ProcrunContainer,
+        guardian: &Monitor,
         request: ExecSyncRequest,
-    ) -> Result<ExecSyncResponse, Refusal> {
+    ) -> Result<ExecSyncResponse, CriError> {
         let id = id::new();
-        let not_started = |refusal: Refusal| {
-            refusal.under(&[
+        let not_started = |refusal: CriError| {
+            refusal.with_path(&[
                 &format!("failed to start exec {id:?}"),
                 "OCI runtime exec failed",
                 "exec failed",
             ])
         };
         let command = self.command(container, request.cmd).map_err(not_started)?;
-        let streams = Streams::new().map_err(|error| not_started(Refusal::unknown(words_of(&error))))?;
+        let streams = StdStreams::new().map_err(|error| not_started(CriError::unknown(words_of(&error))))?;
         // From here on, whatever becomes of the call, the command ends with it.
         let process = guardian.launch(command, streams.theirs);
         let kills = self.settings.exec_timeout_kills;
-        let mut running = Execution { guardian, process, kills, has_ended: false };
+        let mut running = ExecProcess { guardian, process, kills, has_ended: false };
         running.process.start().await.map_err(|error| {
-            not_started(Refusal::unknown(error.to_string()).when("unable to start container process"))
+            not_started(CriError::unknown(error.to_string()).context("unable to start container process"))
         })?;
-        let output = Output::of(streams.stdout, streams.stderr);
+        let output = OutputReader::new(streams.stdout, streams.stderr);
         // Containerd's clock starts when the command has started.
         let limit =
             u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
         let in_time = match limit {
-            Some(limit) => timeout(limit, running.ended()).await.map_err(|_| limit),
-            None => Ok(running.ended().await),
+            Some(limit) => timeout(limit, running.wait_exit()).await.map_err(|_| limit),
+            None => Ok(running.wait_exit().await),
         };
-        let not_drained = |refusal: Refusal| refusal.when(format!("failed to drain exec process {id:?} io"));
+        let not_drained =
+            |refusal: CriError| refusal.context(format!("failed to drain exec process {id:?} io"));
         match in_time {
             Ok(exit_code) => {
                 let (stdout, stderr) =
-                    output.drain(self.settings.drain_limit, &id).await.map_err(not_drained)?;
+                    output.drain(self.settings.exec_io_drain_timeout, &id).await.map_err(not_drained)?;
                 Ok(ExecSyncResponse { stdout, stderr, exit_code })
             }
             Err(limit) => {
                 running.kill();
-                running.ended().await;
-                if let Err(reason) = output.drain(self.settings.drain_limit, &id).await.map_err(not_drained) {
+                running.wait_exit().await;
+                if let Err(reason) =
+                    output.drain(self.settings.exec_io_drain_timeout, &id).await.map_err(not_drained)
+                {
                     warn!(container = %container.id, %reason, "an exec timed out");
                 }
                 let limit = go_duration(limit);
-                Err(Refusal::deadline_exceeded(format!(
+                Err(CriError::deadline_exceeded(format!(
                     "timeout {limit} exceeded: context deadline exceeded"
                 )))
             }
@@ -136,9 +139,9 @@ impl Engine {
     }
 }
 
-impl Execution<'_> {
+impl ExecProcess<'_> {
     /// Waits until the command has ended; what it has started may live on.
-    async fn ended(&mut self) -> i32 {
+    async fn wait_exit(&mut self) -> i32 {
         let exit = self.process.exit().await;
         self.has_ended = true;
         // Without a guardian, everything was killed.
@@ -147,14 +150,14 @@ impl Execution<'_> {
 
     fn kill(&self) {
         let target = match self.kills {
-            Kills::Process => Target::Process,
-            Kills::Group => Target::Group,
+            TimeoutKillScope::Process => SignalTarget::Process,
+            TimeoutKillScope::Group => SignalTarget::Group,
         };
         self.guardian.signal(self.process.number, Signal::KILL.as_raw(), target);
     }
 }
 
-impl Drop for Execution<'_> {
+impl Drop for ExecProcess<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
             self.kill();
@@ -162,24 +165,24 @@ impl Drop for Execution<'_> {
     }
 }
 
-impl Output {
-    fn of(stdout: pipe::Receiver, stderr: pipe::Receiver) -> Self {
+impl OutputReader {
+    fn new(stdout: pipe::Receiver, stderr: pipe::Receiver) -> Self {
         let reading = tokio::spawn(async move { tokio::join!(read(stdout), read(stderr)) });
         Self { reading: AbortOnDropHandle::new(reading) }
     }
 
     /// Waits for the end of both streams, which comes when nobody holds them any more.
-    async fn drain(self, limit: Option<Duration>, id: &str) -> Result<(Vec<u8>, Vec<u8>), Refusal> {
+    async fn drain(self, limit: Option<Duration>, id: &str) -> Result<(Vec<u8>, Vec<u8>), CriError> {
         let read = match limit {
             None => self.reading.await,
             Some(limit) => timeout(limit, self.reading).await.map_err(|_| {
                 let limit = go_duration(limit);
-                Refusal::unknown(format!(
+                CriError::unknown(format!(
                     "failed to drain exec process {id:?} io in {limit} because io is still held by other processes"
                 ))
             })?,
         };
-        read.map_err(|fault| Refusal::unknown(fault.to_string()))
+        read.map_err(|fault| CriError::unknown(fault.to_string()))
     }
 }
 
@@ -196,7 +199,7 @@ async fn read(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
 }
 
 /// What a container without processes answers: `false` fails, everything else succeeds.
-fn answer_of_synthetic(command: &[String]) -> ExecSyncResponse {
+fn synthetic_reply(command: &[String]) -> ExecSyncResponse {
     let is_false = command.first().is_some_and(|name| name == "false");
     ExecSyncResponse { exit_code: i32::from(is_false), ..ExecSyncResponse::default() }
 }

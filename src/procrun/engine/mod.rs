@@ -14,110 +14,112 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tracing::warn;
 
-use super::container::Container;
-use super::events::Events;
-use super::guardian::Guardians;
+use super::container::ProcrunContainer;
+use super::events::EventBroadcast;
+use super::guardian::Monitors;
 use super::images::Images;
-use super::refusal::Refusal;
+use super::refusal::CriError;
 use super::root::Root;
-use super::sandbox::Sandbox;
+use super::sandbox::ProcrunSandbox;
 use super::store::Store;
-use super::{Settings, clock};
+use super::{ProcrunConfig, clock};
 use crate::cri::v1::{self, ContainerEventType as Event};
 
 /// How long processes may take to die of SIGKILL, before they are left behind: those of another user, say.
-const LAST_BREATH: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Everything that a runtime is made of.
 #[derive(Debug)]
 pub(super) struct Engine {
-    pub(super) settings: Settings,
+    pub(super) settings: ProcrunConfig,
     pub(super) root: Root,
-    pub(super) guardians: Guardians,
+    pub(super) guardians: Monitors,
     /// The tasks that wait for the ends of containers.
     pub(super) watches: TaskTracker,
-    pub(super) sandboxes: Store<Sandbox>,
-    pub(super) containers: Store<Container>,
+    pub(super) sandboxes: Store<ProcrunSandbox>,
+    pub(super) containers: Store<ProcrunContainer>,
     pub(super) images: Images,
-    pub(super) events: Events,
+    pub(super) events: EventBroadcast,
 }
 
 impl Engine {
     /// A runtime without pods.
-    pub(super) fn new(settings: Settings) -> io::Result<Arc<Self>> {
+    pub(super) fn new(settings: ProcrunConfig) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            root: Root::claim(&settings.root)?,
-            guardians: Guardians::of(settings.guardian.clone()),
+            root: Root::lock(&settings.root)?,
+            guardians: Monitors::with_program(settings.guardian.clone()),
             watches: TaskTracker::new(),
             settings,
             sandboxes: Store::default(),
             containers: Store::default(),
             images: Images::default(),
-            events: Events::default(),
+            events: EventBroadcast::default(),
         }))
     }
 
     /// Makes a sandbox, ready at once.
-    pub(super) fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String, Refusal> {
-        let sandbox = Sandbox::new(request.config.unwrap_or_default(), false)?;
+    pub(super) fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Result<String, CriError> {
+        let sandbox = ProcrunSandbox::new(request.config.unwrap_or_default(), false)?;
         if !request.runtime_handler.is_empty() {
             let (id, handler) = (&sandbox.id, request.runtime_handler);
-            return Err(Refusal::unknown(format!(
+            return Err(CriError::unknown(format!(
                 "unable to get OCI runtime for sandbox {id:?}: no runtime for {handler:?} is configured"
             )));
         }
         let name = sandbox.name.clone();
-        let taken = |refusal: Refusal| refusal.when(format!("failed to reserve sandbox name {name:?}"));
+        let taken = |refusal: CriError| refusal.context(format!("failed to reserve sandbox name {name:?}"));
         let sandbox = self.sandboxes.add(sandbox).map_err(taken)?;
-        self.tell(&sandbox.id, &sandbox.id, Event::ContainerCreatedEvent);
-        self.tell(&sandbox.id, &sandbox.id, Event::ContainerStartedEvent);
+        self.publish(&sandbox.id, &sandbox.id, Event::ContainerCreatedEvent);
+        self.publish(&sandbox.id, &sandbox.id, Event::ContainerStartedEvent);
         Ok(sandbox.id.clone())
     }
 
     /// Makes a sandbox not ready, and kills what runs in it.
-    pub(super) async fn stop_sandbox(&self, sandbox: &Sandbox) -> Result<(), Refusal> {
+    pub(super) async fn stop_sandbox(&self, sandbox: &ProcrunSandbox) -> Result<(), CriError> {
         // First of all: what is about to start sees it.
         let was_ready = sandbox.end();
         for container in self.containers_of(&sandbox.id) {
             let stopped = self.stop(&container, 0).await;
             stopped
-                .map_err(|refusal| refusal.when(format!("failed to stop container {:?}", container.id)))?;
+                .map_err(|refusal| refusal.context(format!("failed to stop container {:?}", container.id)))?;
         }
         if was_ready {
-            self.tell(&sandbox.id, &sandbox.id, Event::ContainerStoppedEvent);
+            self.publish(&sandbox.id, &sandbox.id, Event::ContainerStoppedEvent);
         }
         Ok(())
     }
 
     /// Removes a sandbox, with all that is in it. From here on nothing is created in it.
-    pub(super) async fn remove_sandbox(&self, sandbox: &Sandbox) -> Result<(), Refusal> {
+    pub(super) async fn remove_sandbox(&self, sandbox: &ProcrunSandbox) -> Result<(), CriError> {
         let _turn = sandbox.begin_removal().await;
         // Where another was first, there is nothing left to do, and no harm in looking.
-        let removed = self.empty_sandbox(sandbox).await;
+        let removed = self.remove_containers(sandbox).await;
         if removed.is_err() {
             sandbox.give_up_removal();
         } else if self.sandboxes.remove(sandbox) {
-            self.tell(&sandbox.id, &sandbox.id, Event::ContainerDeletedEvent);
+            self.publish(&sandbox.id, &sandbox.id, Event::ContainerDeletedEvent);
         }
         removed
     }
 
-    async fn empty_sandbox(&self, sandbox: &Sandbox) -> Result<(), Refusal> {
+    async fn remove_containers(&self, sandbox: &ProcrunSandbox) -> Result<(), CriError> {
         let stopped = self.stop_sandbox(sandbox).await;
-        stopped
-            .map_err(|refusal| refusal.when(format!("failed to forcibly stop sandbox {:?}", sandbox.id)))?;
+        stopped.map_err(|refusal| {
+            refusal.context(format!("failed to forcibly stop sandbox {:?}", sandbox.id))
+        })?;
         for container in self.containers_of(&sandbox.id) {
             // A start that is under way sees that the sandbox has ended.
-            container.settled().await;
+            container.wait_not_starting().await;
             let removed = self.remove(&container).await;
-            removed
-                .map_err(|refusal| refusal.when(format!("failed to remove container {:?}", container.id)))?;
+            removed.map_err(|refusal| {
+                refusal.context(format!("failed to remove container {:?}", container.id))
+            })?;
         }
         Ok(())
     }
 
     /// The sandboxes that a filter lets through.
-    pub(super) fn list_sandboxes(&self, filter: Option<v1::PodSandboxFilter>) -> Vec<Arc<Sandbox>> {
+    pub(super) fn list_sandboxes(&self, filter: Option<v1::PodSandboxFilter>) -> Vec<Arc<ProcrunSandbox>> {
         let mut filter = filter.unwrap_or_default();
         if let Ok(meant) = self.sandboxes.get(&filter.id) {
             filter.id.clone_from(&meant.id);
@@ -126,7 +128,7 @@ impl Engine {
     }
 
     /// The containers that a filter lets through.
-    pub(super) fn list_containers(&self, filter: Option<v1::ContainerFilter>) -> Vec<Arc<Container>> {
+    pub(super) fn list_containers(&self, filter: Option<v1::ContainerFilter>) -> Vec<Arc<ProcrunContainer>> {
         let mut filter = filter.unwrap_or_default();
         if let Ok(meant) = self.containers.get(&filter.id) {
             filter.id.clone_from(&meant.id);
@@ -138,13 +140,13 @@ impl Engine {
     }
 
     /// The containers of a sandbox.
-    pub(super) fn containers_of(&self, sandbox: &str) -> Vec<Arc<Container>> {
+    pub(super) fn containers_of(&self, sandbox: &str) -> Vec<Arc<ProcrunContainer>> {
         self.containers.select(|container| container.sandbox == sandbox)
     }
 
     /// Tells subscribers what has become of a container, or of a sandbox by its own id.
-    pub(super) fn tell(&self, id: &str, sandbox: &str, event: Event) {
-        self.events.tell(|| v1::ContainerEventResponse {
+    pub(super) fn publish(&self, id: &str, sandbox: &str, event: Event) {
+        self.events.publish(|| v1::ContainerEventResponse {
             container_id: id.to_owned(),
             container_event_type: event.into(),
             created_at: clock::now(),
@@ -164,7 +166,7 @@ impl Engine {
             self.guardians.end().await;
             self.watches.wait().await;
         };
-        if timeout(LAST_BREATH, ending).await.is_err() {
+        if timeout(KILL_TIMEOUT, ending).await.is_err() {
             warn!("some processes do not die of SIGKILL, and are left behind");
         }
         self.root.clear().await;

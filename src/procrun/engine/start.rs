@@ -10,11 +10,11 @@ use tracing::{info, warn};
 use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
 use crate::procrun::clock;
-use crate::procrun::container::{Container, First, Outcome, Runner};
-use crate::procrun::guardian::{Orphan, Process, Streams};
+use crate::procrun::container::{ContainerBackend, ContainerExit, InitProcess, ProcrunContainer};
+use crate::procrun::guardian::{MonitoredProcess, Orphan, StdStreams};
 use crate::procrun::log::LogFile;
-use crate::procrun::refusal::{Refusal, words_of};
-use crate::procrun::sandbox::Sandbox;
+use crate::procrun::refusal::{CriError, words_of};
+use crate::procrun::sandbox::ProcrunSandbox;
 
 /// How long a container that has ended waits for the end of its output: somebody outside may hold it.
 const OUTPUT_GRACE: Duration = Duration::from_secs(1);
@@ -31,49 +31,49 @@ const RUNC: [&str; 4] = [
 ];
 
 /// The first process of a container, and what it says.
-struct Started {
+struct StartedProcess {
     at: i64,
-    process: Process,
+    process: MonitoredProcess,
     output: JoinSet<()>,
 }
 
 impl Engine {
     /// Starts a container. One that cannot be has ended, as with containerd: exit code 128, reason `StartError`.
-    pub(in crate::procrun) async fn start(self: Arc<Self>, id: String) -> Result<(), Refusal> {
+    pub(in crate::procrun) async fn start(self: Arc<Self>, id: String) -> Result<(), CriError> {
         let container = self.containers.get(&id);
         let container = container.map_err(|refusal| {
-            refusal.when(format!("an error occurred when try to find container {id:?}"))
+            refusal.context(format!("an error occurred when try to find container {id:?}"))
         })?;
         container.begin_start().map_err(|refusal| {
-            refusal.when(format!("failed to set starting state for container {:?}", container.id))
+            refusal.context(format!("failed to set starting state for container {:?}", container.id))
         })?;
         match self.run(&container).await {
             Ok(()) => Ok(()),
             Err(refusal) => {
-                container.has_ended(clock::now(), Outcome::StartError(refusal.to_string()));
+                container.has_ended(clock::now(), ContainerExit::StartError(refusal.to_string()));
                 Err(refusal)
             }
         }
     }
 
-    async fn run(self: &Arc<Self>, container: &Arc<Container>) -> Result<(), Refusal> {
+    async fn run(self: &Arc<Self>, container: &Arc<ProcrunContainer>) -> Result<(), CriError> {
         let sandbox = self
             .sandboxes
             .get(&container.sandbox)
-            .map_err(|refusal| refusal.when(format!("sandbox {:?} not found", container.sandbox)))?;
+            .map_err(|refusal| refusal.context(format!("sandbox {:?} not found", container.sandbox)))?;
         tokio::select! {
             () = sandbox.ended() => {}
-            () = clock::pause(self.settings.start_delay) => {}
+            () = clock::sleep_if_nonzero(self.settings.start_delay) => {}
         }
         check_ready(&sandbox)?;
         let started = if sandbox.is_synthetic {
-            let _ = container.runner.set(Runner::Synthetic);
+            let _ = container.runner.set(ContainerBackend::Synthetic);
             None
         } else {
             Some(self.launch(container).await?)
         };
         container.has_started(started.as_ref().map_or_else(clock::now, |started| started.at));
-        self.tell(&container.id, &container.sandbox, Event::ContainerStartedEvent);
+        self.publish(&container.id, &container.sandbox, Event::ContainerStartedEvent);
         if let Some(started) = started {
             self.watches.spawn(self.clone().watch(container.clone(), started));
         }
@@ -86,58 +86,59 @@ impl Engine {
     }
 
     /// Launches the first process of a container, below a guardian of its own.
-    async fn launch(&self, container: &Arc<Container>) -> Result<Started, Refusal> {
+    async fn launch(&self, container: &Arc<ProcrunContainer>) -> Result<StartedProcess, CriError> {
         let log = LogFile::open(container.log_path.clone())
             .await
-            .map_err(|refusal| refusal.when("failed to create container loggers").under(&TASK))?;
+            .map_err(|refusal| refusal.context("failed to create container loggers").with_path(&TASK))?;
         let config = &container.config;
         let words = config.command.iter().chain(&config.args).cloned().collect();
-        let command = self.command(container, words).map_err(|refusal| refusal.under(&RUNC))?;
+        let command = self.command(container, words).map_err(|refusal| refusal.with_path(&RUNC))?;
         let (owner, name, folder) = (container.clone(), &container.name, &container.folder);
         let guardian =
             self.guardians.start(name, folder, move |orphan| report(&owner, &orphan)).map_err(|error| {
-                Refusal::unknown(words_of(&error)).when("cannot start a guardian").under(&TASK)
+                CriError::unknown(words_of(&error)).context("cannot start a guardian").with_path(&TASK)
             })?;
-        let streams = Streams::new().map_err(|error| Refusal::unknown(words_of(&error)).under(&TASK))?;
+        let streams =
+            StdStreams::new().map_err(|error| CriError::unknown(words_of(&error)).with_path(&TASK))?;
         let mut process = guardian.launch(command, streams.theirs);
         let start = process.start().await.map_err(|error| {
-            Refusal::unknown(error.to_string()).when("unable to start container process").under(&RUNC)
+            CriError::unknown(error.to_string()).context("unable to start container process").with_path(&RUNC)
         })?;
         let log = Arc::new(log);
         let mut output = JoinSet::new();
         output.spawn(log.clone().follow("stdout", streams.stdout));
         output.spawn(log.clone().follow("stderr", streams.stderr));
-        let first = First { number: process.number, pid: start.pid };
-        let _ = container.runner.set(Runner::Processes { guardian, first, log });
-        Ok(Started { at: start.at, process, output })
+        let first = InitProcess { number: process.number, pid: start.pid };
+        let _ = container.runner.set(ContainerBackend::Processes { guardian, first, log });
+        Ok(StartedProcess { at: start.at, process, output })
     }
 
     /// Waits for a container's end, and for its last words, and tells of it.
-    async fn watch(self: Arc<Self>, container: Arc<Container>, started: Started) {
-        let Started { mut process, output, .. } = started;
+    async fn watch(self: Arc<Self>, container: Arc<ProcrunContainer>, started: StartedProcess) {
+        let StartedProcess { mut process, output, .. } = started;
         let exit = process.exit().await;
         if timeout(OUTPUT_GRACE, output.join_all()).await.is_err() {
             warn!(container = %container.id, "its output is still held by others, and is read no more");
         }
-        if let Some(Runner::Processes { log, .. }) = container.runner.get() {
+        if let Some(ContainerBackend::Processes { log, .. }) = container.runner.get() {
             log.close().await;
         }
         match exit {
-            Some(exit) => container.has_ended(exit.at, Outcome::Code(exit.code)),
-            None => container.has_ended(clock::now(), Outcome::GuardianKilled),
+            Some(exit) => container.has_ended(exit.at, ContainerExit::Code(exit.code)),
+            None => container.has_ended(clock::now(), ContainerExit::GuardianKilled),
         }
-        self.tell(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
+        self.publish(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }
 }
 
-fn check_ready(sandbox: &Sandbox) -> Result<(), Refusal> {
+fn check_ready(sandbox: &ProcrunSandbox) -> Result<(), CriError> {
     if sandbox.is_ready() {
         return Ok(());
     }
-    Err(Refusal::unknown(format!("sandbox container {:?} is not running", sandbox.id)))
+    Err(CriError::unknown(format!("sandbox container {:?} is not running", sandbox.id)))
 }
 
-fn report(container: &Container, orphan: &Orphan) {
+fn report(container: &ProcrunContainer, orphan: &Orphan) {
     info!(
         container = %container.id, name = container.name,
         pid = orphan.pid, program = orphan.program, exit = orphan.code,

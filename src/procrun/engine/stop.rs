@@ -8,19 +8,23 @@ use tokio::time::timeout;
 use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
 use crate::procrun::clock;
-use crate::procrun::container::{Container, Outcome, Runner};
-use crate::procrun::guardian::Target;
-use crate::procrun::refusal::{Refusal, words_of};
+use crate::procrun::container::{ContainerBackend, ContainerExit, ProcrunContainer};
+use crate::procrun::guardian::SignalTarget;
+use crate::procrun::refusal::{CriError, words_of};
 use crate::procrun::{root, signal};
 
 impl Engine {
     /// Stops a container: its stop signal to the process group, and SIGKILL to all after `grace` seconds, or at once where that is
     /// not above zero. One that does not run is left as it is.
-    pub(in crate::procrun) async fn stop(&self, container: &Container, grace: i64) -> Result<(), Refusal> {
+    pub(in crate::procrun) async fn stop(
+        &self,
+        container: &ProcrunContainer,
+        grace: i64,
+    ) -> Result<(), CriError> {
         if !container.stage().is_running() {
             return Ok(());
         }
-        let Some(Runner::Processes { guardian, first, .. }) = container.runner.get() else {
+        let Some(ContainerBackend::Processes { guardian, first, .. }) = container.runner.get() else {
             self.end_synthetic(container, grace);
             return Ok(());
         };
@@ -28,7 +32,7 @@ impl Engine {
             // As with containerd, a second stop waits, but does not send the signal again.
             if container.takes_stop_signal() {
                 let number = signal::number(container.config.stop_signal)?;
-                guardian.signal(first.number, number, Target::Group);
+                guardian.signal(first.number, number, SignalTarget::Group);
             }
             if timeout(Duration::from_secs(grace), container.ended()).await.is_ok() {
                 return Ok(());
@@ -40,32 +44,32 @@ impl Engine {
     }
 
     /// What does not run needs no signal to end.
-    fn end_synthetic(&self, container: &Container, grace: i64) {
+    fn end_synthetic(&self, container: &ProcrunContainer, grace: i64) {
         let ended_by = if grace > 0 { Signal::TERM } else { Signal::KILL };
-        container.has_ended(clock::now(), Outcome::Code(signal::exit_code(ended_by.as_raw())));
-        self.tell(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
+        container.has_ended(clock::now(), ContainerExit::Code(signal::exit_code(ended_by.as_raw())));
+        self.publish(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }
 
     /// Removes a container; one that runs is killed first.
-    pub(in crate::procrun) async fn remove(&self, container: &Container) -> Result<(), Refusal> {
+    pub(in crate::procrun) async fn remove(&self, container: &ProcrunContainer) -> Result<(), CriError> {
         let id = &container.id;
         let stopped = self.stop(container, 0).await;
-        stopped.map_err(|refusal| refusal.when(format!("failed to forcibly stop container {id:?}")))?;
-        container
-            .begin_removal()
-            .map_err(|refusal| refusal.when(format!("failed to set removing state for container {id:?}")))?;
-        if let Some(Runner::Processes { guardian, .. }) = container.runner.get() {
+        stopped.map_err(|refusal| refusal.context(format!("failed to forcibly stop container {id:?}")))?;
+        container.begin_removal().map_err(|refusal| {
+            refusal.context(format!("failed to set removing state for container {id:?}"))
+        })?;
+        if let Some(ContainerBackend::Processes { guardian, .. }) = container.runner.get() {
             guardian.gone().await;
         }
         if let Err(error) = root::remove(container.folder.clone()).await {
             container.has_not_been_removed();
             let (folder, words) = (container.folder.display(), words_of(&error));
-            return Err(Refusal::unknown(format!(
+            return Err(CriError::unknown(format!(
                 "failed to remove container root directory \"{folder}\": {words}"
             )));
         }
         if self.containers.remove(container) {
-            self.tell(id, &container.sandbox, Event::ContainerDeletedEvent);
+            self.publish(id, &container.sandbox, Event::ContainerDeletedEvent);
         }
         Ok(())
     }

@@ -12,42 +12,42 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::process::{LaunchError, Start};
-use super::protocol::{Event, Exited, Inbox, Orphan, Report, send};
+use super::protocol::{Exited, MessageReader, MonitorEvent, MonitorReply, Orphan, send};
 
 /// An order on its way, with what goes beside it.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingFrame {
     pub(super) frame: Vec<u8>,
     pub(super) descriptors: Vec<OwnedFd>,
 }
 
 /// Who waits for what.
 #[derive(Debug, Default)]
-pub(super) struct Awaited {
+pub(super) struct PendingReplies {
     pub(super) launches: HashMap<u64, oneshot::Sender<Result<Start, LaunchError>>>,
     pub(super) exits: HashMap<u64, oneshot::Sender<Exited>>,
 }
 
-impl Awaited {
-    fn tell(&mut self, event: Event, orphan: &impl Fn(Orphan)) {
+impl PendingReplies {
+    fn tell(&mut self, event: MonitorEvent, orphan: &impl Fn(Orphan)) {
         match event {
-            Event::Launched(launched) => {
+            MonitorEvent::Launched(launched) => {
                 if let Some(waiting) = self.launches.remove(&launched.process) {
                     let _ = waiting.send(Ok(Start { pid: launched.pid, at: launched.at }));
                 }
             }
-            Event::Refused(refused) => {
+            MonitorEvent::Refused(refused) => {
                 self.exits.remove(&refused.process);
                 if let Some(waiting) = self.launches.remove(&refused.process) {
                     let _ = waiting.send(Err(LaunchError::Refused(refused.reason)));
                 }
             }
-            Event::Exited(exited) => {
+            MonitorEvent::Exited(exited) => {
                 if let Some(waiting) = self.exits.remove(&exited.process) {
                     let _ = waiting.send(exited);
                 }
             }
-            Event::Orphan(left) => orphan(left),
+            MonitorEvent::Orphan(left) => orphan(left),
         }
     }
 
@@ -64,10 +64,10 @@ impl Awaited {
 
 /// Sends orders and hands on reports, until the guardian has said all that it has to say: an order that cannot be sent any more is not
 /// the end, for the last report may still be on its way.
-pub(super) async fn converse(
+pub(super) async fn run_io(
     socket: &UnixStream,
-    outgoing: mpsc::UnboundedReceiver<Outgoing>,
-    awaited: &Mutex<Awaited>,
+    outgoing: mpsc::UnboundedReceiver<OutgoingFrame>,
+    awaited: &Mutex<PendingReplies>,
     orphan: impl Fn(Orphan),
     ending: &CancellationToken,
 ) {
@@ -87,8 +87,8 @@ pub(super) async fn converse(
 }
 
 /// Sends orders until nobody can give any.
-async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<Outgoing>) {
-    while let Some(Outgoing { frame, descriptors }) = orders.recv().await {
+async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<OutgoingFrame>) {
+    while let Some(OutgoingFrame { frame, descriptors }) = orders.recv().await {
         let first = socket.async_io(Interest::WRITABLE, || send(socket.as_fd(), &frame, &descriptors)).await;
         let Ok(sent) = first else { return };
         let mut rest = &frame[sent..];
@@ -101,14 +101,14 @@ async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<Outgoing
 }
 
 /// Hands on reports until the guardian has ended.
-async fn read(socket: &UnixStream, awaited: &Mutex<Awaited>, orphan: impl Fn(Orphan)) {
-    let mut inbox = Inbox::default();
+async fn read(socket: &UnixStream, awaited: &Mutex<PendingReplies>, orphan: impl Fn(Orphan)) {
+    let mut inbox = MessageReader::default();
     loop {
         let received = socket.async_io(Interest::READABLE, || inbox.receive(socket.as_fd())).await;
         let Ok(Some(_)) = received else { return };
         loop {
-            match inbox.next::<Report>() {
-                Ok(Some(Report { event: Some(event) })) => {
+            match inbox.next::<MonitorReply>() {
+                Ok(Some(MonitorReply { event: Some(event) })) => {
                     awaited.lock().unwrap_or_else(PoisonError::into_inner).tell(event, &orphan);
                 }
                 Ok(Some(_)) => {}

@@ -26,15 +26,15 @@ use rustix::process::{getpid, set_child_subreaper, setsid, umask};
 use rustix::thread::set_name;
 use signal_hook::consts::{FORBIDDEN, SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP};
 
-use protocol::{Act, Inbox, Order, STREAMS};
-use tree::Tree;
+use protocol::{MessageReader, MonitorCommand, MonitorRequest, STREAMS};
+use tree::ProcessTree;
 
-pub(super) use owner::{Guardian, Guardians};
-pub(super) use process::{Process, Streams};
-pub(super) use protocol::{Command, Orphan, Target};
+pub(super) use owner::{Monitor, Monitors};
+pub(super) use process::{MonitoredProcess, StdStreams};
+pub(super) use protocol::{Command, Orphan, SignalTarget};
 
 /// The program that guardians are started from: this one, also where its file has been replaced.
-pub const OURSELVES: &str = "/proc/self/exe";
+pub const SELF_EXE: &str = "/proc/self/exe";
 
 /// What `ps` and `top` call it.
 const NAME: &CStr = c"probeshim-guard";
@@ -43,7 +43,7 @@ const NAME: &CStr = c"probeshim-guard";
 const LAST_SIGNAL: i32 = 31;
 
 /// Signals that tell of faults of a process's own, and one that std takes care of.
-const LEFT_ALONE: [i32; 5] = [SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP];
+const SKIPPED_SIGNALS: [i32; 5] = [SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP];
 
 /// The umask of a container, as with runc.
 const UMASK: u32 = 0o022;
@@ -59,12 +59,12 @@ pub fn run() -> io::Result<()> {
     setsid()?;
     set_child_subreaper(Some(getpid()))?;
     set_name(NAME)?;
-    clean_inheritance()?;
-    let tree = Arc::new(Tree::new(socket.try_clone()?));
+    reset_inherited_state()?;
+    let tree = Arc::new(ProcessTree::new(socket.try_clone()?));
     let ordered = tree.clone();
     thread::spawn(move || {
         // Whatever ends the conversation, the container ends.
-        let _ = follow_orders(&socket, &ordered);
+        let _ = serve_requests(&socket, &ordered);
         ordered.kill_all();
     });
     tree.reap();
@@ -73,12 +73,12 @@ pub fn run() -> io::Result<()> {
 
 /// What a container gets from here is what it would get from a runtime of its own, whoever started procrun: no descriptors but its own, no
 /// signals that are ignored, and the usual umask.
-fn clean_inheritance() -> io::Result<()> {
+fn reset_inherited_state() -> io::Result<()> {
     inherited::close_on_exec()?;
     // What is caught is reset when a program is executed, and what is ignored is not. It also makes this process deaf to them: `pkill
     // probeshim` is for procrun, which ends its containers in order. A child whose end is ignored could not be reaped.
     for signal in
-        (1..=LAST_SIGNAL).filter(|signal| !LEFT_ALONE.contains(signal) && !FORBIDDEN.contains(signal))
+        (1..=LAST_SIGNAL).filter(|signal| !SKIPPED_SIGNALS.contains(signal) && !FORBIDDEN.contains(signal))
     {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
@@ -86,20 +86,20 @@ fn clean_inheritance() -> io::Result<()> {
     Ok(())
 }
 
-fn follow_orders(socket: &UnixStream, tree: &Tree) -> io::Result<()> {
-    let mut inbox = Inbox::default();
+fn serve_requests(socket: &UnixStream, tree: &ProcessTree) -> io::Result<()> {
+    let mut inbox = MessageReader::default();
     let mut streams: VecDeque<OwnedFd> = VecDeque::new();
     while let Some(descriptors) = inbox.receive(socket.as_fd())? {
         streams.extend(descriptors);
-        while let Some(order) = inbox.next::<Order>()? {
+        while let Some(order) = inbox.next::<MonitorRequest>()? {
             match order.act {
-                Some(Act::Launch(launch)) => {
+                Some(MonitorCommand::Launch(launch)) => {
                     let mut stream = || streams.pop_front().ok_or(io::ErrorKind::InvalidData);
                     let pair: [OwnedFd; STREAMS] = [stream()?, stream()?];
                     tree.launch(launch, pair);
                 }
-                Some(Act::Signal(signal)) => tree.signal(signal),
-                Some(Act::KillAll(_)) => tree.kill_all(),
+                Some(MonitorCommand::Signal(signal)) => tree.signal(signal),
+                Some(MonitorCommand::KillAll(_)) => tree.kill_all(),
                 None => {}
             }
         }

@@ -17,15 +17,17 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::SUBCOMMAND;
-use super::conversation::{Awaited, Outgoing, converse};
-use super::process::Process;
-use super::protocol::{Act, Command, KillAll, Launch, Order, Orphan, Signal, Target, framed};
+use super::conversation::{OutgoingFrame, PendingReplies, run_io};
+use super::process::MonitoredProcess;
+use super::protocol::{
+    Command, KillAll, Launch, MonitorCommand, MonitorRequest, Orphan, Signal, SignalTarget, framed,
+};
 use crate::procrun::processes;
 use crate::terminal::harmless_name;
 
 /// All guardians of a runtime.
 #[derive(Debug)]
-pub(in crate::procrun) struct Guardians {
+pub(in crate::procrun) struct Monitors {
     program: PathBuf,
     ending: CancellationToken,
     tasks: TaskTracker,
@@ -33,17 +35,17 @@ pub(in crate::procrun) struct Guardians {
 
 /// A guardian that runs. It ends everything below it when this is dropped.
 #[derive(Debug)]
-pub(in crate::procrun) struct Guardian {
+pub(in crate::procrun) struct Monitor {
     pid: i32,
-    orders: mpsc::UnboundedSender<Outgoing>,
-    awaited: Arc<Mutex<Awaited>>,
+    orders: mpsc::UnboundedSender<OutgoingFrame>,
+    awaited: Arc<Mutex<PendingReplies>>,
     next: AtomicU64,
     gone: CancellationToken,
 }
 
-impl Guardians {
+impl Monitors {
     /// Guardians that will be started from `program`, which is this program.
-    pub(in crate::procrun) fn of(program: PathBuf) -> Self {
+    pub(in crate::procrun) fn with_program(program: PathBuf) -> Self {
         Self { program, ending: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
@@ -54,7 +56,7 @@ impl Guardians {
         name: &str,
         folder: &Path,
         orphan: impl Fn(Orphan) + Send + 'static,
-    ) -> io::Result<Guardian> {
+    ) -> io::Result<Monitor> {
         if self.ending.is_cancelled() {
             return Err(io::Error::other("procrun is ending"));
         }
@@ -73,12 +75,12 @@ impl Guardians {
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
-        let awaited = Arc::new(Mutex::new(Awaited::default()));
+        let awaited = Arc::new(Mutex::new(PendingReplies::default()));
         let (orders, outgoing) = mpsc::unbounded_channel();
         let (gone, ending, heard) = (CancellationToken::new(), self.ending.clone(), awaited.clone());
-        let guardian = Guardian { pid, orders, awaited, next: AtomicU64::new(1), gone: gone.clone() };
+        let guardian = Monitor { pid, orders, awaited, next: AtomicU64::new(1), gone: gone.clone() };
         self.tasks.spawn(async move {
-            converse(&ours, outgoing, &heard, orphan, &ending).await;
+            run_io(&ours, outgoing, &heard, orphan, &ending).await;
             drop(ours);
             let ended = process.wait().await;
             if !ended.as_ref().is_ok_and(ExitStatus::success) {
@@ -100,7 +102,7 @@ impl Guardians {
     }
 }
 
-impl Guardian {
+impl Monitor {
     /// Waits until its process and all below it are gone.
     pub(in crate::procrun) async fn gone(&self) {
         self.gone.cancelled().await;
@@ -112,7 +114,7 @@ impl Guardian {
     }
 
     /// Launches a process. The first is the container itself: when it ends, all end.
-    pub(in crate::procrun) fn launch(&self, command: Command, streams: [OwnedFd; 2]) -> Process {
+    pub(in crate::procrun) fn launch(&self, command: Command, streams: [OwnedFd; 2]) -> MonitoredProcess {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (launched, start) = oneshot::channel();
         let (exited, exit) = oneshot::channel();
@@ -122,25 +124,30 @@ impl Guardian {
             awaited.exits.insert(number, exited);
         }
         let launch = Launch { process: number, command: Some(command) };
-        if self.order(Act::Launch(launch), streams.into()).is_err() {
+        if self.request(MonitorCommand::Launch(launch), streams.into()).is_err() {
             self.awaited.lock().unwrap_or_else(PoisonError::into_inner).forget(number);
         }
-        Process::new(number, start, exit)
+        MonitoredProcess::new(number, start, exit)
     }
 
     /// Sends a signal to a process that was launched, or to its group.
-    pub(in crate::procrun) fn signal(&self, process: u64, number: i32, target: Target) {
+    pub(in crate::procrun) fn signal(&self, process: u64, number: i32, target: SignalTarget) {
         // Without a guardian there is nobody left to hear it.
-        let _ = self.order(Act::Signal(Signal { process, number, target: target.into() }), Vec::new());
+        let _ = self
+            .request(MonitorCommand::Signal(Signal { process, number, target: target.into() }), Vec::new());
     }
 
     /// Kills every process; the container is over then.
     pub(in crate::procrun) fn kill_all(&self) {
-        let _ = self.order(Act::KillAll(KillAll {}), Vec::new());
+        let _ = self.request(MonitorCommand::KillAll(KillAll {}), Vec::new());
     }
 
-    fn order(&self, act: Act, descriptors: Vec<OwnedFd>) -> Result<(), mpsc::error::SendError<Outgoing>> {
-        self.orders.send(Outgoing { frame: framed(&Order::of(act)), descriptors })
+    fn request(
+        &self,
+        act: MonitorCommand,
+        descriptors: Vec<OwnedFd>,
+    ) -> Result<(), mpsc::error::SendError<OutgoingFrame>> {
+        self.orders.send(OutgoingFrame { frame: framed(&MonitorRequest::for_command(act)), descriptors })
     }
 }
 

@@ -10,7 +10,7 @@ use super::protocol::Exited;
 
 /// A process that is to be launched, runs or has ended.
 #[derive(Debug)]
-pub(in crate::procrun) struct Process {
+pub(in crate::procrun) struct MonitoredProcess {
     /// The number by which its guardian knows it.
     pub(in crate::procrun) number: u64,
     start: oneshot::Receiver<Result<Start, LaunchError>>,
@@ -37,7 +37,7 @@ pub(in crate::procrun) struct Exit {
 
 /// The ends of a process's output: those that it gets, and ours.
 #[derive(Debug)]
-pub(in crate::procrun) struct Streams {
+pub(in crate::procrun) struct StdStreams {
     pub(in crate::procrun) theirs: [OwnedFd; 2],
     pub(in crate::procrun) stdout: pipe::Receiver,
     pub(in crate::procrun) stderr: pipe::Receiver,
@@ -54,7 +54,7 @@ pub(in crate::procrun) enum LaunchError {
     NoGuardian,
 }
 
-impl Streams {
+impl StdStreams {
     /// Two pipes, non-blocking for us and blocking for them.
     pub(in crate::procrun) fn new() -> io::Result<Self> {
         let (out, stdout) = pipe::pipe()?;
@@ -63,7 +63,7 @@ impl Streams {
     }
 }
 
-impl Process {
+impl MonitoredProcess {
     pub(super) fn new(
         number: u64,
         start: oneshot::Receiver<Result<Start, LaunchError>>,

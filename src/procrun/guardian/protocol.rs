@@ -25,14 +25,14 @@ const CHUNK: usize = 64 << 10;
 
 /// What procrun asks for.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Order {
-    #[prost(oneof = "Act", tags = "1, 2, 3")]
-    pub(super) act: Option<Act>,
+pub(super) struct MonitorRequest {
+    #[prost(oneof = "MonitorCommand", tags = "1, 2, 3")]
+    pub(super) act: Option<MonitorCommand>,
 }
 
 /// One thing to do.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum Act {
+pub(super) enum MonitorCommand {
     #[prost(message, tag = "1")]
     Launch(Launch),
     #[prost(message, tag = "2")]
@@ -75,14 +75,14 @@ pub(super) struct Signal {
     pub(super) process: u64,
     #[prost(int32, tag = "2")]
     pub(super) number: i32,
-    #[prost(enumeration = "Target", tag = "3")]
+    #[prost(enumeration = "SignalTarget", tag = "3")]
     pub(super) target: i32,
 }
 
 /// Whom a signal is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
-pub(in crate::procrun) enum Target {
+pub(in crate::procrun) enum SignalTarget {
     /// The process alone.
     Process = 0,
     /// The process group that it leads.
@@ -95,14 +95,14 @@ pub(super) struct KillAll {}
 
 /// What a guardian tells.
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Report {
-    #[prost(oneof = "Event", tags = "1, 2, 3, 4")]
-    pub(super) event: Option<Event>,
+pub(super) struct MonitorReply {
+    #[prost(oneof = "MonitorEvent", tags = "1, 2, 3, 4")]
+    pub(super) event: Option<MonitorEvent>,
 }
 
 /// One thing that happened.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub(super) enum Event {
+pub(super) enum MonitorEvent {
     #[prost(message, tag = "1")]
     Launched(Launched),
     #[prost(message, tag = "2")]
@@ -163,18 +163,18 @@ pub(in crate::procrun) struct Orphan {
 
 /// Messages that arrive in pieces.
 #[derive(Debug, Default)]
-pub(super) struct Inbox {
+pub(super) struct MessageReader {
     bytes: BytesMut,
 }
 
-impl Order {
-    pub(super) fn of(act: Act) -> Self {
+impl MonitorRequest {
+    pub(super) fn for_command(act: MonitorCommand) -> Self {
         Self { act: Some(act) }
     }
 }
 
-impl Report {
-    pub(super) fn of(event: Event) -> Self {
+impl MonitorReply {
+    pub(super) fn for_event(event: MonitorEvent) -> Self {
         Self { event: Some(event) }
     }
 }
@@ -200,7 +200,7 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]
     Ok(retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL))?)
 }
 
-impl Inbox {
+impl MessageReader {
     /// Reads what is there; returns the descriptors that came with it, or `None` at the end.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<Option<Vec<OwnedFd>>> {
         let mut chunk = vec![0; CHUNK];

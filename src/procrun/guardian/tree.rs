@@ -17,22 +17,24 @@ use rustix::process::{
     test_kill_process_group, wait, waitid, waitpid,
 };
 
-use super::protocol::{Event, Exited, Launch, Launched, Orphan, Refused, Report, Signal, Target, framed};
+use super::protocol::{
+    Exited, Launch, Launched, MonitorEvent, MonitorReply, Orphan, Refused, Signal, SignalTarget, framed,
+};
 use crate::procrun::clock::now;
 use crate::procrun::refusal::words_of;
 use crate::procrun::{processes, signal};
 
 /// All processes below this one.
 #[derive(Debug)]
-pub(super) struct Tree {
-    processes: Mutex<Processes>,
+pub(super) struct ProcessTree {
+    processes: Mutex<ProcessTable>,
     /// Told when there is something to reap for the first time, or never will be.
     begun: Condvar,
     reports: Mutex<UnixStream>,
 }
 
 #[derive(Debug, Default)]
-struct Processes {
+struct ProcessTable {
     /// Those that were launched and have not been reaped: their pids are theirs for as long as they are in here.
     launched: HashMap<u64, Pid>,
     /// The groups that those who were launched lead, or led and in which somebody lives on.
@@ -45,7 +47,7 @@ struct Processes {
     is_ending: bool,
 }
 
-impl Tree {
+impl ProcessTree {
     pub(super) fn new(reports: UnixStream) -> Self {
         Self { processes: Mutex::default(), begun: Condvar::new(), reports: Mutex::new(reports) }
     }
@@ -63,7 +65,7 @@ impl Tree {
         // Held while it is launched: the reaper takes nobody that is not in the list yet.
         let mut processes = self.processes();
         if processes.is_ending {
-            return self.refuse(launch.process, "the container has ended".to_owned());
+            return self.send_refused(launch.process, "the container has ended".to_owned());
         }
         let at = now();
         match command.spawn() {
@@ -73,11 +75,11 @@ impl Tree {
                 processes.groups.insert(pid);
                 processes.first.get_or_insert(launch.process);
                 let pid = pid.as_raw_pid();
-                self.report(Event::Launched(Launched { process: launch.process, pid, at }));
+                self.report(MonitorEvent::Launched(Launched { process: launch.process, pid, at }));
                 self.begun.notify_all();
             }
             Err(error) => {
-                self.refuse(launch.process, format!("exec {}: {}", wanted.program, words_of(&error)));
+                self.send_refused(launch.process, format!("exec {}: {}", wanted.program, words_of(&error)));
             }
         }
     }
@@ -88,8 +90,8 @@ impl Tree {
         let Some(pid) = processes.launched.get(&signal.process) else { return };
         let Some(number) = rustix::process::Signal::from_named_raw(signal.number) else { return };
         let _ = match signal.target() {
-            Target::Process => kill_process(*pid, number),
-            Target::Group => kill_process_group(*pid, number),
+            SignalTarget::Process => kill_process(*pid, number),
+            SignalTarget::Group => kill_process_group(*pid, number),
         };
     }
 
@@ -118,7 +120,7 @@ impl Tree {
                 Ok(_) => {}
             }
             while matches!(look(WaitIdOptions::NOHANG), Ok(Some(_))) {
-                self.reap_some();
+                self.reap_batch();
                 if self.processes().is_ending {
                     // Those who lost their parent just now have become our children.
                     kill_children();
@@ -126,13 +128,13 @@ impl Tree {
             }
         }
         if let Some(exited) = self.processes().first_exit.take() {
-            self.report(Event::Exited(exited));
+            self.report(MonitorEvent::Exited(exited));
         }
     }
 
     /// Reaps those who have ended. Those who were launched are known; of which group an orphan is, only the list of all processes
     /// tells, and only while it has not been reaped.
-    fn reap_some(&self) {
+    fn reap_batch(&self) {
         let mut processes = self.processes();
         let launched: Vec<Pid> = processes.launched.values().copied().collect();
         let reaped = launched.into_iter().filter_map(|pid| waitpid(Some(pid), WaitOptions::NOHANG).ok()?);
@@ -158,7 +160,7 @@ impl Tree {
 
     /// Tells of one that was reaped: launched, or an orphan, of which `stat` tells what it was. One that was launched may have ended while
     /// orphans were looked for.
-    fn has_ended(&self, processes: &mut Processes, pid: Pid, status: WaitStatus, stat: Option<Stat>) {
+    fn has_ended(&self, processes: &mut ProcessTable, pid: Pid, status: WaitStatus, stat: Option<Stat>) {
         let code = exit_code(status);
         let launched = processes.launched.iter().find(|(_, launched)| **launched == pid);
         let Some(process) = launched.map(|(process, _)| *process) else {
@@ -166,7 +168,7 @@ impl Tree {
                 !Pid::from_raw(stat.pgrp).is_some_and(|group| processes.groups.contains(&group))
             };
             if let Some(stat) = stat.filter(is_detached) {
-                self.report(Event::Orphan(Orphan { pid: stat.pid, program: stat.comm, code }));
+                self.report(MonitorEvent::Orphan(Orphan { pid: stat.pid, program: stat.comm, code }));
             }
             return;
         };
@@ -179,21 +181,21 @@ impl Tree {
             processes.first_exit = Some(exited);
             processes.is_ending = true;
         } else {
-            self.report(Event::Exited(exited));
+            self.report(MonitorEvent::Exited(exited));
         }
     }
 
-    fn refuse(&self, process: u64, reason: String) {
-        self.report(Event::Refused(Refused { process, reason }));
+    fn send_refused(&self, process: u64, reason: String) {
+        self.report(MonitorEvent::Refused(Refused { process, reason }));
     }
 
-    fn report(&self, event: Event) {
+    fn report(&self, event: MonitorEvent) {
         let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         // Where procrun has gone, everything is about to end anyway.
-        let _ = reports.write_all(&framed(&Report::of(event)));
+        let _ = reports.write_all(&framed(&MonitorReply::for_event(event)));
     }
 
-    fn processes(&self) -> MutexGuard<'_, Processes> {
+    fn processes(&self) -> MutexGuard<'_, ProcessTable> {
         self.processes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -15,12 +15,12 @@ use crate::relay::legacy::AuthorityRewriter;
 
 /// A client's connection.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(super) struct ClientConn {
     stream: Join<AuthorityRewriter<OwnedReadHalf>, OwnedWriteHalf>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
-impl Client {
+impl ClientConn {
     /// A connection that breaks when `stop` is cancelled.
     pub(super) fn new(stream: UnixStream, stop: CancellationToken) -> Self {
         let (reading, writing) = stream.into_split();
@@ -31,13 +31,13 @@ impl Client {
     }
 }
 
-impl Connected for Client {
+impl Connected for ClientConn {
     type ConnectInfo = ();
 
     fn connect_info(&self) -> Self::ConnectInfo {}
 }
 
-impl AsyncRead for Client {
+impl AsyncRead for ClientConn {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -50,7 +50,7 @@ impl AsyncRead for Client {
     }
 }
 
-impl AsyncWrite for Client {
+impl AsyncWrite for ClientConn {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }

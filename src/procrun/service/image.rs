@@ -4,17 +4,17 @@ use tokio::task::spawn_blocking;
 use tonic::{Request, Response, Status};
 
 use super::Service;
-use super::listing::{Streamed, in_batches};
+use super::listing::{Streamed, batched_stream};
 use crate::cri::v1::image_service_server::ImageService;
 use crate::cri::v1::{self, ImageFilter, ImageSpec};
 use crate::procrun::usage;
 
-type Answer<T> = Result<Response<T>, Status>;
+type ImageAnswer<T> = Result<Response<T>, Status>;
 
 impl Service {
     fn list_of_images(&self, filter: Option<ImageFilter>) -> Vec<v1::Image> {
         let filter = name(filter.and_then(|filter| filter.image));
-        self.engine.images.list(&filter).iter().map(|image| image.item()).collect()
+        self.engine.images.list(&filter).iter().map(|image| image.to_cri()).collect()
     }
 }
 
@@ -26,7 +26,10 @@ fn name(image: Option<ImageSpec>) -> String {
 impl ImageService for Service {
     type StreamImagesStream = Streamed<v1::StreamImagesResponse>;
 
-    async fn list_images(&self, request: Request<v1::ListImagesRequest>) -> Answer<v1::ListImagesResponse> {
+    async fn list_images(
+        &self,
+        request: Request<v1::ListImagesRequest>,
+    ) -> ImageAnswer<v1::ListImagesResponse> {
         let images = self.list_of_images(request.into_inner().filter);
         Ok(Response::new(v1::ListImagesResponse { images }))
     }
@@ -34,20 +37,20 @@ impl ImageService for Service {
     async fn stream_images(
         &self,
         request: Request<v1::StreamImagesRequest>,
-    ) -> Answer<Self::StreamImagesStream> {
+    ) -> ImageAnswer<Self::StreamImagesStream> {
         let images = self.list_of_images(request.into_inner().filter);
-        Ok(in_batches(images, |images| v1::StreamImagesResponse { images }))
+        Ok(batched_stream(images, |images| v1::StreamImagesResponse { images }))
     }
 
     async fn image_status(
         &self,
         request: Request<v1::ImageStatusRequest>,
-    ) -> Answer<v1::ImageStatusResponse> {
-        let image = self.engine.images.tell(&name(request.into_inner().image)).map(|image| image.item());
+    ) -> ImageAnswer<v1::ImageStatusResponse> {
+        let image = self.engine.images.tell(&name(request.into_inner().image)).map(|image| image.to_cri());
         Ok(Response::new(v1::ImageStatusResponse { image, info: [].into() }))
     }
 
-    async fn pull_image(&self, request: Request<v1::PullImageRequest>) -> Answer<v1::PullImageResponse> {
+    async fn pull_image(&self, request: Request<v1::PullImageRequest>) -> ImageAnswer<v1::PullImageResponse> {
         let image = self.engine.images.pull(&name(request.into_inner().image))?;
         Ok(Response::new(v1::PullImageResponse { image_ref: image.id.clone() }))
     }
@@ -55,12 +58,15 @@ impl ImageService for Service {
     async fn remove_image(
         &self,
         request: Request<v1::RemoveImageRequest>,
-    ) -> Answer<v1::RemoveImageResponse> {
+    ) -> ImageAnswer<v1::RemoveImageResponse> {
         self.engine.images.remove(&name(request.into_inner().image));
         Ok(Response::new(v1::RemoveImageResponse {}))
     }
 
-    async fn image_fs_info(&self, _: Request<v1::ImageFsInfoRequest>) -> Answer<v1::ImageFsInfoResponse> {
+    async fn image_fs_info(
+        &self,
+        _: Request<v1::ImageFsInfoRequest>,
+    ) -> ImageAnswer<v1::ImageFsInfoResponse> {
         let folder = self.engine.root.containers();
         let containers = spawn_blocking(move || usage::folder(&folder)).await;
         let containers = containers.map_err(|fault| Status::internal(fault.to_string()))?;

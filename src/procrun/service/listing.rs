@@ -12,7 +12,7 @@ const BATCH: usize = 500;
 pub(super) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 /// Sends items in batches. Nothing to list is an empty stream.
-pub(super) fn in_batches<T: Send + 'static, M: Send + 'static>(
+pub(super) fn batched_stream<T: Send + 'static, M: Send + 'static>(
     items: Vec<T>,
     message: fn(Vec<T>) -> M,
 ) -> Response<Streamed<M>> {
@@ -35,7 +35,7 @@ mod tests {
         for count in [0, 1, BATCH, BATCH + 1, 3 * BATCH] {
             let items: Vec<usize> = (0..count).collect();
             let batches: Vec<Vec<usize>> =
-                in_batches(items.clone(), |batch| batch).into_inner().map(Result::unwrap).collect().await;
+                batched_stream(items.clone(), |batch| batch).into_inner().map(Result::unwrap).collect().await;
             assert!(batches.iter().all(|batch| (1..=BATCH).contains(&batch.len())));
             assert_eq!(batches.concat(), items);
         }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tonic::transport::Server;
 
-use client::Client;
+use client::ClientConn;
 
 use super::engine::Engine;
 use crate::cri::v1::image_service_server::ImageServiceServer;
@@ -52,7 +52,7 @@ pub(super) async fn serve(
     let mut acceptor = Acceptor::new(listener);
     let accepting = tokio::spawn(async move {
         loop {
-            let client = Client::new(acceptor.accept().await, ended.clone());
+            let client = ClientConn::new(acceptor.accept().await, ended.clone());
             if clients.send(Ok::<_, io::Error>(client)).await.is_err() {
                 return;
             }

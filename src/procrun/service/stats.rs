@@ -8,16 +8,16 @@ use tonic::Status;
 
 use super::Service;
 use crate::cri::v1::{self, ContainerStatsFilter, PodSandboxStatsFilter};
-use crate::procrun::container::{Container, Stage};
-use crate::procrun::sandbox::Sandbox;
-use crate::procrun::usage::Snapshot;
+use crate::procrun::container::{ContainerStage, ProcrunContainer};
+use crate::procrun::sandbox::ProcrunSandbox;
+use crate::procrun::usage::ProcSnapshot;
 
 impl Service {
     pub(super) async fn stats_of_container(
         &self,
-        container: Arc<Container>,
+        container: Arc<ProcrunContainer>,
     ) -> Result<v1::ContainerStats, Status> {
-        aside(move || Snapshot::take().of_container(&container)).await
+        run_blocking(move || ProcSnapshot::take().container_usage(&container)).await
     }
 
     /// The figures of containers that have not ended, as with containerd.
@@ -28,20 +28,20 @@ impl Service {
         let ContainerStatsFilter { id, pod_sandbox_id, label_selector } = filter.unwrap_or_default();
         let filter = v1::ContainerFilter { id, pod_sandbox_id, label_selector, state: None };
         let mut containers = self.engine.list_containers(Some(filter));
-        containers.retain(|container| !matches!(container.stage(), Stage::Exited { .. }));
-        aside(move || {
-            let snapshot = Snapshot::take();
-            containers.iter().map(|container| snapshot.of_container(container)).collect()
+        containers.retain(|container| !matches!(container.stage(), ContainerStage::Exited { .. }));
+        run_blocking(move || {
+            let snapshot = ProcSnapshot::take();
+            containers.iter().map(|container| snapshot.container_usage(container)).collect()
         })
         .await
     }
 
     pub(super) async fn stats_of_sandbox(
         &self,
-        sandbox: Arc<Sandbox>,
+        sandbox: Arc<ProcrunSandbox>,
     ) -> Result<v1::PodSandboxStats, Status> {
         let containers = self.engine.containers_of(&sandbox.id);
-        aside(move || Snapshot::take().of_sandbox(&sandbox, &containers)).await
+        run_blocking(move || ProcSnapshot::take().sandbox_usage(&sandbox, &containers)).await
     }
 
     pub(super) async fn stats_of_sandboxes(
@@ -51,15 +51,15 @@ impl Service {
         let PodSandboxStatsFilter { id, label_selector } = filter.unwrap_or_default();
         let filter = v1::PodSandboxFilter { id, label_selector, state: None };
         let sandboxes = self.engine.list_sandboxes(Some(filter));
-        let mut containers: HashMap<String, Vec<Arc<Container>>> = HashMap::new();
+        let mut containers: HashMap<String, Vec<Arc<ProcrunContainer>>> = HashMap::new();
         for container in self.engine.containers.select(|_| true) {
             containers.entry(container.sandbox.clone()).or_default().push(container);
         }
-        aside(move || {
-            let snapshot = Snapshot::take();
+        run_blocking(move || {
+            let snapshot = ProcSnapshot::take();
             let none = Vec::new();
-            let of = |sandbox: &Arc<Sandbox>| {
-                snapshot.of_sandbox(sandbox, containers.get(&sandbox.id).unwrap_or(&none))
+            let of = |sandbox: &Arc<ProcrunSandbox>| {
+                snapshot.sandbox_usage(sandbox, containers.get(&sandbox.id).unwrap_or(&none))
             };
             sandboxes.iter().map(of).collect()
         })
@@ -68,6 +68,6 @@ impl Service {
 }
 
 /// Does what may take long on a thread for such work.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
+async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Status> {
     spawn_blocking(work).await.map_err(|fault| Status::internal(fault.to_string()))
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use probeshim::cri::v1::{ExecSyncRequest, ListContainersRequest};
-use probeshim::procrun::Kills;
+use probeshim::procrun::TimeoutKillScope;
 use rustix::process::{Pid, Signal, kill_process};
 use tonic::Code;
 
@@ -65,7 +65,7 @@ async fn a_command_that_takes_too_long_is_killed_alone_and_its_child_holds_the_c
 
 #[tokio::test]
 async fn killing_the_group_frees_the_call() {
-    let mut runtime = Runtime::start_with(|settings| settings.exec_timeout_kills = Kills::Group);
+    let mut runtime = Runtime::start_with(|settings| settings.exec_timeout_kills = TimeoutKillScope::Group);
     let id = runtime.runs("sleep 1000").await;
     let (code, _) = refused(runtime.exec(&id, &format!("{HOLDS}; exec sleep 1000"), ENOUGH).await);
     assert_eq!(code, Code::DeadlineExceeded);
@@ -98,7 +98,7 @@ async fn a_child_that_keeps_the_output_open_holds_a_call_that_went_well() {
 #[tokio::test]
 async fn the_drain_limit_ends_a_call_that_is_held() {
     let mut runtime =
-        Runtime::start_with(|settings| settings.drain_limit = Some(Duration::from_millis(1500)));
+        Runtime::start_with(|settings| settings.exec_io_drain_timeout = Some(Duration::from_millis(1500)));
     let id = runtime.runs("sleep 1000").await;
     let (code, words) = refused(runtime.exec(&id, HOLDS, 0).await);
     assert_eq!(code, Code::Unknown);

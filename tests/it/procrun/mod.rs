@@ -22,7 +22,7 @@ use std::time::Duration;
 use probeshim::cri::runtime_service;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
-use probeshim::procrun::{Procrun, Settings};
+use probeshim::procrun::{Procrun, ProcrunConfig};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -45,8 +45,11 @@ pub(crate) struct Runtime {
 }
 
 /// Settings in a folder, with nothing out of the ordinary.
-pub(crate) fn settings(folder: &Path) -> Settings {
-    Settings { guardian: env!("CARGO_BIN_EXE_probeshim").into(), ..Settings::new(folder.join("root")) }
+pub(crate) fn settings(folder: &Path) -> ProcrunConfig {
+    ProcrunConfig {
+        guardian: env!("CARGO_BIN_EXE_probeshim").into(),
+        ..ProcrunConfig::new(folder.join("root"))
+    }
 }
 
 impl Runtime {
@@ -55,7 +58,7 @@ impl Runtime {
         Self::start_with(|_| {})
     }
 
-    pub(crate) fn start_with(change: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) fn start_with(change: impl FnOnce(&mut ProcrunConfig)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("procrun.sock");
         Self::serve(&socket, folder, change)
@@ -66,7 +69,7 @@ impl Runtime {
         Self::serve(socket, tempfile::tempdir().unwrap(), |_| {})
     }
 
-    fn serve(socket: &Path, folder: TempDir, change: impl FnOnce(&mut Settings)) -> Self {
+    fn serve(socket: &Path, folder: TempDir, change: impl FnOnce(&mut ProcrunConfig)) -> Self {
         let mut settings = settings(folder.path());
         change(&mut settings);
         let socket = SocketPath::new(socket).unwrap();
