@@ -9,7 +9,7 @@ use crate::exec::{Phases, Timing};
 /// What was measured both ways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub struct BenchReport {
     /// The container's whole id.
     pub container: String,
     /// What was executed.
@@ -19,13 +19,13 @@ pub struct Report {
     /// Calls in flight at a time.
     pub concurrency: usize,
     /// `direct`, and `relay`.
-    pub ways: Vec<Way>,
+    pub ways: Vec<PathResult>,
 }
 
 /// One way to the runtime.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Way {
+pub struct PathResult {
     /// `direct` or `relay`.
     pub way: String,
     /// Calls that failed.
@@ -37,13 +37,13 @@ pub struct Way {
     /// Calls of which it is known completely where their time went.
     pub explained: usize,
     /// `total`, and each phase of which anything is known, in their order.
-    pub phases: Vec<Figures>,
+    pub phases: Vec<PhaseStats>,
 }
 
 /// How long something took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Figures {
+pub struct PhaseStats {
     /// `total`, or a phase.
     pub phase: String,
     /// How many were measured.
@@ -71,12 +71,12 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    pub(super) fn took(&mut self, duration: Duration, went_well: bool) {
+    pub(super) fn record(&mut self, duration: Duration, went_well: bool) {
         self.total.push(duration);
         self.failed += usize::from(!went_well);
     }
 
-    pub(super) fn lasted(&mut self, lasted: Duration, busy: Duration) {
+    pub(super) fn elapsed(&mut self, lasted: Duration, busy: Duration) {
         self.lasted += lasted;
         self.busy += busy;
     }
@@ -99,7 +99,7 @@ impl Samples {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "numbers of calls")]
-    pub(super) fn into_way(mut self, way: &str) -> Way {
+    pub(super) fn into_way(mut self, way: &str) -> PathResult {
         let calls = self.total.len().max(1) as f64;
         // All calls executed the same: where nothing tells which execution was whose, how long they took to start and to run is known all
         // the same.
@@ -111,19 +111,19 @@ impl Samples {
             self.named.splice(place..place, [("start", start), ("run", run)]);
         }
         let named = std::iter::once(("total", self.total)).chain(self.named);
-        Way {
+        PathResult {
             way: way.to_owned(),
             failed: self.failed,
             calls_per_second: calls / self.lasted.as_secs_f64().max(f64::MIN_POSITIVE),
             cpu_ms_per_call: self.busy.as_secs_f64() * 1e3 / calls,
             explained: self.explained,
-            phases: named.filter_map(|(name, times)| Figures::of(name, times)).collect(),
+            phases: named.filter_map(|(name, times)| PhaseStats::from_times(name, times)).collect(),
         }
     }
 }
 
-impl Figures {
-    fn of(phase: &str, mut times: Vec<Duration>) -> Option<Self> {
+impl PhaseStats {
+    fn from_times(phase: &str, mut times: Vec<Duration>) -> Option<Self> {
         times.sort_unstable();
         let at = |percent: usize| {
             let rank = (times.len() * percent).div_ceil(100).max(1);
@@ -147,13 +147,13 @@ mod tests {
     #[test]
     fn percentiles_are_times_that_were_measured() {
         let times = (1..=200).rev().map(Duration::from_millis).collect();
-        let figures = Figures::of("total", times).unwrap();
-        let shown = |figures: &Figures| {
+        let figures = PhaseStats::from_times("total", times).unwrap();
+        let shown = |figures: &PhaseStats| {
             format!("{} {} {} {}", figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms)
         };
         assert_eq!(shown(&figures), "100 180 198 200");
-        let one = Figures::of("total", vec![Duration::from_millis(7)]).unwrap();
+        let one = PhaseStats::from_times("total", vec![Duration::from_millis(7)]).unwrap();
         assert_eq!(shown(&one), "7 7 7 7");
-        assert_eq!(Figures::of("run", Vec::new()), None);
+        assert_eq!(PhaseStats::from_times("run", Vec::new()), None);
     }
 }

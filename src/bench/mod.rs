@@ -21,7 +21,7 @@ use crate::exec::{ExecMeter, Phases};
 use crate::socket::SocketPath;
 use crate::world::RuntimeInfo;
 
-pub use figures::{Figures, Report, Way};
+pub use figures::{BenchReport, PathResult, PhaseStats};
 
 use figures::Samples;
 
@@ -36,7 +36,7 @@ const LATE_EVENTS: Duration = Duration::from_millis(500);
 
 /// What is measured.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct BenchSpec {
     /// The runtime.
     pub direct: SocketPath,
     /// The relay before it.
@@ -71,8 +71,8 @@ pub enum BenchError {
 }
 
 /// Measures.
-pub async fn run(plan: &Plan) -> Result<Report, BenchError> {
-    let mut bench = Bench::new(plan).await?;
+pub async fn run(plan: &BenchSpec) -> Result<BenchReport, BenchError> {
+    let mut bench = BenchRun::new(plan).await?;
     bench.warm_up().await?;
     let mut samples = [Samples::default(), Samples::default()];
     for calls in plan.rounds() {
@@ -81,7 +81,7 @@ pub async fn run(plan: &Plan) -> Result<Report, BenchError> {
         }
     }
     let [direct, relayed] = samples;
-    Ok(Report {
+    Ok(BenchReport {
         container: bench.container,
         command: plan.command.clone(),
         calls: plan.calls,
@@ -91,8 +91,8 @@ pub async fn run(plan: &Plan) -> Result<Report, BenchError> {
 }
 
 /// A plan, and the runtime that it is about.
-struct Bench<'a> {
-    plan: &'a Plan,
+struct BenchRun<'a> {
+    plan: &'a BenchSpec,
     client: RuntimeServiceClient<Channel>,
     /// Its whole id.
     container: String,
@@ -100,8 +100,8 @@ struct Bench<'a> {
     events: Option<TaskEvents>,
 }
 
-impl<'a> Bench<'a> {
-    async fn new(plan: &'a Plan) -> Result<Self, BenchError> {
+impl<'a> BenchRun<'a> {
+    async fn new(plan: &'a BenchSpec) -> Result<Self, BenchError> {
         let mut client = runtime_service(&plan.direct);
         let container = whole_id(&mut client, &plan.container).await?;
         let version = client.version(VersionRequest { version: "v1".to_owned() }).await?.into_inner();
@@ -173,7 +173,7 @@ impl<'a> Bench<'a> {
                     let (call, took, answer, client) =
                         ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked.into_panic()));
                     let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
-                    samples.took(took, code == Code::Ok);
+                    samples.record(took, code == Code::Ok);
                     meter.end(call, took, cri::Code(u32::from(code as u8)), answer.ok());
                     clients.push(client);
                 }
@@ -181,7 +181,7 @@ impl<'a> Bench<'a> {
             }
             phases.extend(meter.phases(false));
         }
-        samples.lasted(began.elapsed(), self::busy()?.saturating_sub(busy));
+        samples.elapsed(began.elapsed(), self::busy()?.saturating_sub(busy));
         let late = self.late_events(&mut meter, calls.saturating_sub(phases.len()));
         phases.extend(late.await?);
         samples.executions(meter.executions());
@@ -206,7 +206,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-impl Plan {
+impl BenchSpec {
     fn request(&self, container: &str) -> ExecSyncRequest {
         ExecSyncRequest {
             container_id: container.to_owned(),
@@ -254,7 +254,7 @@ mod tests {
         for (calls, concurrency, rounds) in
             [(20, 1, vec![2; 10]), (3, 1, vec![1, 1, 1]), (25, 10, vec![9, 8, 8]), (5, 10, vec![5])]
         {
-            let plan = Plan {
+            let plan = BenchSpec {
                 direct: socket.clone(),
                 relayed: socket.clone(),
                 container: String::new(),

@@ -7,7 +7,7 @@ use super::Failure;
 use super::ask::{Output, Where};
 use super::table::{Cell, Column, Table};
 use crate::admin::shape::Status;
-use crate::bench::{self, Plan, Report, Way};
+use crate::bench::{self, BenchReport, BenchSpec, PathResult};
 use crate::socket::SocketPath;
 use crate::terminal::human;
 use crate::terminal::screen::{Screen, print};
@@ -74,7 +74,7 @@ impl Exec {
             SocketPath::parse(uri)
                 .map_err(|error| Failure::of(format!("the probeshim's {what} {uri:?} {error}")))
         };
-        let plan = Plan {
+        let plan = BenchSpec {
             direct: socket("upstream", &status.upstream.socket)?,
             relayed: socket("socket", &status.listen)?,
             container: self.container,
@@ -93,7 +93,7 @@ impl Exec {
     }
 }
 
-fn text(report: &Report, screen: Screen) -> String {
+fn text(report: &BenchReport, screen: Screen) -> String {
     let columns = [
         Column::words("WAY"),
         Column::words("PHASE"),
@@ -111,7 +111,7 @@ fn text(report: &Report, screen: Screen) -> String {
 }
 
 /// What cannot be said of one phase.
-fn summary(way: &Way, calls: usize) -> String {
+fn summary(way: &PathResult, calls: usize) -> String {
     let (rate, cpu) = (way.calls_per_second, human::milliseconds(way.cpu_ms_per_call));
     let failed = if way.failed > 0 { format!(", {} failed", way.failed) } else { String::new() };
     let untold = match calls.saturating_sub(way.explained) {
@@ -126,8 +126,8 @@ fn summary(way: &Way, calls: usize) -> String {
     )
 }
 
-fn rows(way: &Way) -> Vec<Vec<Cell>> {
-    let row = |figures: &bench::Figures| {
+fn rows(way: &PathResult) -> Vec<Vec<Cell>> {
+    let row = |figures: &bench::PhaseStats| {
         let times = [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms];
         [Cell::new(&way.way), Cell::new(&figures.phase), Cell::new(figures.count.to_string())]
             .into_iter()
