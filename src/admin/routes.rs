@@ -217,7 +217,7 @@ async fn follow(
     let permit = follow_permit(&admin, &slot)?;
     let (kept, coming) = admin.from.calls.follow(&filter, selection(&query)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
-        Ok(record) => filter.lets_through(&record).then(|| Line::from(&*record)),
+        Ok(record) => filter.matches(&record).then(|| Line::from(&*record)),
         Err(BroadcastStreamRecvError::Lagged(missed)) => Some(Line::Missed { missed }),
     });
     let lines = tokio_stream::iter(kept).map(|record| Line::from(&*record)).chain(coming);

@@ -12,7 +12,7 @@ use crate::cri::MeteredChannel;
 use crate::exec::Stuck;
 use crate::play::{ClientPodsSnapshot, Kubelet};
 use crate::prober::{self, ProbeManager};
-use crate::record::{Calls, Events, Journal};
+use crate::record::{CallHistory, EventHistory, Journal};
 use crate::socket::SocketPath;
 use crate::state::StateStore;
 use crate::telemetry::traces::Traces;
@@ -43,9 +43,9 @@ pub struct Sources {
     /// The calls that are our own.
     pub own: MeteredChannel,
     /// The last calls.
-    pub calls: Arc<Calls>,
+    pub calls: Arc<CallHistory>,
     /// The last events.
-    pub events: Arc<Events>,
+    pub events: Arc<EventHistory>,
     /// What is on the node.
     pub world: watch::Receiver<Arc<Inventory>>,
     /// What is stuck.

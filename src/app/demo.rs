@@ -22,7 +22,7 @@ use crate::play::{LogRotatePolicy, ManifestSource};
 use crate::probe::{SpecResolver, SpecSources};
 use crate::prober::{EnforcementMode, EnforcementSettings};
 use crate::procrun::{self, Procrun};
-use crate::record::{EventFilter, Events};
+use crate::record::{EventFilter, EventHistory};
 use crate::relay;
 use crate::socket::{AddressError, BindError, BindMode, SocketPath, bind};
 use crate::state::StateError;
@@ -130,7 +130,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
 }
 
 /// Tells what happens, as it happens.
-fn tell(account: Account, events: &Events) -> JoinHandle<()> {
+fn tell(account: Account, events: &EventHistory) -> JoinHandle<()> {
     let (_, mut coming) = events.follow(&EventFilter::default());
     tokio::spawn(async move {
         loop {

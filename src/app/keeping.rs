@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use crate::config::Role;
 use crate::cri::v1::ContainerState;
 use crate::play::{CapturedRequest, ClientAction, ClientPods, Kubelet, PodKey, was_created_after};
-use crate::record::{Event, Events};
+use crate::record::{Event, EventHistory};
 use crate::relay::CallInfo;
 use crate::socket::LockError;
 use crate::state::{self, StateError, StateStore};
@@ -31,7 +31,7 @@ const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 pub(super) struct Keeping {
     keeper: ClientPods,
     /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
-    restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<Events>)>,
+    restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
     /// What clients were about to stop or remove before the node had been listed.
     early: Vec<Target>,
     /// What clients have made with requests in which no name could be read, and why.
@@ -80,7 +80,10 @@ fn opened(folder: &Path) -> Result<(ClientPods, Kept), StateError> {
 }
 
 impl Keeping {
-    pub(super) fn new(keeper: ClientPods, restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<Events>)>) -> Self {
+    pub(super) fn new(
+        keeper: ClientPods,
+        restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
+    ) -> Self {
         Self { keeper, restarts, early: Vec::new(), unnamed: Vec::new() }
     }
 
@@ -183,7 +186,7 @@ impl Keeping {
         let Some((key, name)) = names(world, container) else { return };
         let kept = self.keeper.now();
         if let Some(reason) = kept.obstacle(&key, &name).filter(|_| !kept.is_let_go(&key, &name)) {
-            let event = Event::of_lost(container, world, &reason);
+            let event = Event::not_restartable(container, world, &reason);
             warn!(pod = %key, container = name, "{}", sanitize(&event.message));
             events.push(event);
         }

@@ -22,7 +22,7 @@ use crate::exec::{CallRecord, Inspector, Stuck};
 use crate::play::Kubelet;
 use crate::probe::{RefreshTrigger, SpecUpdate};
 use crate::prober::ProbeManager;
-use crate::record::{Calls, Event, Events, Journal};
+use crate::record::{CallHistory, Event, EventHistory, Journal};
 use crate::tap::{
     Call, Decoder, ExecRequest, Observation, Observations, TapEvent, is_object_call, is_read_only,
 };
@@ -49,8 +49,8 @@ pub(super) struct Inlets {
 pub(super) struct Outlets {
     pub(super) worlds: watch::Sender<Arc<Inventory>>,
     pub(super) stuck: watch::Sender<Arc<Stuck>>,
-    pub(super) calls: Arc<Calls>,
-    pub(super) events: Arc<Events>,
+    pub(super) calls: Arc<CallHistory>,
+    pub(super) events: Arc<EventHistory>,
     pub(super) journal: Option<Journal>,
     pub(super) traces: Option<Traces>,
     /// Faults of our own.
@@ -190,11 +190,11 @@ impl Observatory {
         match notice {
             RuntimeEvent::Connected { runtime, tells_execs } => {
                 info!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
-                self.outlets.events.push(Event::of_runtime(Some(&runtime)));
+                self.outlets.events.push(Event::runtime_condition(Some(&runtime)));
                 self.inspector.watched(tells_execs, now);
             }
             RuntimeEvent::Disconnected => {
-                self.outlets.events.push(Event::of_runtime(None));
+                self.outlets.events.push(Event::runtime_condition(None));
                 self.inspector.interrupted(now);
             }
             RuntimeEvent::Observed(source, told) => self.fold(source, told, false),
@@ -216,11 +216,11 @@ impl Observatory {
             }
             SpecUpdate::Problem(problem) => {
                 warn!("{}", sanitize(&problem));
-                self.outlets.events.push(Event::of_specs(problem));
+                self.outlets.events.push(Event::invalid_spec(problem));
             }
             SpecUpdate::Resolved(problem) => {
                 info!("no longer so: {}", sanitize(&problem));
-                self.outlets.events.push(Event::of_mended_specs(&problem));
+                self.outlets.events.push(Event::spec_resolved(&problem));
             }
         }
     }
@@ -229,7 +229,7 @@ impl Observatory {
         if let TaskEvent::OutOfMemory { container } = &stamped.event
             && let Some(container) = self.world.container(container)
         {
-            self.outlets.events.push(Event::of_oom(container, &self.world));
+            self.outlets.events.push(Event::oom_killed(container, &self.world));
         }
     }
 
@@ -268,7 +268,7 @@ impl Observatory {
         for change in changes {
             if (is_act || before.has(change))
                 && !self.is_told(change)
-                && let Some(event) = Event::of_change(change, &self.world)
+                && let Some(event) = Event::from_change(change, &self.world)
             {
                 self.outlets.events.push(event);
             }
@@ -306,7 +306,7 @@ impl Observatory {
         for problem in self.inspector.misread(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
             warn!(namespace, pod, "{}", sanitize(&problem));
-            self.outlets.events.push(Event::of_misread(sandbox, problem));
+            self.outlets.events.push(Event::invalid_annotation(sandbox, problem));
         }
     }
 
@@ -319,12 +319,12 @@ impl Observatory {
             return;
         }
         for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
-            let event = Event::of_stuck(new, now - new.since);
+            let event = Event::stuck_exec(new, now - new.since);
             warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", sanitize(&event.message));
             self.outlets.events.push(event);
         }
         for (_, old) in before.iter().filter(|(key, _)| !stuck.contains_key(key)) {
-            let event = Event::of_unstuck(old, now - old.since);
+            let event = Event::no_longer_stuck(old, now - old.since);
             info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", sanitize(&event.message));
             self.outlets.events.push(event);
         }
@@ -416,11 +416,11 @@ mod tests {
             client,
             exec::ExecMetrics::default(),
         );
-        let events = Arc::new(Events::default());
+        let events = Arc::new(EventHistory::default());
         let outlets = Outlets {
             worlds: watch::channel(Arc::default()).0,
             stuck: watch::channel(Arc::default()).0,
-            calls: Arc::new(Calls::new(crate::record::Limits::default())),
+            calls: Arc::new(CallHistory::new(crate::record::Limits::default())),
             events: events.clone(),
             journal: None,
             traces: None,

@@ -15,7 +15,7 @@ use super::shim::Staged;
 use super::signals::Signals;
 use crate::play::{EventSink, Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource, PodEvent};
 use crate::probe::{SpecResolver, SpecUpdate};
-use crate::record::{Event, Events, Severity};
+use crate::record::{Event, EventHistory, EventType};
 use crate::socket::SocketPath;
 use crate::state::StateError;
 use crate::terminal::{human, sanitize};
@@ -44,7 +44,7 @@ pub(super) struct Folders {
 /// Keeps what happens to pods among the events, and tells others of what is specified.
 #[derive(Debug)]
 struct Told {
-    events: Arc<Events>,
+    events: Arc<EventHistory>,
     news: Option<mpsc::Sender<SpecUpdate>>,
 }
 
@@ -146,7 +146,7 @@ impl Told {
 
 impl EventSink for Told {
     fn notice(&self, notice: PodEvent) {
-        self.events.push(Event::of_play(notice));
+        self.events.push(Event::from_pod_event(notice));
     }
 
     fn specs_changed(&self, specs: SpecResolver) {
@@ -162,22 +162,22 @@ impl EventSink for Told {
     }
 
     fn state_error(&self, reason: Option<String>) {
-        let event = Event::of_state(reason);
+        let event = Event::state_write(reason);
         match event.severity {
-            Severity::Warning => warn!("{}", sanitize(&event.message)),
-            Severity::Normal => info!("{}", event.message),
+            EventType::Warning => warn!("{}", sanitize(&event.message)),
+            EventType::Normal => info!("{}", event.message),
         }
         self.events.push(event);
     }
 
     fn mounts_unreachable(&self, reason: String) {
-        let event = Event::of_unreachable_mounts(&reason);
+        let event = Event::unreachable_mounts(&reason);
         warn!("{}", sanitize(&event.message));
         self.events.push(event);
     }
 
     fn paused(&self) {
-        let event = Event::of_hold();
+        let event = Event::paused_for_kubelet();
         warn!("{}", event.message);
         self.events.push(event);
     }

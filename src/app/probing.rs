@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::cri::MeteredChannel;
 use crate::play::Kubelet;
 use crate::prober::{ContainerEvent, EventSink, Executor, GlobalEvent, ProbeManager, ProberConfig};
-use crate::record::{Event, Events};
+use crate::record::{Event, EventHistory};
 use crate::socket::SocketPath;
 use crate::tap::{InternalCalls, PodRef};
 use crate::terminal::sanitize;
@@ -29,7 +29,7 @@ pub(super) struct Probing {
 /// Keeps what the prober tells among the events.
 #[derive(Debug)]
 struct Told {
-    events: Arc<Events>,
+    events: Arc<EventHistory>,
     /// Who acts on what probes say, if anybody does.
     play: Arc<OnceLock<Kubelet>>,
 }
@@ -39,7 +39,7 @@ impl Probing {
     pub(super) fn start(
         (own, upstream): (&MeteredChannel, &SocketPath),
         (told, redacts): (InternalCalls, bool),
-        (events, play): (Arc<Events>, Arc<OnceLock<Kubelet>>),
+        (events, play): (Arc<EventHistory>, Arc<OnceLock<Kubelet>>),
         parts: ProberConfig,
     ) -> io::Result<Self> {
         let (runtime, end) = thread_of_probes()?;
@@ -62,11 +62,11 @@ impl Drop for Probing {
 
 impl EventSink for Told {
     fn container_event(&self, notice: ContainerEvent) {
-        self.events.push(Event::of_probe(notice));
+        self.events.push(Event::from_probe_event(notice));
     }
 
     fn global_event(&self, remark: GlobalEvent) {
-        let event = Event::of_remark(&remark);
+        let event = Event::global(&remark);
         warn!("{}", sanitize(&event.message));
         self.events.push(event);
     }

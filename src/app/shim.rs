@@ -25,7 +25,7 @@ use crate::exec::{self, Inspector};
 use crate::play::Kubelet;
 use crate::probe::{self, RefreshTrigger, SpecResolver, SpecUpdate};
 use crate::prober::{self, EnforcementMode, Executor, ProbeManager, ProberConfig};
-use crate::record::{self, Calls, Events, Journal, journal};
+use crate::record::{self, CallHistory, EventHistory, Journal, journal};
 use crate::relay::{self, CallIds, Relay, RelaySummary};
 use crate::socket::{
     self, ActivationError, BindError, BindMode, BoundListener, BoundPath, SocketPath, bind, from_systemd,
@@ -77,7 +77,7 @@ pub enum RunError {
 /// All of it, running.
 pub(super) struct Shim {
     pub(super) facts: Facts,
-    pub(super) calls: Arc<Calls>,
+    pub(super) calls: Arc<CallHistory>,
     pub(super) tap_metrics: tap::TapMetrics,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
@@ -97,7 +97,7 @@ pub(super) struct Staged {
     pub(super) executor: Executor,
     pub(super) watched: InternalCalls,
     pub(super) prober: Option<ProbeManager>,
-    pub(super) events: Arc<Events>,
+    pub(super) events: Arc<EventHistory>,
     /// Who is told what is specified, where that is what is played.
     pub(super) news: Option<mpsc::Sender<SpecUpdate>>,
     /// What is to outlive us.
@@ -185,10 +185,10 @@ impl Shim {
             tap::TapConfig { hands_on_requests: role == Role::Keeps, ..tap::TapConfig::default() };
         let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
         let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
-        let calls = Arc::new(Calls::new(record::Limits::default()));
+        let calls = Arc::new(CallHistory::new(record::Limits::default()));
         let first_call =
-            journal.as_ref().map_or(1, |journal| calls.recall(&journal.folder, watched.redact_commands));
-        let (events, faults) = (Arc::new(Events::new(watched.redact_commands)), Counter::default());
+            journal.as_ref().map_or(1, |journal| calls.load(&journal.folder, watched.redact_commands));
+        let (events, faults) = (Arc::new(EventHistory::new(watched.redact_commands)), Counter::default());
         let (journal, recording) = recording(journal, &events)?.unzip();
         let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
         let (own, exec_metrics) = (MeteredChannel::new(&upstream), exec::ExecMetrics::default());
@@ -290,8 +290,8 @@ impl Shim {
 
 /// Starts the journal, if calls are recorded on disk.
 fn recording(
-    settings: Option<journal::Settings>,
-    events: &Arc<Events>,
+    settings: Option<journal::JournalConfig>,
+    events: &Arc<EventHistory>,
 ) -> io::Result<Option<(Journal, thread::JoinHandle<()>)>> {
     settings.map(|settings| Journal::start(settings, events.clone())).transpose()
 }
@@ -329,9 +329,9 @@ type Told = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.
-async fn all_shown(observing: JoinHandle<()>, calls: &Calls) {
+async fn all_shown(observing: JoinHandle<()>, calls: &CallHistory) {
     let _ = observing.await;
-    while !calls.is_shown() {
+    while !calls.followers_caught_up() {
         yield_now().await;
     }
 }

@@ -176,7 +176,7 @@ pub struct ShimSettings {
     /// What is done about them.
     pub enforcement: EnforcementSettings,
     /// The part of what is recorded on disk, if anything is.
-    pub journal: Option<journal::Settings>,
+    pub journal: Option<journal::JournalConfig>,
     /// The part of what is exported as traces, if anything is.
     pub traces: Option<traces::TraceConfig>,
     /// Whether the runtime is asked for what is on the node, and for its events.

@@ -50,7 +50,7 @@ impl Reader {
         state: Option<&Path>,
         record: Option<&str>,
         around: &Surroundings,
-    ) -> Option<journal::Settings> {
+    ) -> Option<journal::JournalConfig> {
         let limit = self.read_or("--record-limit", record, RECORD, size)??;
         if state.is_none() && record.is_none() {
             // Nobody asked for it, and there is no place for it.
@@ -58,7 +58,7 @@ impl Reader {
         }
         let state = state.map(Path::to_owned);
         let state = self.fill_in("--state-dir", state.map_or_else(|| around.needed_state_dir(), Ok))?;
-        Some(journal::Settings { folder: state.join("calls"), limit })
+        Some(journal::JournalConfig { folder: state.join("calls"), limit })
     }
 
     /// Where traces go, if anywhere; what is wrong with it is a problem as well.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::play::{PublishedPod, Summary};
 use crate::procrun;
-use crate::record::{Event, Severity};
+use crate::record::{Event, EventType};
 use crate::socket::SocketPath;
 use crate::terminal::human;
 use crate::terminal::sanitize;
@@ -84,7 +84,7 @@ impl Account {
         let Some(pod) = pod.filter(|_| TOLD.contains(&event.reason)) else { return };
         let style = match (event.severity, event.reason) {
             _ if !self.screen.colour => Style::new(),
-            (Severity::Warning, _) => AnsiColor::Red.on_default(),
+            (EventType::Warning, _) => AnsiColor::Red.on_default(),
             (_, "Started") => AnsiColor::Green.on_default(),
             _ => Style::new(),
         };

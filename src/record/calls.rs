@@ -8,17 +8,17 @@ use tokio::sync::broadcast;
 
 use super::filter::{Filter, Selection};
 use super::journal;
-use super::weight::Weights;
+use super::weight::MemoryAccounting;
 use crate::cri::MethodName;
 use crate::exec::CallRecord;
 
 /// Calls that a slow follower may lag behind.
-const LAG: usize = 1024;
+const FOLLOW_BUFFER: usize = 1024;
 
 /// The calls that were seen last. Cheap to read: a reader takes references.
 #[derive(Debug)]
-pub struct Calls {
-    kept: Mutex<Kept>,
+pub struct CallHistory {
+    kept: Mutex<CallRing>,
     follow: broadcast::Sender<Arc<CallRecord>>,
     limits: Limits,
 }
@@ -42,10 +42,10 @@ pub struct Counts {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct CallRing {
     calls: VecDeque<Arc<CallRecord>>,
-    weights: Weights,
-    seen: u64,
+    weights: MemoryAccounting,
+    total: u64,
 }
 
 impl Default for Limits {
@@ -54,17 +54,17 @@ impl Default for Limits {
     }
 }
 
-impl Calls {
+impl CallHistory {
     /// An empty record.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG), limits }
+        Self { kept: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), limits }
     }
 
     /// Keeps what was recorded on disk before, each call as it was recorded last, and returns the number from which new calls are counted:
     /// a thousand later at least, because the probeshim before this one may still be recording its last. `redact`: what is shown of
     /// commands is the program alone.
-    pub fn recall(&self, folder: &Path, redact: bool) -> u64 {
+    pub fn load(&self, folder: &Path, redact: bool) -> u64 {
         let (mut kept, mut last) = (self.lock(), None);
         let mut known = HashSet::new();
         journal::read_last(folder, |record| {
@@ -84,7 +84,7 @@ impl Calls {
             kept.replace(&record);
             return record;
         }
-        kept.seen += 1;
+        kept.total += 1;
         kept.keep(record.clone(), self.limits);
         // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
         let _ = self.follow.send(record.clone());
@@ -100,7 +100,7 @@ impl Calls {
     /// The calls that a filter lets through.
     #[must_use]
     pub fn select(&self, filter: &Filter, selection: Selection) -> Vec<Arc<CallRecord>> {
-        selection.of(self.lock().matching(filter))
+        selection.select(self.lock().matching(filter))
     }
 
     /// The same, and a receiver of all later calls, unfiltered.
@@ -113,12 +113,12 @@ impl Calls {
         let kept = self.lock();
         let (matching, coming) = (kept.matching(filter), self.follow.subscribe());
         drop(kept);
-        (selection.of(matching), coming)
+        (selection.select(matching), coming)
     }
 
     /// Whether everyone who follows has taken everything.
     #[must_use]
-    pub fn is_shown(&self) -> bool {
+    pub fn followers_caught_up(&self) -> bool {
         self.follow.is_empty()
     }
 
@@ -132,10 +132,10 @@ impl Calls {
     #[must_use]
     pub fn counts(&self) -> Counts {
         let kept = self.lock();
-        Counts { seen: kept.seen, kept: kept.calls.len() }
+        Counts { seen: kept.total, kept: kept.calls.len() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, CallRing> {
         // What panicked while it held the lock left a record that is whole enough to read.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -147,7 +147,7 @@ fn next_number(last: u64) -> u64 {
     (last + 1000).next_multiple_of(1000) + 1
 }
 
-impl Kept {
+impl CallRing {
     /// Puts a call behind those that ended before it: some are explained sooner than others.
     fn insert(&mut self, record: Arc<CallRecord>) {
         // Those of an earlier probeshim ended before all of this one's.
@@ -174,7 +174,7 @@ impl Kept {
     }
 
     fn matching(&self, filter: &Filter) -> Vec<Arc<CallRecord>> {
-        self.calls.iter().filter(|record| filter.lets_through(record)).cloned().collect()
+        self.calls.iter().filter(|record| filter.matches(record)).cloned().collect()
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn filters_and_orders() {
-        let calls = Calls::new(Limits::default());
+        let calls = CallHistory::new(Limits::default());
         for (id, path, millis) in [(1, "/a/B", 5), (2, "/a/C", 3000), (3, "/a/B", 7), (4, "/a/B", 6)] {
             calls.push(call(id, path, millis));
         }
@@ -221,10 +221,10 @@ mod tests {
 
     #[test]
     fn the_oldest_go_when_either_limit_is_reached() {
-        let few = Calls::new(Limits { calls: 2, bytes: usize::MAX });
-        let mut weights = Weights::default();
+        let few = CallHistory::new(Limits { calls: 2, bytes: usize::MAX });
+        let mut weights = MemoryAccounting::default();
         weights.add(&call(0, "/a/B", 0));
-        let light = Calls::new(Limits { calls: usize::MAX, bytes: 2 * weights.bytes() });
+        let light = CallHistory::new(Limits { calls: usize::MAX, bytes: 2 * weights.bytes() });
         for calls in [few, light] {
             for id in 1..=5 {
                 calls.push(call(id, "/a/B", 0));
@@ -236,7 +236,7 @@ mod tests {
 
     #[test]
     fn who_follows_misses_none_and_sees_none_twice() {
-        let calls = Calls::new(Limits::default());
+        let calls = CallHistory::new(Limits::default());
         calls.push(call(1, "/a/B", 0));
         let (before, mut coming) = calls.follow(&Filter::default(), Selection::All);
         calls.push(call(2, "/a/B", 0));
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_amended_takes_the_place_of_what_was_there() {
-        let calls = Calls::new(Limits::default());
+        let calls = CallHistory::new(Limits::default());
         for id in 1..=3 {
             calls.push(call(id, "/a/B", 0));
         }

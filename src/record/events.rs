@@ -11,11 +11,11 @@ use crate::probe::without_queries;
 use crate::tap::{ContainerRef, PodRef};
 
 /// Events that are kept, and bytes of their messages: some have what a command wrote in them.
-const KEPT: usize = 2_000;
-const BYTES: usize = 4 << 20;
+const MAX_EVENTS: usize = 2_000;
+const MAX_BYTES: usize = 4 << 20;
 
 /// Events that a slow follower may lag behind.
-const LAG: usize = 256;
+const FOLLOW_BUFFER: usize = 256;
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Event {
     /// When; of one that happened again, when it did last.
     pub time: SystemTime,
     /// Severity.
-    pub severity: Severity,
+    pub severity: EventType,
     /// One word for it, in CamelCase.
     pub reason: &'static str,
     /// The pod that it happened to, if to one.
@@ -38,7 +38,7 @@ pub struct Event {
 
 /// Severity of an event, as Kubernetes names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Severity {
+pub enum EventType {
     /// It happens.
     Normal,
     /// It should not happen.
@@ -54,8 +54,8 @@ pub struct EventFilter {
 
 /// The events that happened last.
 #[derive(Debug)]
-pub struct Events {
-    kept: Mutex<Kept>,
+pub struct EventHistory {
+    kept: Mutex<EventRing>,
     follow: broadcast::Sender<Arc<Event>>,
     /// Whether query strings are left out of messages.
     redact: bool,
@@ -63,7 +63,7 @@ pub struct Events {
 
 /// Events in the order in which they happened last.
 #[derive(Debug, Default)]
-struct Kept {
+struct EventRing {
     /// Each with its number, which grows.
     events: VecDeque<(u64, Arc<Event>)>,
     next: u64,
@@ -73,13 +73,13 @@ struct Kept {
     numbers: HashMap<u64, u64>,
 }
 
-impl Default for Events {
+impl Default for EventHistory {
     fn default() -> Self {
-        Self { kept: Mutex::default(), follow: broadcast::Sender::new(LAG), redact: false }
+        Self { kept: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), redact: false }
     }
 }
 
-impl Events {
+impl EventHistory {
     /// No events yet. `redact` leaves query strings out of their messages.
     #[must_use]
     pub fn new(redact: bool) -> Self {
@@ -110,20 +110,20 @@ impl Events {
         (kept.select(filter), self.follow.subscribe())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, EventRing> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl EventRing {
     fn push(&mut self, mut event: Event) -> Arc<Event> {
-        let hash = event.hash_of_what_it_is();
+        let hash = event.event_key();
         let place = self
             .numbers
             .get(&hash)
             .and_then(|number| self.events.binary_search_by_key(number, |(number, _)| *number).ok());
         // Of two that have the same hash and are not the same, the later one is counted with from now on.
-        if let Some(place) = place.filter(|place| self.events[*place].1.is_same_as(&event)) {
+        if let Some(place) = place.filter(|place| self.events[*place].1.same_key(&event)) {
             self.bytes -= event.message.len();
             event.count += self.events.remove(place).map_or(0, |(_, known)| known.count);
         }
@@ -132,10 +132,10 @@ impl Kept {
         self.numbers.insert(hash, self.next);
         self.events.push_back((self.next, event.clone()));
         self.next += 1;
-        while self.events.len() > KEPT || self.bytes > BYTES {
+        while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
             let Some((number, oldest)) = self.events.pop_front() else { break };
             self.bytes -= oldest.message.len();
-            let hash = oldest.hash_of_what_it_is();
+            let hash = oldest.event_key();
             if self.numbers.get(&hash) == Some(&number) {
                 self.numbers.remove(&hash);
             }
@@ -159,7 +159,7 @@ impl EventFilter {
 
 impl Event {
     /// Of everything that makes it the same as another.
-    fn hash_of_what_it_is(&self) -> u64 {
+    fn event_key(&self) -> u64 {
         let Self { time: _, count: _, severity, reason, pod, container, message } = self;
         let mut hasher = DefaultHasher::new();
         (*severity as u8, reason, pod, container, message).hash(&mut hasher);
@@ -169,10 +169,10 @@ impl Event {
     /// Whether the severity is Warning.
     #[must_use]
     pub fn is_warning(&self) -> bool {
-        self.severity == Severity::Warning
+        self.severity == EventType::Warning
     }
 
-    fn is_same_as(&self, other: &Self) -> bool {
+    fn same_key(&self, other: &Self) -> bool {
         let Self { time: _, count: _, severity, reason, pod, container, message } = self;
         (*severity, *reason, pod, container, message)
             == (other.severity, other.reason, &other.pod, &other.container, &other.message)
@@ -188,7 +188,7 @@ mod tests {
     fn event(seconds: u64, message: &str) -> Event {
         Event {
             time: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
-            severity: Severity::Warning,
+            severity: EventType::Warning,
             reason: "ExecSyncOverdue",
             pod: None,
             container: None,
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn what_happens_again_is_counted_and_comes_last() {
-        let events = Events::default();
+        let events = EventHistory::default();
         for (seconds, message) in [(1, "a"), (2, "b"), (3, "a")] {
             events.push(event(seconds, message));
         }
@@ -212,23 +212,23 @@ mod tests {
 
     #[test]
     fn who_follows_sees_what_comes() {
-        let events = Events::default();
+        let events = EventHistory::default();
         events.push(event(1, "a"));
         let (before, mut coming) = events.follow(&EventFilter::default());
         events.push(event(2, "b"));
         assert_eq!((before.len(), coming.try_recv().unwrap().message.as_str()), (1, "b"));
-        for count in 0..=KEPT as u64 {
+        for count in 0..=MAX_EVENTS as u64 {
             events.push(event(3, &count.to_string()));
         }
         let kept = events.select(&EventFilter::default());
-        assert_eq!((kept.len(), events.lock().numbers.len()), (KEPT, KEPT));
+        assert_eq!((kept.len(), events.lock().numbers.len()), (MAX_EVENTS, MAX_EVENTS));
         events.push(event(4, &kept[0].message));
         let kept = events.select(&EventFilter::default());
-        assert_eq!((kept.len(), kept[KEPT - 1].count), (KEPT, 2), "however long ago it was");
+        assert_eq!((kept.len(), kept[MAX_EVENTS - 1].count), (MAX_EVENTS, 2), "however long ago it was");
         for count in 0..5 {
-            events.push(event(5, &count.to_string().repeat(BYTES / 4)));
+            events.push(event(5, &count.to_string().repeat(MAX_BYTES / 4)));
         }
         let kept = events.lock();
-        assert_eq!((kept.events.len(), kept.bytes, kept.numbers.len()), (4, BYTES, 4));
+        assert_eq!((kept.events.len(), kept.bytes, kept.numbers.len()), (4, MAX_BYTES, 4));
     }
 }

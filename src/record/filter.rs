@@ -37,7 +37,7 @@ pub enum Selection {
 impl Filter {
     /// Whether a call is one of those to show.
     #[must_use]
-    pub fn lets_through(&self, record: &CallRecord) -> bool {
+    pub fn matches(&self, record: &CallRecord) -> bool {
         let call = &record.call;
         self.method.as_ref().is_none_or(|method| call.method == *method)
             && self.since.is_none_or(|since| call.start + call.duration >= since)
@@ -52,15 +52,18 @@ impl Filter {
 fn is_pod(pod: &PodRef, asked: &str) -> bool {
     let is_named = |name: &Option<String>| name.as_deref() == Some(asked);
     let whole_name = || Some(format!("{}/{}", pod.namespace.as_ref()?, pod.name.as_ref()?));
-    is_named(&pod.name) || is_named(&pod.uid) || is_named(&whole_name()) || begins(pod.id.as_deref(), asked)
+    is_named(&pod.name)
+        || is_named(&pod.uid)
+        || is_named(&whole_name())
+        || has_prefix(pod.id.as_deref(), asked)
 }
 
 fn is_container(container: &ContainerRef, asked: &str) -> bool {
-    container.name.as_deref() == Some(asked) || begins(container.id.as_deref(), asked)
+    container.name.as_deref() == Some(asked) || has_prefix(container.id.as_deref(), asked)
 }
 
 /// Whether what was asked for is an id, or as much of one as nobody takes for a name.
-fn begins(id: Option<&str>, asked: &str) -> bool {
+fn has_prefix(id: Option<&str>, asked: &str) -> bool {
     asked.len() >= 4 && id.is_some_and(|id| id.starts_with(asked))
 }
 
@@ -71,7 +74,7 @@ fn is_probe(record: &CallRecord, asked: &str) -> bool {
 }
 
 impl Selection {
-    pub(super) fn of(self, mut calls: Vec<Arc<CallRecord>>) -> Vec<Arc<CallRecord>> {
+    pub(super) fn select(self, mut calls: Vec<Arc<CallRecord>>) -> Vec<Arc<CallRecord>> {
         match self {
             Self::All => {}
             Self::Last(count) => drop(calls.drain(..calls.len().saturating_sub(count))),
@@ -112,13 +115,13 @@ mod tests {
             ("web", false),
         ] {
             let filter = Filter { pod: text(pod), ..Filter::default() };
-            assert_eq!(filter.lets_through(&record), lets_through, "{pod}");
+            assert_eq!(filter.matches(&record), lets_through, "{pod}");
         }
         for (container, lets_through) in [("web", true), ("c0ffee", true), ("coffee", false), ("we", false)] {
             let filter = Filter { container: text(container), ..Filter::default() };
-            assert_eq!(filter.lets_through(&record), lets_through, "{container}");
+            assert_eq!(filter.matches(&record), lets_through, "{container}");
         }
         let probe = Filter { probe: text("liveness"), ..Filter::default() };
-        assert!(!probe.lets_through(&record));
+        assert!(!probe.matches(&record));
     }
 }

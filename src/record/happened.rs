@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::events::{Event, Severity};
+use super::events::{Event, EventType};
 use crate::exec::{StuckExec, StuckKind};
 use crate::play;
 use crate::prober::{self, ContainerEventKind, GlobalEvent, KillLimit};
@@ -14,28 +14,30 @@ use crate::world::{Change, Container, Inventory, RuntimeInfo, Sandbox};
 impl Event {
     /// What has changed in the world; `None` for what is no news to anybody.
     #[must_use]
-    pub fn of_change(change: &Change, world: &Inventory) -> Option<Self> {
+    pub fn from_change(change: &Change, world: &Inventory) -> Option<Self> {
         match change {
             Change::SandboxStarted(sandbox) => {
                 let addresses = match sandbox.addresses.as_slice() {
                     [] => String::new(),
                     addresses => format!(" with {}", addresses.join(", ")),
                 };
-                Some(Self::of_sandbox("SandboxStarted", sandbox, format!("The sandbox runs{addresses}")))
+                Some(Self::about_sandbox("SandboxStarted", sandbox, format!("The sandbox runs{addresses}")))
             }
             Change::SandboxStopped(sandbox) => {
-                Some(Self::of_sandbox("SandboxStopped", sandbox, "The sandbox has stopped".to_owned()))
+                Some(Self::about_sandbox("SandboxStopped", sandbox, "The sandbox has stopped".to_owned()))
             }
-            Change::SandboxRemoved(sandbox) => {
-                Some(Self::of_sandbox("SandboxRemoved", sandbox, "The sandbox has been removed".to_owned()))
-            }
+            Change::SandboxRemoved(sandbox) => Some(Self::about_sandbox(
+                "SandboxRemoved",
+                sandbox,
+                "The sandbox has been removed".to_owned(),
+            )),
             Change::ContainerCreated(container) => {
                 let image = &container.image;
                 let message = format!("Created with image {image:?}, attempt {}", attempt(container));
-                Some(Self::of_container("ContainerCreated", container, world, message))
+                Some(Self::about_container("ContainerCreated", container, world, message))
             }
             Change::ContainerStarted(container) => {
-                Some(Self::of_container("ContainerStarted", container, world, "Runs".to_owned()))
+                Some(Self::about_container("ContainerStarted", container, world, "Runs".to_owned()))
             }
             Change::ContainerExited(container) => {
                 let message = match &container.exit {
@@ -45,10 +47,10 @@ impl Event {
                     Some((code, _)) => format!("Exited with code {code}"),
                     None => "Exited".to_owned(),
                 };
-                Some(Self::of_container("ContainerExited", container, world, message))
+                Some(Self::about_container("ContainerExited", container, world, message))
             }
             Change::ContainerRemoved(container) => {
-                Some(Self::of_container("ContainerRemoved", container, world, "Removed".to_owned()))
+                Some(Self::about_container("ContainerRemoved", container, world, "Removed".to_owned()))
             }
             Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => None,
         }
@@ -56,21 +58,21 @@ impl Event {
 
     /// What the prober tells.
     #[must_use]
-    pub fn of_probe(notice: prober::ContainerEvent) -> Self {
+    pub fn from_probe_event(notice: prober::ContainerEvent) -> Self {
         let (severity, reason) = match notice.what {
-            ContainerEventKind::Unhealthy => (Severity::Warning, "Unhealthy"),
-            ContainerEventKind::ProbeWarning => (Severity::Warning, "ProbeWarning"),
-            ContainerEventKind::Discarded => (Severity::Warning, "ProbeDiscarded"),
-            ContainerEventKind::WouldKill => (Severity::Warning, "WouldKill"),
-            ContainerEventKind::Killing => (Severity::Normal, "Killing"),
-            ContainerEventKind::FailedPreStopHook => (Severity::Warning, "FailedPreStopHook"),
-            ContainerEventKind::KillFailed => (Severity::Warning, "KillFailed"),
-            ContainerEventKind::KillAborted => (Severity::Normal, "KillAborted"),
-            ContainerEventKind::KillSkipped => (Severity::Warning, "KillSkipped"),
-            ContainerEventKind::Predicted => (Severity::Normal, "KillPredicted"),
-            ContainerEventKind::Unpredicted => (Severity::Warning, "KillUnpredicted"),
-            ContainerEventKind::NotObserved => (Severity::Warning, "KillNotObserved"),
-            ContainerEventKind::Panicked => (Severity::Warning, "ProbePanicked"),
+            ContainerEventKind::Unhealthy => (EventType::Warning, "Unhealthy"),
+            ContainerEventKind::ProbeWarning => (EventType::Warning, "ProbeWarning"),
+            ContainerEventKind::Discarded => (EventType::Warning, "ProbeDiscarded"),
+            ContainerEventKind::WouldKill => (EventType::Warning, "WouldKill"),
+            ContainerEventKind::Killing => (EventType::Normal, "Killing"),
+            ContainerEventKind::FailedPreStopHook => (EventType::Warning, "FailedPreStopHook"),
+            ContainerEventKind::KillFailed => (EventType::Warning, "KillFailed"),
+            ContainerEventKind::KillAborted => (EventType::Normal, "KillAborted"),
+            ContainerEventKind::KillSkipped => (EventType::Warning, "KillSkipped"),
+            ContainerEventKind::Predicted => (EventType::Normal, "KillPredicted"),
+            ContainerEventKind::Unpredicted => (EventType::Warning, "KillUnpredicted"),
+            ContainerEventKind::NotObserved => (EventType::Warning, "KillNotObserved"),
+            ContainerEventKind::Panicked => (EventType::Warning, "ProbePanicked"),
         };
         Self {
             pod: Some(notice.pod),
@@ -81,8 +83,8 @@ impl Event {
 
     /// What happens to a pod that is played.
     #[must_use]
-    pub fn of_play(notice: play::PodEvent) -> Self {
-        let severity = if notice.is_warning { Severity::Warning } else { Severity::Normal };
+    pub fn from_pod_event(notice: play::PodEvent) -> Self {
+        let severity = if notice.is_warning { EventType::Warning } else { EventType::Normal };
         Self {
             pod: Some(notice.pod),
             container: notice.container,
@@ -92,40 +94,40 @@ impl Event {
 
     /// Playing is paused, because a kubelet uses the runtime.
     #[must_use]
-    pub fn of_hold() -> Self {
+    pub fn paused_for_kubelet() -> Self {
         let message = "A kubelet uses the runtime: probeshim starts and ends nothing until the kubelet has been gone for a minute";
-        Self::new(Severity::Warning, "PausedForKubelet", message.to_owned())
+        Self::new(EventType::Warning, "PausedForKubelet", message.to_owned())
     }
 
     /// Mounts of probeshim do not reach the runtime.
     #[must_use]
-    pub fn of_unreachable_mounts(reason: &str) -> Self {
+    pub fn unreachable_mounts(reason: &str) -> Self {
         let message = format!(
             "Mounts of probeshim do not reach the runtime: {reason}; containers with a subPath are not created, and emptyDirs in memory are on disk"
         );
-        Self::new(Severity::Warning, "MountsUnreachable", message)
+        Self::new(EventType::Warning, "MountsUnreachable", message)
     }
 
     /// What the prober tells of itself.
     #[must_use]
-    pub fn of_remark(remark: &GlobalEvent) -> Self {
+    pub fn global(remark: &GlobalEvent) -> Self {
         match remark {
             GlobalEvent::KillRateLimited(KillLimit { count, within }) => {
                 let within = human::duration(*within);
                 let message = format!(
                     "--max-kills is reached: {count} kills within {within}; further kills are skipped"
                 );
-                Self::new(Severity::Warning, "KillRateLimited", message)
+                Self::new(EventType::Warning, "KillRateLimited", message)
             }
             GlobalEvent::SelectorUnmatched(selector) => Self::new(
-                Severity::Warning,
+                EventType::Warning,
                 "SelectorMatchesNothing",
                 format!("--never-kill selector {selector} matches no container on this node"),
             ),
             GlobalEvent::Switched { from, to, by } => {
                 let (from, to) = (from.name(), to.name());
                 Self::new(
-                    Severity::Warning,
+                    EventType::Warning,
                     "EnforcementModeChanged",
                     format!("From {from} to {to}, by {by}"),
                 )
@@ -135,87 +137,87 @@ impl Event {
 
     /// An annotation of a pod for probeshim is invalid.
     #[must_use]
-    pub fn of_misread(sandbox: &Sandbox, problem: String) -> Self {
-        Self { severity: Severity::Warning, ..Self::of_sandbox("InvalidAnnotation", sandbox, problem) }
+    pub fn invalid_annotation(sandbox: &Sandbox, problem: String) -> Self {
+        Self { severity: EventType::Warning, ..Self::about_sandbox("InvalidAnnotation", sandbox, problem) }
     }
 
     /// A specification of probes is invalid.
     #[must_use]
-    pub fn of_specs(problem: String) -> Self {
-        Self::new(Severity::Warning, "InvalidSpec", problem)
+    pub fn invalid_spec(problem: String) -> Self {
+        Self::new(EventType::Warning, "InvalidSpec", problem)
     }
 
     /// The state cannot be written, for a reason; or it can be written again.
     #[must_use]
-    pub fn of_state(problem: Option<String>) -> Self {
+    pub fn state_write(problem: Option<String>) -> Self {
         if let Some(problem) = problem {
-            return Self::new(Severity::Warning, "StateWriteFailed", problem);
+            return Self::new(EventType::Warning, "StateWriteFailed", problem);
         }
-        Self::new(Severity::Normal, "StateWriteRecovered", "The state is written again".to_owned())
+        Self::new(EventType::Normal, "StateWriteRecovered", "The state is written again".to_owned())
     }
 
     /// Calls cannot be recorded on disk.
     #[must_use]
-    pub fn of_record_failure(folder: &Path, reason: &str) -> Self {
+    pub fn journal_write_failed(folder: &Path, reason: &str) -> Self {
         let message = format!(
             "Calls are not recorded in {}: {reason}; probeshim retries, and calls are forwarded as before",
             folder.display()
         );
-        Self::new(Severity::Warning, "RecordWriteFailed", message)
+        Self::new(EventType::Warning, "RecordWriteFailed", message)
     }
 
     /// Calls are recorded on disk again.
     #[must_use]
-    pub fn of_record_recovery(folder: &Path) -> Self {
+    pub fn journal_write_recovered(folder: &Path) -> Self {
         let message = format!("Calls are recorded in {} again", folder.display());
-        Self::new(Severity::Normal, "RecordWriteRecovered", message)
+        Self::new(EventType::Normal, "RecordWriteRecovered", message)
     }
 
     /// The files in which calls are recorded were removed while they were written.
     #[must_use]
-    pub fn of_removed_records(folder: &Path) -> Self {
+    pub fn journal_removed(folder: &Path) -> Self {
         let message = format!(
             "Another process removed the records in {}; recording starts again there",
             folder.display()
         );
-        Self::new(Severity::Warning, "RecordRemoved", message)
+        Self::new(EventType::Warning, "RecordRemoved", message)
     }
 
     /// A specification of probes is no longer invalid.
     #[must_use]
-    pub fn of_mended_specs(problem: &str) -> Self {
-        Self::new(Severity::Normal, "SpecResolved", format!("Resolved: {problem}"))
+    pub fn spec_resolved(problem: &str) -> Self {
+        Self::new(EventType::Normal, "SpecResolved", format!("Resolved: {problem}"))
     }
 
     /// A container has ended and is not started again, though others are.
     #[must_use]
-    pub fn of_lost(container: &Arc<Container>, world: &Inventory, reason: &str) -> Self {
+    pub fn not_restartable(container: &Arc<Container>, world: &Inventory, reason: &str) -> Self {
         let message = format!("The container has ended and is not started again: {reason}");
         Self {
-            severity: Severity::Warning,
-            ..Self::of_container("NotRestartable", container, world, message)
+            severity: EventType::Warning,
+            ..Self::about_container("NotRestartable", container, world, message)
         }
     }
 
     /// The kernel killed a process of a container for want of memory.
     #[must_use]
-    pub fn of_oom(container: &Arc<Container>, world: &Inventory) -> Self {
+    pub fn oom_killed(container: &Arc<Container>, world: &Inventory) -> Self {
         let message = "The kernel killed a process of the container: its memory was used up".to_owned();
         Self {
-            severity: Severity::Warning,
-            ..Self::of_container("ContainerOutOfMemory", container, world, message)
+            severity: EventType::Warning,
+            ..Self::about_container("ContainerOutOfMemory", container, world, message)
         }
     }
 
     /// The runtime answers, or does not answer any more.
     #[must_use]
-    pub fn of_runtime(runtime: Option<&RuntimeInfo>) -> Self {
+    pub fn runtime_condition(runtime: Option<&RuntimeInfo>) -> Self {
         match runtime {
             Some(RuntimeInfo { name, version }) => {
-                Self::new(Severity::Normal, "RuntimeReady", format!("{name} {version} answers"))
+                Self::new(EventType::Normal, "RuntimeReady", format!("{name} {version} answers"))
             }
             None => Self::new(
-                Severity::Warning,
+                EventType::Warning,
                 "RuntimeUnavailable",
                 "The runtime does not answer, or its events have ended; it is asked until it does".to_owned(),
             ),
@@ -224,19 +226,19 @@ impl Event {
 
     /// Something has been stuck for so long.
     #[must_use]
-    pub fn of_stuck(stuck: &StuckExec, age: Duration) -> Self {
+    pub fn stuck_exec(stuck: &StuckExec, age: Duration) -> Self {
         let reason = match stuck.kind {
             StuckKind::Overdue => "ExecSyncOverdue",
             StuckKind::Unanswered => "ExecSyncUnanswered",
             StuckKind::Leaked => "ExecProcessLeaked",
         };
         let message = stuck.sentence(age);
-        Self::about(stuck, Severity::Warning, reason, message)
+        Self::about(stuck, EventType::Warning, reason, message)
     }
 
     /// Something was stuck for so long, and is not any more.
     #[must_use]
-    pub fn of_unstuck(stuck: &StuckExec, age: Duration) -> Self {
+    pub fn no_longer_stuck(stuck: &StuckExec, age: Duration) -> Self {
         let (reason, what) = match stuck.kind {
             StuckKind::Overdue => ("ExecSyncEnded", "ended"),
             StuckKind::Unanswered => ("ExecSyncAnswered", "was answered"),
@@ -247,10 +249,10 @@ impl Event {
             _ => format!("Call {}", stuck.call),
         };
         let age = human::duration(age);
-        Self::about(stuck, Severity::Normal, reason, format!("{subject} {what} after {age}"))
+        Self::about(stuck, EventType::Normal, reason, format!("{subject} {what} after {age}"))
     }
 
-    fn about(stuck: &StuckExec, severity: Severity, reason: &'static str, message: String) -> Self {
+    fn about(stuck: &StuckExec, severity: EventType, reason: &'static str, message: String) -> Self {
         Self {
             pod: stuck.pod.clone(),
             container: stuck.container.clone(),
@@ -258,20 +260,25 @@ impl Event {
         }
     }
 
-    fn of_sandbox(reason: &'static str, sandbox: &Sandbox, message: String) -> Self {
-        Self { pod: Some(sandbox.pod.clone()), ..Self::new(Severity::Normal, reason, message) }
+    fn about_sandbox(reason: &'static str, sandbox: &Sandbox, message: String) -> Self {
+        Self { pod: Some(sandbox.pod.clone()), ..Self::new(EventType::Normal, reason, message) }
     }
 
-    fn of_container(reason: &'static str, container: &Container, world: &Inventory, message: String) -> Self {
+    fn about_container(
+        reason: &'static str,
+        container: &Container,
+        world: &Inventory,
+        message: String,
+    ) -> Self {
         let sandbox = world.sandbox_of(container);
         Self {
             pod: sandbox.map(|sandbox| sandbox.pod.clone()),
             container: Some(container.name.clone()),
-            ..Self::new(Severity::Normal, reason, message)
+            ..Self::new(EventType::Normal, reason, message)
         }
     }
 
-    fn new(severity: Severity, reason: &'static str, message: String) -> Self {
+    fn new(severity: EventType, reason: &'static str, message: String) -> Self {
         Self { time: SystemTime::now(), severity, reason, pod: None, container: None, message, count: 1 }
     }
 }

@@ -8,7 +8,7 @@ pub mod journal;
 pub mod shape;
 mod weight;
 
-pub use calls::{Calls, Counts, Limits};
-pub use events::{Event, EventFilter, Events, Severity};
+pub use calls::{CallHistory, Counts, Limits};
+pub use events::{Event, EventFilter, EventHistory, EventType};
 pub use filter::{Filter, Selection};
 pub use journal::Journal;

@@ -13,13 +13,13 @@ const ALLOCATION: usize = 16;
 
 /// The memory that some records take together. What several of them share counts once.
 #[derive(Debug, Default)]
-pub(super) struct Weights {
+pub(super) struct MemoryAccounting {
     bytes: usize,
     /// How many records hold what is at an address.
     shared: HashMap<usize, u32>,
 }
 
-impl Weights {
+impl MemoryAccounting {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -18,7 +18,7 @@ use h2::RecvStream;
 use h2::client::ResponseFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use probeshim::exec::CallRecord;
-use probeshim::record::{self, Calls, Filter, Selection};
+use probeshim::record::{self, CallHistory, Filter, Selection};
 use probeshim::relay::{self, CallIds, Relay, RelayConfig, RelaySummary};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use probeshim::tap::{self, Call, Decoder, Tap, TapEvent};
@@ -40,7 +40,7 @@ pub struct Shim {
     relay: Option<Relay>,
     drain: CancellationToken,
     /// What the tap saw.
-    pub calls: Arc<Calls>,
+    pub calls: Arc<CallHistory>,
     pub relay_metrics: relay::RelayMetrics,
     pub tap_metrics: tap::TapMetrics,
 }
@@ -75,7 +75,7 @@ pub fn tapped(drain_timeout: Duration, tap: tap::TapConfig) -> (Shim, Decoder) {
         drain.clone(),
     )
     .unwrap();
-    let calls = Arc::new(Calls::new(record::Limits::default()));
+    let calls = Arc::new(CallHistory::new(record::Limits::default()));
     let shim =
         Shim { folder, claim: listening.claim, relay: Some(relay), drain, calls, relay_metrics, tap_metrics };
     (shim, decoder)

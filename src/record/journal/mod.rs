@@ -17,8 +17,8 @@ use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 pub(super) use self::read::read_last;
-use self::writer::Writer;
-use super::events::Events;
+use self::writer::JournalWriter;
+use super::events::EventHistory;
 use crate::exec::CallRecord;
 
 /// Records that may wait to be written; as many again are held while the disk takes none.
@@ -26,7 +26,7 @@ const QUEUE_CAPACITY: usize = 4_096;
 
 /// What the journal runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct JournalConfig {
     /// Where segments are kept; made where it is missing, for its owner alone.
     pub folder: PathBuf,
     /// Bytes that they may have together.
@@ -44,11 +44,11 @@ pub struct Journal {
 
 impl Journal {
     /// Starts the thread, which has written everything and ended once all copies are dropped. It tells the events of failures.
-    pub fn start(settings: Settings, events: Arc<Events>) -> io::Result<(Self, JoinHandle<()>)> {
+    pub fn start(settings: JournalConfig, events: Arc<EventHistory>) -> io::Result<(Self, JoinHandle<()>)> {
         let (lines, written) = sync_channel(QUEUE_CAPACITY);
         let (failures, failure) = watch::channel(None);
         let (folder, dropped) = (settings.folder.clone(), Counter::default());
-        let writer = Writer::new(settings, events, dropped.clone(), failures);
+        let writer = JournalWriter::new(settings, events, dropped.clone(), failures);
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&written))?;
         Ok((Self { folder, lines, dropped, failure }, thread))
     }
@@ -104,13 +104,13 @@ mod tests {
     }
 
     fn written(folder: &Path, limit: u64, ids: std::ops::Range<u64>) {
-        let settings = Settings { folder: folder.to_owned(), limit };
+        let settings = JournalConfig { folder: folder.to_owned(), limit };
         let (sender, records) = sync_channel(1000);
         for id in ids {
             sender.send(Arc::new(record(id))).unwrap();
         }
         drop(sender);
-        let writer = Writer::new(settings, Arc::default(), Counter::default(), watch::channel(None).0);
+        let writer = JournalWriter::new(settings, Arc::default(), Counter::default(), watch::channel(None).0);
         writer.run(&records);
     }
 
@@ -128,7 +128,8 @@ mod tests {
         written(&folder, 1 << 20, 4..6);
         assert_eq!(read(&folder), [1, 2, 3, 4, 5]);
         written(&folder, 8_000, 6..200);
-        let sizes: Vec<u64> = segments::of(&folder).unwrap().into_iter().map(|(_, size)| size).collect();
+        let sizes: Vec<u64> =
+            segments::list_segments(&folder).unwrap().into_iter().map(|(_, size)| size).collect();
         assert!(sizes.iter().sum::<u64>() <= 8_000 && sizes.len() > 4, "{sizes:?}");
         let last = read(&folder);
         assert!(last.is_sorted() && last.len() > 10 && last.ends_with(&[198, 199]), "{last:?}");
@@ -150,14 +151,14 @@ mod tests {
     struct Recording {
         journal: Journal,
         thread: JoinHandle<()>,
-        events: Arc<Events>,
+        events: Arc<EventHistory>,
         next: u64,
     }
 
     impl Recording {
         fn start(folder: PathBuf) -> Self {
-            let events = Arc::new(Events::default());
-            let settings = Settings { folder, limit: 1 << 20 };
+            let events = Arc::new(EventHistory::default());
+            let settings = JournalConfig { folder, limit: 1 << 20 };
             let (journal, thread) = Journal::start(settings, events.clone()).unwrap();
             Self { journal, thread, events, next: 0 }
         }
@@ -261,7 +262,8 @@ mod tests {
         assert_eq!(fs::read(&names[2].1).unwrap(), bytes);
         let second = folder.join("calls-00000007.jsonl.no-version-set-aside-2");
         assert_eq!(fs::read_to_string(second).unwrap(), "other");
-        let numbers: Vec<u64> = segments::of(folder).unwrap().into_iter().map(|(number, _)| number).collect();
+        let numbers: Vec<u64> =
+            segments::list_segments(folder).unwrap().into_iter().map(|(number, _)| number).collect();
         assert!(
             numbers.iter().all(|number| *number < 7),
             "{numbers:?}: numbers of other versions do not count"

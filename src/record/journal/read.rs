@@ -15,7 +15,7 @@ use crate::relay::Peer;
 use crate::tap::{ContainerRef, PodRef};
 
 /// Bytes that are read at the start, from the end of what is written: about as many calls as are kept in memory.
-const READ: u64 = 8 << 20;
+const TAIL_BYTES: u64 = 8 << 20;
 
 /// Bytes of a line that are read: no record is as long.
 const LONGEST_LINE: u64 = 1 << 20;
@@ -23,8 +23,8 @@ const LONGEST_LINE: u64 = 1 << 20;
 /// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is
 /// passed over.
 pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(CallRecord)) {
-    let (mut left, mut parts) = (READ, Vec::new());
-    for (number, size) in segments::of(folder).unwrap_or_default().into_iter().rev() {
+    let (mut left, mut parts) = (TAIL_BYTES, Vec::new());
+    for (number, size) in segments::list_segments(folder).unwrap_or_default().into_iter().rev() {
         if left == 0 {
             break;
         }
@@ -32,10 +32,10 @@ pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(CallReco
         parts.push((segments::path_of(folder, number), from..size));
         left -= size - from;
     }
-    let mut shared = Shared::default();
+    let mut shared = Interner::default();
     for (path, part) in parts.into_iter().rev() {
         // Whoever asks sees that these are all that can be read.
-        let _ = read_segment(&path, part, |record| found(shared.share(record)));
+        let _ = read_segment(&path, part, |record| found(shared.intern(record)));
     }
 }
 
@@ -55,24 +55,25 @@ fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(CallRecord)
 
 /// What many records have in common, once.
 #[derive(Default)]
-struct Shared {
+struct Interner {
     pods: HashSet<Arc<PodRef>>,
     containers: HashSet<Arc<ContainerRef>>,
     peers: HashSet<Arc<Peer>>,
 }
 
-impl Shared {
-    fn share(&mut self, mut record: CallRecord) -> CallRecord {
+impl Interner {
+    fn intern(&mut self, mut record: CallRecord) -> CallRecord {
         if let Some(call) = Arc::get_mut(&mut record.call) {
-            call.pod = call.pod.take().map(|pod| one_of(&mut self.pods, pod));
-            call.container = call.container.take().map(|container| one_of(&mut self.containers, container));
-            call.peer = call.peer.take().map(|peer| one_of(&mut self.peers, peer));
+            call.pod = call.pod.take().map(|pod| intern_one(&mut self.pods, pod));
+            call.container =
+                call.container.take().map(|container| intern_one(&mut self.containers, container));
+            call.peer = call.peer.take().map(|peer| intern_one(&mut self.peers, peer));
         }
         record
     }
 }
 
-fn one_of<T: Eq + Hash>(known: &mut HashSet<Arc<T>>, new: Arc<T>) -> Arc<T> {
+fn intern_one<T: Eq + Hash>(known: &mut HashSet<Arc<T>>, new: Arc<T>) -> Arc<T> {
     known.get(&new).cloned().unwrap_or_else(|| {
         known.insert(new.clone());
         new

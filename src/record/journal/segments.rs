@@ -36,7 +36,7 @@ impl Segments {
     /// Opens the last segment, to go on behind it. A line that a crash tore there is ended. Segments of other format versions are set aside.
     pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
         set_aside_others(folder)?;
-        let mut known = of(folder)?;
+        let mut known = list_segments(folder)?;
         let last = match known.last() {
             Some((number, _)) => *number,
             None => next_number(folder)?,
@@ -168,7 +168,7 @@ fn next_number(folder: &Path) -> io::Result<u64> {
 }
 
 /// Numbers and sizes of the segments of this version in a folder, the oldest first. What is no regular file is passed over: opening a FIFO would wait.
-pub(super) fn of(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
+pub(super) fn list_segments(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::segments::Segments;
-use super::{QUEUE_CAPACITY, Settings};
+use super::{JournalConfig, QUEUE_CAPACITY};
 use crate::exec::CallRecord;
-use crate::record::events::{Event, Events};
+use crate::record::events::{Event, EventHistory};
 use crate::record::shape;
 use crate::socket::{LockError, LockFile};
 use crate::terminal::sanitize;
@@ -36,9 +36,9 @@ const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_BATCH: usize = 256;
 
 /// Writes records for as long as there is somebody to send them.
-pub(super) struct Writer {
-    settings: Settings,
-    events: Arc<Events>,
+pub(super) struct JournalWriter {
+    settings: JournalConfig,
+    events: Arc<EventHistory>,
     dropped: Counter,
     /// Why nothing is written, while that is so.
     failure: watch::Sender<Option<String>>,
@@ -69,10 +69,10 @@ impl From<io::Error> for Stop {
     }
 }
 
-impl Writer {
+impl JournalWriter {
     pub(super) fn new(
-        settings: Settings,
-        events: Arc<Events>,
+        settings: JournalConfig,
+        events: Arc<EventHistory>,
         dropped: Counter,
         failure: watch::Sender<Option<String>>,
     ) -> Self {
@@ -104,7 +104,7 @@ impl Writer {
                     LOCK_RETRY_INTERVAL
                 }
                 Stop::Removed => {
-                    self.publish(Event::of_removed_records(&self.settings.folder));
+                    self.publish(Event::journal_removed(&self.settings.folder));
                     Duration::ZERO
                 }
                 Stop::Failed(error) => {
@@ -188,7 +188,7 @@ impl Writer {
         // Whoever sees the failure finds the event.
         if !self.failure_published {
             self.failure_published = true;
-            self.publish(Event::of_record_failure(&self.settings.folder, &reason));
+            self.publish(Event::journal_write_failed(&self.settings.folder, &reason));
         }
         self.failure.send_replace(Some(reason));
     }
@@ -196,7 +196,7 @@ impl Writer {
     fn recovered(&mut self) {
         if self.failure_published {
             self.failure_published = false;
-            self.publish(Event::of_record_recovery(&self.settings.folder));
+            self.publish(Event::journal_write_recovered(&self.settings.folder));
             self.failure.send_replace(None);
         }
     }

@@ -169,7 +169,7 @@ impl Exec {
             exit_code: exec.result.map(|result| result.exit_code),
             stdout_bytes: exec.result.map(|result| result.stdout_bytes),
             stderr_bytes: exec.result.map(|result| result.stderr_bytes),
-            probe: insight.and_then(|insight| Probe::of(&insight.identity)),
+            probe: insight.and_then(|insight| Probe::from_match(&insight.identity)),
             margin_ms: insight
                 .and_then(|insight| insight.margin)
                 .map(|margin| margin.as_signed_ms(milliseconds)),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::time;
-use crate::record::events::{self, Severity};
+use crate::record::events::{self, EventType};
 
 /// Something that has happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,8 +24,8 @@ impl From<&events::Event> for Event {
     fn from(event: &events::Event) -> Self {
         let pod = event.pod.as_deref();
         let severity = match event.severity {
-            Severity::Normal => "Normal",
-            Severity::Warning => "Warning",
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
         };
         Self {
             time: time(event.time),

@@ -98,7 +98,7 @@ pub struct Pids {
 
 impl Probe {
     /// `None` where nothing tells.
-    pub(super) fn of(identity: &ProbeMatch) -> Option<Self> {
+    pub(super) fn from_match(identity: &ProbeMatch) -> Option<Self> {
         let (candidates, source, period) = match identity {
             ProbeMatch::Matched { uses, source, period } => {
                 let names: Vec<String> = uses.iter().map(|used| used.name().to_owned()).collect();

@@ -20,21 +20,21 @@ use crate::tap;
 /// What was read is not a record, or not one of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not the record of a call")]
-pub struct NotARecord;
+pub struct RecordError;
 
 impl TryFrom<Call> for CallRecord {
-    type Error = NotARecord;
+    type Error = RecordError;
 
-    fn try_from(call: Call) -> Result<Self, NotARecord> {
+    fn try_from(call: Call) -> Result<Self, RecordError> {
         let duration = duration(call.duration_ms)?;
         let insight = call.exec.as_ref().map(insight).transpose()?.flatten();
         let read = tap::Call {
             id: call.id,
-            start: call.start.parse::<Timestamp>().map(SystemTime::from).map_err(|_| NotARecord)?,
+            start: call.start.parse::<Timestamp>().map(SystemTime::from).map_err(|_| RecordError)?,
             duration,
             method: Method::from_name(&call.method)
                 .map_or_else(|| MethodName::of_path(&call.method), MethodName::Known),
-            ending: CallOutcome::named(&call.code).ok_or(NotARecord)?,
+            ending: CallOutcome::named(&call.code).ok_or(RecordError)?,
             request_bytes: call.request_bytes,
             response_bytes: call.response_bytes,
             peer: call
@@ -56,12 +56,12 @@ impl TryFrom<Call> for CallRecord {
 }
 
 impl TryFrom<Kill> for tap::KillRecord {
-    type Error = NotARecord;
+    type Error = RecordError;
 
-    fn try_from(kill: Kill) -> Result<Self, NotARecord> {
+    fn try_from(kill: Kill) -> Result<Self, RecordError> {
         let Kill { probe, message, threshold, grace_period_seconds: grace_period, failures } = kill;
         let failure = |failure: Failure| {
-            let at = failure.time.parse::<Timestamp>().map_err(|_| NotARecord)?;
+            let at = failure.time.parse::<Timestamp>().map_err(|_| RecordError)?;
             Ok(tap::ProbeFailure { at: at.into(), message: failure.message })
         };
         let failures = failures.into_iter().map(failure).collect::<Result<_, _>>()?;
@@ -81,10 +81,10 @@ impl From<Exec> for tap::ExecCall {
     }
 }
 
-fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, NotARecord> {
+fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, RecordError> {
     let (Some(phases), Some(assessment)) = (&exec.phases, &exec.assessment) else { return Ok(None) };
     let slow = exec.slow_because.as_deref().and_then(Slow::named);
-    let assessment = Assessment::named(assessment, slow).ok_or(NotARecord)?;
+    let assessment = Assessment::named(assessment, slow).ok_or(RecordError)?;
     // Events tell of a command whose call does not; if only that it was never started.
     let is_told = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
     let has_fate = is_told || (exec.exit_code.is_none() && phases.state == "complete");
@@ -103,20 +103,20 @@ fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, NotARecord> {
     }))
 }
 
-fn identity(probe: &Probe) -> Result<ProbeMatch, NotARecord> {
+fn identity(probe: &Probe) -> Result<ProbeMatch, RecordError> {
     let period = probe.period_ms.map(duration).transpose()?;
     if probe.source == "learned" {
-        let period = period.ok_or(NotARecord)?;
+        let period = period.ok_or(RecordError)?;
         return Ok(ProbeMatch::Inferred { period, confidence: probe.confidence });
     }
     let names =
         if probe.candidates.is_empty() { std::slice::from_ref(&probe.r#type) } else { &probe.candidates };
     let uses: Option<Vec<ExecPurpose>> = names.iter().map(|name| ExecPurpose::named(name)).collect();
-    let source = Source::named(&probe.source).ok_or(NotARecord)?;
-    Ok(ProbeMatch::Matched { uses: uses.ok_or(NotARecord)?, source, period })
+    let source = Source::named(&probe.source).ok_or(RecordError)?;
+    Ok(ProbeMatch::Matched { uses: uses.ok_or(RecordError)?, source, period })
 }
 
-fn read_phases(phases: &Phases) -> Result<exec::Phases, NotARecord> {
+fn read_phases(phases: &Phases) -> Result<exec::Phases, RecordError> {
     let known = |time: Option<f64>| time.map(duration).transpose();
     let parts = PhaseDurations {
         queue: duration(phases.queue_ms)?,
@@ -136,14 +136,14 @@ fn read_phases(phases: &Phases) -> Result<exec::Phases, NotARecord> {
             exec::Phases::Ambiguous { parts, candidates, count }
         }
         "missing" => {
-            let what = phases.missing.as_deref().and_then(MissingEvents::named).ok_or(NotARecord)?;
+            let what = phases.missing.as_deref().and_then(MissingEvents::named).ok_or(RecordError)?;
             exec::Phases::Missing { parts, what }
         }
-        _ => return Err(NotARecord),
+        _ => return Err(RecordError),
     })
 }
 
-fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
+fn evidence(evidence: &Evidence) -> Result<exec::Evidence, RecordError> {
     let pressures = |pressures: &Option<Pressures>| {
         let read = |pressures: &Pressures| {
             let Pressures { cpu_ms, io_ms, memory_ms } = *pressures;
@@ -178,16 +178,16 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, NotARecord> {
     })
 }
 
-fn margin(milliseconds: f64) -> Result<TimeoutMargin, NotARecord> {
+fn margin(milliseconds: f64) -> Result<TimeoutMargin, RecordError> {
     let margin = duration(milliseconds.abs())?;
     Ok(if milliseconds < 0.0 { TimeoutMargin::Over(margin) } else { TimeoutMargin::Under(margin) })
 }
 
 /// A duration, as exactly as it was written.
-fn duration(milliseconds: f64) -> Result<Duration, NotARecord> {
-    let seconds = Duration::try_from_secs_f64(milliseconds / 1e3).map_err(|_| NotARecord)?;
+fn duration(milliseconds: f64) -> Result<Duration, RecordError> {
+    let seconds = Duration::try_from_secs_f64(milliseconds / 1e3).map_err(|_| RecordError)?;
     // To the microsecond, whatever the division made of it.
-    let micros = u64::try_from((seconds + Duration::from_nanos(500)).as_micros()).map_err(|_| NotARecord)?;
+    let micros = u64::try_from((seconds + Duration::from_nanos(500)).as_micros()).map_err(|_| RecordError)?;
     Ok(Duration::from_micros(micros))
 }
 
@@ -213,7 +213,7 @@ mod tests {
             Call { start: "yesterday".into(), ..call.clone() },
             Call { duration_ms: -1.0, ..call },
         ] {
-            assert_eq!(CallRecord::try_from(wrong.clone()).unwrap_err(), NotARecord, "{wrong:?}");
+            assert_eq!(CallRecord::try_from(wrong.clone()).unwrap_err(), RecordError, "{wrong:?}");
         }
     }
 }
