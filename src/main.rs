@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use probeshim::app;
 use probeshim::cli::{self, Cli, Command, Failure};
-use probeshim::config::{PlaySettings, RuntimeSettings, Settings, Surroundings};
+use probeshim::config::{Environment, PlaySettings, RuntimeSettings, Settings};
 use probeshim::memory;
 use probeshim::procrun::{self, guardian};
 use probeshim::telemetry;
@@ -48,12 +48,12 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     }
     match command {
         Command::Run(flags) => {
-            let settings = Settings::new(&flags, &Surroundings::here())?;
+            let settings = Settings::new(&flags, &Environment::detect())?;
             let _log = telemetry::start(&settings.log);
             runtime.block_on(app::run(settings.shim)).map_err(Failure::of)
         }
         Command::Play(flags) => {
-            let settings = PlaySettings::new(&flags, &Surroundings::here())?;
+            let settings = PlaySettings::new(&flags, &Environment::detect())?;
             let _log = telemetry::start(&settings.log);
             runtime.block_on(app::play(settings)).map_err(Failure::of)
         }
@@ -66,7 +66,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Schema => cli::schema(),
         Command::Bench(bench) => runtime.block_on(bench.run()),
         Command::Runtime(flags) => {
-            let settings = RuntimeSettings::new(&flags, &Surroundings::here())?;
+            let settings = RuntimeSettings::new(&flags, &Environment::detect())?;
             print(&format!("{}\n", procrun::WARNING))?;
             let _log = telemetry::start(&settings.log);
             runtime.block_on(app::runtime(settings)).map_err(Failure::of)

@@ -15,7 +15,7 @@ use super::limits::raise_descriptor_limit;
 use super::playing::Folders;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
-use crate::config::{Role, ShimSettings};
+use crate::config::{OperatingMode, ServerConfig};
 use crate::demo::{self, Account, DemoEnd, Where};
 use crate::exec;
 use crate::play::{LogRotatePolicy, ManifestSource};
@@ -88,7 +88,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let over = CancellationToken::new();
     let runtime = start_runtime(folder.path(), &upstream, over.clone())?;
     let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let settings = ShimSettings {
+    let settings = ServerConfig {
         listen: Some(listen.clone()),
         admin: admin.clone(),
         http: Some(http),
@@ -100,8 +100,8 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         enforcement: EnforcementSettings { mode: EnforcementMode::Restart, ..EnforcementSettings::default() },
         journal: None,
         traces: None,
-        watches_runtime: true,
-        role: Role::Plays,
+        watch_runtime: true,
+        role: OperatingMode::Kubelet,
         state: Some(folder.path().to_owned()),
     };
     let mut shim = Shim::open(settings).await?;

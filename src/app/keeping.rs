@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tracing::{info, warn};
 
-use crate::config::Role;
+use crate::config::OperatingMode;
 use crate::cri::v1::ContainerState;
 use crate::play::{CapturedRequest, ClientAction, ClientPods, Kubelet, PodKey, was_created_after};
 use crate::record::{Event, EventHistory};
@@ -54,12 +54,15 @@ enum Target {
 
 /// Takes what is to outlive us, and who knows what clients have made of it. Where pods are only watched, that is taken which was kept alive
 /// before, if anything was and nobody else has it: whoever keeps it alive next has to know what its owners have stopped.
-pub(super) fn open(role: Role, folder: Option<&Path>) -> Result<Option<(ClientPods, Kept)>, StateError> {
+pub(super) fn open(
+    role: OperatingMode,
+    folder: Option<&Path>,
+) -> Result<Option<(ClientPods, Kept)>, StateError> {
     let Some(folder) = folder else { return Ok(None) };
     match role {
-        Role::Keeps | Role::Plays => opened(folder).map(Some),
-        Role::Watches if !StateStore::exists(folder) => Ok(None),
-        Role::Watches => match opened(folder) {
+        OperatingMode::Restart | OperatingMode::Kubelet => opened(folder).map(Some),
+        OperatingMode::Observe if !StateStore::exists(folder) => Ok(None),
+        OperatingMode::Observe => match opened(folder) {
             Ok((keeper, kept)) => Ok((!keeper.now().keys().is_empty()).then_some((keeper, kept))),
             Err(error) => {
                 if matches!(error, StateError::Locked(LockError::Held { .. })) {

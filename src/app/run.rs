@@ -8,11 +8,11 @@ use tracing::{info, warn};
 use super::limits::raise_descriptor_limit;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
-use crate::config::ShimSettings;
+use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
-pub async fn run(settings: ShimSettings) -> Result<(), RunError> {
+pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     raise_descriptor_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());

@@ -19,7 +19,7 @@ use super::keeping::{self, Keeping, Kept};
 use super::observatory::{Inlets, Observatory, Outlets};
 use super::probing::{self, Probing};
 use crate::admin::{self, Admin, Facts, Sources};
-use crate::config::{Role, ShimSettings};
+use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
 use crate::exec::{self, Inspector};
 use crate::play::Kubelet;
@@ -156,8 +156,8 @@ const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
 impl Shim {
     /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
     /// one cannot be opened, none stays open.
-    pub(super) async fn open(settings: ShimSettings) -> Result<Self, RunError> {
-        let ShimSettings {
+    pub(super) async fn open(settings: ServerConfig) -> Result<Self, RunError> {
+        let ServerConfig {
             listen,
             admin,
             http,
@@ -169,7 +169,7 @@ impl Shim {
             enforcement,
             journal,
             traces,
-            watches_runtime,
+            watch_runtime,
             role,
             state,
         } = settings;
@@ -182,7 +182,7 @@ impl Shim {
 
         let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::TapMetrics::default());
         let tap_settings =
-            tap::TapConfig { hands_on_requests: role == Role::Keeps, ..tap::TapConfig::default() };
+            tap::TapConfig { hands_on_requests: role == OperatingMode::Restart, ..tap::TapConfig::default() };
         let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
         let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
         let calls = Arc::new(CallHistory::new(record::Limits::default()));
@@ -199,7 +199,7 @@ impl Shim {
         let probing = (enforcement.mode != EnforcementMode::Off).then(|| {
             let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
             let (specs, metrics, skip_start_jitter) =
-                (specs.clone(), prober_metrics.clone(), role == Role::Plays);
+                (specs.clone(), prober_metrics.clone(), role == OperatingMode::Kubelet);
             let parts = ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter };
             Probing::start((&own, &upstream), told, (events.clone(), play.clone()), parts)
         });
@@ -222,21 +222,21 @@ impl Shim {
             state: state.clone(),
             traces: traces.clone(),
             faults: faults.clone(),
-            kept: kept.as_ref().filter(|_| role == Role::Keeps).map(|kept| kept.keeper.pods()),
+            kept: kept.as_ref().filter(|_| role == OperatingMode::Restart).map(|kept| kept.keeper.pods()),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
         let (told, (news, hurry)) = news(role, of_specs, specs);
-        let staged = kept.filter(|_| role != Role::Watches).map(|kept| {
+        let staged = kept.filter(|_| role != OperatingMode::Observe).map(|kept| {
             let watched = tap.own_calls(numbers.clone());
             let executor = Executor::new(own.connect_new(&upstream), Some(watched.clone()), redacts);
             let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
             Staged { own, executor, watched, prober, events, news: told, kept, play }
         });
-        let notices = notices(watches_runtime.then_some(own), enquired, &mut inspector);
+        let notices = notices(watch_runtime.then_some(own), enquired, &mut inspector);
         let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
-        let restarts = (role == Role::Keeps).then(|| (play.clone(), outlets.events.clone()));
+        let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outlets.events.clone()));
         let keeping = keeper.map(|keeper| Keeping::new(keeper, restarts));
         let observatory = Observatory::new(inspector, prober, (play, keeping), outlets);
         let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
@@ -311,16 +311,16 @@ fn notices(
 
 /// How it is told what is written of probes, and by whom: whoever plays pods tells of them himself.
 fn news(
-    role: Role,
+    role: OperatingMode,
     of_specs: probe::SpecSources,
     specs: SpecResolver,
 ) -> (Option<mpsc::Sender<SpecUpdate>>, Told) {
     match role {
-        Role::Plays => {
+        OperatingMode::Kubelet => {
             let (told, news) = mpsc::channel(NEWS);
             (Some(told), (news, RefreshTrigger::default()))
         }
-        Role::Keeps | Role::Watches => (None, of_specs.watch(specs)),
+        OperatingMode::Restart | OperatingMode::Observe => (None, of_specs.watch(specs)),
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Failure;
 use crate::admin::Client;
-use crate::config::{Surroundings, admin_socket};
+use crate::config::{Environment, admin_socket};
 use crate::terminal::human::harmless_json;
 
 /// Where to ask.
@@ -48,6 +48,6 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
 
 impl Where {
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        Ok(Client::new(admin_socket(self.admin.as_deref(), &Surroundings::here())?))
+        Ok(Client::new(admin_socket(self.admin.as_deref(), &Environment::detect())?))
     }
 }

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Failure;
 use super::table::{Cell, Column, Table};
-use crate::config::{self, Surroundings};
+use crate::config::{self, Environment};
 use crate::probe::DescribedProbe;
 use crate::terminal::harmless_text;
 use crate::terminal::screen::{Screen, print};
@@ -29,7 +29,7 @@ impl Check {
         if self.paths.is_empty() && self.config.is_none() {
             return Err(Failure::Usage("nothing to check: name files, folders, or a --config".to_owned()));
         }
-        let (specs, passed_over) = config::check(&self.paths, self.config.as_ref(), &Surroundings::here())?;
+        let (specs, passed_over) = config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
         let described = specs.describe_all();
         let mut text = if described.is_empty() {
             "nothing is wrong, and nothing would be probed: there is no probe in it\n".to_owned()

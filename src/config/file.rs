@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use url::Url;
 
-use super::read::{Reader, duration};
-use super::{Flags, Surroundings};
+use super::read::{Validator, duration};
+use super::{Environment, Flags};
 use crate::probe::node::{Cursor, Violation};
 use crate::probe::{
     KubeletClient, Probe, ProbeType, Rule, Selector, Source, SpecResolver, matches, read_probe,
@@ -20,10 +20,10 @@ use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Where the value of a flag is kept.
-type Slot = fn(&mut Flags) -> &mut Option<String>;
+type FlagSlot = fn(&mut Flags) -> &mut Option<String>;
 
 /// The fields that are flags as well: their names, and those of the flags.
-pub(super) const FLAGS: [(&str, &str, Slot); 13] = [
+pub(super) const FLAGS: [(&str, &str, FlagSlot); 13] = [
     ("listen", "--listen", |flags| &mut flags.listen),
     ("upstream", "--upstream", |flags| &mut flags.upstream),
     ("admin", "--admin", |flags| &mut flags.admin),
@@ -40,7 +40,8 @@ pub(super) const FLAGS: [(&str, &str, Slot); 13] = [
 ];
 
 /// The other fields.
-const OTHERS: [&str; 6] = ["httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
+const NON_FLAG_FIELDS: [&str; 6] =
+    ["httpPods", "redactCommands", "manifests", "neverKill", "kubelet", "probes"];
 
 /// What a configuration file says beside what flags say.
 #[derive(Debug, Default)]
@@ -61,7 +62,7 @@ impl File {
 
     /// Reads the file that the flags name, or the one that is there anyway, and fills in what the flags do not say. Everything that is wrong
     /// with it is a problem of its own.
-    pub(super) fn read(flags: &mut Flags, around: &Surroundings, reader: &mut Reader) -> Self {
+    pub(super) fn read(flags: &mut Flags, around: &Environment, reader: &mut Validator) -> Self {
         let default = around.config.as_ref().filter(|path| path.exists());
         let Some(path) = flags.config.as_ref().or(default).cloned() else { return Self::default() };
         let read = if flags.config.is_some() { read_named_to_string } else { read_to_string };
@@ -76,16 +77,16 @@ impl File {
         let mut problems = Vec::new();
         let root = Cursor::root("", &value);
         let file = root.object(&mut problems).map(|_| {
-            let known: Vec<&str> = FLAGS.iter().map(|(field, ..)| *field).chain(OTHERS).collect();
+            let known: Vec<&str> = FLAGS.iter().map(|(field, ..)| *field).chain(NON_FLAG_FIELDS).collect();
             root.deny_unknown(&known, &mut problems);
             reader.written = fill_in(flags, &root, &path, &mut problems);
-            Self::of(&root, flags.redact_commands, &mut problems)
+            Self::from_root(&root, flags.redact_commands, &mut problems)
         });
         reader.problems.extend(problems.iter().map(|wrong| problem(&path, wrong.to_string())));
         file.unwrap_or_default()
     }
 
-    fn of(root: &Cursor<'_>, redacts: bool, problems: &mut Vec<Violation>) -> Self {
+    fn from_root(root: &Cursor<'_>, redacts: bool, problems: &mut Vec<Violation>) -> Self {
         let kubelet = root.field("kubelet").and_then(|node| kubelet(&node, problems));
         let rules = root.field("probes").map(|rules| if redacts { rules.secret() } else { rules });
         let rules = rules.map(|rules| rules.list(problems)).unwrap_or_default();
@@ -105,7 +106,7 @@ fn fill_in(
 ) -> BTreeMap<&'static str, String> {
     let mut written = BTreeMap::new();
     for (field, flag, slot) in FLAGS {
-        let value = root.field(field).and_then(|node| word(&node, problems));
+        let value = root.field(field).and_then(|node| string(&node, problems));
         if let Some(value) = value.filter(|_| slot(flags).is_none()) {
             *slot(flags) = Some(value);
             written.insert(flag, format!("{}: {field}", path.display()));
@@ -124,8 +125,8 @@ fn fill_in(
 }
 
 /// Something that is wrong with a file.
-fn problem(path: &Path, reason: String) -> super::Problem {
-    super::Problem { field: format!("{}:", path.display()), value: None, reason }
+fn problem(path: &Path, reason: String) -> super::ConfigProblem {
+    super::ConfigProblem { field: format!("{}:", path.display()), value: None, reason }
 }
 
 fn parsed(text: &str) -> Result<Value, String> {
@@ -135,7 +136,7 @@ fn parsed(text: &str) -> Result<Value, String> {
 }
 
 /// A text; YAML takes on and off for something else unless they are quoted.
-fn word(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
+fn string(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<String> {
     match node.value() {
         Value::Bool(true) => Some("on".to_owned()),
         Value::Bool(false) => Some("off".to_owned()),
@@ -176,7 +177,7 @@ fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletCl
     let fields =
         ["url", "tokenFile", "certificateFile", "keyFile", "authorityFile", "insecureSkipVerify", "interval"];
     node.deny_unknown(&fields, problems);
-    let url = url(node, problems);
+    let url = parse_url(node, problems);
     let mut file = |name: &str| node.field(name).and_then(|path| path.text(problems)).map(PathBuf::from);
     let (token, authority) = (file("tokenFile"), file("authorityFile"));
     let (certificate, key) = (file("certificateFile"), file("keyFile"));
@@ -216,7 +217,7 @@ fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletCl
     Some(KubeletClient { url, token, identity, authority, interval: interval.unwrap_or(INTERVAL) })
 }
 
-fn url(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Url> {
+fn parse_url(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Url> {
     let reason = "must be http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:10255";
     let Some(url) = node.field("url") else {
         node.missing("url", reason, problems);

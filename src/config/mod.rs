@@ -15,13 +15,13 @@ use std::time::Duration;
 use clap::Args;
 use file::File;
 use read::{
-    Reader, demo_length, duration, folder, http_address, log_filter, mode, mode_of_play, most_kills,
+    Validator, demo_length, duration, folder, http_address, kill_limit, log_filter, mode, mode_of_play,
     on_or_off, socket_path,
 };
 
 pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
-pub use surroundings::Surroundings;
+pub use surroundings::Environment;
 
 use crate::probe::{SpecResolver, SpecSources, selector};
 use crate::prober::{EnforcementMode, EnforcementSettings};
@@ -149,14 +149,14 @@ pub struct Flags {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The shim's part.
-    pub shim: ShimSettings,
+    pub shim: ServerConfig,
     /// The log's part.
     pub log: telemetry::LogConfig,
 }
 
 /// What the relay and all that watches it run on.
 #[derive(Clone, Debug)]
-pub struct ShimSettings {
+pub struct ServerConfig {
     /// Where clients connect; `None` where systemd passes the socket.
     pub listen: Option<SocketPath>,
     /// The admin socket.
@@ -180,22 +180,22 @@ pub struct ShimSettings {
     /// The part of what is exported as traces, if anything is.
     pub traces: Option<traces::TraceConfig>,
     /// Whether the runtime is asked for what is on the node, and for its events.
-    pub watches_runtime: bool,
+    pub watch_runtime: bool,
     /// What is done with pods on it.
-    pub role: Role,
+    pub role: OperatingMode,
     /// The folder of what is to outlive us; `None` only where pods are watched, and there is no place for it.
     pub state: Option<PathBuf>,
 }
 
 /// What is done with pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum OperatingMode {
     /// Nothing that they would not see of a relay; or their probes are made.
-    Watches,
+    Observe,
     /// What clients make is kept alive.
-    Keeps,
+    Restart,
     /// They are played.
-    Plays,
+    Kubelet,
 }
 
 /// What flags are for.
@@ -208,7 +208,7 @@ enum Purpose {
 /// A value that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.line())]
-pub struct Problem {
+pub struct ConfigProblem {
     /// The flag, with its dashes; or the file and the field in it.
     pub field: String,
     /// What was written, if anything was.
@@ -219,9 +219,9 @@ pub struct Problem {
 
 /// Everything that is wrong, in the order of the flags; shown with a line for each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Problems(pub Vec<Problem>);
+pub struct Problems(pub Vec<ConfigProblem>);
 
-impl Problem {
+impl ConfigProblem {
     fn line(&self) -> String {
         let Self { field, value, reason } = self;
         let value = value.as_ref().map(|value| format!("{value:?}"));
@@ -232,25 +232,25 @@ impl Problem {
 
 impl Settings {
     /// Checks the flags and the configuration file, and fills in defaults. Returns every problem, not the first.
-    pub fn new(flags: &Flags, around: &Surroundings) -> Result<Self, Problems> {
-        let (mut flags, mut reader) = (flags.clone(), Reader::default());
+    pub fn new(flags: &Flags, around: &Environment) -> Result<Self, Problems> {
+        let (mut flags, mut reader) = (flags.clone(), Validator::default());
         let file = File::read(&mut flags, around, &mut reader);
-        Self::of(&flags, file, reader, around, Purpose::Run)
+        Self::from_flags(&flags, file, reader, around, Purpose::Run)
     }
 
     /// Of flags to which the configuration file has added what they did not say.
-    fn of(
+    fn from_flags(
         flags: &Flags,
         file: File,
-        mut reader: Reader,
-        around: &Surroundings,
+        mut reader: Validator,
+        around: &Environment,
         purpose: Purpose,
     ) -> Result<Self, Problems> {
         let File { rules, kubelet, mut spared } = file;
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
             None if around.is_activated && purpose == Purpose::Run => None,
-            None => reader.fill_in("--listen", around.default_socket("probeshim.sock")),
+            None => reader.default_from("--listen", around.default_socket("probeshim.sock")),
         };
         let admin = reader.admin(flags.admin.as_deref(), around);
         let upstream = reader.read_or("--upstream", flags.upstream.as_deref(), UPSTREAM, socket_path);
@@ -267,7 +267,7 @@ impl Settings {
                     EnforcementMode::default().name(),
                     mode,
                 ),
-                reader.read_or("--max-kills", flags.max_kills.as_deref(), MAX_KILLS, most_kills),
+                reader.read_or("--max-kills", flags.max_kills.as_deref(), MAX_KILLS, kill_limit),
             ),
             // Whoever plays pods wants them killed as a kubelet kills them.
             Purpose::Play => (
@@ -277,7 +277,7 @@ impl Settings {
                     EnforcementMode::Restart.name(),
                     mode_of_play,
                 ),
-                reader.read_or("--max-kills", flags.max_kills.as_deref(), "off", most_kills),
+                reader.read_or("--max-kills", flags.max_kills.as_deref(), "off", kill_limit),
             ),
         };
         if let Some(mode) =
@@ -286,19 +286,19 @@ impl Settings {
             let name = mode.name();
             let reason =
                 format!("cannot be off beside --enforce {name}: it would not be known what to probe");
-            reader.complain("--watch-runtime", flags.watch_runtime.as_deref(), reason);
+            reader.error("--watch-runtime", flags.watch_runtime.as_deref(), reason);
         }
         let selectors = flags.never_kill.iter();
         spared.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
         let role = match (purpose, mode) {
-            (Purpose::Play, _) => Role::Plays,
-            (Purpose::Run, Some(EnforcementMode::Restart)) => Role::Keeps,
-            (Purpose::Run, _) => Role::Watches,
+            (Purpose::Play, _) => OperatingMode::Kubelet,
+            (Purpose::Run, Some(EnforcementMode::Restart)) => OperatingMode::Restart,
+            (Purpose::Run, _) => OperatingMode::Observe,
         };
         let state = match &flags.state_dir {
             Some(state) => reader.read("--state-dir", state, folder),
-            None if role == Role::Watches => around.state_dir(),
-            None => reader.fill_in("--state-dir", around.needed_state_dir()),
+            None if role == OperatingMode::Observe => around.state_dir(),
+            None => reader.default_from("--state-dir", around.require_state_dir()),
         };
         let journal = reader.journal(state.as_deref(), flags.record_limit.as_deref(), around);
         let traces = reader.traces(flags.otlp_endpoint.as_deref(), around);
@@ -310,7 +310,7 @@ impl Settings {
         for (other, socket) in taken.iter().filter_map(|(flag, socket)| Some((flag, socket.as_ref()?))) {
             if let Some(admin) = admin.as_ref().filter(|admin| admin.is_same_as(socket)) {
                 let reason = format!("is the socket of {other} as well; choose another path");
-                reader.complain("--admin", Some(&admin.to_string()), reason);
+                reader.error("--admin", Some(&admin.to_string()), reason);
             }
         }
         match (upstream, admin, http, drain_timeout, watches_runtime, mode, most, slow, log) {
@@ -319,13 +319,13 @@ impl Settings {
                 Some(admin),
                 Some(http),
                 Some(drain_timeout),
-                Some(watches_runtime),
+                Some(watch_runtime),
                 Some(mode),
                 Some(most),
                 Some(slow),
                 Some(log),
             ) if reader.problems.is_empty() => {
-                let shim = ShimSettings {
+                let shim = ServerConfig {
                     listen: listen.filter(|_| !around.is_activated || purpose == Purpose::Play),
                     admin,
                     http,
@@ -337,7 +337,7 @@ impl Settings {
                     enforcement: EnforcementSettings { mode, most, spared },
                     journal,
                     traces,
-                    watches_runtime,
+                    watch_runtime,
                     role,
                     state,
                 };
@@ -356,8 +356,8 @@ impl fmt::Display for Problems {
 }
 
 /// The admin socket that a command asks: what `--admin` says, or its default.
-pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketPath, Problems> {
-    let mut reader = Reader::default();
+pub fn admin_socket(flag: Option<&str>, around: &Environment) -> Result<SocketPath, Problems> {
+    let mut reader = Validator::default();
     reader.admin(flag, around).ok_or(Problems(reader.problems))
 }
 
@@ -366,19 +366,20 @@ pub fn admin_socket(flag: Option<&str>, around: &Surroundings) -> Result<SocketP
 pub fn check(
     paths: &[PathBuf],
     config: Option<&PathBuf>,
-    around: &Surroundings,
+    around: &Environment,
 ) -> Result<(SpecResolver, BTreeMap<String, usize>), Problems> {
     // Where it will run is not where it is checked.
-    let around = Surroundings { is_root: true, ..around.clone() };
-    let (mut flags, mut reader) = (Flags { config: config.cloned(), ..Flags::default() }, Reader::default());
+    let around = Environment { is_root: true, ..around.clone() };
+    let (mut flags, mut reader) =
+        (Flags { config: config.cloned(), ..Flags::default() }, Validator::default());
     let file = File::read(&mut flags, &around, &mut reader);
     let (rules, manifests) = (file.rules.clone(), std::mem::take(&mut flags.manifests));
-    let settings = Settings::of(&flags, file, reader, &around, Purpose::Run);
+    let settings = Settings::from_flags(&flags, file, reader, &around, Purpose::Run);
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
     let mut passed_over = BTreeMap::new();
     let specs = SpecResolver::read_and_count(&paths, &mut passed_over).unwrap_or_else(|errors| {
-        let wrong = |reason: String| Problem { field: String::new(), value: None, reason };
+        let wrong = |reason: String| ConfigProblem { field: String::new(), value: None, reason };
         problems.extend(errors.iter().map(|error| wrong(error.to_string())));
         SpecResolver::default()
     });
@@ -387,13 +388,13 @@ pub fn check(
 
 /// What `--since` says.
 pub fn since(flag: &str) -> Result<Duration, Problems> {
-    let mut reader = Reader::default();
+    let mut reader = Validator::default();
     reader.read("--since", flag, duration).ok_or(Problems(reader.problems))
 }
 
 /// What `--for` says of a demo.
 pub fn demo_duration(flag: &str) -> Result<Duration, Problems> {
-    let mut reader = Reader::default();
+    let mut reader = Validator::default();
     reader.read("--for", flag, demo_length).ok_or(Problems(reader.problems))
 }
 

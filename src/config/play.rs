@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::file::File;
-use super::read::{Reader, duration, folder};
-use super::{Flags, Problems, Purpose, Settings, ShimSettings, Surroundings};
+use super::read::{Validator, duration, folder};
+use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
 use crate::play::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;
 use crate::telemetry;
@@ -65,7 +65,7 @@ pub struct PlayFlags {
 #[derive(Clone, Debug)]
 pub struct PlaySettings {
     /// The shim's part.
-    pub shim: ShimSettings,
+    pub shim: ServerConfig,
     /// The log's part.
     pub log: telemetry::LogConfig,
     /// What is played.
@@ -99,12 +99,12 @@ pub enum Until {
 
 impl PlaySettings {
     /// Checks the flags, the configuration file and everything that is to be played. Returns every problem, not the first.
-    pub fn new(flags: &PlayFlags, around: &Surroundings) -> Result<Self, Problems> {
+    pub fn new(flags: &PlayFlags, around: &Environment) -> Result<Self, Problems> {
         let PlayFlags { paths, ignore_unsupported, until, timeout, pod_logs, prune, common, .. } = flags;
-        let (mut common, mut reader) = (common.clone(), Reader::default());
+        let (mut common, mut reader) = (common.clone(), Validator::default());
         let log_rotation = log_rotation(flags, &mut reader);
         if !common.manifests.is_empty() {
-            reader.complain("--manifests", None, "is for run: what is played is named without it".to_owned());
+            reader.error("--manifests", None, "is for run: what is played is named without it".to_owned());
         }
         let (enforce, most) = (common.enforce.clone(), common.max_kills.clone());
         let file = File::read(&mut common, around, &mut reader);
@@ -117,18 +117,18 @@ impl PlaySettings {
             ManifestSource::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {
             Ok(documents) if documents.count() == 0 && !paths.iter().any(|path| path.is_dir()) => {
-                reader.complain("PATH", None, "has no pod in it, and nothing that makes pods".to_owned());
+                reader.error("PATH", None, "has no pod in it, and nothing that makes pods".to_owned());
                 None
             }
             Ok(documents) => Some(documents),
             Err(problems) => {
                 for problem in problems {
-                    reader.complain("", None, problem);
+                    reader.error("", None, problem);
                 }
                 None
             }
         };
-        let settings = Settings::of(&common, file, reader, around, Purpose::Play);
+        let settings = Settings::from_flags(&common, file, reader, around, Purpose::Play);
         let Settings { mut shim, log } = settings?;
         // Where one of them is not there, that was complained of.
         let (Some(documents), Some(state)) = (documents, shim.state.clone()) else {
@@ -154,7 +154,7 @@ impl PlaySettings {
 }
 
 /// Reads the limits of logs. What is wrong with one is a problem, and its default stands in.
-fn log_rotation(flags: &PlayFlags, reader: &mut Reader) -> LogRotatePolicy {
+fn log_rotation(flags: &PlayFlags, reader: &mut Validator) -> LogRotatePolicy {
     let mut policy = LogRotatePolicy::default();
     if let Some(size) = &flags.container_log_max_size
         && let Some(size) = reader.read("--container-log-max-size", size, LogRotatePolicy::parse_max_size)

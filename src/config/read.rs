@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{Problem, RECORD, Surroundings};
+use super::{ConfigProblem, Environment, RECORD};
 use crate::probe::Files;
 use crate::prober::{EnforcementMode, KillLimit};
 use crate::record::journal;
@@ -20,17 +20,17 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Collects what is wrong while values are read.
 #[derive(Default)]
-pub(super) struct Reader {
-    pub(super) problems: Vec<Problem>,
+pub(super) struct Validator {
+    pub(super) problems: Vec<ConfigProblem>,
     /// Where flags are written that come from a file, by their names.
     pub(super) written: BTreeMap<&'static str, String>,
 }
 
-impl Reader {
-    pub(super) fn admin(&mut self, flag: Option<&str>, around: &Surroundings) -> Option<SocketPath> {
+impl Validator {
+    pub(super) fn admin(&mut self, flag: Option<&str>, around: &Environment) -> Option<SocketPath> {
         match flag {
             Some(socket) => self.read("--admin", socket, socket_path),
-            None => self.fill_in("--admin", around.default_socket("admin.sock")),
+            None => self.default_from("--admin", around.default_socket("admin.sock")),
         }
     }
 
@@ -38,7 +38,7 @@ impl Reader {
     pub(super) fn files(&mut self, paths: &[PathBuf], redacts: bool) -> Files {
         Files::read(paths, redacts).unwrap_or_else(|errors| {
             for error in errors {
-                self.complain("--manifests", None, error);
+                self.error("--manifests", None, error);
             }
             Files::default()
         })
@@ -49,7 +49,7 @@ impl Reader {
         &mut self,
         state: Option<&Path>,
         record: Option<&str>,
-        around: &Surroundings,
+        around: &Environment,
     ) -> Option<journal::JournalConfig> {
         let limit = self.read_or("--record-limit", record, RECORD, size)??;
         if state.is_none() && record.is_none() {
@@ -57,16 +57,12 @@ impl Reader {
             return None;
         }
         let state = state.map(Path::to_owned);
-        let state = self.fill_in("--state-dir", state.map_or_else(|| around.needed_state_dir(), Ok))?;
+        let state = self.default_from("--state-dir", state.map_or_else(|| around.require_state_dir(), Ok))?;
         Some(journal::JournalConfig { folder: state.join("calls"), limit })
     }
 
     /// Where traces go, if anywhere; what is wrong with it is a problem as well.
-    pub(super) fn traces(
-        &mut self,
-        otlp: Option<&str>,
-        around: &Surroundings,
-    ) -> Option<traces::TraceConfig> {
+    pub(super) fn traces(&mut self, otlp: Option<&str>, around: &Environment) -> Option<traces::TraceConfig> {
         match otlp {
             Some("off") => None,
             None => around.has_collector.then_some(traces::TraceConfig { endpoint: None }),
@@ -78,9 +74,9 @@ impl Reader {
         }
     }
 
-    pub(super) fn complain(&mut self, field: &'static str, value: Option<&str>, reason: String) {
+    pub(super) fn error(&mut self, field: &'static str, value: Option<&str>, reason: String) {
         let field = self.written.get(field).cloned().unwrap_or_else(|| field.to_owned());
-        self.problems.push(Problem { field, value: value.map(str::to_owned), reason });
+        self.problems.push(ConfigProblem { field, value: value.map(str::to_owned), reason });
     }
 
     pub(super) fn read<T>(
@@ -89,7 +85,7 @@ impl Reader {
         value: &str,
         read: fn(&str) -> Result<T, String>,
     ) -> Option<T> {
-        read(value).map_err(|reason| self.complain(field, Some(value), reason)).ok()
+        read(value).map_err(|reason| self.error(field, Some(value), reason)).ok()
     }
 
     /// Reads what was written, or else the default.
@@ -103,8 +99,8 @@ impl Reader {
         self.read(field, value.unwrap_or(default), read)
     }
 
-    pub(super) fn fill_in<T>(&mut self, field: &'static str, default: Result<T, String>) -> Option<T> {
-        default.map_err(|reason| self.complain(field, None, reason)).ok()
+    pub(super) fn default_from<T>(&mut self, field: &'static str, default: Result<T, String>) -> Option<T> {
+        default.map_err(|reason| self.error(field, None, reason)).ok()
     }
 }
 
@@ -118,7 +114,7 @@ pub(super) fn folder(value: &str) -> Result<PathBuf, String> {
 }
 
 /// Reads how many kills there may be, such as `5/1h`, or `off` for any number.
-pub(super) fn most_kills(value: &str) -> Result<Option<KillLimit>, String> {
+pub(super) fn kill_limit(value: &str) -> Result<Option<KillLimit>, String> {
     let allowed = "write off, or a count from 1 and a duration from 1s to 24h, such as 5/1h";
     if value == "off" {
         return Ok(None);
@@ -190,7 +186,7 @@ pub(super) fn on_or_off(value: &str) -> Result<bool, String> {
 
 /// Reads what is done about probes.
 pub(super) fn mode(value: &str) -> Result<EnforcementMode, String> {
-    one_of(
+    choice(
         value,
         [EnforcementMode::Off, EnforcementMode::DryRun, EnforcementMode::Kill, EnforcementMode::Restart],
     )
@@ -198,10 +194,10 @@ pub(super) fn mode(value: &str) -> Result<EnforcementMode, String> {
 
 /// The same for pods that are played: whoever kills them starts them again.
 pub(super) fn mode_of_play(value: &str) -> Result<EnforcementMode, String> {
-    one_of(value, [EnforcementMode::Off, EnforcementMode::DryRun, EnforcementMode::Restart])
+    choice(value, [EnforcementMode::Off, EnforcementMode::DryRun, EnforcementMode::Restart])
 }
 
-fn one_of<const N: usize>(value: &str, modes: [EnforcementMode; N]) -> Result<EnforcementMode, String> {
+fn choice<const N: usize>(value: &str, modes: [EnforcementMode; N]) -> Result<EnforcementMode, String> {
     let found = modes.into_iter().find(|mode| mode.name() == value);
     found.ok_or_else(|| format!("is none of {}", modes.map(EnforcementMode::name).join(", ")))
 }

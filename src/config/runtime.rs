@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::read::{Reader, duration, folder, log_filter, socket_path};
-use super::{LOG, Problems, Surroundings};
+use super::read::{Validator, duration, folder, log_filter, socket_path};
+use super::{Environment, LOG, Problems};
 use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;
 use crate::telemetry;
@@ -66,15 +66,17 @@ pub struct RuntimeSettings {
 
 impl RuntimeSettings {
     /// Checks the flags and fills in defaults. Returns every problem, not the first.
-    pub fn new(flags: &RuntimeFlags, around: &Surroundings) -> Result<Self, Problems> {
-        let mut reader = Reader::default();
+    pub fn new(flags: &RuntimeFlags, around: &Environment) -> Result<Self, Problems> {
+        let mut reader = Validator::default();
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
-            None => reader.fill_in("--listen", around.default_socket("procrun.sock")),
+            None => reader.default_from("--listen", around.default_socket("procrun.sock")),
         };
         let root = match &flags.root {
             Some(root) => reader.read("--root", root, folder),
-            None => reader.fill_in("--root", around.needed_state_dir().map(|state| state.join("procrun"))),
+            None => {
+                reader.default_from("--root", around.require_state_dir().map(|state| state.join("procrun")))
+            }
         };
         let exec_delay = reader.read_or("--exec-delay", flags.exec_delay.as_deref(), "0s", duration);
         let start_delay = reader.read_or("--start-delay", flags.start_delay.as_deref(), "0s", duration);

@@ -10,7 +10,7 @@ const CONFIG: &str = "/etc/probeshim/config.yaml";
 
 /// What the process knows of its surroundings that defaults depend on.
 #[derive(Clone, Debug)]
-pub struct Surroundings {
+pub struct Environment {
     /// Whether it runs as root.
     pub is_root: bool,
     /// Whether OpenTelemetry's variables tell where traces go.
@@ -25,10 +25,10 @@ pub struct Surroundings {
     pub state_home: Option<PathBuf>,
 }
 
-impl Surroundings {
+impl Environment {
     /// Those of this process.
     #[must_use]
-    pub fn here() -> Self {
+    pub fn detect() -> Self {
         let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
             is_root: rustix::process::geteuid().is_root(),
@@ -59,7 +59,7 @@ impl Surroundings {
     }
 
     /// The same, where it cannot be done without.
-    pub(super) fn needed_state_dir(&self) -> Result<PathBuf, String> {
+    pub(super) fn require_state_dir(&self) -> Result<PathBuf, String> {
         self.state_dir()
             .ok_or_else(|| "is needed: not root, and neither XDG_STATE_HOME nor HOME is set".to_owned())
     }

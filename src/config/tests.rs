@@ -6,8 +6,8 @@ use super::read::{duration, http_address};
 use super::*;
 use crate::probe::ProbeType;
 
-fn around(is_root: bool, runtime_dir: Option<&str>) -> Surroundings {
-    Surroundings {
+fn around(is_root: bool, runtime_dir: Option<&str>) -> Environment {
+    Environment {
         is_root,
         has_collector: false,
         is_activated: false,
@@ -53,7 +53,7 @@ fn every_problem_is_told_at_once_with_flag_value_and_what_is_allowed() {
 
 #[test]
 fn a_socket_that_systemd_passes_needs_no_path_and_wins_over_one() {
-    let activated = Surroundings { is_activated: true, ..around(false, None) };
+    let activated = Environment { is_activated: true, ..around(false, None) };
     let flags = Flags { admin: Some("/run/admin.sock".into()), ..Flags::default() };
     assert_eq!(Settings::new(&flags, &activated).unwrap().shim.listen, None);
     let flags = |listen: &str| Flags { listen: Some(listen.into()), ..flags.clone() };
@@ -122,7 +122,7 @@ fn procrun_has_its_place_among_our_own() {
     assert_eq!(root.listen.to_string(), "unix:///run/probeshim/procrun.sock");
     assert_eq!(root.procrun.root, Path::new("/var/lib/probeshim/procrun"));
     let home =
-        Surroundings { state_home: Some("/home/me/state".into()), ..around(false, Some("/run/user/1")) };
+        Environment { state_home: Some("/home/me/state".into()), ..around(false, Some("/run/user/1")) };
     let user = RuntimeSettings::new(&defaults, &home).unwrap();
     assert_eq!(user.procrun.root, Path::new("/home/me/state/probeshim/procrun"));
     assert_eq!(user.procrun.exec_io_drain_timeout, None, "0s is for as long as it takes, as with containerd");
