@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::shape::{CallsQuery, EventsQuery, ModeNow, Refusal};
+use super::shape::{CallsQuery, ErrorBody, EventsQuery, ModeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
@@ -42,7 +42,7 @@ pub enum ClientError {
         "no probeshim answers on {socket} ({source}); is `probeshim run` running, with this --admin? \
          One that root runs is asked by root"
     )]
-    Gone {
+    NotRunning {
         /// The admin socket.
         socket: SocketPath,
         /// What the system said.
@@ -70,10 +70,10 @@ pub enum ClientError {
     Refused(String),
     /// It does not answer in time.
     #[error("the probeshim on {0} does not answer within {PATIENCE:?}")]
-    Silent(SocketPath),
+    TimedOut(SocketPath),
     /// It answers, but not as it should.
     #[error("the probeshim on {socket} failed: {reason}")]
-    Broken {
+    InvalidResponse {
         /// The admin socket.
         socket: SocketPath,
         /// In which way.
@@ -105,7 +105,7 @@ impl Client {
 
     /// Switches what is done about probes. Returns what is done then, as JSON.
     pub async fn switch_mode(&self, mode: &str) -> Result<Bytes, ClientError> {
-        let wanted = ModeNow { mode: mode.to_owned() };
+        let wanted = ModeBody { mode: mode.to_owned() };
         let body = serde_json::to_vec(&wanted).map_err(|error| self.broken(&error))?;
         let request = Request::put("/v1/mode").header(http::header::CONTENT_TYPE, "application/json");
         let answer = self.ask(request.body(Full::from(body))).await?;
@@ -146,7 +146,7 @@ impl Client {
 
     async fn whole(&self, body: Incoming) -> Result<Bytes, ClientError> {
         let collected = timeout(PATIENCE, body.collect()).await;
-        let collected = collected.map_err(|_| ClientError::Silent(self.socket.clone()))?;
+        let collected = collected.map_err(|_| ClientError::TimedOut(self.socket.clone()))?;
         Ok(collected.map_err(|error| self.broken(&error))?.to_bytes())
     }
 
@@ -161,7 +161,7 @@ impl Client {
     ) -> Result<Response<Incoming>, ClientError> {
         let request = request.map_err(|error| self.broken(&error))?;
         let asked = timeout(PATIENCE, self.exchange(request)).await;
-        let answer = asked.map_err(|_| ClientError::Silent(self.socket.clone()))??;
+        let answer = asked.map_err(|_| ClientError::TimedOut(self.socket.clone()))??;
         match answer.headers().get(API_HEADER).map(|version| version.to_str().unwrap_or("?")) {
             None => return Err(ClientError::NotAdmin(self.socket.clone())),
             Some(API_VERSION) => {}
@@ -175,7 +175,7 @@ impl Client {
         }
         let status = answer.status();
         let body = self.whole(answer.into_body()).await?;
-        match serde_json::from_slice::<Refusal>(&body) {
+        match serde_json::from_slice::<ErrorBody>(&body) {
             Ok(refusal) if status == StatusCode::BAD_REQUEST => Err(ClientError::Refused(refusal.error)),
             Ok(refusal) => Err(self.broken(&refusal.error)),
             Err(_) => Err(self.broken(&format!("it answers {status}"))),
@@ -186,7 +186,7 @@ impl Client {
         let stream =
             UnixStream::connect(self.socket.as_path()).await.map_err(|source| match source.kind() {
                 io::ErrorKind::PermissionDenied => ClientError::Denied(self.socket.clone()),
-                _ => ClientError::Gone { socket: self.socket.clone(), source },
+                _ => ClientError::NotRunning { socket: self.socket.clone(), source },
             })?;
         let not_admin = |_| ClientError::NotAdmin(self.socket.clone());
         let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(not_admin)?;
@@ -196,7 +196,7 @@ impl Client {
     }
 
     fn broken(&self, reason: &impl ToString) -> ClientError {
-        ClientError::Broken { socket: self.socket.clone(), reason: reason.to_string() }
+        ClientError::InvalidResponse { socket: self.socket.clone(), reason: reason.to_string() }
     }
 }
 

@@ -19,25 +19,25 @@ use crate::relay::Peer;
 
 /// Who asks, where the kernel tells.
 #[derive(Clone, Debug)]
-pub(super) struct Asker(pub(super) Option<Peer>);
+pub(super) struct Caller(pub(super) Option<Peer>);
 
 /// What one listener grants its clients.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grant {
+pub(super) struct ConnectionLimits {
     /// Connections that are served at a time; for one more, one that only occupies its slot is closed.
     pub(super) connections: usize,
     /// How long a connection may take to send the head of a request, its first or its next.
     pub(super) head_timeout: Duration,
     /// How long one connection may last, for one request; `None` for any number, as long as they like.
-    pub(super) lasts: Option<Duration>,
+    pub(super) max_duration: Option<Duration>,
 }
 
 /// Answers on a listener for as long as it is polled. Connections live on until they end by themselves.
 pub(super) async fn serve<L: Listener>(
     mut listener: L,
-    grant: Grant,
+    grant: ConnectionLimits,
     router: Router,
-    asker: fn(&L::Io) -> Asker,
+    asker: fn(&L::Io) -> Caller,
 ) {
     let slots = Slots::new(grant.connections);
     loop {
@@ -56,11 +56,11 @@ pub(super) async fn serve<L: Listener>(
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new())
                 .header_read_timeout(grant.head_timeout)
-                .keep_alive(grant.lasts.is_none());
+                .keep_alive(grant.max_duration.is_none());
             let connection = http.serve_connection(TokioIo::new(stream), service);
             // A client that goes, takes too long, or sends what is no HTTP, is no concern of ours.
             tokio::select! {
-                _ = timeout(grant.lasts.unwrap_or(Duration::MAX), connection) => {}
+                _ = timeout(grant.max_duration.unwrap_or(Duration::MAX), connection) => {}
                 () = slot.evicted() => {}
             }
         });

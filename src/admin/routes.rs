@@ -19,10 +19,10 @@ use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
 
-use super::listener::Asker;
+use super::listener::Caller;
 use super::readiness;
-use super::shape::{self, CallsQuery, EventLine, EventsQuery, Line, Refusal};
-use super::slots::Slot;
+use super::shape::{self, CallsQuery, ErrorBody, EventLine, EventsQuery, LogLine};
+use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
 use crate::exec::ProbeMatch;
@@ -32,7 +32,7 @@ use crate::record::shape::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
 use crate::{exec, metrics};
 
-type Shared = State<Arc<Admin>>;
+type ApiContext = State<Arc<Admin>>;
 type QueryOfCalls = Result<Query<CallsQuery>, QueryRejection>;
 type QueryOfEvents = Result<Query<EventsQuery>, QueryRejection>;
 
@@ -50,8 +50,8 @@ pub(super) fn public() -> Router<Arc<Admin>> {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
-        .route("/metrics/probes", get(metrics_of_probes))
-        .fallback(nothing_here)
+        .route("/metrics/probes", get(probe_metrics))
+        .fallback(not_found)
 }
 
 /// The pods that are played, with their commands, annotations and query strings.
@@ -77,12 +77,12 @@ pub(super) fn private() -> Router<Arc<Admin>> {
         .route("/v1/events/follow", get(follow_events))
 }
 
-async fn nothing_here() -> Response {
+async fn not_found() -> Response {
     refusal(StatusCode::NOT_FOUND, "there is nothing here".to_owned())
 }
 
-async fn readyz(State(admin): Shared) -> Response {
-    let upstream = readiness::of_upstream(&admin.from.own, &admin.from.upstream).await;
+async fn readyz(State(admin): ApiContext) -> Response {
+    let upstream = readiness::check_upstream(&admin.from.internal_calls, &admin.from.upstream).await;
     match upstream.error {
         None => "ok\n".into_response(),
         Some(error) => {
@@ -91,12 +91,12 @@ async fn readyz(State(admin): Shared) -> Response {
     }
 }
 
-async fn metrics_text(State(admin): Shared) -> impl IntoResponse {
+async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&admin.metrics))
 }
 
 /// The pods that are played, as a kubelet tells of its pods.
-async fn pods(State(admin): Shared) -> Response {
+async fn pods(State(admin): ApiContext) -> Response {
     let Some(play) = admin.from.play.get() else {
         let reason =
             "no pods are played here: a kubelet tells of its own, and `probeshim play` would of others";
@@ -107,14 +107,15 @@ async fn pods(State(admin): Shared) -> Response {
 }
 
 /// Where a kubelet has them, too.
-async fn metrics_of_probes(State(admin): Shared) -> impl IntoResponse {
+async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
     // One after the other: together they would be as much as all else that is held.
-    let families = (0..admin.of_probes.len()).flat_map(move |place| metrics::pieces(&admin.of_probes[place]));
+    let families =
+        (0..admin.probe_metrics.len()).flat_map(move |place| metrics::pieces(&admin.probe_metrics[place]));
     let texts = families.chain([metrics::END.to_owned()]).map(Ok::<_, Infallible>);
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], Body::from_stream(tokio_stream::iter(texts)))
 }
 
-async fn status(State(admin): Shared) -> Json<shape::Status> {
+async fn status(State(admin): ApiContext) -> Json<shape::Status> {
     let Counts { seen, kept } = admin.from.calls.counts();
     Json(shape::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -123,7 +124,7 @@ async fn status(State(admin): Shared) -> Json<shape::Status> {
         started: time(admin.facts.started),
         listen: admin.facts.listen.clone(),
         http: admin.facts.http.map(|address| format!("http://{address}")),
-        upstream: readiness::of_upstream(&admin.from.own, &admin.from.upstream).await,
+        upstream: readiness::check_upstream(&admin.from.internal_calls, &admin.from.upstream).await,
         connections: shape::Connections {
             open: admin.from.relay.connections_open(),
             total: admin.from.relay.connections(),
@@ -156,10 +157,10 @@ fn pods_of(admin: &Admin) -> Vec<shape::StatusPod> {
     let probed = admin.from.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
     let mut all = shape::pods(&admin.from.world.borrow().clone(), &probed);
     if let Some(kept) = &admin.from.kept {
-        shape::mark_what_is_not_kept(&mut all, &kept.borrow());
+        shape::annotate_not_restartable(&mut all, &kept.borrow());
     }
     match admin.from.play.get() {
-        Some(play) => shape::with_played(all, &play.published_pods(), &probed),
+        Some(play) => shape::merge_managed(all, &play.published_pods(), &probed),
         None => all,
     }
 }
@@ -168,17 +169,17 @@ fn mode_of(admin: &Admin) -> EnforcementMode {
     admin.from.prober.as_ref().map_or(EnforcementMode::Off, ProbeManager::mode)
 }
 
-async fn mode(State(admin): Shared) -> Json<shape::ModeNow> {
-    Json(shape::ModeNow { mode: mode_of(&admin).name().to_owned() })
+async fn mode(State(admin): ApiContext) -> Json<shape::ModeBody> {
+    Json(shape::ModeBody { mode: mode_of(&admin).name().to_owned() })
 }
 
 /// Switches what is done about probes, as far as there is somebody who makes them.
 async fn switch_mode(
-    State(admin): Shared,
-    Extension(Asker(asker)): Extension<Asker>,
-    wanted: Result<Json<shape::ModeNow>, JsonRejection>,
-) -> Result<Json<shape::ModeNow>, RequestError> {
-    let Json(shape::ModeNow { mode: wanted }) =
+    State(admin): ApiContext,
+    Extension(Caller(asker)): Extension<Caller>,
+    wanted: Result<Json<shape::ModeBody>, JsonRejection>,
+) -> Result<Json<shape::ModeBody>, RequestError> {
+    let Json(shape::ModeBody { mode: wanted }) =
         wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     // Who plays pods kills them himself, and starts them again.
     let kill = if admin.from.play.get().is_some() { EnforcementMode::Restart } else { EnforcementMode::Kill };
@@ -194,10 +195,10 @@ async fn switch_mode(
     if prober.mode() != to {
         prober.set_mode(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
     }
-    Ok(Json(shape::ModeNow { mode: to.name().to_owned() }))
+    Ok(Json(shape::ModeBody { mode: to.name().to_owned() }))
 }
 
-async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, RequestError> {
+async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response, RequestError> {
     let Query(query) = query?;
     let calls = admin.from.calls.select(&filter(&query, &admin)?, selection(&query)?);
     Ok(array_of(calls, |record| shape::Call::from(record)))
@@ -205,8 +206,8 @@ async fn calls(State(admin): Shared, query: QueryOfCalls) -> Result<Response, Re
 
 /// What is kept, and then every call as it ends, a line each.
 async fn follow(
-    State(admin): Shared,
-    Extension(slot): Extension<Arc<Slot>>,
+    State(admin): ApiContext,
+    Extension(slot): Extension<Arc<ConnectionSlot>>,
     query: QueryOfCalls,
 ) -> Result<Response, RequestError> {
     let Query(query) = query?;
@@ -217,16 +218,16 @@ async fn follow(
     let permit = follow_permit(&admin, &slot)?;
     let (kept, coming) = admin.from.calls.follow(&filter, selection(&query)?);
     let coming = BroadcastStream::new(coming).filter_map(move |next| match next {
-        Ok(record) => filter.matches(&record).then(|| Line::from(&*record)),
-        Err(BroadcastStreamRecvError::Lagged(missed)) => Some(Line::Missed { missed }),
+        Ok(record) => filter.matches(&record).then(|| LogLine::from(&*record)),
+        Err(BroadcastStreamRecvError::Lagged(missed)) => Some(LogLine::Missed { missed }),
     });
-    let lines = tokio_stream::iter(kept).map(|record| Line::from(&*record)).chain(coming);
+    let lines = tokio_stream::iter(kept).map(|record| LogLine::from(&*record)).chain(coming);
     Ok(lines_of(lines, permit))
 }
 
 /// A call with what can be said of it.
 async fn explain(
-    State(admin): Shared,
+    State(admin): ApiContext,
     id: Result<Path<u64>, PathRejection>,
 ) -> Result<Response, RequestError> {
     let Path(id) =
@@ -238,21 +239,21 @@ async fn explain(
     Ok(Json(shape::Explanation { call: (&*record).into(), sentences }).into_response())
 }
 
-async fn events(State(admin): Shared, query: QueryOfEvents) -> Result<Response, RequestError> {
+async fn events(State(admin): ApiContext, query: QueryOfEvents) -> Result<Response, RequestError> {
     let Query(query) = query?;
-    let events = admin.from.events.select(&EventFilter { since: query.since_ms.map(ago) });
+    let events = admin.from.events.select(&EventFilter { since: query.since_ms.map(parse_since) });
     Ok(array_of(events, |event| shape::Event::from(event)))
 }
 
 /// What is kept, and then every event as it happens, a line each.
 async fn follow_events(
-    State(admin): Shared,
-    Extension(slot): Extension<Arc<Slot>>,
+    State(admin): ApiContext,
+    Extension(slot): Extension<Arc<ConnectionSlot>>,
     query: QueryOfEvents,
 ) -> Result<Response, RequestError> {
     let Query(query) = query?;
     let permit = follow_permit(&admin, &slot)?;
-    let (kept, coming) = admin.from.events.follow(&EventFilter { since: query.since_ms.map(ago) });
+    let (kept, coming) = admin.from.events.follow(&EventFilter { since: query.since_ms.map(parse_since) });
     let coming = BroadcastStream::new(coming).map(|next| match next {
         Ok(event) => EventLine::Event((&*event).into()),
         Err(BroadcastStreamRecvError::Lagged(missed)) => EventLine::Missed { missed },
@@ -279,7 +280,7 @@ fn array_of<R: Send + Sync + 'static, T: Serialize>(
 
 /// Takes one of the permits to follow. The connection keeps its slot from now on, also where others wait for
 /// one.
-fn follow_permit(admin: &Admin, slot: &Slot) -> Result<OwnedSemaphorePermit, RequestError> {
+fn follow_permit(admin: &Admin, slot: &ConnectionSlot) -> Result<OwnedSemaphorePermit, RequestError> {
     let permit = admin.followers.clone().try_acquire_owned();
     let permit = permit.map_err(|_| RequestError::TooManyFollowers)?;
     slot.following();
@@ -311,10 +312,10 @@ fn filter(query: &CallsQuery, admin: &Admin) -> Result<Filter, RequestError> {
     let method = query.method.as_deref().map(|name| method(name, admin)).transpose()?;
     let probe = query.probe.clone().map(probe).transpose()?;
     let (pod, container) = (query.pod.clone(), query.container.clone());
-    Ok(Filter { method, since: query.since_ms.map(ago), pod, container, probe })
+    Ok(Filter { method, since: query.since_ms.map(parse_since), pod, container, probe })
 }
 
-fn ago(milliseconds: u64) -> SystemTime {
+fn parse_since(milliseconds: u64) -> SystemTime {
     SystemTime::now().checked_sub(Duration::from_millis(milliseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
@@ -362,5 +363,5 @@ impl IntoResponse for RequestError {
 }
 
 fn refusal(status: StatusCode, error: String) -> Response {
-    (status, Json(Refusal { error })).into_response()
+    (status, Json(ErrorBody { error })).into_response()
 }

@@ -9,30 +9,34 @@ use axum::middleware::{from_fn, map_response};
 use axum::response::Response;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::listener::{Asker, Grant};
+use super::listener::{Caller, ConnectionLimits};
 use super::state::Admin;
 use super::{API_HEADER, API_VERSION, guard, listener, routes};
 use crate::relay::Peer;
 
 /// For the owner of the admin socket. At most [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) connections
 /// follow calls or events: the others are for questions that are answered at once.
-const ADMIN: Grant = Grant { connections: 256, head_timeout: Duration::from_secs(10), lasts: None };
+const ADMIN: ConnectionLimits =
+    ConnectionLimits { connections: 256, head_timeout: Duration::from_secs(10), max_duration: None };
 
 /// For everyone on this machine: nobody may keep the others from asking.
-const PUBLIC: Grant =
-    Grant { connections: 64, head_timeout: Duration::from_secs(2), lasts: Some(Duration::from_secs(20)) };
+const PUBLIC: ConnectionLimits = ConnectionLimits {
+    connections: 64,
+    head_timeout: Duration::from_secs(2),
+    max_duration: Some(Duration::from_secs(20)),
+};
 
 /// Serves the whole API on the admin socket, for as long as it is polled. Whoever can open the socket may ask.
 pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
     let router = routes::public().merge(routes::pods_list()).merge(routes::private());
-    listener::serve(listener, ADMIN, finish(router, admin), |stream| Asker(Peer::from_socket(stream))).await;
+    listener::serve(listener, ADMIN, finish(router, admin), |stream| Caller(Peer::from_socket(stream))).await;
 }
 
 /// Serves the public part on a loopback address, for as long as it is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
     let pods = if admin.facts.http_pods { routes::pods_list() } else { routes::no_pods() };
     let router = routes::public().merge(pods).layer(from_fn(guard::loopback_readers_only));
-    listener::serve(listener, PUBLIC, finish(router, admin), |_| Asker(None)).await;
+    listener::serve(listener, PUBLIC, finish(router, admin), |_| Caller(None)).await;
 }
 
 fn finish(router: Router<Arc<Admin>>, admin: Arc<Admin>) -> Router {

@@ -12,7 +12,7 @@ pub use crate::record::shape::{
 };
 
 pub use pods::{StatusCondition, StatusContainer, StatusPod, StatusProbe};
-pub(super) use pods::{mark_what_is_not_kept, pods, with_played};
+pub(super) use pods::{annotate_not_restartable, merge_managed, pods};
 
 /// Which calls to tell of, as a query string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct CallsQuery {
 /// A line of those who follow: a call, or how many were missed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Line {
+pub enum LogLine {
     /// A call that ended.
     Call(Box<Call>),
     /// The follower was too slow, and these are gone.
@@ -64,7 +64,7 @@ pub struct Status {
     /// Where `/metrics`, `/healthz` and `/readyz` are served; null where they are not.
     pub http: Option<String>,
     /// The runtime.
-    pub upstream: Upstream,
+    pub upstream: UpstreamStatus,
     /// Client connections.
     pub connections: Connections,
     /// Calls.
@@ -78,7 +78,7 @@ pub struct Status {
     pub pods: Vec<StatusPod>,
     /// How kills stand; null where no probes are made.
     #[serde(default)]
-    pub kills: Option<Kills>,
+    pub kills: Option<KillTotals>,
     /// How a kubelet's kills and ours agree, in dry-run beside it; null where no probes are made.
     #[serde(default)]
     pub agreement: Option<Agreement>,
@@ -95,7 +95,7 @@ pub struct Status {
 /// What is done about probes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ModeNow {
+pub struct ModeBody {
     /// `off`, `dry-run` or `kill`.
     pub mode: String,
 }
@@ -103,7 +103,7 @@ pub struct ModeNow {
 /// How kills stand.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Kills {
+pub struct KillTotals {
     /// How many there may be within that time; null for any number.
     pub limit: Option<usize>,
     /// Within which time.
@@ -161,7 +161,7 @@ pub struct Stuck {
 
 /// How the runtime stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Upstream {
+pub struct UpstreamStatus {
     /// Its socket.
     pub socket: String,
     /// Whether it answers Version.
@@ -229,11 +229,11 @@ pub enum EventLine {
 
 /// Why a request was refused.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Refusal {
+pub(super) struct ErrorBody {
     pub(super) error: String,
 }
 
-impl From<KillStats> for Kills {
+impl From<KillStats> for KillTotals {
     fn from(now: KillStats) -> Self {
         let KillStats { most, recent, rate_limited } = now;
         let (limit, within_ms) = most.map(|most| (most.count, milliseconds(most.within))).unzip();
@@ -248,7 +248,7 @@ impl From<prober::Agreement> for Agreement {
     }
 }
 
-impl From<&CallRecord> for Line {
+impl From<&CallRecord> for LogLine {
     fn from(record: &CallRecord) -> Self {
         Self::Call(Box::new(record.into()))
     }

@@ -23,7 +23,7 @@ pub(super) struct Slots {
 
 /// A slot that one connection has; it is free again when this is dropped.
 #[derive(Debug)]
-pub(super) struct Slot {
+pub(super) struct ConnectionSlot {
     slots: Arc<Slots>,
     id: u64,
     evicted: CancellationToken,
@@ -38,14 +38,14 @@ struct SlotTable {
 /// A connection that holds a slot.
 #[derive(Debug)]
 struct SlotHolder {
-    phase: Phase,
+    phase: SlotPhase,
     /// Since when it is in this phase.
     since: Instant,
     evicted: CancellationToken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum SlotPhase {
     /// The head of the first request is not complete.
     ReadingHead,
     /// The body of a request is awaited, the request is being answered, or the head of the next is awaited.
@@ -62,7 +62,7 @@ impl Slots {
     /// Takes a slot. Where all are taken, the connection that has waited longest without a complete head
     /// loses its own. If every connection has sent a head, one that has been answered for too long loses its
     /// own. Else this waits.
-    pub(super) async fn take(self: &Arc<Self>) -> Slot {
+    pub(super) async fn take(self: &Arc<Self>) -> ConnectionSlot {
         loop {
             let freed = self.freed.notified();
             let next_eviction = match self.try_take() {
@@ -77,11 +77,11 @@ impl Slots {
     }
 
     /// Takes a slot if there is one, or tells when the next can be had at the latest.
-    fn try_take(self: &Arc<Self>) -> Result<Slot, Option<Instant>> {
+    fn try_take(self: &Arc<Self>) -> Result<ConnectionSlot, Option<Instant>> {
         let now = Instant::now();
         let mut table = self.lock();
         if table.taken.len() >= self.limit {
-            let id = match (table.longest(Phase::ReadingHead), table.longest(Phase::Answering)) {
+            let id = match (table.longest(SlotPhase::ReadingHead), table.longest(SlotPhase::Answering)) {
                 (Some((id, _)), _) => id,
                 (None, Some((id, since))) if since + MAX_ANSWER <= now => id,
                 (None, answering) => return Err(answering.map(|(_, since)| since + MAX_ANSWER)),
@@ -92,9 +92,9 @@ impl Slots {
         }
         let (id, evicted) = (table.next_id, CancellationToken::new());
         table.next_id += 1;
-        let holder = SlotHolder { phase: Phase::ReadingHead, since: now, evicted: evicted.clone() };
+        let holder = SlotHolder { phase: SlotPhase::ReadingHead, since: now, evicted: evicted.clone() };
         table.taken.insert(id, holder);
-        Ok(Slot { slots: self.clone(), id, evicted })
+        Ok(ConnectionSlot { slots: self.clone(), id, evicted })
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotTable> {
@@ -104,13 +104,13 @@ impl Slots {
 
 impl SlotTable {
     /// The connection that has been in a phase for longest, and since when.
-    fn longest(&self, phase: Phase) -> Option<(u64, Instant)> {
+    fn longest(&self, phase: SlotPhase) -> Option<(u64, Instant)> {
         let in_phase = self.taken.iter().filter(|(_, holder)| holder.phase == phase);
         in_phase.map(|(id, holder)| (*id, holder.since)).min_by_key(|(id, since)| (*since, *id))
     }
 }
 
-impl Slot {
+impl ConnectionSlot {
     /// Ends when the connection has to give way.
     pub(super) async fn evicted(&self) {
         self.evicted.cancelled().await;
@@ -118,22 +118,22 @@ impl Slot {
 
     /// Called when the head of a request is complete.
     pub(super) fn answering(&self) {
-        self.enter(Phase::Answering);
+        self.enter(SlotPhase::Answering);
     }
 
     /// Called when calls or events are followed: the connection no longer gives way to others.
     pub(super) fn following(&self) {
-        self.enter(Phase::Following);
+        self.enter(SlotPhase::Following);
     }
 
-    fn enter(&self, phase: Phase) {
+    fn enter(&self, phase: SlotPhase) {
         if let Some(holder) = self.slots.lock().taken.get_mut(&self.id) {
             (holder.phase, holder.since) = (phase, Instant::now());
         }
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.slots.lock().taken.remove(&self.id);
         self.slots.freed.notify_one();
@@ -144,7 +144,7 @@ impl Drop for Slot {
 mod tests {
     use super::*;
 
-    fn is_evicted(slot: &Slot) -> bool {
+    fn is_evicted(slot: &ConnectionSlot) -> bool {
         slot.evicted.is_cancelled()
     }
 

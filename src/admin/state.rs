@@ -24,7 +24,7 @@ pub(super) const MAX_FOLLOWERS: usize = 192;
 
 /// What does not change while it runs.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub struct ServerInfo {
     /// Since when it runs.
     pub started: SystemTime,
     /// Where clients connect.
@@ -37,11 +37,11 @@ pub struct Facts {
 
 /// What the API reads from.
 #[derive(Clone, Debug)]
-pub struct Sources {
+pub struct ApiState {
     /// The runtime's socket.
     pub upstream: SocketPath,
     /// The calls that are our own.
-    pub own: MeteredChannel,
+    pub internal_calls: MeteredChannel,
     /// The last calls.
     pub calls: Arc<CallHistory>,
     /// The last events.
@@ -77,11 +77,11 @@ pub struct Sources {
 /// The API, and the registry of metrics.
 #[derive(Debug)]
 pub struct Admin {
-    pub(super) facts: Facts,
-    pub(super) from: Sources,
+    pub(super) facts: ServerInfo,
+    pub(super) from: ApiState,
     pub(super) metrics: Registry,
     /// The metrics of single probes.
-    pub(super) of_probes: Vec<Registry>,
+    pub(super) probe_metrics: Vec<Registry>,
     /// Permits of connections that follow calls or events.
     pub(super) followers: Arc<Semaphore>,
 }
@@ -89,14 +89,14 @@ pub struct Admin {
 impl Admin {
     /// An API that tells of these, and keeps the registry of metrics.
     #[must_use]
-    pub fn new(facts: Facts, from: Sources) -> Self {
+    pub fn new(facts: ServerInfo, from: ApiState) -> Self {
         let mut metrics = metrics::registry();
         from.relay.register(&mut metrics);
         from.tap.register(&mut metrics);
-        from.own.register(&mut metrics);
+        from.internal_calls.register(&mut metrics);
         from.exec.register(&mut metrics);
         from.probes.register(&mut metrics);
-        let of_probes = from.probes.registries();
+        let probe_metrics = from.probes.registries();
         if let Some(journal) = &from.journal {
             journal.register(&mut metrics);
         }
@@ -109,6 +109,6 @@ impl Admin {
             from.faults.clone(),
         );
         let followers = Arc::new(Semaphore::new(MAX_FOLLOWERS));
-        Self { facts, from, metrics, of_probes, followers }
+        Self { facts, from, metrics, probe_metrics, followers }
     }
 }

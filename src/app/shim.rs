@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::keeping::{self, Keeping, Kept};
 use super::observatory::{Inlets, Observatory, Outlets};
 use super::probing::{self, Probing};
-use crate::admin::{self, Admin, Facts, Sources};
+use crate::admin::{self, Admin, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
 use crate::exec::{self, Inspector};
@@ -76,7 +76,7 @@ pub enum RunError {
 
 /// All of it, running.
 pub(super) struct Shim {
-    pub(super) facts: Facts,
+    pub(super) facts: ServerInfo,
     pub(super) calls: Arc<CallHistory>,
     pub(super) tap_metrics: tap::TapMetrics,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
@@ -112,7 +112,7 @@ struct Entrances {
     main: BoundListener,
     private: BoundListener,
     public: Option<TcpListener>,
-    facts: Facts,
+    facts: ServerInfo,
 }
 
 impl Entrances {
@@ -131,7 +131,7 @@ impl Entrances {
             Some(address) => Some(bind_tcp(address).await?),
             None => None,
         };
-        let facts = Facts {
+        let facts = ServerInfo {
             started: SystemTime::now(),
             listen: socket::display_name(&main.listener),
             http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
@@ -205,12 +205,12 @@ impl Shim {
         });
         let probing = probing.transpose()?;
         let prober = probing.as_ref().map(|probing| probing.prober.clone());
-        let sources = Sources {
+        let sources = ApiState {
             prober: prober.clone(),
             play: play.clone(),
             probes: prober_metrics,
             upstream: upstream.clone(),
-            own: own.clone(),
+            internal_calls: own.clone(),
             calls: calls.clone(),
             events: events.clone(),
             world,

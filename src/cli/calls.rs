@@ -10,7 +10,7 @@ use super::ask::{Output, Where, array, milliseconds, number};
 use super::follow::Shown;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
-use crate::admin::shape::{Call, CallsQuery, Line};
+use crate::admin::shape::{Call, CallsQuery, LogLine};
 use crate::config;
 use crate::terminal::human;
 use crate::terminal::screen::{Screen, print};
@@ -112,8 +112,8 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
     }
     let read = |line: &[u8]| {
         Ok(match serde_json::from_slice(line).context("the answer has a line that is not a call")? {
-            Line::Call(call) => Shown::Row(row(&call)),
-            Line::Missed { missed } => {
+            LogLine::Call(call) => Shown::Row(row(&call)),
+            LogLine::Missed { missed } => {
                 Shown::Remark(format!("({missed} calls, of any method, went by too fast to be looked at)"))
             }
         })

@@ -5,7 +5,7 @@ use clap::Args;
 
 use super::Failure;
 use super::ask::Where;
-use crate::admin::shape::ModeNow;
+use crate::admin::shape::ModeBody;
 use crate::terminal::screen::print;
 
 /// The arguments of `mode`, as they were written.
@@ -27,7 +27,7 @@ impl Mode {
             Some(to) => client.switch_mode(to).await?,
             None => client.mode().await?,
         };
-        let now: ModeNow = serde_json::from_slice(&answer).context("the answer is not a mode")?;
+        let now: ModeBody = serde_json::from_slice(&answer).context("the answer is not a mode")?;
         print(&(now.mode + "\n"))?;
         Ok(())
     }

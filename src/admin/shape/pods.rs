@@ -184,7 +184,7 @@ pub(in crate::admin) fn pods(world: &Inventory, probed: &[PodReport]) -> Vec<Sta
 }
 
 /// Tells of each container that is not started again when it ends, why not.
-pub(in crate::admin) fn mark_what_is_not_kept(pods: &mut [StatusPod], kept: &ClientPodsSnapshot) {
+pub(in crate::admin) fn annotate_not_restartable(pods: &mut [StatusPod], kept: &ClientPodsSnapshot) {
     for pod in pods {
         let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
         let Some(key) = PodKey::from_pod_ref(&tap::PodRef { id: None, namespace, name, uid }) else {
@@ -197,18 +197,18 @@ pub(in crate::admin) fn mark_what_is_not_kept(pods: &mut [StatusPod], kept: &Cli
 }
 
 /// The same, where pods are played: those as who plays them sees them, and first.
-pub(in crate::admin) fn with_played(
+pub(in crate::admin) fn merge_managed(
     others: Vec<StatusPod>,
     played: &[PublishedPod],
     probed: &[PodReport],
 ) -> Vec<StatusPod> {
     let (mut beside, others): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|pod| played.iter().any(|standing| pod.is_that_of(standing)));
+        others.into_iter().partition(|pod| played.iter().any(|standing| pod.same_pod(standing)));
     let mut all: Vec<StatusPod> = Vec::new();
     for standing in played {
         let mut pod = StatusPod::played(standing, probed);
         // Who plays it may not have everything that is there.
-        let its = beside.iter_mut().filter(|other| other.is_that_of(standing) && other.id == pod.id);
+        let its = beside.iter_mut().filter(|other| other.same_pod(standing) && other.id == pod.id);
         for container in its.flat_map(|other| std::mem::take(&mut other.containers)) {
             if pod.containers.iter().all(|known| known.name != container.name) {
                 pod.containers.push(container);
@@ -221,7 +221,7 @@ pub(in crate::admin) fn with_played(
 }
 
 impl StatusPod {
-    fn is_that_of(&self, standing: &PublishedPod) -> bool {
+    fn same_pod(&self, standing: &PublishedPod) -> bool {
         let (namespace, name) = standing.names();
         let names = [&self.namespace, &self.name, &self.uid].map(Option::as_deref);
         names == [namespace, name, standing.uid()].map(Some)
