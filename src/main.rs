@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Parser as _;
 use probeshim::app;
-use probeshim::cli::{self, Cli, Command, Failure};
+use probeshim::cli::{self, Cli, CliCommand, CliError};
 use probeshim::config::{Environment, PlaySettings, RuntimeSettings, Settings};
 use probeshim::memory;
 use probeshim::procrun::{self, guardian};
@@ -23,56 +23,58 @@ fn main() -> ExitCode {
     let command = Cli::parse().command;
     match dispatch(command) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(reason)) => {
+        Err(CliError::Usage(reason)) => {
             complain(&reason);
             ExitCode::from(2)
         }
-        Err(Failure::Other(error)) => {
+        Err(CliError::Failed(error)) => {
             complain(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn dispatch(command: Command) -> Result<(), Failure> {
-    if let Command::Guardian { .. } = command {
+fn dispatch(command: CliCommand) -> Result<(), CliError> {
+    if let CliCommand::Guardian { .. } = command {
         // Nobody but a person who tries it by hand reads this.
         return guardian::run()
             .context("a guardian is started by `probeshim runtime` alone")
-            .map_err(Failure::from);
+            .map_err(CliError::from);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start")?;
-    if let Command::Run(_) | Command::Play(_) | Command::Runtime(_) | Command::Demo(_) = command {
+    if let CliCommand::Run(_) | CliCommand::Play(_) | CliCommand::Runtime(_) | CliCommand::Demo(_) = command {
         memory::start_trimming().context("cannot start")?;
     }
     match command {
-        Command::Run(flags) => {
+        CliCommand::Run(flags) => {
             let settings = Settings::new(&flags, &Environment::detect())?;
             let _log = telemetry::start(&settings.log);
-            runtime.block_on(app::run(settings.shim)).map_err(Failure::of)
+            runtime.block_on(app::run(settings.shim)).map_err(CliError::from_display)
         }
-        Command::Play(flags) => {
+        CliCommand::Play(flags) => {
             let settings = PlaySettings::new(&flags, &Environment::detect())?;
             let _log = telemetry::start(&settings.log);
-            runtime.block_on(app::play(settings)).map_err(Failure::of)
+            runtime.block_on(app::play(settings)).map_err(CliError::from_display)
         }
-        Command::Calls(calls) => runtime.block_on(calls.run()),
-        Command::Explain(explain) => runtime.block_on(explain.run()),
-        Command::Events(events) => runtime.block_on(events.run()),
-        Command::Status(status) => runtime.block_on(status.run()),
-        Command::Mode(mode) => runtime.block_on(mode.run()),
-        Command::Check(check) => check.run(),
-        Command::Schema => cli::schema(),
-        Command::Bench(bench) => runtime.block_on(bench.run()),
-        Command::Runtime(flags) => {
+        CliCommand::Calls(calls) => runtime.block_on(calls.run()),
+        CliCommand::Explain(explain) => runtime.block_on(explain.run()),
+        CliCommand::Events(events) => runtime.block_on(events.run()),
+        CliCommand::Status(status) => runtime.block_on(status.run()),
+        CliCommand::Mode(mode) => runtime.block_on(mode.run()),
+        CliCommand::Check(check) => check.run(),
+        CliCommand::Schema => cli::schema(),
+        CliCommand::Bench(bench) => runtime.block_on(bench.run()),
+        CliCommand::Runtime(flags) => {
             let settings = RuntimeSettings::new(&flags, &Environment::detect())?;
             print(&format!("{}\n", procrun::WARNING))?;
             let _log = telemetry::start(&settings.log);
-            runtime.block_on(app::runtime(settings)).map_err(Failure::of)
+            runtime.block_on(app::runtime(settings)).map_err(CliError::from_display)
         }
-        Command::Demo(demo) => runtime.block_on(app::demo(demo.duration()?)).map_err(Failure::of),
-        Command::Guardian { .. } => unreachable!("a guardian runs without an async runtime"),
+        CliCommand::Demo(demo) => {
+            runtime.block_on(app::demo(demo.duration()?)).map_err(CliError::from_display)
+        }
+        CliCommand::Guardian { .. } => unreachable!("a guardian runs without an async runtime"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::value::RawValue;
 
-use super::Failure;
+use super::CliError;
 use crate::admin::Client;
 use crate::config::{Environment, admin_socket};
 use crate::terminal::human::harmless_json;
@@ -13,7 +13,7 @@ use crate::terminal::human::harmless_json;
 /// Where to ask.
 #[derive(Debug, Args)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
-pub(super) struct Where {
+pub(super) struct AdminArgs {
     /// The admin socket of the probeshim to ask
     /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
     #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
@@ -22,7 +22,7 @@ pub(super) struct Where {
 
 /// How to show the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum Output {
+pub(super) enum OutputFormat {
     /// For people.
     #[default]
     Table,
@@ -46,8 +46,8 @@ pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Where {
-    pub(super) fn client(&self) -> Result<Client, Failure> {
+impl AdminArgs {
+    pub(super) fn client(&self) -> Result<Client, CliError> {
         Ok(Client::new(admin_socket(self.admin.as_deref(), &Environment::detect())?))
     }
 }

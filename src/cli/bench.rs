@@ -3,8 +3,8 @@
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
-use super::Failure;
-use super::ask::{Output, Where};
+use super::CliError;
+use super::ask::{AdminArgs, OutputFormat};
 use super::table::{Cell, Column, Table};
 use crate::admin::shape::Status;
 use crate::bench::{self, BenchReport, BenchSpec, PathResult};
@@ -14,24 +14,24 @@ use crate::terminal::screen::{Screen, print};
 
 /// What to measure.
 #[derive(Debug, Args)]
-pub struct Bench {
+pub struct BenchArgs {
     #[command(subcommand)]
-    what: What,
+    what: BenchCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum BenchCommand {
     /// Measure ExecSync of a container, directly and through a running probeshim in turn: percentiles by phase, and processor time
     ///
     /// The command is executed in the container as often as you say, twice over: mind what it does.
-    Exec(Exec),
+    Exec(BenchExec),
 }
 
 /// The flags of `bench exec`, as they were written.
 #[derive(Debug, Args)]
-struct Exec {
+struct BenchExec {
     #[command(flatten)]
-    at: Where,
+    at: AdminArgs,
 
     /// The container, by its id or the beginning of it
     #[arg(long, value_name = "ID")]
@@ -51,28 +51,28 @@ struct Exec {
 
     /// table or json
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
-    output: Output,
+    output: OutputFormat,
 
     /// What to execute, and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<String>,
 }
 
-impl Bench {
+impl BenchArgs {
     /// Measures and prints.
-    pub async fn run(self) -> Result<(), Failure> {
-        let What::Exec(exec) = self.what;
+    pub async fn run(self) -> Result<(), CliError> {
+        let BenchCommand::Exec(exec) = self.what;
         exec.run().await
     }
 }
 
-impl Exec {
-    async fn run(self) -> Result<(), Failure> {
+impl BenchExec {
+    async fn run(self) -> Result<(), CliError> {
         let status = self.at.client()?.status().await?;
         let status: Status = serde_json::from_slice(&status).context("the answer is not a status")?;
         let socket = |what: &str, uri: &str| {
             SocketPath::parse(uri)
-                .map_err(|error| Failure::of(format!("the probeshim's {what} {uri:?} {error}")))
+                .map_err(|error| CliError::from_display(format!("the probeshim's {what} {uri:?} {error}")))
         };
         let plan = BenchSpec {
             direct: socket("upstream", &status.upstream.socket)?,
@@ -83,10 +83,10 @@ impl Exec {
             calls: self.calls as usize,
             concurrency: self.concurrency as usize,
         };
-        let report = bench::run(&plan).await.map_err(Failure::of)?;
+        let report = bench::run(&plan).await.map_err(CliError::from_display)?;
         let text = match self.output {
-            Output::Json => serde_json::to_string(&report).context("the report is not JSON")? + "\n",
-            Output::Table => text(&report, Screen::stdout()),
+            OutputFormat::Json => serde_json::to_string(&report).context("the report is not JSON")? + "\n",
+            OutputFormat::Table => text(&report, Screen::stdout()),
         };
         print(&text)?;
         Ok(())
@@ -95,13 +95,13 @@ impl Exec {
 
 fn text(report: &BenchReport, screen: Screen) -> String {
     let columns = [
-        Column::words("WAY"),
-        Column::words("PHASE"),
-        Column::figures("CALLS"),
-        Column::figures("P50"),
-        Column::figures("P90"),
-        Column::figures("P99"),
-        Column::figures("MAX"),
+        Column::text("WAY"),
+        Column::text("PHASE"),
+        Column::numeric("CALLS"),
+        Column::numeric("P50"),
+        Column::numeric("P90"),
+        Column::numeric("P99"),
+        Column::numeric("MAX"),
     ];
     let rows: Vec<Vec<Cell>> = report.ways.iter().flat_map(rows).collect();
     let mut text = Table::new(columns, screen).text(&rows);

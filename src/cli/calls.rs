@@ -5,9 +5,9 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::value::RawValue;
 
-use super::Failure;
-use super::ask::{Output, Where, array, milliseconds, number};
-use super::follow::Shown;
+use super::CliError;
+use super::ask::{AdminArgs, OutputFormat, array, milliseconds, number};
+use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::shape::{Call, CallsQuery, LogLine};
@@ -16,16 +16,16 @@ use crate::terminal::human;
 use crate::terminal::screen::{Screen, print};
 
 /// Calls that are shown before those that come, unless told otherwise.
-const BEFORE_FOLLOWING: usize = 10;
+const FOLLOW_BACKLOG: usize = 10;
 
 /// Characters of a container id that are shown, as crictl shows it.
 const SHORT_ID: usize = 13;
 
 /// The flags of `calls`, as they were written.
 #[derive(Debug, Args)]
-pub struct Calls {
+pub struct CallsCommand {
     #[command(flatten)]
-    at: Where,
+    admin: AdminArgs,
 
     /// Only calls to this method: its name in any case, such as ExecSync, or the path of one outside the CRI that was called
     #[arg(long, value_name = "METHOD")]
@@ -61,13 +61,13 @@ pub struct Calls {
 
     /// table, or json: an array, with --follow an object a line
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
-    output: Output,
+    output: OutputFormat,
 }
 
-impl Calls {
+impl CallsCommand {
     /// Asks and prints.
-    pub async fn run(self) -> Result<(), Failure> {
-        let client = self.at.client()?;
+    pub async fn run(self) -> Result<(), CliError> {
+        let client = self.admin.client()?;
         let since = self.since.as_deref().map(config::since).transpose()?;
         let query = CallsQuery {
             method: self.method,
@@ -80,13 +80,13 @@ impl Calls {
         };
         match (self.follow, self.output) {
             (true, output) => follow(&client, query, output).await,
-            (false, Output::Table) => table(&client, &query).await,
-            (false, Output::Json) => json(&client, &query).await,
+            (false, OutputFormat::Table) => table(&client, &query).await,
+            (false, OutputFormat::Json) => json(&client, &query).await,
         }
     }
 }
 
-async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
+async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
     let calls: Vec<Call> =
         serde_json::from_slice(&client.calls(query).await?).context("the answer is not a list of calls")?;
     if calls.is_empty() {
@@ -98,7 +98,7 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn json(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
+async fn json(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
     let answer = client.calls(query).await?;
     let calls: Vec<&RawValue> =
         serde_json::from_slice(&answer).context("the answer is not a list of calls")?;
@@ -106,16 +106,16 @@ async fn json(client: &Client, query: &CallsQuery) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Result<(), Failure> {
+async fn follow(client: &Client, mut query: CallsQuery, output: OutputFormat) -> Result<(), CliError> {
     if query.last.is_none() && query.since_ms.is_none() {
-        query.last = Some(BEFORE_FOLLOWING);
+        query.last = Some(FOLLOW_BACKLOG);
     }
     let read = |line: &[u8]| {
         Ok(match serde_json::from_slice(line).context("the answer has a line that is not a call")? {
-            LogLine::Call(call) => Shown::Row(row(&call)),
-            LogLine::Missed { missed } => {
-                Shown::Remark(format!("({missed} calls, of any method, went by too fast to be looked at)"))
-            }
+            LogLine::Call(call) => FollowItem::Row(row(&call)),
+            LogLine::Missed { missed } => FollowItem::Remark(format!(
+                "({missed} calls, of any method, went by too fast to be looked at)"
+            )),
         })
     };
     super::follow::follow(client.follow(&query).await?, output, columns(), read).await
@@ -123,17 +123,17 @@ async fn follow(client: &Client, mut query: CallsQuery, output: Output) -> Resul
 
 fn columns() -> [Column; 11] {
     [
-        Column::figures("ID").typically("10000"),
-        Column::words("TIME (UTC)").typically("13:09:32.123"),
-        Column::words("METHOD").typically("PodSandboxStatus"),
-        Column::words("CODE"),
-        Column::figures("DURATION"),
-        Column::figures("SENT").typically("1.50 KiB").spare(),
-        Column::figures("RECEIVED").spare(),
-        Column::words("PEER").typically("kubelet[12345]").spare(),
-        Column::figures("MARGIN").spare(),
-        Column::words("SLOWEST PHASE").typically("start 88 %").spare(),
-        Column::words("SUBJECT").typically("0123456789abc exit 0 timeout 1s"),
+        Column::numeric("ID").min_width("10000"),
+        Column::text("TIME (UTC)").min_width("13:09:32.123"),
+        Column::text("METHOD").min_width("PodSandboxStatus"),
+        Column::text("CODE"),
+        Column::numeric("DURATION"),
+        Column::numeric("SENT").min_width("1.50 KiB").optional(),
+        Column::numeric("RECEIVED").optional(),
+        Column::text("PEER").min_width("kubelet[12345]").optional(),
+        Column::numeric("MARGIN").optional(),
+        Column::text("SLOWEST PHASE").min_width("start 88 %").optional(),
+        Column::text("SUBJECT").min_width("0123456789abc exit 0 timeout 1s"),
     ]
 }
 
@@ -148,8 +148,8 @@ fn row(call: &Call) -> Vec<Cell> {
         Cell::new(human::size(call.response_bytes)),
         Cell::new(peer(call)),
         margin(call),
-        Cell::new(mostly(call)),
-        Cell::styled(about(call), style_of_exit(call)),
+        Cell::new(dominant_phase(call)),
+        Cell::styled(subject(call), style_of_exit(call)),
     ]
 }
 
@@ -179,7 +179,7 @@ fn margin(call: &Call) -> Cell {
 }
 
 /// The phase that took most of the time of an ExecSync, or why that is not known.
-fn mostly(call: &Call) -> String {
+fn dominant_phase(call: &Call) -> String {
     let Some(phases) = call.exec.as_ref().and_then(|exec| exec.phases.as_ref()) else {
         return String::new();
     };
@@ -201,7 +201,7 @@ fn peer(call: &Call) -> String {
 }
 
 /// What the call was about: pod, container, and for an ExecSync how it ended and what was executed.
-fn about(call: &Call) -> String {
+fn subject(call: &Call) -> String {
     let mut parts = Vec::new();
     if let Some(pod) = &call.pod {
         match (&pod.namespace, &pod.name) {

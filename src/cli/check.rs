@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
+use super::CliError;
 use super::table::{Cell, Column, Table};
 use crate::config::{self, Environment};
 use crate::probe::DescribedProbe;
@@ -13,7 +13,7 @@ use crate::terminal::screen::{Screen, print};
 
 /// The arguments of `check`, as they were written.
 #[derive(Debug, Args)]
-pub struct Check {
+pub struct CheckCommand {
     /// Files and folders of manifests, in YAML or JSON
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -23,11 +23,11 @@ pub struct Check {
     config: Option<PathBuf>,
 }
 
-impl Check {
+impl CheckCommand {
     /// Reads everything, and prints what would be probed; or everything that is wrong.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CliError> {
         if self.paths.is_empty() && self.config.is_none() {
-            return Err(Failure::Usage("nothing to check: name files, folders, or a --config".to_owned()));
+            return Err(CliError::Usage("nothing to check: name files, folders, or a --config".to_owned()));
         }
         let (specs, passed_over) = config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
         let described = specs.describe_all();
@@ -50,22 +50,22 @@ impl Check {
 }
 
 /// Prints the JSON schema of the configuration file.
-pub fn schema() -> Result<(), Failure> {
+pub fn schema() -> Result<(), CliError> {
     print(config::SCHEMA)?;
     Ok(())
 }
 
 fn columns() -> [Column; 9] {
     [
-        Column::words("WHOSE"),
-        Column::words("CONTAINER"),
-        Column::words("PROBE"),
-        Column::figures("AFTER").spare(),
-        Column::figures("EVERY"),
-        Column::figures("TIMEOUT"),
-        Column::figures("FAILS AT"),
-        Column::figures("WELL AT").spare(),
-        Column::words("WHAT"),
+        Column::text("WHOSE"),
+        Column::text("CONTAINER"),
+        Column::text("PROBE"),
+        Column::numeric("AFTER").optional(),
+        Column::numeric("EVERY"),
+        Column::numeric("TIMEOUT"),
+        Column::numeric("FAILS AT"),
+        Column::numeric("WELL AT").optional(),
+        Column::text("WHAT"),
     ]
 }
 

@@ -14,32 +14,32 @@ use crate::terminal::{harmless_name, harmless_text, human};
 const NAMES: usize = 18;
 
 /// A page of names and values, moved in by what they belong to.
-struct Page {
+struct DescribePrinter {
     lines: Vec<String>,
     screen: Screen,
 }
 
 /// The pod as a page. `status` has what its probes say.
-pub(super) fn described(
+pub(super) fn render(
     pod: &Value,
     status: &StatusPod,
     events: &[&Event],
     now: Timestamp,
     screen: Screen,
 ) -> String {
-    let mut page = Page { lines: Vec::new(), screen };
+    let mut page = DescribePrinter { lines: Vec::new(), screen };
     let (metadata, spec, state) = (&pod["metadata"], &pod["spec"], &pod["status"]);
     page.field(0, "Name", text(&metadata["name"]));
     page.field(0, "Namespace", text(&metadata["namespace"]));
     page.field(0, "UID", text(&metadata["uid"]));
-    page.if_there(0, "Runtime Class", &spec["runtimeClassName"]);
+    page.optional(0, "Runtime Class", &spec["runtimeClassName"]);
     page.field(0, "Node", format!("{}/{}", text(&spec["nodeName"]), text(&state["hostIP"])));
     page.field(0, "Start Time", time(&state["startTime"]));
     page.list("Labels", map(&metadata["labels"], "="));
     page.list("Annotations", map(&metadata["annotations"], ": "));
     page.field(0, "Status", status.status.clone().unwrap_or_default());
-    page.if_there(0, "Reason", &state["reason"]);
-    page.if_there(0, "Message", &state["message"]);
+    page.optional(0, "Reason", &state["reason"]);
+    page.optional(0, "Message", &state["message"]);
     page.field(0, "IP", text(&state["podIP"]));
     page.field(0, "Sandbox", format!("{} ({})", status.id, status.sandbox));
     for (title, specs, statuses) in [
@@ -63,7 +63,7 @@ pub(super) fn described(
     page.lines.join("\n") + "\n"
 }
 
-impl Page {
+impl DescribePrinter {
     fn line(&mut self, line: &str) {
         self.lines.push(line.trim_end().to_owned());
     }
@@ -78,7 +78,7 @@ impl Page {
         self.line(&format!("{moved}{name:<NAMES$}{}", harmless_text(value.as_ref())));
     }
 
-    fn if_there(&mut self, depth: usize, name: &str, value: &Value) {
+    fn optional(&mut self, depth: usize, name: &str, value: &Value) {
         let value = text(value);
         if !value.is_empty() {
             self.field(depth, name, value);
@@ -104,9 +104,9 @@ impl Page {
 
     fn container(&mut self, spec: &Value, state: &Value, status: &StatusPod) {
         self.line(&format!("  {}:", harmless_name(&text(&spec["name"]))));
-        self.if_there(2, "Container ID", &state["containerID"]);
-        self.if_there(2, "Image", &spec["image"]);
-        self.if_there(2, "Image ID", &state["imageID"]);
+        self.optional(2, "Container ID", &state["containerID"]);
+        self.optional(2, "Image", &spec["image"]);
+        self.optional(2, "Image ID", &state["imageID"]);
         for (name, field) in [("Command", "command"), ("Args", "args")] {
             let words: Vec<String> = elements(&spec[field]).map(text).collect();
             if !words.is_empty() {
@@ -159,7 +159,7 @@ impl Page {
         };
         self.field(2, name, word);
         for (name, field) in [("Reason", "reason"), ("Message", "message"), ("Exit Code", "exitCode")] {
-            self.if_there(3, name, &state[field]);
+            self.optional(3, name, &state[field]);
         }
         for (name, field) in [("Started", "startedAt"), ("Finished", "finishedAt")] {
             if state[field].is_string() {
@@ -199,7 +199,7 @@ impl Page {
                 ["type", "status", "reason", "message"].map(|field| Cell::new(text(&condition[field]))).into()
             })
             .collect();
-        self.table("Conditions", ["Type", "Status", "Reason", "Message"].map(Column::words), &rows);
+        self.table("Conditions", ["Type", "Status", "Reason", "Message"].map(Column::text), &rows);
     }
 
     fn events(&mut self, events: &[&Event], now: Timestamp) {
@@ -217,7 +217,7 @@ impl Page {
             .into()
         };
         let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
-        let columns = ["Type", "Reason", "Age", "Container", "Message"].map(Column::words);
+        let columns = ["Type", "Reason", "Age", "Container", "Message"].map(Column::text);
         self.table("Events", columns, &rows);
     }
 

@@ -5,9 +5,9 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::value::RawValue;
 
-use super::Failure;
-use super::ask::{Output, Where, array, milliseconds};
-use super::follow::Shown;
+use super::CliError;
+use super::ask::{AdminArgs, OutputFormat, array, milliseconds};
+use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
 use crate::admin::shape::{Event, EventLine, EventsQuery};
@@ -17,9 +17,9 @@ use crate::terminal::screen::{Screen, print};
 
 /// The flags of `events`, as they were written.
 #[derive(Debug, Args)]
-pub struct Events {
+pub struct EventsCommand {
     #[command(flatten)]
-    at: Where,
+    at: AdminArgs,
 
     /// Only events that happened within this time, such as 30s or 10m, up to 24h
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
@@ -31,19 +31,19 @@ pub struct Events {
 
     /// table, or json: an array, with --follow an object a line
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
-    output: Output,
+    output: OutputFormat,
 }
 
-impl Events {
+impl EventsCommand {
     /// Asks and prints.
-    pub async fn run(self) -> Result<(), Failure> {
+    pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
         let since = self.since.as_deref().map(config::since).transpose()?;
         let query = EventsQuery { since_ms: since.map(milliseconds) };
         match (self.follow, self.output) {
             (true, output) => follow(&client, &query, output).await,
-            (false, Output::Table) => table(&client, &query).await,
-            (false, Output::Json) => {
+            (false, OutputFormat::Table) => table(&client, &query).await,
+            (false, OutputFormat::Json) => {
                 let answer = client.events(&query).await?;
                 let events: Vec<&RawValue> =
                     serde_json::from_slice(&answer).context("the answer is not a list of events")?;
@@ -54,7 +54,7 @@ impl Events {
     }
 }
 
-async fn table(client: &Client, query: &EventsQuery) -> Result<(), Failure> {
+async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
     let events: Vec<Event> =
         serde_json::from_slice(&client.events(query).await?).context("the answer is not a list of events")?;
     if events.is_empty() {
@@ -66,12 +66,12 @@ async fn table(client: &Client, query: &EventsQuery) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn follow(client: &Client, query: &EventsQuery, output: Output) -> Result<(), Failure> {
+async fn follow(client: &Client, query: &EventsQuery, output: OutputFormat) -> Result<(), CliError> {
     let read = |line: &[u8]| {
         Ok(match serde_json::from_slice(line).context("the answer has a line that is not an event")? {
-            EventLine::Event(event) => Shown::Row(row(&event)),
+            EventLine::Event(event) => FollowItem::Row(row(&event)),
             EventLine::Missed { missed } => {
-                Shown::Remark(format!("({missed} events went by too fast to be looked at)"))
+                FollowItem::Remark(format!("({missed} events went by too fast to be looked at)"))
             }
         })
     };
@@ -80,12 +80,12 @@ async fn follow(client: &Client, query: &EventsQuery, output: Output) -> Result<
 
 fn columns() -> [Column; 6] {
     [
-        Column::words("TIME (UTC)").typically("13:09:32.123"),
-        Column::words("TYPE").typically("Warning"),
-        Column::words("REASON").typically("ContainerOutOfMemory"),
-        Column::figures("COUNT").spare(),
-        Column::words("OBJECT").typically("namespace/pod container"),
-        Column::words("MESSAGE"),
+        Column::text("TIME (UTC)").min_width("13:09:32.123"),
+        Column::text("TYPE").min_width("Warning"),
+        Column::text("REASON").min_width("ContainerOutOfMemory"),
+        Column::numeric("COUNT").optional(),
+        Column::text("OBJECT").min_width("namespace/pod container"),
+        Column::text("MESSAGE"),
     ]
 }
 

@@ -5,8 +5,8 @@ use anyhow::Context as _;
 use clap::Args;
 use serde_json::value::RawValue;
 
-use super::Failure;
-use super::ask::{Output, Where};
+use super::CliError;
+use super::ask::{AdminArgs, OutputFormat};
 use super::bar;
 use crate::admin::shape::{Explanation, Phases};
 use crate::terminal::human::{self, harmless_json};
@@ -18,9 +18,9 @@ const WIDTH: usize = 100;
 
 /// The flags of `explain`, as they were written.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub struct ExplainCommand {
     #[command(flatten)]
-    at: Where,
+    at: AdminArgs,
 
     /// The number of the call, as `probeshim calls` shows it
     #[arg(value_name = "CALL", value_parser = number)]
@@ -28,20 +28,20 @@ pub struct Explain {
 
     /// table: sentences, and a bar of the phases; or json
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
-    output: Output,
+    output: OutputFormat,
 }
 
-impl Explain {
+impl ExplainCommand {
     /// Asks and prints.
-    pub async fn run(self) -> Result<(), Failure> {
+    pub async fn run(self) -> Result<(), CliError> {
         let answer = self.at.client()?.explain(self.call).await?;
         let not_one = "the answer is not an explanation";
         let text = match self.output {
-            Output::Json => {
+            OutputFormat::Json => {
                 let explanation: &RawValue = serde_json::from_slice(&answer).context(not_one)?;
                 harmless_json(explanation.get()) + "\n"
             }
-            Output::Table => text(&serde_json::from_slice(&answer).context(not_one)?, Screen::stdout()),
+            OutputFormat::Table => text(&serde_json::from_slice(&answer).context(not_one)?, Screen::stdout()),
         };
         print(&text)?;
         Ok(())

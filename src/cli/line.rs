@@ -8,13 +8,13 @@ use anstyle::Style;
 use crate::terminal::{shortened, width};
 
 /// A line that grows until it is full. Blanks are held back until something follows them.
-pub(super) struct Line {
+pub(super) struct OutputLine {
     text: String,
     left: usize,
     blanks: usize,
 }
 
-impl Line {
+impl OutputLine {
     /// An empty line, for so many columns of the terminal.
     pub(super) fn new(width: usize) -> Self {
         Self { text: String::new(), left: width, blanks: 0 }

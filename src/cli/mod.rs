@@ -24,14 +24,14 @@ use crate::admin::ClientError;
 use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
 use crate::procrun::guardian;
 
-pub use bench::Bench;
-pub use calls::Calls;
-pub use check::{Check, schema};
+pub use bench::BenchArgs;
+pub use calls::CallsCommand;
+pub use check::{CheckCommand, schema};
 pub use demo::Demo;
-pub use events::Events;
-pub use explain::Explain;
-pub use mode::Mode;
-pub use status::Status;
+pub use events::EventsCommand;
+pub use explain::ExplainCommand;
+pub use mode::ModeCommand;
+pub use status::StatusCommand;
 
 /// A CRI proxy that forwards every call byte for byte, and shows each.
 #[derive(Debug, Parser)]
@@ -39,13 +39,13 @@ pub use status::Status;
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 #[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
-pub enum Command {
+pub enum CliCommand {
     /// Listen on a unix socket and forward every call to the runtime, until SIGTERM or SIGINT
     ///
     /// With LISTEN_FDS set (systemd socket activation), the socket passed there is served and --listen is not used.
@@ -68,34 +68,34 @@ pub enum Command {
     /// A CODE in capitals is the runtime's gRPC code. In small letters it says why there is none: client-reset (the client gave
     /// up, or its deadline was over), upstream-reset, refused (the runtime never took the call), connection-lost (the runtime's
     /// connection broke), client-gone (the client's connection ended first, or was cut at the end of a drain), no-status.
-    Calls(Calls),
+    Calls(CallsCommand),
 
     /// Say in plain sentences whose an ExecSync was, where its time went, and what on the node explains it
-    Explain(Explain),
+    Explain(ExplainCommand),
 
     /// Show what has happened to pods, containers, ExecSyncs and the runtime
-    Events(Events),
+    Events(EventsCommand),
 
     /// Show how a running probeshim and the runtime behind it stand, and its pods; or one of them
     ///
     /// With a POD that is played: everything that is known of it, its events among it, as `kubectl describe` would show it.
-    Status(Status),
+    Status(StatusCommand),
 
     /// Show or switch what a running probeshim does about probes that have failed
     ///
     /// dry-run: it is said what would be killed. kill: it is killed. Who has switched it, and when, is among the events.
-    Mode(Mode),
+    Mode(ModeCommand),
 
     /// Validate manifests and the configuration by Kubernetes' rules, and show what would be probed
     ///
     /// Everything that is wrong is told at once, each with its file and path; the exit code is 2 then.
-    Check(Check),
+    Check(CheckCommand),
 
     /// Print the JSON schema of the configuration file
     Schema,
 
     /// Measure what goes through a running probeshim
-    Bench(Bench),
+    Bench(BenchArgs),
 
     /// Serve the CRI with containers that are plain processes of this host, until SIGTERM or SIGINT
     ///
@@ -120,33 +120,33 @@ pub enum Command {
 
 /// Why a command did not do what was asked; each ends the program with its own code.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CliError {
     /// It was asked in a wrong way.
     #[error("{0}")]
     Usage(String),
     /// It was not possible.
     #[error(transparent)]
-    Other(#[from] anyhow::Error),
+    Failed(#[from] anyhow::Error),
 }
 
-impl Failure {
+impl CliError {
     /// A failure whose error tells its causes itself: what stands behind it would be told twice.
-    pub fn of(error: impl fmt::Display) -> Self {
-        Self::Other(anyhow!("{error}"))
+    pub fn from_display(error: impl fmt::Display) -> Self {
+        Self::Failed(anyhow!("{error}"))
     }
 }
 
-impl From<Problems> for Failure {
+impl From<Problems> for CliError {
     fn from(problems: Problems) -> Self {
         Self::Usage(problems.to_string())
     }
 }
 
-impl From<ClientError> for Failure {
+impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(reason) => Self::Usage(reason),
-            other => Self::of(other),
+            other => Self::from_display(other),
         }
     }
 }

@@ -3,25 +3,25 @@
 use anyhow::Context as _;
 use clap::Args;
 
-use super::Failure;
-use super::ask::Where;
+use super::CliError;
+use super::ask::AdminArgs;
 use crate::admin::shape::ModeBody;
 use crate::terminal::screen::print;
 
 /// The arguments of `mode`, as they were written.
 #[derive(Debug, Args)]
-pub struct Mode {
+pub struct ModeCommand {
     /// What to do from now on: dry-run or kill, where pods are played dry-run or restart; without it, what is done is shown
     #[arg(value_name = "dry-run|kill|restart")]
     to: Option<String>,
 
     #[command(flatten)]
-    at: Where,
+    at: AdminArgs,
 }
 
-impl Mode {
+impl ModeCommand {
     /// Shows or switches, and prints what is done then.
-    pub async fn run(self) -> Result<(), Failure> {
+    pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
         let answer = match &self.to {
             Some(to) => client.switch_mode(to).await?,

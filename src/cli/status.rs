@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::Failure;
-use super::ask::{Output, Where};
-use super::describe::described;
+use super::CliError;
+use super::ask::{AdminArgs, OutputFormat};
+use super::describe::render;
 use super::table::{Cell, Column, Table};
 use crate::admin::{Client, shape};
 use crate::terminal::human::{self, harmless_json};
@@ -24,9 +24,9 @@ const MOST_NAMES: usize = 10;
 
 /// The flags of `status`, as they were written.
 #[derive(Debug, Args)]
-pub struct Status {
+pub struct StatusCommand {
     #[command(flatten)]
-    at: Where,
+    at: AdminArgs,
 
     /// Only this pod: NAME or NAMESPACE/NAME
     #[arg(value_name = "POD")]
@@ -34,25 +34,25 @@ pub struct Status {
 
     /// table or json
     #[arg(short, long, value_name = "FORMAT", value_enum, default_value_t, hide_possible_values = true)]
-    output: Output,
+    output: OutputFormat,
 }
 
-impl Status {
+impl StatusCommand {
     /// Asks and prints.
-    pub async fn run(self) -> Result<(), Failure> {
+    pub async fn run(self) -> Result<(), CliError> {
         let client = self.at.client()?;
         let answer = client.status().await?;
         if let Some(name) = &self.pod {
-            print(&of_one(&client, &answer, name, self.output).await?)?;
+            print(&describe_pod(&client, &answer, name, self.output).await?)?;
             return Ok(());
         }
         let text = match self.output {
-            Output::Json => {
+            OutputFormat::Json => {
                 let status: &RawValue =
                     serde_json::from_slice(&answer).context("the answer is not a status")?;
                 harmless_json(status.get()) + "\n"
             }
-            Output::Table => table(
+            OutputFormat::Table => table(
                 &serde_json::from_slice(&answer).context("the answer is not a status")?,
                 Screen::stdout(),
             ),
@@ -63,13 +63,20 @@ impl Status {
 }
 
 /// What is known of one pod.
-async fn of_one(client: &Client, answer: &[u8], name: &str, output: Output) -> Result<String, Failure> {
+async fn describe_pod(
+    client: &Client,
+    answer: &[u8],
+    name: &str,
+    output: OutputFormat,
+) -> Result<String, CliError> {
     let status: shape::Status = serde_json::from_slice(answer).context("the answer is not a status")?;
-    let pod = named(&status.pods, name)?;
+    let pod = find(&status.pods, name)?;
     if pod.status.is_none() {
         return Ok(match output {
-            Output::Json => harmless_json(&serde_json::to_string(pod).context("it is no JSON")?) + "\n",
-            Output::Table => tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned(),
+            OutputFormat::Json => harmless_json(&serde_json::to_string(pod).context("it is no JSON")?) + "\n",
+            OutputFormat::Table => {
+                tables(std::slice::from_ref(pod), Screen::stdout()).trim_start().to_owned()
+            }
         });
     }
     let list: Value =
@@ -80,7 +87,7 @@ async fn of_one(client: &Client, answer: &[u8], name: &str, output: Output) -> R
     };
     let items = list["items"].as_array().into_iter().flatten();
     let item = items.into_iter().find(is_it).context("the pod has gone meanwhile")?;
-    if matches!(output, Output::Json) {
+    if matches!(output, OutputFormat::Json) {
         return Ok(harmless_json(&item.to_string()) + "\n");
     }
     let events = client.events(&shape::EventsQuery { since_ms: None }).await?;
@@ -88,11 +95,11 @@ async fn of_one(client: &Client, answer: &[u8], name: &str, output: Output) -> R
         serde_json::from_slice(&events).context("the answer is not a list of events")?;
     let of_it = |event: &&shape::Event| event.namespace == pod.namespace && event.pod == pod.name;
     let events: Vec<&shape::Event> = events.iter().filter(of_it).collect();
-    Ok(described(item, pod, &events, Timestamp::now(), Screen::stdout()))
+    Ok(render(item, pod, &events, Timestamp::now(), Screen::stdout()))
 }
 
 /// The pod of this name; of its sandboxes the last.
-fn named<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::StatusPod, Failure> {
+fn find<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::StatusPod, CliError> {
     let is_it = |pod: &&shape::StatusPod| match name.split_once('/') {
         Some((namespace, name)) => {
             pod.namespace.as_deref() == Some(namespace) && pod.name.as_deref() == Some(name)
@@ -101,7 +108,7 @@ fn named<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::Stat
     };
     let found: Vec<&shape::StatusPod> = pods.iter().filter(is_it).collect();
     let names = |pods: &[&shape::StatusPod]| {
-        let names: BTreeSet<String> = pods.iter().map(|pod| whose(pod)).collect();
+        let names: BTreeSet<String> = pods.iter().map(|pod| owner(pod)).collect();
         let shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| harmless_name(name)).collect();
         let more = names.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -111,29 +118,31 @@ fn named<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::Stat
     let name = shortened(name, MAX_NAME_WIDTH);
     match found.last() {
         Some(pod) if count == 1 => Ok(pod),
-        Some(_) => Err(Failure::Usage(format!("POD {name:?} is one of {shown}; write which"))),
-        None if pods.is_empty() => Err(Failure::Usage(format!("POD {name:?} is not there: there is no pod"))),
+        Some(_) => Err(CliError::Usage(format!("POD {name:?} is one of {shown}; write which"))),
+        None if pods.is_empty() => {
+            Err(CliError::Usage(format!("POD {name:?} is not there: there is no pod")))
+        }
         None => {
             let (_, known) = names(&pods.iter().collect::<Vec<_>>());
-            Err(Failure::Usage(format!("POD {name:?} is not there; there are {known}")))
+            Err(CliError::Usage(format!("POD {name:?} is not there; there are {known}")))
         }
     }
 }
 
-fn whose(pod: &shape::StatusPod) -> String {
+fn owner(pod: &shape::StatusPod) -> String {
     pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/")
 }
 
 fn table(status: &shape::Status, screen: Screen) -> String {
     let rows = rows(status);
-    let mut table = Table::new(["", ""].map(Column::words), screen);
+    let mut table = Table::new(["", ""].map(Column::text), screen);
     table.fit(&rows);
     let mut text: String = rows.iter().map(|row| table.line(row) + "\n").collect();
     text += &tables(&status.pods, screen);
     if !status.stuck.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = status.stuck.iter().map(stuck_row).collect();
-        text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::words), screen).text(&rows);
+        text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::text), screen).text(&rows);
     }
     text
 }
@@ -161,12 +170,12 @@ fn tables(pods: &[shape::StatusPod], screen: Screen) -> String {
 
 fn played_columns() -> [Column; 6] {
     [
-        Column::words("NAME"),
-        Column::figures("READY"),
-        Column::words("STATUS"),
-        Column::figures("RESTARTS"),
-        Column::figures("AGE"),
-        Column::words("IP").spare(),
+        Column::text("NAME"),
+        Column::numeric("READY"),
+        Column::text("STATUS"),
+        Column::numeric("RESTARTS"),
+        Column::numeric("AGE"),
+        Column::text("IP").optional(),
     ]
 }
 
@@ -179,7 +188,7 @@ fn played_row(pod: &shape::StatusPod) -> Option<Vec<Cell>> {
     let style = if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
     let age = pod.started.as_deref().map(|started| human::age(started, Timestamp::now()));
     Some(vec![
-        Cell::new(whose(pod)),
+        Cell::new(owner(pod)),
         Cell::new(format!("{ready}/{all}")),
         Cell::styled(word, style),
         Cell::new(format!("{}{}", pod.restarts.unwrap_or(0), ago.unwrap_or_default())),
@@ -190,12 +199,12 @@ fn played_row(pod: &shape::StatusPod) -> Option<Vec<Cell>> {
 
 fn pod_columns() -> [Column; 6] {
     [
-        Column::words("POD"),
-        Column::words("SANDBOX"),
-        Column::words("IP").spare(),
-        Column::words("CONTAINER"),
-        Column::figures("ATTEMPT").spare(),
-        Column::words("STATE"),
+        Column::text("POD"),
+        Column::text("SANDBOX"),
+        Column::text("IP").optional(),
+        Column::text("CONTAINER"),
+        Column::numeric("ATTEMPT").optional(),
+        Column::text("STATE"),
     ]
 }
 
@@ -240,21 +249,21 @@ fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
 
 fn probe_columns() -> [Column; 9] {
     [
-        Column::words("PROBE"),
-        Column::words("OBJECT"),
-        Column::words("READY").spare(),
-        Column::words("HANDLER").spare(),
-        Column::words("SOURCE").spare(),
-        Column::words("VERDICT"),
-        Column::words("RUN"),
-        Column::figures("WOULD HAVE KILLED").spare(),
-        Column::figures("KILLED"),
+        Column::text("PROBE"),
+        Column::text("OBJECT"),
+        Column::text("READY").optional(),
+        Column::text("HANDLER").optional(),
+        Column::text("SOURCE").optional(),
+        Column::text("VERDICT"),
+        Column::text("RUN"),
+        Column::numeric("WOULD HAVE KILLED").optional(),
+        Column::numeric("KILLED"),
     ]
 }
 
 /// A row for each probe of a pod.
 fn probe_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
-    let whose = whose(pod);
+    let whose = owner(pod);
     let yellow = |is_yellow: bool| if is_yellow { AnsiColor::Yellow.on_default() } else { Style::new() };
     let row = |container: &shape::StatusContainer, probe: &shape::StatusProbe| {
         let name = container.name.as_deref().unwrap_or(&container.id);

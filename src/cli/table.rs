@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use anstyle::Style;
 
-use super::line::Line;
+use super::line::OutputLine;
 use crate::terminal::screen::Screen;
 use crate::terminal::{MAX_NAME_WIDTH, harmless_text, shortened, width};
 
@@ -54,22 +54,22 @@ impl Cell {
 
 impl Column {
     /// A column of words, which begin where the title begins.
-    pub(super) fn words(title: &'static str) -> Self {
+    pub(super) fn text(title: &'static str) -> Self {
         Self { title, is_figure: false, is_spare: false, is_shown: true, typical: 0, width: width(title) }
     }
 
     /// A column of figures, which end where the title ends.
-    pub(super) fn figures(title: &'static str) -> Self {
-        Self { is_figure: true, ..Self::words(title) }
+    pub(super) fn numeric(title: &'static str) -> Self {
+        Self { is_figure: true, ..Self::text(title) }
     }
 
     /// The same, of which most rows are as wide as this at most.
-    pub(super) fn typically(self, text: &str) -> Self {
+    pub(super) fn min_width(self, text: &str) -> Self {
         Self { typical: width(text), ..self }
     }
 
     /// The same, to be left out where there is not room enough.
-    pub(super) fn spare(self) -> Self {
+    pub(super) fn optional(self) -> Self {
         Self { is_spare: true, ..self }
     }
 }
@@ -97,7 +97,7 @@ impl Table {
     }
 
     /// Leaves out columns that can be spared, the first of them first, until the last column has room enough.
-    pub(super) fn make_room(&mut self) {
+    pub(super) fn shrink(&mut self) {
         let Some(width) = self.screen.width else { return };
         while self.needed() > width {
             let Some(spare) = self.columns.iter_mut().find(|column| column.is_spare && column.is_shown)
@@ -123,7 +123,7 @@ impl Table {
     /// The whole table of rows that are all there.
     pub(super) fn text(mut self, rows: &[Vec<Cell>]) -> String {
         self.fit(rows);
-        self.make_room();
+        self.shrink();
         std::iter::once(self.header())
             .chain(rows.iter().map(|row| self.line(row)))
             .map(|line| line + "\n")
@@ -139,7 +139,7 @@ impl Table {
 
     /// The line of a row, without its end.
     pub(super) fn line(&self, row: &[Cell]) -> String {
-        let mut line = Line::new(self.screen.width.unwrap_or(usize::MAX));
+        let mut line = OutputLine::new(self.screen.width.unwrap_or(usize::MAX));
         let last = self.columns.iter().rposition(|column| column.is_shown);
         let cells = self.columns.iter().zip(row).enumerate();
         for (place, (column, cell)) in cells.filter(|(_, (column, _))| column.is_shown) {
@@ -177,7 +177,7 @@ mod tests {
             .iter()
             .map(|row| row.iter().map(Cell::new).collect())
             .collect();
-        let columns = [Column::figures("ID"), Column::words("NAME").spare(), Column::words("DETAIL")];
+        let columns = [Column::numeric("ID"), Column::text("NAME").optional(), Column::text("DETAIL")];
         let mut table = Table::new(columns, screen);
         table.fit(&rows);
         (table, rows)
@@ -212,10 +212,10 @@ mod tests {
     #[test]
     fn columns_that_can_be_spared_make_room_for_the_last() {
         let (mut wide, _) = table(cut_at(18));
-        wide.make_room();
+        wide.shrink();
         assert_eq!(wide.header(), "  ID  NAME  DETAIL");
         let (mut narrow, rows) = table(cut_at(17));
-        narrow.make_room();
+        narrow.shrink();
         assert_eq!(narrow.header(), "  ID  DETAIL");
         assert_eq!(narrow.line(&rows[0]), "   1  x");
     }
@@ -223,14 +223,14 @@ mod tests {
     #[test]
     fn colours_take_no_room_and_are_left_out_where_they_are_not_wanted() {
         let row = [Cell::styled("OK", AnsiColor::Green.on_default()), Cell::new("x")];
-        let line = |screen| Table::new(["CODE", "NEXT"].map(Column::words), screen).line(&row);
+        let line = |screen| Table::new(["CODE", "NEXT"].map(Column::text), screen).line(&row);
         assert_eq!(line(PLAIN), "OK    x");
         assert_eq!(line(Screen { width: None, colour: true }), "\u{1b}[32mOK\u{1b}[0m    x");
     }
 
     #[test]
     fn what_is_hostile_is_harmless() {
-        let table = Table::new([Column::words("A")], PLAIN);
+        let table = Table::new([Column::text("A")], PLAIN);
         assert_eq!(table.line(&[Cell::new("\u{1b}]0;owned\u{7}\n")]), r"\u{1b}]0;owned\u{7}\n");
     }
 
@@ -245,17 +245,17 @@ mod tests {
         ] {
             let rows =
                 [vec![Cell::new(&name), Cell::new("running")], vec![Cell::new("a"), Cell::new("gone")]];
-            let text = Table::new(["POD", "STATE"].map(Column::words), PLAIN).text(&rows);
+            let text = Table::new(["POD", "STATE"].map(Column::text), PLAIN).text(&rows);
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), [shown.as_str(), "running"]);
             assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["a", "gone"]);
             // The last column keeps what is left of the terminal.
             let rows = [vec![Cell::new(&name), Cell::new("m".repeat(1_000_000))]];
-            let text = Table::new(["POD", "MESSAGE"].map(Column::words), cut_at(100)).text(&rows);
+            let text = Table::new(["POD", "MESSAGE"].map(Column::text), cut_at(100)).text(&rows);
             let line = text.lines().nth(1).unwrap();
             assert!((99..=100).contains(&width(line)) && line.ends_with("mmm…"), "{line}");
         }
-        let wide = Table::new([Column::words("MESSAGE")], PLAIN);
+        let wide = Table::new([Column::text("MESSAGE")], PLAIN);
         let whole = Cell::new("m".repeat(1_000_000));
         assert_eq!(
             width(&wide.line(&[whole])),
@@ -297,10 +297,10 @@ mod tests {
             let screen = Screen { width, colour };
             let rows: Vec<Vec<Cell>> =
                 cells.iter().map(|row| row.iter().map(|text| Cell::styled(text, AnsiColor::Red.on_default())).collect()).collect();
-            let columns = [Column::figures("ID"), Column::words("NAME").spare(), Column::words("DETAIL")];
+            let columns = [Column::numeric("ID"), Column::text("NAME").optional(), Column::text("DETAIL")];
             let mut followed = Table::new(columns.clone(), screen);
             followed.expect_rows();
-            followed.make_room();
+            followed.shrink();
             followed.fit(&rows);
             let lines = rows.iter().map(|row| followed.line(row)).collect::<Vec<_>>();
             let text = Table::new(columns, screen).text(&rows);
