@@ -16,7 +16,7 @@ use super::playing::Folders;
 use super::shim::{RunError, Shim};
 use super::signals::Signals;
 use crate::config::{OperatingMode, ServerConfig};
-use crate::demo::{self, Account, DemoEnd, Where};
+use crate::demo::{self, DemoEnd, Endpoints, Reporter};
 use crate::exec;
 use crate::play::{LogRotatePolicy, ManifestSource};
 use crate::probe::{SpecResolver, SpecSources};
@@ -105,8 +105,9 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         state: Some(folder.path().to_owned()),
     };
     let mut shim = Shim::open(settings).await?;
-    let places = Where { upstream, listen: listen.clone(), admin, http: shim.facts.http, pods: manifests };
-    let account = Account::begin(lasts, &places);
+    let places =
+        Endpoints { upstream, listen: listen.clone(), admin, http: shim.facts.http, pods: manifests };
+    let account = Reporter::begin(lasts, &places);
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let telling = tell(account.clone(), &staged.events);
     let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
@@ -130,12 +131,12 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
 }
 
 /// Tells what happens, as it happens.
-fn tell(account: Account, events: &EventHistory) -> JoinHandle<()> {
+fn tell(account: Reporter, events: &EventHistory) -> JoinHandle<()> {
     let (_, mut coming) = events.follow(&EventFilter::default());
     tokio::spawn(async move {
         loop {
             match coming.recv().await {
-                Ok(event) => account.tell(&event),
+                Ok(event) => account.report(&event),
                 Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
@@ -144,11 +145,11 @@ fn tell(account: Account, events: &EventHistory) -> JoinHandle<()> {
 }
 
 /// Waits until the time is over, a signal comes, or nobody reads the account any more.
-async fn end_of(lasts: Duration, signals: &mut Signals, account: &Account) {
+async fn end_of(lasts: Duration, signals: &mut Signals, account: &Reporter) {
     tokio::select! {
         () = sleep(lasts) => {}
         _ = signals.next() => {}
-        () = account.unread() => {}
+        () = account.has_reader() => {}
     }
 }
 

@@ -19,7 +19,7 @@ use crate::terminal::screen::{Screen, print};
 
 /// Tells what happens, with the time since the demo began.
 #[derive(Clone, Debug)]
-pub struct Account {
+pub struct Reporter {
     start: Instant,
     screen: Screen,
     /// Cancelled when nobody reads any more.
@@ -28,7 +28,7 @@ pub struct Account {
 
 /// Where everything is, for those who want to look while it runs.
 #[derive(Clone, Debug)]
-pub struct Where {
+pub struct Endpoints {
     /// procrun's socket.
     pub upstream: SocketPath,
     /// The relay's.
@@ -53,22 +53,23 @@ pub struct DemoEnd {
 }
 
 /// What is told of as it happens; the rest is for those who ask.
-const TOLD: [&str; 6] = ["SandboxStarted", "Started", "Unhealthy", "Killing", "BackOff", "ContainerExited"];
+const SHOWN_REASONS: [&str; 6] =
+    ["SandboxStarted", "Started", "Unhealthy", "Killing", "BackOff", "ContainerExited"];
 
-impl Account {
+impl Reporter {
     /// Begins to tell: what this is, and where one can look.
     #[must_use]
-    pub fn begin(lasts: Duration, places: &Where) -> Self {
+    pub fn begin(lasts: Duration, places: &Endpoints) -> Self {
         let account =
             Self { start: Instant::now(), screen: Screen::stdout(), unread: CancellationToken::new() };
-        let Where { upstream, listen, admin, http, pods } = places;
+        let Endpoints { upstream, listen, admin, http, pods } = places;
         let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
         // As it was called, so that it can be called so again.
         let program = std::env::args().next().unwrap_or_else(|| "probeshim".to_owned());
         let admin = admin.as_path().display().to_string();
         let look = [&program, "calls", "-f", "--admin", &admin].map(str::to_owned);
         let look = human::command(&look);
-        account.show(&format!(
+        account.print(&format!(
             "{}\n\nprobeshim in front of it for {}, or until Ctrl-C:\n\
              runtime   {upstream}\nprobeshim {listen}\n{http}pods      {}\nlook      {look}\n\n",
             procrun::WARNING,
@@ -79,9 +80,9 @@ impl Account {
     }
 
     /// Tells something that has happened to a pod.
-    pub fn tell(&self, event: &Event) {
+    pub fn report(&self, event: &Event) {
         let pod = event.pod.as_ref().and_then(|pod| pod.name.as_deref());
-        let Some(pod) = pod.filter(|_| TOLD.contains(&event.reason)) else { return };
+        let Some(pod) = pod.filter(|_| SHOWN_REASONS.contains(&event.reason)) else { return };
         let style = match (event.severity, event.reason) {
             _ if !self.screen.colour => Style::new(),
             (EventType::Warning, _) => AnsiColor::Red.on_default(),
@@ -90,7 +91,7 @@ impl Account {
         };
         let (seconds, text) = (self.start.elapsed().as_secs_f64(), sanitize(event.message.trim()));
         let reason = event.reason;
-        self.show(&format!("{seconds:5.1}s  {pod:<8}{style}{reason}: {text}{style:#}\n"));
+        self.print(&format!("{seconds:5.1}s  {pod:<8}{style}{reason}: {text}{style:#}\n"));
     }
 
     /// Sums up.
@@ -107,15 +108,15 @@ impl Account {
             text,
             "\n{calls} calls went through probeshim byte for byte, {unseen} of them unseen. Pods, processes and files are gone."
         );
-        self.show(&text);
+        self.print(&text);
     }
 
     /// Waits until nobody reads any more.
-    pub async fn unread(&self) {
+    pub async fn has_reader(&self) {
         self.unread.cancelled().await;
     }
 
-    fn show(&self, text: &str) {
+    fn print(&self, text: &str) {
         if !matches!(print(text), Ok(true)) {
             self.unread.cancel();
         }

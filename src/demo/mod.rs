@@ -2,7 +2,7 @@
 
 mod account;
 
-pub use account::{Account, DemoEnd, Where};
+pub use account::{DemoEnd, Endpoints, Reporter};
 
 /// The manifests of its pods.
 pub const PODS: &str = include_str!("pods.yaml");
