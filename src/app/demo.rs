@@ -11,10 +11,10 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::limits::raise_descriptor_limit;
-use super::playing::Folders;
+use super::limits::raise_nofile_limit;
+use super::playing::Dirs;
 use super::shim::{RunError, Shim};
-use super::signals::Signals;
+use super::signals::ShutdownSignals;
 use crate::config::{OperatingMode, ServerConfig};
 use crate::demo::{self, DemoEnd, Endpoints, Reporter};
 use crate::exec;
@@ -68,8 +68,8 @@ pub enum DemoError {
 
 /// Plays until its time is over, SIGTERM or SIGINT; leaves nothing behind.
 pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
-    let mut signals = Signals::new()?;
-    raise_descriptor_limit();
+    let mut signals = ShutdownSignals::new()?;
+    raise_nofile_limit();
     let parent = std::env::temp_dir();
     // Messages and logs are not read through links.
     let parent = parent.canonicalize().unwrap_or(parent);
@@ -111,10 +111,10 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let telling = tell(account.clone(), &staged.events);
     let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
-    let folders = Folders { logs, keeps_logs: true, log_rotation: LogRotatePolicy::default(), pods };
+    let folders = Dirs { logs, keeps_logs: true, log_rotation: LogRotatePolicy::default(), pods };
     let playing = staged.play(listen, folders, false, documents)?;
 
-    end_of(lasts, &mut signals, &account).await;
+    wait_for_end(lasts, &mut signals, &account).await;
     let pods = playing.play.published_pods();
     // What may be left goes with the runtime.
     let _ = playing.end(&mut signals).await;
@@ -145,7 +145,7 @@ fn tell(account: Reporter, events: &EventHistory) -> JoinHandle<()> {
 }
 
 /// Waits until the time is over, a signal comes, or nobody reads the account any more.
-async fn end_of(lasts: Duration, signals: &mut Signals, account: &Reporter) {
+async fn wait_for_end(lasts: Duration, signals: &mut ShutdownSignals, account: &Reporter) {
     tokio::select! {
         () = sleep(lasts) => {}
         _ = signals.next() => {}

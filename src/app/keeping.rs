@@ -28,18 +28,18 @@ const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 
 /// Tells who keeps pods alive what clients do with them.
 #[derive(Debug)]
-pub(super) struct Keeping {
+pub(super) struct ClientActionRecorder {
     keeper: ClientPods,
     /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
     restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
     /// What clients were about to stop or remove before the node had been listed.
-    early: Vec<Target>,
+    before_first_list: Vec<CallTarget>,
     /// What clients have made with requests in which no name could be read, and why.
-    unnamed: Vec<(Target, String)>,
+    awaiting_names: Vec<(CallTarget, String)>,
 }
 
 /// What clients have made, and what is to outlive us.
-pub(super) struct Kept {
+pub(super) struct ClientPodStore {
     pub(super) keeper: ClientPods,
     /// Where it is kept, and what was there.
     pub(super) state: (StateStore, state::Snapshot),
@@ -47,7 +47,7 @@ pub(super) struct Kept {
 
 /// What a client stops or removes, by its id or the beginning of that.
 #[derive(Debug)]
-enum Target {
+enum CallTarget {
     Sandbox(String),
     Container(String),
 }
@@ -57,7 +57,7 @@ enum Target {
 pub(super) fn open(
     role: OperatingMode,
     folder: Option<&Path>,
-) -> Result<Option<(ClientPods, Kept)>, StateError> {
+) -> Result<Option<(ClientPods, ClientPodStore)>, StateError> {
     let Some(folder) = folder else { return Ok(None) };
     match role {
         OperatingMode::Restart | OperatingMode::Kubelet => opened(folder).map(Some),
@@ -76,18 +76,18 @@ pub(super) fn open(
     }
 }
 
-fn opened(folder: &Path) -> Result<(ClientPods, Kept), StateError> {
+fn opened(folder: &Path) -> Result<(ClientPods, ClientPodStore), StateError> {
     let (state, kept) = StateStore::open(folder)?;
     let keeper = ClientPods::new(&kept, state.clone())?;
-    Ok((keeper.clone(), Kept { keeper, state: (state, kept) }))
+    Ok((keeper.clone(), ClientPodStore { keeper, state: (state, kept) }))
 }
 
-impl Keeping {
+impl ClientActionRecorder {
     pub(super) fn new(
         keeper: ClientPods,
         restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
     ) -> Self {
-        Self { keeper, restarts, early: Vec::new(), unnamed: Vec::new() }
+        Self { keeper, restarts, before_first_list: Vec::new(), awaiting_names: Vec::new() }
     }
 
     /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
@@ -96,39 +96,39 @@ impl Keeping {
         if is_own_process(*pid) {
             return;
         }
-        let sandbox = sandbox.clone().map(Target::Sandbox);
-        let Some(target) = sandbox.or_else(|| container.clone().map(Target::Container)) else { return };
+        let sandbox = sandbox.clone().map(CallTarget::Sandbox);
+        let Some(target) = sandbox.or_else(|| container.clone().map(CallTarget::Container)) else { return };
         match self.let_go(world, &target) {
             Some((key, act)) => self.keeper.record(&key, act),
-            None if !is_listed => self.early.push(target),
+            None if !is_listed => self.before_first_list.push(target),
             None => {}
         }
     }
 
     /// A call has ended.
     pub(super) fn ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
-        if let Some((key, act)) = self.done(world, ended) {
+        if let Some((key, act)) = self.on_call_ended(world, ended) {
             self.keeper.record(&key, act);
         } else if let Some(unnamed) = unnamed(ended) {
             // Some may have gone before their names were known.
-            self.unnamed.drain(..self.unnamed.len().saturating_sub(MOST_UNNAMED));
-            self.unnamed.push(unnamed);
+            self.awaiting_names.drain(..self.awaiting_names.len().saturating_sub(MOST_UNNAMED));
+            self.awaiting_names.push(unnamed);
             self.changed(world);
         }
     }
 
     /// Something has become of the node: names may be known that were not.
     pub(super) fn changed(&mut self, world: &Inventory) {
-        self.unnamed.retain(|(target, reason)| {
+        self.awaiting_names.retain(|(target, reason)| {
             let request = Err(reason.clone());
             let made = match target {
-                Target::Sandbox(id) => world.sandbox(id).and_then(|sandbox| {
+                CallTarget::Sandbox(id) => world.sandbox(id).and_then(|sandbox| {
                     Some((
                         PodKey::from_pod_ref(&sandbox.pod)?,
                         ClientAction::SandboxCreated(Some(id.clone()), request),
                     ))
                 }),
-                Target::Container(id) => world.container(id).and_then(|container| {
+                CallTarget::Container(id) => world.container(id).and_then(|container| {
                     let (key, name) = names(world, container)?;
                     Some((key, ClientAction::ContainerCreated { name, id: Some(id.clone()), request }))
                 }),
@@ -139,7 +139,7 @@ impl Keeping {
 
     /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
     pub(super) fn listed(&mut self, world: &Inventory) {
-        for target in std::mem::take(&mut self.early) {
+        for target in std::mem::take(&mut self.before_first_list) {
             if let Some((key, act)) = self.let_go(world, &target) {
                 self.keeper.record(&key, act);
             }
@@ -172,7 +172,7 @@ impl Keeping {
     }
 
     /// A sandbox is not there any more.
-    pub(super) fn gone(&self, world: &Inventory, sandbox: &Sandbox) {
+    pub(super) fn on_sandbox_gone(&self, world: &Inventory, sandbox: &Sandbox) {
         if let Some(key) =
             PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox))
         {
@@ -196,7 +196,7 @@ impl Keeping {
     }
 
     /// What a call has done that has ended.
-    fn done(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(PodKey, ClientAction)> {
+    fn on_call_ended(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(PodKey, ClientAction)> {
         if !ended.is_ok() {
             return None;
         }
@@ -208,7 +208,7 @@ impl Keeping {
             let known = world.sandbox(sandbox?).and_then(|sandbox| PodKey::from_pod_ref(&sandbox.pod));
             known.or_else(|| PodKey::from_pod_ref(call.pod.as_ref()?))
         };
-        let act = match (method, is_ours(&ended.head)) {
+        let act = match (method, is_internal(&ended.head)) {
             ("RunPodSandbox", true) => (of_sandbox()?, ClientAction::SandboxRecreated(sandbox?.clone())),
             ("CreateContainer", true) => {
                 let tap::ContainerRef { name, id, attempt } = &**container?;
@@ -234,9 +234,9 @@ impl Keeping {
             }
             // What was announced as well is known by then; what was not is known now.
             ("StopContainer" | "RemoveContainer", false) => {
-                self.let_go(world, &Target::Container(container?.id.clone()?))?
+                self.let_go(world, &CallTarget::Container(container?.id.clone()?))?
             }
-            ("StopPodSandbox", false) => self.let_go(world, &Target::Sandbox(sandbox?.clone()))?,
+            ("StopPodSandbox", false) => self.let_go(world, &CallTarget::Sandbox(sandbox?.clone()))?,
             ("RemovePodSandbox", false) => {
                 let sandbox = world.sandbox(sandbox?).filter(|it| self.is_newest_sandbox(world, it))?;
                 (PodKey::from_pod_ref(&sandbox.pod)?, ClientAction::SandboxRemoved)
@@ -247,13 +247,13 @@ impl Keeping {
     }
 
     /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
-    fn let_go(&self, world: &Inventory, target: &Target) -> Option<(PodKey, ClientAction)> {
+    fn let_go(&self, world: &Inventory, target: &CallTarget) -> Option<(PodKey, ClientAction)> {
         match target {
-            Target::Sandbox(id) => {
+            CallTarget::Sandbox(id) => {
                 let sandbox = world.sandbox(id).filter(|sandbox| self.is_newest_sandbox(world, sandbox))?;
                 Some((PodKey::from_pod_ref(&sandbox.pod)?, ClientAction::PodReleased))
             }
-            Target::Container(id) => {
+            CallTarget::Container(id) => {
                 let container = world.container(id).filter(|container| self.is_newest(world, container))?;
                 let (key, name) = names(world, container)?;
                 Some((key, ClientAction::ContainerReleased(name)))
@@ -310,14 +310,14 @@ fn captured(ended: &mut DecodedCall) -> CapturedRequest {
 }
 
 /// What a call has made that went well, but of which no names are known.
-fn unnamed(ended: &mut DecodedCall) -> Option<(Target, String)> {
-    if !ended.is_ok() || is_ours(&ended.head) {
+fn unnamed(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
+    if !ended.is_ok() || is_internal(&ended.head) {
         return None;
     }
     let call = &ended.call;
     let target = match call.method.label() {
-        "RunPodSandbox" => Target::Sandbox(call.pod.as_ref()?.id.clone()?),
-        "CreateContainer" => Target::Container(call.container.as_ref()?.id.clone()?),
+        "RunPodSandbox" => CallTarget::Sandbox(call.pod.as_ref()?.id.clone()?),
+        "CreateContainer" => CallTarget::Container(call.container.as_ref()?.id.clone()?),
         _ => return None,
     };
     captured(ended).err().map(|reason| (target, reason))
@@ -330,7 +330,7 @@ fn names(world: &Inventory, container: &Container) -> Option<(PodKey, String)> {
 }
 
 /// Whether a call is one that we have made.
-fn is_ours(head: &CallInfo) -> bool {
+fn is_internal(head: &CallInfo) -> bool {
     is_own_process(head.peer.as_ref().and_then(|peer| peer.pid))
 }
 

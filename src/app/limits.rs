@@ -5,7 +5,7 @@ use tracing::warn;
 
 /// Raises the limit of open files to what may be had. A client of the relay takes two, a container of procrun five, an exec two more, and
 /// the soft limit is 1,024 on most systems.
-pub(super) fn raise_descriptor_limit() {
+pub(super) fn raise_nofile_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
         let raised = Rlimit { current: limit.maximum, ..limit };

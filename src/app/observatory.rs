@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{error, info, warn};
 
-use super::keeping::Keeping;
+use super::keeping::ClientActionRecorder;
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::exec::{CallRecord, Inspector, Stuck};
 use crate::play::Kubelet;
@@ -31,14 +31,14 @@ use crate::terminal::sanitize;
 use crate::world::{Change, Inventory, RuntimeEvent, Sandbox, Source};
 
 /// How often what is stuck is looked for.
-const LOOK: Duration = Duration::from_secs(1);
+const STUCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Notices that are taken at once.
 const BATCH: usize = 64;
 
 /// Where what is seen comes from.
 #[derive(Debug)]
-pub(super) struct Inlets {
+pub(super) struct Inputs {
     pub(super) decoder: Decoder,
     pub(super) notices: mpsc::Receiver<RuntimeEvent>,
     pub(super) news: mpsc::Receiver<SpecUpdate>,
@@ -46,7 +46,7 @@ pub(super) struct Inlets {
 
 /// Where what is known is kept.
 #[derive(Debug)]
-pub(super) struct Outlets {
+pub(super) struct Outputs {
     pub(super) worlds: watch::Sender<Arc<Inventory>>,
     pub(super) stuck: watch::Sender<Arc<Stuck>>,
     pub(super) calls: Arc<CallHistory>,
@@ -61,7 +61,7 @@ pub(super) struct Outlets {
 
 /// Everything that is known, and the way it came to be known.
 #[derive(Debug)]
-pub(super) struct Observatory {
+pub(super) struct NodeEngine {
     world: Arc<Inventory>,
     inspector: Inspector,
     /// Who makes probes, if anybody does.
@@ -69,33 +69,33 @@ pub(super) struct Observatory {
     /// What is played, if anything is.
     play: Arc<OnceLock<Kubelet>>,
     /// Who tells what clients do with what is kept alive, if anything is.
-    keeping: Option<Keeping>,
-    outlets: Outlets,
-    listed: Listed,
+    keeping: Option<ClientActionRecorder>,
+    outlets: Outputs,
+    listed: InitialLists,
 }
 
 /// Of what a list has come: what is in the first one was there before, and is no news.
 #[derive(Clone, Copy, Debug, Default)]
-struct Listed {
+struct InitialLists {
     sandboxes: bool,
     containers: bool,
 }
 
-impl Observatory {
+impl NodeEngine {
     pub(super) fn new(
         inspector: Inspector,
         prober: Option<ProbeManager>,
-        (play, keeping): (Arc<OnceLock<Kubelet>>, Option<Keeping>),
-        outlets: Outlets,
+        (play, keeping): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
+        outlets: Outputs,
     ) -> Self {
-        let (world, listed) = (Arc::default(), Listed::default());
+        let (world, listed) = (Arc::default(), InitialLists::default());
         Self { world, inspector, prober, play, keeping, outlets, listed }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
-    pub(super) async fn run(mut self, inlets: Inlets) {
-        let Inlets { mut decoder, mut notices, mut news } = inlets;
-        let mut looks = interval(LOOK);
+    pub(super) async fn run(mut self, inlets: Inputs) {
+        let Inputs { mut decoder, mut notices, mut news } = inlets;
+        let mut looks = interval(STUCK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut sightings, mut told) = (Vec::new(), Vec::with_capacity(BATCH));
         loop {
@@ -104,7 +104,7 @@ impl Observatory {
             tokio::select! {
                 more = decoder.next(|sighting| sightings.push(sighting)) => {
                     for sighting in sightings.drain(..) {
-                        self.guarded(|it| it.saw(sighting));
+                        self.catch_panics(|it| it.on_tap_event(sighting));
                     }
                     if !more {
                         break;
@@ -112,26 +112,26 @@ impl Observatory {
                 }
                 count = notices.recv_many(&mut told, BATCH), if !notices.is_closed() || !notices.is_empty() => {
                     for notice in told.drain(..count) {
-                        self.guarded(|it| it.was_told(notice));
+                        self.catch_panics(|it| it.on_runtime_event(notice));
                     }
                 }
-                Some(news) = news.recv() => self.guarded(|it| it.heard_of_specs(news)),
-                heard = self.inspector.recv() => self.guarded(|it| it.inspector.handle(heard, Instant::now())),
-                _ = looks.tick() => self.guarded(Self::look),
-                () = until(due) => self.guarded(|it| it.inspector.tick(Instant::now())),
+                Some(news) = news.recv() => self.catch_panics(|it| it.on_spec_update(news)),
+                heard = self.inspector.recv() => self.catch_panics(|it| it.inspector.handle(heard, Instant::now())),
+                _ = looks.tick() => self.catch_panics(Self::check_stuck),
+                () = until(due) => self.catch_panics(|it| it.inspector.tick(Instant::now())),
             }
-            self.guarded(Self::record);
+            self.catch_panics(Self::record);
             if self.outlets.faults.get() > faults {
                 // What is due may be what is wrong, and due again at once.
-                sleep(LOOK).await;
+                sleep(STUCK_INTERVAL).await;
             }
         }
-        self.guarded(|it| it.inspector.give_up(Instant::now()));
-        self.guarded(Self::record);
+        self.catch_panics(|it| it.inspector.give_up(Instant::now()));
+        self.catch_panics(Self::record);
     }
 
     /// Does one thing. A fault of ours in it loses what was looked at, and no more: what comes next is seen, and traffic is not touched.
-    fn guarded(&mut self, step: impl FnOnce(&mut Self)) {
+    fn catch_panics(&mut self, step: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| step(self))).is_err() {
             self.outlets.faults.inc();
             error!(
@@ -140,7 +140,7 @@ impl Observatory {
         }
     }
 
-    fn saw(&mut self, sighting: TapEvent) {
+    fn on_tap_event(&mut self, sighting: TapEvent) {
         let now = Instant::now();
         match sighting {
             TapEvent::ExecRequested(asked) => {
@@ -157,13 +157,13 @@ impl Observatory {
                     prober.on_stop_requested(&stopping);
                 }
             }
-            TapEvent::Streamed(told) => self.fold(Source::Event, told, false),
+            TapEvent::Streamed(told) => self.apply(Source::Event, told, false),
             // Whoever waits may have gone.
             TapEvent::Barrier(seen) => drop(seen.send(())),
             TapEvent::CallEnded(mut ended) => {
                 let told = std::mem::take(&mut ended.told.items);
                 let is_act = !is_read_only(&ended.call.method);
-                self.fold(
+                self.apply(
                     Source::Call,
                     Observations { observed_since: ended.told.observed_since, items: told },
                     is_act,
@@ -177,7 +177,7 @@ impl Observatory {
                     }
                     if let Some(prober) = &self.prober {
                         prober.kubelet_seen();
-                        heard_exec(prober, &ended.call);
+                        on_kubelet_exec(prober, &ended.call);
                     }
                 }
                 self.inspector.ended(&self.world, ended, now);
@@ -185,7 +185,7 @@ impl Observatory {
         }
     }
 
-    fn was_told(&mut self, notice: RuntimeEvent) {
+    fn on_runtime_event(&mut self, notice: RuntimeEvent) {
         let now = Instant::now();
         match notice {
             RuntimeEvent::Connected { runtime, tells_execs } => {
@@ -197,7 +197,7 @@ impl Observatory {
                 self.outlets.events.push(Event::runtime_condition(None));
                 self.inspector.interrupted(now);
             }
-            RuntimeEvent::Observed(source, told) => self.fold(source, told, false),
+            RuntimeEvent::Observed(source, told) => self.apply(source, told, false),
             RuntimeEvent::Task(stamped) => {
                 self.oom(&stamped);
                 self.inspector.task(&stamped, now);
@@ -206,7 +206,7 @@ impl Observatory {
     }
 
     /// Something has become of what is written of probes.
-    fn heard_of_specs(&mut self, news: SpecUpdate) {
+    fn on_spec_update(&mut self, news: SpecUpdate) {
         match news {
             SpecUpdate::Specs(specs) => {
                 self.inspector.set_specs(specs.clone());
@@ -234,7 +234,7 @@ impl Observatory {
     }
 
     /// Takes what was told. `is_act`: somebody has just made it so.
-    fn fold(&mut self, source: Source, told: Observations, is_act: bool) {
+    fn apply(&mut self, source: Source, told: Observations, is_act: bool) {
         if told.items.is_empty() {
             return;
         }
@@ -256,7 +256,7 @@ impl Observatory {
     }
 
     /// Something has become of the node.
-    fn changed(&mut self, changes: &[Change], is_act: bool, before: Listed) {
+    fn changed(&mut self, changes: &[Change], is_act: bool, before: InitialLists) {
         self.outlets.worlds.send_replace(self.world.clone());
         if let Some(keeping) = &mut self.keeping {
             keeping.changed(&self.world);
@@ -282,7 +282,9 @@ impl Observatory {
                 ) => {
                     keeping.has_started(&self.world, container);
                 }
-                (Change::SandboxRemoved(sandbox), Some(keeping)) => keeping.gone(&self.world, sandbox),
+                (Change::SandboxRemoved(sandbox), Some(keeping)) => {
+                    keeping.on_sandbox_gone(&self.world, sandbox)
+                }
                 _ => {}
             }
             if let Change::SandboxStarted(sandbox) = change {
@@ -311,7 +313,7 @@ impl Observatory {
     }
 
     /// Looks for what is stuck, and tells what is new of it and what is over.
-    fn look(&mut self) {
+    fn check_stuck(&mut self) {
         let now = Instant::now();
         self.inspector.tick(now);
         let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.inspector.stuck());
@@ -333,11 +335,11 @@ impl Observatory {
 
     fn record(&mut self) {
         for record in self.inspector.records() {
-            self.guarded(|it| it.keep(record));
+            self.catch_panics(|it| it.store(record));
         }
     }
 
-    fn keep(&self, record: CallRecord) {
+    fn store(&self, record: CallRecord) {
         if let Some(traces) = &self.outlets.traces
             && is_object_call(&record.call.method)
             && !record.is_amended
@@ -351,7 +353,7 @@ impl Observatory {
     }
 }
 
-impl Listed {
+impl InitialLists {
     fn is_whole(self) -> bool {
         self.sandboxes && self.containers
     }
@@ -382,7 +384,7 @@ fn hook_begins(prober: &ProbeManager, asked: &ExecRequest) {
 }
 
 /// A kubelet's probe may be one that we make as well.
-fn heard_exec(prober: &ProbeManager, call: &Call) {
+fn on_kubelet_exec(prober: &ProbeManager, call: &Call) {
     let id = call.container.as_ref().and_then(|container| container.id.as_deref());
     let (Some(exec), Some(id)) = (&call.exec, id) else { return };
     let came_to = match exec.result {
@@ -417,7 +419,7 @@ mod tests {
             exec::ExecMetrics::default(),
         );
         let events = Arc::new(EventHistory::default());
-        let outlets = Outlets {
+        let outlets = Outputs {
             worlds: watch::channel(Arc::default()).0,
             stuck: watch::channel(Arc::default()).0,
             calls: Arc::new(CallHistory::new(crate::record::Limits::default())),
@@ -427,9 +429,9 @@ mod tests {
             faults: Counter::default(),
             hurry: RefreshTrigger::default(),
         };
-        let mut observatory = Observatory::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
-        observatory.guarded(|_| panic!("for the test"));
-        observatory.guarded(|it| it.was_told(RuntimeEvent::Disconnected));
+        let mut observatory = NodeEngine::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
+        observatory.catch_panics(|_| panic!("for the test"));
+        observatory.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
         assert_eq!(observatory.outlets.faults.get(), 1);
         assert_eq!(events.select(&crate::record::EventFilter::default()).len(), 1);
     }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use super::limits::raise_descriptor_limit;
-use super::playing::Folders;
+use super::limits::raise_nofile_limit;
+use super::playing::Dirs;
 use super::shim::{RunError, Shim};
-use super::signals::Signals;
+use super::signals::ShutdownSignals;
 use crate::config::{PlaySettings, Until};
 use crate::play::{Kubelet, PodStatus, PublishedPod};
 use crate::state::StateError;
@@ -54,13 +54,13 @@ pub enum PlayError {
 }
 
 /// What ends it.
-enum End {
+enum ExitReason {
     /// Everything is as it was wanted.
-    Well,
+    Done,
     /// Somebody has told it to.
-    Told,
+    Signalled,
     /// It cannot be as it was wanted any more.
-    Badly(PlayError),
+    Failed(PlayError),
 }
 
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
@@ -77,13 +77,13 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         pods,
         prunes,
     } = settings;
-    let mut signals = Signals::new()?;
-    raise_descriptor_limit();
+    let mut signals = ShutdownSignals::new()?;
+    raise_nofile_limit();
     if let Some(state) = &shim.state {
         create_directory(state, OWNER_ONLY)?;
     }
     let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
-    let folders = Folders { logs, keeps_logs, log_rotation, pods };
+    let folders = Dirs { logs, keeps_logs, log_rotation, pods };
     // An earlier version made it for everybody.
     let narrowed = fs::set_permissions(&folders.pods, Permissions::from_mode(OWNER_ONLY));
     narrowed.map_err(|error| PlayError::Folder(format!("{}: {error}", folders.pods.display())))?;
@@ -109,12 +109,12 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let end = tokio::select! {
         name = signals.next() => {
             info!(signal = name, "told to stop: the pods are ended");
-            End::Told
+            ExitReason::Signalled
         }
         end = watched(&playing.play, until) => end,
-        () = passed(deadline) => {
+        () = time_left(deadline) => {
             let timeout = human::duration(timeout.unwrap_or_default());
-            End::Badly(PlayError::TimedOut(format!("after {timeout} {}", unmet(&playing.play, until))))
+            ExitReason::Failed(PlayError::TimedOut(format!("after {timeout} {}", pending_goals(&playing.play, until))))
         }
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),
         _ = &mut playing.running => return Err(PlayError::Ended),
@@ -126,8 +126,8 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         _ if !is_clean => {
             Err(PlayError::Failed("not all of the pods are gone: the log tells which".to_owned()))
         }
-        End::Well | End::Told => Ok(()),
-        End::Badly(error) => Err(error),
+        ExitReason::Done | ExitReason::Signalled => Ok(()),
+        ExitReason::Failed(error) => Err(error),
     }
 }
 
@@ -138,7 +138,7 @@ fn create_directory(folder: &Path, mode: u32) -> Result<PathBuf, PlayError> {
     resolved.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))
 }
 
-async fn passed(deadline: Option<Instant>) {
+async fn time_left(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
@@ -146,21 +146,21 @@ async fn passed(deadline: Option<Instant>) {
 }
 
 /// Waits until everything is as it is wanted, or cannot be any more.
-async fn watched(play: &Kubelet, until: Option<Until>) -> End {
+async fn watched(play: &Kubelet, until: Option<Until>) -> ExitReason {
     let mut changes = play.changes();
     loop {
         changes.borrow_and_update();
-        if let Some(end) = come_to(&play.published_pods(), until) {
+        if let Some(end) = goal_state(&play.published_pods(), until) {
             return end;
         }
         if changes.changed().await.is_err() {
-            return End::Told;
+            return ExitReason::Signalled;
         }
     }
 }
 
 /// Whether everything is as it is wanted, or cannot be any more.
-fn come_to(standings: &[PublishedPod], until: Option<Until>) -> Option<End> {
+fn goal_state(standings: &[PublishedPod], until: Option<Until>) -> Option<ExitReason> {
     let standings: Vec<&PublishedPod> = standings.iter().filter(|standing| !standing.is_unwanted()).collect();
     let statuses: Vec<Option<&PodStatus>> = standings.iter().map(|standing| standing.status()).collect();
     let all = |is: fn(&PodStatus) -> bool| {
@@ -177,7 +177,11 @@ fn come_to(standings: &[PublishedPod], until: Option<Until>) -> Option<End> {
     let lost: Vec<String> = lost.collect();
     if is_well {
         let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
-        return Some(if is_enough { End::Well } else { End::Badly(PlayError::Failed(lost.join("\n"))) });
+        return Some(if is_enough {
+            ExitReason::Done
+        } else {
+            ExitReason::Failed(PlayError::Failed(lost.join("\n")))
+        });
     }
     // Those that have ended for good are not what is waited for any more.
     let is_vain = match until {
@@ -187,7 +191,7 @@ fn come_to(standings: &[PublishedPod], until: Option<Until>) -> Option<End> {
     };
     is_vain.then(|| {
         let reason = if lost.is_empty() { "all pods have ended".to_owned() } else { lost.join("\n") };
-        End::Badly(PlayError::Failed(reason))
+        ExitReason::Failed(PlayError::Failed(reason))
     })
 }
 
@@ -207,7 +211,7 @@ fn failed(standing: &PublishedPod) -> String {
 }
 
 /// What is not so yet.
-fn unmet(play: &Kubelet, until: Option<Until>) -> String {
+fn pending_goals(play: &Kubelet, until: Option<Until>) -> String {
     let standings = play.published_pods();
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = standings.iter().filter(|standing| !standing.status().is_some_and(is));

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{info, warn};
 
-use super::shim::Staged;
-use super::signals::Signals;
+use super::shim::KubeletDeps;
+use super::signals::ShutdownSignals;
 use crate::play::{EventSink, Kubelet, KubeletConfig, LogRotatePolicy, ManifestSource, PodEvent};
 use crate::probe::{SpecResolver, SpecUpdate};
 use crate::record::{Event, EventHistory, EventType};
@@ -24,7 +24,7 @@ use crate::terminal::{human, sanitize};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pods that are being played.
-pub(super) struct Playing {
+pub(super) struct RunningKubelet {
     pub(super) play: Kubelet,
     over: CancellationToken,
     /// Ends by itself only where a fault of ours ends it.
@@ -32,7 +32,7 @@ pub(super) struct Playing {
 }
 
 /// Where what belongs to pods lies on this host.
-pub(super) struct Folders {
+pub(super) struct Dirs {
     pub(super) logs: PathBuf,
     /// Whether logs stay when their pod goes.
     pub(super) keeps_logs: bool,
@@ -43,25 +43,25 @@ pub(super) struct Folders {
 
 /// Keeps what happens to pods among the events, and tells others of what is specified.
 #[derive(Debug)]
-struct Told {
+struct KubeletEventSink {
     events: Arc<EventHistory>,
     news: Option<mpsc::Sender<SpecUpdate>>,
 }
 
-impl Staged {
+impl KubeletDeps {
     /// Plays what documents say on the shim that listens there; others find it from now on.
     pub(super) fn play(
         self,
         listen: SocketPath,
-        folders: Folders,
+        folders: Dirs,
         prunes: bool,
         documents: ManifestSource,
-    ) -> Result<Playing, StateError> {
-        let play = self.stand_in(listen, folders, documents.paths().clone(), prunes)?;
+    ) -> Result<RunningKubelet, StateError> {
+        let play = self.start(listen, folders, documents.paths().clone(), prunes)?;
         let over = CancellationToken::new();
         let (player, until) = (play.clone(), over.clone());
         let running = tokio::spawn(async move { player.run(documents, until).await });
-        Ok(Playing { play, over, running })
+        Ok(RunningKubelet { play, over, running })
     }
 
     /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
@@ -70,8 +70,8 @@ impl Staged {
         let (logs, pods) = (folder.join("pod-logs"), folder.join("pods"));
         // The logs of clients' containers are theirs, and are not rotated.
         let log_rotation = LogRotatePolicy::default();
-        let folders = Folders { logs, keeps_logs: true, log_rotation, pods };
-        let play = self.stand_in(listen, folders, BTreeSet::new(), false)?;
+        let folders = Dirs { logs, keeps_logs: true, log_rotation, pods };
+        let play = self.start(listen, folders, BTreeSet::new(), false)?;
         let over = CancellationToken::new();
         let until = over.clone();
         tokio::spawn(async move { play.run_client_pods(kept, until).await });
@@ -79,15 +79,15 @@ impl Staged {
     }
 
     /// What a kubelet would do is done through the shim that listens there, for what these files say and for what was kept.
-    fn stand_in(
+    fn start(
         self,
         listen: SocketPath,
-        folders: Folders,
+        folders: Dirs,
         paths: BTreeSet<PathBuf>,
         prune: bool,
     ) -> Result<Kubelet, StateError> {
         let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
-        let Folders { logs, keeps_logs: keep_logs, log_rotation, pods } = folders;
+        let Dirs { logs, keeps_logs: keep_logs, log_rotation, pods } = folders;
         let play = Kubelet::new(KubeletConfig {
             acts: listen,
             asks,
@@ -102,17 +102,17 @@ impl Staged {
             state: kept.state,
             paths,
             prune,
-            witness: Arc::new(Told { events, news }),
+            witness: Arc::new(KubeletEventSink { events, news }),
         })?;
         let _ = known.set(play.clone());
         Ok(play)
     }
 }
 
-impl Playing {
+impl RunningKubelet {
     /// Ends all pods, and removes them; at once where a signal comes meanwhile, or it takes longer than it may. Tells whether all of them are
     /// gone.
-    pub(super) async fn end(mut self, signals: &mut Signals) -> bool {
+    pub(super) async fn end(mut self, signals: &mut ShutdownSignals) -> bool {
         let limit = self.play.longest_grace_period() + PATIENCE;
         let late = sleep(limit);
         tokio::pin!(late);
@@ -135,7 +135,7 @@ impl Playing {
     }
 }
 
-impl Told {
+impl KubeletEventSink {
     fn tell(&self, news: SpecUpdate) {
         if let Some(told) = &self.news {
             // There is always room: a look at files comes every two seconds at most.
@@ -144,7 +144,7 @@ impl Told {
     }
 }
 
-impl EventSink for Told {
+impl EventSink for KubeletEventSink {
     fn notice(&self, notice: PodEvent) {
         self.events.push(Event::from_pod_event(notice));
     }

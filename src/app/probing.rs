@@ -17,24 +17,24 @@ use crate::tap::{InternalCalls, PodRef};
 use crate::terminal::sanitize;
 
 /// Questions about pods and containers that may wait to be asked; more are asked again later.
-pub(super) const ENQUIRIES: usize = 32_768;
+pub(super) const MAX_INSPECTS: usize = 32_768;
 
 /// A prober that works until this is dropped.
 #[derive(Debug)]
-pub(super) struct Probing {
+pub(super) struct ProberThread {
     pub(super) prober: ProbeManager,
     _end: DropGuard,
 }
 
 /// Keeps what the prober tells among the events.
 #[derive(Debug)]
-struct Told {
+struct ProberEventSink {
     events: Arc<EventHistory>,
     /// Who acts on what probes say, if anybody does.
     play: Arc<OnceLock<Kubelet>>,
 }
 
-impl Probing {
+impl ProberThread {
     /// Starts it; its calls are told of among all others.
     pub(super) fn start(
         (own, upstream): (&MeteredChannel, &SocketPath),
@@ -42,25 +42,26 @@ impl Probing {
         (events, play): (Arc<EventHistory>, Arc<OnceLock<Kubelet>>),
         parts: ProberConfig,
     ) -> io::Result<Self> {
-        let (runtime, end) = thread_of_probes()?;
+        let (runtime, end) = spawn_prober_thread()?;
         // Its connection is driven where it is used.
         let client = {
             let _entered = runtime.enter();
             own.connect_new(upstream)
         };
         let executor = Executor::new(client, Some(told), redacts);
-        let prober = ProbeManager::start(parts, executor, Arc::new(Told { events, play }), runtime);
+        let prober =
+            ProbeManager::start(parts, executor, Arc::new(ProberEventSink { events, play }), runtime);
         Ok(Self { prober, _end: end })
     }
 }
 
-impl Drop for Probing {
+impl Drop for ProberThread {
     fn drop(&mut self) {
         self.prober.stop();
     }
 }
 
-impl EventSink for Told {
+impl EventSink for ProberEventSink {
     fn container_event(&self, notice: ContainerEvent) {
         self.events.push(Event::from_probe_event(notice));
     }
@@ -83,7 +84,7 @@ impl EventSink for Told {
 const EVENT_INTERVAL: u32 = 8;
 
 /// A thread on which probes are made: nothing else that this process does delays them.
-fn thread_of_probes() -> io::Result<(Handle, DropGuard)> {
+fn spawn_prober_thread() -> io::Result<(Handle, DropGuard)> {
     let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
     let (handle, over) = (runtime.handle().clone(), CancellationToken::new());
     let end = over.clone().drop_guard();

@@ -5,16 +5,16 @@ use std::io;
 use tokio::net::UnixStream;
 use tracing::{info, warn};
 
-use super::limits::raise_descriptor_limit;
+use super::limits::raise_nofile_limit;
 use super::shim::{RunError, Shim};
-use super::signals::Signals;
+use super::signals::ShutdownSignals;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;
 
 /// Runs until SIGTERM or SIGINT, and then until calls in flight are done or out of time; a second signal ends at once.
 pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
-    let mut signals = Signals::new()?;
-    raise_descriptor_limit();
+    let mut signals = ShutdownSignals::new()?;
+    raise_nofile_limit();
     let (admin, upstream) = (settings.admin.clone(), settings.relay.upstream.clone());
     let listen = settings.listen.clone();
     let mut shim = Shim::open(settings).await?;

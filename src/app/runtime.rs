@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::limits::raise_descriptor_limit;
-use super::signals::Signals;
+use super::limits::raise_nofile_limit;
+use super::signals::ShutdownSignals;
 use crate::config::RuntimeSettings;
 use crate::procrun::Procrun;
 use crate::socket::{BindError, BindMode, bind};
@@ -33,8 +33,8 @@ pub enum RuntimeError {
 
 /// Serves until SIGTERM or SIGINT, then ends every container.
 pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
-    let mut signals = Signals::new()?;
-    raise_descriptor_limit();
+    let mut signals = ShutdownSignals::new()?;
+    raise_nofile_limit();
     let listening = bind(&settings.listen, BindMode::OwnerOnly).map_err(RuntimeError::Listen)?;
     let folder = settings.procrun.root.clone();
     let procrun = Procrun::new(settings.procrun)

@@ -15,9 +15,9 @@ use tokio::task::{JoinHandle, JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::keeping::{self, Keeping, Kept};
-use super::observatory::{Inlets, Observatory, Outlets};
-use super::probing::{self, Probing};
+use super::keeping::{self, ClientActionRecorder, ClientPodStore};
+use super::observatory::{Inputs, NodeEngine, Outputs};
+use super::probing::{self, ProberThread};
 use crate::admin::{self, Admin, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
@@ -81,18 +81,18 @@ pub(super) struct Shim {
     pub(super) tap_metrics: tap::TapMetrics,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
-    doors: Option<Doors>,
+    doors: Option<Servers>,
     observing: Option<JoinHandle<()>>,
     recording: Option<thread::JoinHandle<()>>,
     tracing: Option<JoinHandle<()>>,
-    probing: Option<Probing>,
+    probing: Option<ProberThread>,
     state: Option<StateStore>,
     /// What it takes to play pods on it, or to keep them alive, if that is wanted.
-    pub(super) staged: Option<Staged>,
+    pub(super) staged: Option<KubeletDeps>,
 }
 
 /// What it takes to play pods on a shim, or to keep them alive.
-pub(super) struct Staged {
+pub(super) struct KubeletDeps {
     pub(super) own: MeteredChannel,
     pub(super) executor: Executor,
     pub(super) watched: InternalCalls,
@@ -101,13 +101,13 @@ pub(super) struct Staged {
     /// Who is told what is specified, where that is what is played.
     pub(super) news: Option<mpsc::Sender<SpecUpdate>>,
     /// What is to outlive us.
-    pub(super) kept: Kept,
+    pub(super) kept: ClientPodStore,
     /// Where all others find what is played.
     pub(super) play: Arc<OnceLock<Kubelet>>,
 }
 
 /// The places that clients come to, not served yet.
-struct Entrances {
+struct Listeners {
     /// The relay's.
     main: BoundListener,
     private: BoundListener,
@@ -115,7 +115,7 @@ struct Entrances {
     facts: ServerInfo,
 }
 
-impl Entrances {
+impl Listeners {
     async fn open(
         listen: Option<&SocketPath>,
         upstream: &SocketPath,
@@ -142,16 +142,16 @@ impl Entrances {
 }
 
 /// The places that clients come to, other than the relay's listener.
-struct Doors {
+struct Servers {
     claims: Vec<BoundPath>,
     servers: JoinSet<()>,
 }
 
 /// News of what is played that may wait to be taken.
-const NEWS: usize = 4_096;
+const UPDATE_QUEUE: usize = 4_096;
 
 /// How long what was observed last may take to be decoded and shown at the end.
-const LAST_OBSERVATIONS: Duration = Duration::from_secs(1);
+const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Shim {
     /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
@@ -176,8 +176,8 @@ impl Shim {
         let (keeper, kept) = keeping::open(role, state.as_deref())?.unzip();
         let state = kept.as_ref().map(|kept| kept.state.0.clone());
         let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
-        let Entrances { main, private, public, facts } =
-            Entrances::open(listen.as_ref(), &upstream, &admin, (http, http_pods)).await?;
+        let Listeners { main, private, public, facts } =
+            Listeners::open(listen.as_ref(), &upstream, &admin, (http, http_pods)).await?;
         let BoundListener { listener, claim: listen_claim } = main;
 
         let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::TapMetrics::default());
@@ -195,13 +195,13 @@ impl Shim {
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = CallIds::starting_at(first_call);
-        let (enquiries, enquired) = mpsc::channel(probing::ENQUIRIES);
+        let (enquiries, enquired) = mpsc::channel(probing::MAX_INSPECTS);
         let probing = (enforcement.mode != EnforcementMode::Off).then(|| {
             let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
             let (specs, metrics, skip_start_jitter) =
                 (specs.clone(), prober_metrics.clone(), role == OperatingMode::Kubelet);
             let parts = ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter };
-            Probing::start((&own, &upstream), told, (events.clone(), play.clone()), parts)
+            ProberThread::start((&own, &upstream), told, (events.clone(), play.clone()), parts)
         });
         let probing = probing.transpose()?;
         let prober = probing.as_ref().map(|probing| probing.prober.clone());
@@ -225,21 +225,21 @@ impl Shim {
             kept: kept.as_ref().filter(|_| role == OperatingMode::Restart).map(|kept| kept.keeper.pods()),
         };
         let admin = Admin::new(facts.clone(), sources);
-        let doors = Doors::open(listen_claim, private, public, Arc::new(admin))?;
+        let doors = Servers::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
-        let (told, (news, hurry)) = news(role, of_specs, specs);
+        let (told, (news, hurry)) = spec_updates(role, of_specs, specs);
         let staged = kept.filter(|_| role != OperatingMode::Observe).map(|kept| {
             let watched = tap.own_calls(numbers.clone());
             let executor = Executor::new(own.connect_new(&upstream), Some(watched.clone()), redacts);
             let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
-            Staged { own, executor, watched, prober, events, news: told, kept, play }
+            KubeletDeps { own, executor, watched, prober, events, news: told, kept, play }
         });
-        let notices = notices(watch_runtime.then_some(own), enquired, &mut inspector);
-        let outlets = Outlets { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
+        let notices = runtime_events(watch_runtime.then_some(own), enquired, &mut inspector);
+        let outlets = Outputs { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
         let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outlets.events.clone()));
-        let keeping = keeper.map(|keeper| Keeping::new(keeper, restarts));
-        let observatory = Observatory::new(inspector, prober, (play, keeping), outlets);
-        let observing = tokio::spawn(observatory.run(Inlets { decoder, notices, news }));
+        let keeping = keeper.map(|keeper| ClientActionRecorder::new(keeper, restarts));
+        let observatory = NodeEngine::new(inspector, prober, (play, keeping), outlets);
+        let observing = tokio::spawn(observatory.run(Inputs { decoder, notices, news }));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
         Ok(Self {
@@ -272,14 +272,14 @@ impl Shim {
     pub(super) async fn ended(&mut self) -> Result<RelaySummary, RunError> {
         let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
         if let Some(observing) = self.observing.take() {
-            let _ = timeout(LAST_OBSERVATIONS, all_shown(observing, &self.calls)).await;
+            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, wait_followers(observing, &self.calls)).await;
         }
         if let Some(tracing) = self.tracing.take() {
-            let _ = timeout(LAST_OBSERVATIONS, tracing).await;
+            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, tracing).await;
         }
         if let Some(recording) = self.recording.take() {
             // The disk may be slow, and another may hold the folder.
-            let _ = timeout(LAST_OBSERVATIONS, finished(&recording)).await;
+            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, finished(&recording)).await;
         }
         if let Some(state) = self.state.take() {
             state.close().await?;
@@ -297,7 +297,7 @@ fn recording(
 }
 
 /// What the runtime tells, if it is watched.
-fn notices(
+fn runtime_events(
     watched: Option<MeteredChannel>,
     enquired: mpsc::Receiver<InspectRequest>,
     inspector: &mut Inspector,
@@ -310,14 +310,14 @@ fn notices(
 }
 
 /// How it is told what is written of probes, and by whom: whoever plays pods tells of them himself.
-fn news(
+fn spec_updates(
     role: OperatingMode,
     of_specs: probe::SpecSources,
     specs: SpecResolver,
-) -> (Option<mpsc::Sender<SpecUpdate>>, Told) {
+) -> (Option<mpsc::Sender<SpecUpdate>>, SpecNotifier) {
     match role {
         OperatingMode::Kubelet => {
-            let (told, news) = mpsc::channel(NEWS);
+            let (told, news) = mpsc::channel(UPDATE_QUEUE);
             (Some(told), (news, RefreshTrigger::default()))
         }
         OperatingMode::Restart | OperatingMode::Observe => (None, of_specs.watch(specs)),
@@ -325,11 +325,11 @@ fn news(
 }
 
 /// What is told, and how to have it looked for at once.
-type Told = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
+type SpecNotifier = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.
-async fn all_shown(observing: JoinHandle<()>, calls: &CallHistory) {
+async fn wait_followers(observing: JoinHandle<()>, calls: &CallHistory) {
     let _ = observing.await;
     while !calls.followers_caught_up() {
         yield_now().await;
@@ -346,7 +346,7 @@ async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, RunError> {
     TcpListener::bind(address).await.map_err(|source| RunError::Http { address, source })
 }
 
-impl Doors {
+impl Servers {
     /// Serves the API on the admin socket and, if there is one, on the public listener.
     fn open(
         listen: Option<BoundPath>,

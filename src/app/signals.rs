@@ -7,7 +7,7 @@ use rustix::process::Signal as System;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGTERM, SIGINT, and SIGHUP unless it was ignored when the program was started, as nohup does.
-pub(super) struct Signals {
+pub(super) struct ShutdownSignals {
     terminate: Signal,
     interrupt: Signal,
     hangup: Option<Signal>,
@@ -15,7 +15,7 @@ pub(super) struct Signals {
     _child: Signal,
 }
 
-impl Signals {
+impl ShutdownSignals {
     /// Catches all from now on.
     pub(super) fn new() -> io::Result<Self> {
         let hangup = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
