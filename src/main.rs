@@ -9,7 +9,7 @@ use probeshim::app;
 use probeshim::cli::{self, Cli, CliCommand, CliError};
 use probeshim::config::{Environment, PlaySettings, RuntimeSettings, Settings};
 use probeshim::memory;
-use probeshim::procrun::{self, guardian};
+use probeshim::procrun::{self, monitor};
 use probeshim::telemetry;
 use probeshim::terminal::{harmless_text, print};
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 fn dispatch(command: CliCommand) -> Result<(), CliError> {
     if let CliCommand::Guardian { .. } = command {
         // Nobody but a person who tries it by hand reads this.
-        return guardian::run()
+        return monitor::run()
             .context("a guardian is started by `probeshim runtime` alone")
             .map_err(CliError::from);
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{OFlags, fcntl_setfl};
 
-use crate::terminal::human;
+use crate::terminal::format;
 
 /// Size limit of manifests and configuration files: the YAML parser refuses longer texts.
 pub const MAX_YAML_BYTES: u64 = 64 << 20;
@@ -29,7 +29,7 @@ enum ReadRefusal {
     #[error("it is a FIFO that is empty and has no writer")]
     NoWriter,
     /// The file is longer than the limit.
-    #[error("it has {size} bytes, and at most {limit} bytes ({}) are read", human::size(*limit))]
+    #[error("it has {size} bytes, and at most {limit} bytes ({}) are read", format::size(*limit))]
     TooLong {
         /// Bytes of the file, as far as they were counted.
         size: u64,

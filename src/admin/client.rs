@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::shape::{CallsQuery, ErrorBody, EventsQuery, ModeBody};
+use super::api::{CallsQuery, ErrorBody, EventsQuery, ModeBody};
 use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 

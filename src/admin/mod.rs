@@ -4,13 +4,13 @@
 //! admin socket (0600) ──► everything        loopback TCP ──► guard ──► /metrics /healthz /readyz, /pods if that is asked for
 //! ```
 
+pub mod api;
 mod client;
-mod guard;
+mod host_check;
 mod listener;
 mod readiness;
 mod routes;
 mod server;
-pub mod shape;
 mod slots;
 mod state;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::shape;
+use super::api;
 use crate::cri::MeteredChannel;
 use crate::cri::v1::VersionRequest;
 use crate::socket::SocketPath;
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Asks the runtime for its version. Each time on a new connection, as every client of the relay has one: an old one may still
 /// be answered by a runtime that nobody can reach any more.
-pub(super) async fn check_upstream(own: &MeteredChannel, socket: &SocketPath) -> shape::UpstreamStatus {
+pub(super) async fn check_upstream(own: &MeteredChannel, socket: &SocketPath) -> api::UpstreamStatus {
     let mut client = own.connect_new(socket);
     let asked = timeout(PATIENCE, client.version(VersionRequest { version: "v1".to_owned() })).await;
     let (version, error) = match asked {
@@ -25,7 +25,7 @@ pub(super) async fn check_upstream(own: &MeteredChannel, socket: &SocketPath) ->
         Err(_) => (None, Some(format!("no answer to Version within {PATIENCE:?}"))),
     };
     let (runtime, version) = version.map(|version| (version.runtime_name, version.runtime_version)).unzip();
-    shape::UpstreamStatus { socket: socket.to_string(), ready: error.is_none(), runtime, version, error }
+    api::UpstreamStatus { socket: socket.to_string(), ready: error.is_none(), runtime, version, error }
 }
 
 /// What went wrong, down to the system's word for it. The runtime may have said anything.

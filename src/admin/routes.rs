@@ -19,16 +19,16 @@ use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tokio_stream::{Stream, StreamExt as _};
 
+use super::api::{self, CallsQuery, ErrorBody, EventLine, EventsQuery, LogLine};
 use super::listener::Caller;
 use super::readiness;
-use super::shape::{self, CallsQuery, ErrorBody, EventLine, EventsQuery, LogLine};
 use super::slots::ConnectionSlot;
 use super::state::{Admin, MAX_FOLLOWERS};
 use crate::cri::{Method, MethodName};
 use crate::exec::ProbeMatch;
 use crate::play::Kubelet;
 use crate::prober::{EnforcementMode, ProbeManager};
-use crate::record::shape::time;
+use crate::record::json::time;
 use crate::record::{Counts, EventFilter, Filter, Selection};
 use crate::{exec, metrics};
 
@@ -115,9 +115,9 @@ async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], Body::from_stream(tokio_stream::iter(texts)))
 }
 
-async fn status(State(admin): ApiContext) -> Json<shape::Status> {
+async fn status(State(admin): ApiContext) -> Json<api::Status> {
     let Counts { seen, kept } = admin.from.calls.counts();
-    Json(shape::Status {
+    Json(api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: mode_of(&admin).name().to_owned(),
         pid: std::process::id(),
@@ -125,42 +125,42 @@ async fn status(State(admin): ApiContext) -> Json<shape::Status> {
         listen: admin.facts.listen.clone(),
         http: admin.facts.http.map(|address| format!("http://{address}")),
         upstream: readiness::check_upstream(&admin.from.internal_calls, &admin.from.upstream).await,
-        connections: shape::Connections {
+        connections: api::Connections {
             open: admin.from.relay.connections_open(),
             total: admin.from.relay.connections(),
         },
-        calls: shape::CallCounts {
+        calls: api::CallCounts {
             in_flight: admin.from.relay.streams_open(),
             observed: seen,
             kept,
             dropped: admin.from.tap.observations_dropped(),
         },
-        record: admin.from.journal.as_ref().map(|journal| shape::DirStatus {
+        record: admin.from.journal.as_ref().map(|journal| api::DirStatus {
             dir: journal.folder().display().to_string(),
             failure: journal.failure(),
         }),
-        state: admin.from.state.as_ref().map(|state| shape::DirStatus {
+        state: admin.from.state.as_ref().map(|state| api::DirStatus {
             dir: state.folder().display().to_string(),
             failure: state.write_error().borrow().clone(),
         }),
         pods: pods_of(&admin),
         kills: admin.from.prober.as_ref().map(|prober| prober.kills().into()),
         agreement: admin.from.prober.as_ref().map(|prober| prober.agreement().into()),
-        stuck: admin.from.stuck.borrow().values().map(shape::Stuck::from).collect(),
+        stuck: admin.from.stuck.borrow().values().map(api::Stuck::from).collect(),
         paused: admin.from.play.get().is_some_and(Kubelet::is_paused),
         panics: admin.from.faults.get(),
     })
 }
 
 /// The pods of the node, and those that are played.
-fn pods_of(admin: &Admin) -> Vec<shape::StatusPod> {
+fn pods_of(admin: &Admin) -> Vec<api::StatusPod> {
     let probed = admin.from.prober.as_ref().map(ProbeManager::report).unwrap_or_default();
-    let mut all = shape::pods(&admin.from.world.borrow().clone(), &probed);
+    let mut all = api::pods(&admin.from.world.borrow().clone(), &probed);
     if let Some(kept) = &admin.from.kept {
-        shape::annotate_not_restartable(&mut all, &kept.borrow());
+        api::annotate_not_restartable(&mut all, &kept.borrow());
     }
     match admin.from.play.get() {
-        Some(play) => shape::merge_managed(all, &play.published_pods(), &probed),
+        Some(play) => api::merge_managed(all, &play.published_pods(), &probed),
         None => all,
     }
 }
@@ -169,17 +169,17 @@ fn mode_of(admin: &Admin) -> EnforcementMode {
     admin.from.prober.as_ref().map_or(EnforcementMode::Off, ProbeManager::mode)
 }
 
-async fn mode(State(admin): ApiContext) -> Json<shape::ModeBody> {
-    Json(shape::ModeBody { mode: mode_of(&admin).name().to_owned() })
+async fn mode(State(admin): ApiContext) -> Json<api::ModeBody> {
+    Json(api::ModeBody { mode: mode_of(&admin).name().to_owned() })
 }
 
 /// Switches what is done about probes, as far as there is somebody who makes them.
 async fn switch_mode(
     State(admin): ApiContext,
     Extension(Caller(asker)): Extension<Caller>,
-    wanted: Result<Json<shape::ModeBody>, JsonRejection>,
-) -> Result<Json<shape::ModeBody>, RequestError> {
-    let Json(shape::ModeBody { mode: wanted }) =
+    wanted: Result<Json<api::ModeBody>, JsonRejection>,
+) -> Result<Json<api::ModeBody>, RequestError> {
+    let Json(api::ModeBody { mode: wanted }) =
         wanted.map_err(|error| RequestError::BadRequest(error.body_text()))?;
     // Who plays pods kills them himself, and starts them again.
     let kill = if admin.from.play.get().is_some() { EnforcementMode::Restart } else { EnforcementMode::Kill };
@@ -195,13 +195,13 @@ async fn switch_mode(
     if prober.mode() != to {
         prober.set_mode(to, asker.map_or_else(|| "somebody".to_owned(), |peer| peer.to_string()));
     }
-    Ok(Json(shape::ModeBody { mode: to.name().to_owned() }))
+    Ok(Json(api::ModeBody { mode: to.name().to_owned() }))
 }
 
 async fn calls(State(admin): ApiContext, query: QueryOfCalls) -> Result<Response, RequestError> {
     let Query(query) = query?;
     let calls = admin.from.calls.select(&filter(&query, &admin)?, selection(&query)?);
-    Ok(array_of(calls, |record| shape::Call::from(record)))
+    Ok(array_of(calls, |record| api::Call::from(record)))
 }
 
 /// What is kept, and then every call as it ends, a line each.
@@ -236,13 +236,13 @@ async fn explain(
         RequestError::BadRequest(format!("call {id} is not kept; `probeshim calls` shows those that are"))
     })?;
     let sentences = exec::explain(&record);
-    Ok(Json(shape::Explanation { call: (&*record).into(), sentences }).into_response())
+    Ok(Json(api::Explanation { call: (&*record).into(), sentences }).into_response())
 }
 
 async fn events(State(admin): ApiContext, query: QueryOfEvents) -> Result<Response, RequestError> {
     let Query(query) = query?;
     let events = admin.from.events.select(&EventFilter { since: query.since_ms.map(parse_since) });
-    Ok(array_of(events, |event| shape::Event::from(event)))
+    Ok(array_of(events, |event| api::Event::from(event)))
 }
 
 /// What is kept, and then every event as it happens, a line each.

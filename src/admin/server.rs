@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, UnixListener};
 
 use super::listener::{Caller, ConnectionLimits};
 use super::state::Admin;
-use super::{API_HEADER, API_VERSION, guard, listener, routes};
+use super::{API_HEADER, API_VERSION, host_check, listener, routes};
 use crate::relay::Peer;
 
 /// For the owner of the admin socket. At most [`MAX_FOLLOWERS`](super::state::MAX_FOLLOWERS) connections
@@ -35,7 +35,7 @@ pub async fn serve_admin(listener: UnixListener, admin: Arc<Admin>) {
 /// Serves the public part on a loopback address, for as long as it is polled.
 pub async fn serve_public(listener: TcpListener, admin: Arc<Admin>) {
     let pods = if admin.facts.http_pods { routes::pods_list() } else { routes::no_pods() };
-    let router = routes::public().merge(pods).layer(from_fn(guard::loopback_readers_only));
+    let router = routes::public().merge(pods).layer(from_fn(host_check::loopback_readers_only));
     listener::serve(listener, PUBLIC, finish(router, admin), |_| Caller(None)).await;
 }
 

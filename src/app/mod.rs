@@ -1,19 +1,19 @@
 //! The composition root: builds the parts, joins them, and drains them in order.
 
+mod client_pods;
 mod demo;
-mod keeping;
-mod limits;
-mod observatory;
+mod engine;
+mod kubelet;
+mod nofile;
 mod play;
-mod playing;
-mod probing;
+mod prober_thread;
 mod run;
 mod runtime;
-mod shim;
+mod server;
 mod signals;
 
 pub use demo::{DemoError, demo};
 pub use play::{PlayError, play};
 pub use run::run;
 pub use runtime::{RuntimeError, runtime};
-pub use shim::RunError;
+pub use server::RunError;

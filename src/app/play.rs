@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 
-use super::limits::raise_nofile_limit;
-use super::playing::Dirs;
-use super::shim::{RunError, Shim};
+use super::kubelet::Dirs;
+use super::nofile::raise_nofile_limit;
+use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
 use crate::config::{PlaySettings, Until};
 use crate::play::{Kubelet, PodStatus, PublishedPod};
 use crate::state::StateError;
-use crate::terminal::{human, sanitize};
+use crate::terminal::{format, sanitize};
 
 /// The mode of folders with the files of pods, as of all that is below `--state-dir`. Containers reach their volumes by mounts, which do not
 /// ask who may search the folders above.
@@ -113,7 +113,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         }
         end = watched(&playing.play, until) => end,
         () = time_left(deadline) => {
-            let timeout = human::duration(timeout.unwrap_or_default());
+            let timeout = format::duration(timeout.unwrap_or_default());
             ExitReason::Failed(PlayError::TimedOut(format!("after {timeout} {}", pending_goals(&playing.play, until))))
         }
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),

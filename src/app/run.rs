@@ -5,8 +5,8 @@ use std::io;
 use tokio::net::UnixStream;
 use tracing::{info, warn};
 
-use super::limits::raise_nofile_limit;
-use super::shim::{RunError, Shim};
+use super::nofile::raise_nofile_limit;
+use super::server::{RunError, Shim};
 use super::signals::ShutdownSignals;
 use crate::config::ServerConfig;
 use crate::socket::SocketPath;

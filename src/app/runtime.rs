@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::limits::raise_nofile_limit;
+use super::nofile::raise_nofile_limit;
 use super::signals::ShutdownSignals;
 use crate::config::RuntimeSettings;
 use crate::procrun::Procrun;

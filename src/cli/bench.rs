@@ -4,12 +4,12 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 
 use super::CliError;
-use super::ask::{AdminArgs, OutputFormat};
+use super::admin_args::{AdminArgs, OutputFormat};
 use super::table::{Cell, Column, Table};
-use crate::admin::shape::Status;
+use crate::admin::api::Status;
 use crate::bench::{self, BenchReport, BenchSpec, PathResult};
 use crate::socket::SocketPath;
-use crate::terminal::human;
+use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
 /// What to measure.
@@ -112,7 +112,7 @@ fn text(report: &BenchReport, screen: Screen) -> String {
 
 /// What cannot be said of one phase.
 fn summary(way: &PathResult, calls: usize) -> String {
-    let (rate, cpu) = (way.calls_per_second, human::milliseconds(way.cpu_ms_per_call));
+    let (rate, cpu) = (way.calls_per_second, format::milliseconds(way.cpu_ms_per_call));
     let failed = if way.failed > 0 { format!(", {} failed", way.failed) } else { String::new() };
     let untold = match calls.saturating_sub(way.explained) {
         0 => String::new(),
@@ -131,7 +131,7 @@ fn rows(way: &PathResult) -> Vec<Vec<Cell>> {
         let times = [figures.p50_ms, figures.p90_ms, figures.p99_ms, figures.max_ms];
         [Cell::new(&way.way), Cell::new(&figures.phase), Cell::new(figures.count.to_string())]
             .into_iter()
-            .chain(times.map(|time| Cell::new(human::milliseconds(time))))
+            .chain(times.map(|time| Cell::new(format::milliseconds(time))))
             .collect()
     };
     way.phases.iter().map(row).collect()

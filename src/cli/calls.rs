@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::CliError;
-use super::ask::{AdminArgs, OutputFormat, array, milliseconds, number};
+use super::admin_args::{AdminArgs, OutputFormat, array, milliseconds, number};
 use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
-use crate::admin::shape::{Call, CallsQuery, LogLine};
+use crate::admin::api::{Call, CallsQuery, LogLine};
 use crate::config;
-use crate::terminal::human;
+use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
 /// Calls that are shown before those that come, unless told otherwise.
@@ -140,12 +140,12 @@ fn columns() -> [Column; 11] {
 fn row(call: &Call) -> Vec<Cell> {
     vec![
         Cell::new(call.id.to_string()),
-        Cell::new(human::time(&call.start)),
+        Cell::new(format::time(&call.start)),
         Cell::new(&call.method),
         Cell::styled(&call.code, style_of_code(&call.code)),
-        Cell::new(human::milliseconds(call.duration_ms)),
-        Cell::new(human::size(call.request_bytes)),
-        Cell::new(human::size(call.response_bytes)),
+        Cell::new(format::milliseconds(call.duration_ms)),
+        Cell::new(format::size(call.request_bytes)),
+        Cell::new(format::size(call.response_bytes)),
         Cell::new(peer(call)),
         margin(call),
         Cell::new(dominant_phase(call)),
@@ -172,9 +172,9 @@ fn margin(call: &Call) -> Cell {
     match call.exec.as_ref().and_then(|exec| exec.margin_ms) {
         None => Cell::new(""),
         Some(late) if late < 0.0 => {
-            Cell::styled(format!("-{}", human::milliseconds(-late)), AnsiColor::Red.on_default())
+            Cell::styled(format!("-{}", format::milliseconds(-late)), AnsiColor::Red.on_default())
         }
-        Some(margin) => Cell::new(human::milliseconds(margin)),
+        Some(margin) => Cell::new(format::milliseconds(margin)),
     }
 }
 
@@ -219,7 +219,7 @@ fn subject(call: &Call) -> String {
         if exec.timeout_seconds != 0 {
             parts.push(format!("timeout {}s", exec.timeout_seconds));
         }
-        parts.push(human::command(&exec.command));
+        parts.push(format::command(&exec.command));
         if exec.command_truncated {
             parts.push("…".to_owned());
         }

@@ -5,10 +5,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::table::{Cell, Column, Table};
-use crate::admin::shape::{Event, StatusPod, StatusProbe};
+use crate::admin::api::{Event, StatusPod, StatusProbe};
 use crate::probe::ProbeType;
 use crate::terminal::screen::Screen;
-use crate::terminal::{harmless_name, harmless_text, human};
+use crate::terminal::{format, harmless_name, harmless_text};
 
 /// How wide what stands before values is, with two blanks.
 const NAMES: usize = 18;
@@ -204,7 +204,7 @@ impl DescribePrinter {
 
     fn events(&mut self, events: &[&Event], now: Timestamp) {
         let row = |event: &&Event| -> Vec<Cell> {
-            let age = human::age(&event.time, now);
+            let age = format::age(&event.time, now);
             let often = if event.count > 1 { format!("{age} (x{})", event.count) } else { age };
             [
                 event.r#type.as_str(),

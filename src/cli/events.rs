@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::CliError;
-use super::ask::{AdminArgs, OutputFormat, array, milliseconds};
+use super::admin_args::{AdminArgs, OutputFormat, array, milliseconds};
 use super::follow::FollowItem;
 use super::table::{Cell, Column, Table};
 use crate::admin::Client;
-use crate::admin::shape::{Event, EventLine, EventsQuery};
+use crate::admin::api::{Event, EventLine, EventsQuery};
 use crate::config;
-use crate::terminal::human;
+use crate::terminal::format;
 use crate::terminal::screen::{Screen, print};
 
 /// The flags of `events`, as they were written.
@@ -97,7 +97,7 @@ fn row(event: &Event) -> Vec<Cell> {
     });
     let object: Vec<String> = pod.into_iter().chain(event.container.clone()).collect();
     vec![
-        Cell::new(human::time(&event.time)),
+        Cell::new(format::time(&event.time)),
         Cell::styled(&event.r#type, style),
         Cell::styled(&event.reason, style),
         Cell::new(event.count.to_string()),

@@ -6,10 +6,10 @@ use clap::Args;
 use serde_json::value::RawValue;
 
 use super::CliError;
-use super::ask::{AdminArgs, OutputFormat};
+use super::admin_args::{AdminArgs, OutputFormat};
 use super::bar;
-use crate::admin::shape::{Explanation, Phases};
-use crate::terminal::human::{self, harmless_json};
+use crate::admin::api::{Explanation, Phases};
+use crate::terminal::format::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{MAX_TEXT_WIDTH, sanitize, shortened};
 
@@ -56,7 +56,7 @@ fn number(text: &str) -> Result<u64, &'static str> {
 fn text(explanation: &Explanation, screen: Screen) -> String {
     let width = screen.width.unwrap_or(WIDTH).min(WIDTH);
     let lines = |sentence: &String| {
-        let wrapped = human::wrapped(&sanitize(sentence), width);
+        let wrapped = format::wrapped(&sanitize(sentence), width);
         shortened(&wrapped, MAX_TEXT_WIDTH).into_owned() + "\n"
     };
     let mut text: String = explanation.sentences.iter().map(lines).collect();
@@ -76,7 +76,7 @@ fn bar(phases: &Phases, total: f64, width: usize, screen: Screen) -> String {
         let bar = bar::part(begun, time, total, room);
         begun += time;
         let style = if screen.colour && !bar.is_empty() { bar::style(name) } else { Style::new() };
-        let (took, percent) = (human::milliseconds(time), 100.0 * time / total.max(f64::MIN_POSITIVE));
+        let (took, percent) = (format::milliseconds(time), 100.0 * time / total.max(f64::MIN_POSITIVE));
         let line = format!("{name:<8}{took:>8} {percent:>5.1} %  {style}{bar}{style:#}");
         Some(line.trim_end().to_owned() + "\n")
     };

@@ -1,10 +1,10 @@
 //! Lines of a running probeshim, shown as they come.
 
 use super::CliError;
-use super::ask::OutputFormat;
+use super::admin_args::OutputFormat;
 use super::table::{Cell, Column, Table};
 use crate::admin::Followed;
-use crate::terminal::human::harmless_json;
+use crate::terminal::format::harmless_json;
 use crate::terminal::screen::{Screen, print};
 
 /// What a line is to a reader of a table.

@@ -1,6 +1,6 @@
 //! The command line: one file a subcommand. The flags of those that serve are in `config`, which checks them.
 
-mod ask;
+mod admin_args;
 mod bar;
 mod bench;
 mod calls;
@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 
 use crate::admin::ClientError;
 use crate::config::{Flags, PlayFlags, Problems, RuntimeFlags};
-use crate::procrun::guardian;
+use crate::procrun::monitor;
 
 pub use bench::BenchArgs;
 pub use calls::CallsCommand;
@@ -109,7 +109,7 @@ pub enum CliCommand {
     Demo(Demo),
 
     /// Guard the processes of one container of `runtime`, which starts it
-    #[command(name = guardian::SUBCOMMAND, hide = true)]
+    #[command(name = monitor::SUBCOMMAND, hide = true)]
     Guardian {
         /// The container, for those who look at a list of processes.
         name: String,

@@ -4,8 +4,8 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::CliError;
-use super::ask::AdminArgs;
-use crate::admin::shape::ModeBody;
+use super::admin_args::AdminArgs;
+use crate::admin::api::ModeBody;
 use crate::terminal::screen::print;
 
 /// The arguments of `mode`, as they were written.

@@ -11,11 +11,11 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::CliError;
-use super::ask::{AdminArgs, OutputFormat};
+use super::admin_args::{AdminArgs, OutputFormat};
 use super::describe::render;
 use super::table::{Cell, Column, Table};
-use crate::admin::{Client, shape};
-use crate::terminal::human::{self, harmless_json};
+use crate::admin::{Client, api};
+use crate::terminal::format::{self, harmless_json};
 use crate::terminal::screen::{Screen, print};
 use crate::terminal::{MAX_NAME_WIDTH, harmless_name, shortened};
 
@@ -69,7 +69,7 @@ async fn describe_pod(
     name: &str,
     output: OutputFormat,
 ) -> Result<String, CliError> {
-    let status: shape::Status = serde_json::from_slice(answer).context("the answer is not a status")?;
+    let status: api::Status = serde_json::from_slice(answer).context("the answer is not a status")?;
     let pod = find(&status.pods, name)?;
     if pod.status.is_none() {
         return Ok(match output {
@@ -90,24 +90,24 @@ async fn describe_pod(
     if matches!(output, OutputFormat::Json) {
         return Ok(harmless_json(&item.to_string()) + "\n");
     }
-    let events = client.events(&shape::EventsQuery { since_ms: None }).await?;
-    let events: Vec<shape::Event> =
+    let events = client.events(&api::EventsQuery { since_ms: None }).await?;
+    let events: Vec<api::Event> =
         serde_json::from_slice(&events).context("the answer is not a list of events")?;
-    let of_it = |event: &&shape::Event| event.namespace == pod.namespace && event.pod == pod.name;
-    let events: Vec<&shape::Event> = events.iter().filter(of_it).collect();
+    let of_it = |event: &&api::Event| event.namespace == pod.namespace && event.pod == pod.name;
+    let events: Vec<&api::Event> = events.iter().filter(of_it).collect();
     Ok(render(item, pod, &events, Timestamp::now(), Screen::stdout()))
 }
 
 /// The pod of this name; of its sandboxes the last.
-fn find<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::StatusPod, CliError> {
-    let is_it = |pod: &&shape::StatusPod| match name.split_once('/') {
+fn find<'a>(pods: &'a [api::StatusPod], name: &str) -> Result<&'a api::StatusPod, CliError> {
+    let is_it = |pod: &&api::StatusPod| match name.split_once('/') {
         Some((namespace, name)) => {
             pod.namespace.as_deref() == Some(namespace) && pod.name.as_deref() == Some(name)
         }
         None => pod.name.as_deref() == Some(name),
     };
-    let found: Vec<&shape::StatusPod> = pods.iter().filter(is_it).collect();
-    let names = |pods: &[&shape::StatusPod]| {
+    let found: Vec<&api::StatusPod> = pods.iter().filter(is_it).collect();
+    let names = |pods: &[&api::StatusPod]| {
         let names: BTreeSet<String> = pods.iter().map(|pod| owner(pod)).collect();
         let shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| harmless_name(name)).collect();
         let more = names.len().saturating_sub(MOST_NAMES);
@@ -129,11 +129,11 @@ fn find<'a>(pods: &'a [shape::StatusPod], name: &str) -> Result<&'a shape::Statu
     }
 }
 
-fn owner(pod: &shape::StatusPod) -> String {
+fn owner(pod: &api::StatusPod) -> String {
     pod.namespace.iter().chain(&pod.name).cloned().collect::<Vec<_>>().join("/")
 }
 
-fn table(status: &shape::Status, screen: Screen) -> String {
+fn table(status: &api::Status, screen: Screen) -> String {
     let rows = rows(status);
     let mut table = Table::new(["", ""].map(Column::text), screen);
     table.fit(&rows);
@@ -148,7 +148,7 @@ fn table(status: &shape::Status, screen: Screen) -> String {
 }
 
 /// Pods, their containers, and their probes.
-fn tables(pods: &[shape::StatusPod], screen: Screen) -> String {
+fn tables(pods: &[api::StatusPod], screen: Screen) -> String {
     let mut text = String::new();
     let played: Vec<Vec<Cell>> = pods.iter().filter_map(played_row).collect();
     if !played.is_empty() {
@@ -180,13 +180,14 @@ fn played_columns() -> [Column; 6] {
 }
 
 /// A row for a pod that is played, as kubectl shows it.
-fn played_row(pod: &shape::StatusPod) -> Option<Vec<Cell>> {
+fn played_row(pod: &api::StatusPod) -> Option<Vec<Cell>> {
     let word = pod.status.as_ref()?;
     let (ready, all) = (pod.ready_containers.unwrap_or(0), pod.total_containers.unwrap_or(0));
-    let ago = pod.restarted.as_deref().map(|ended| format!(" ({} ago)", human::age(ended, Timestamp::now())));
+    let ago =
+        pod.restarted.as_deref().map(|ended| format!(" ({} ago)", format::age(ended, Timestamp::now())));
     let is_well = matches!(word.as_str(), "Running" | "Completed" | "Succeeded");
     let style = if is_well { Style::new() } else { AnsiColor::Yellow.on_default() };
-    let age = pod.started.as_deref().map(|started| human::age(started, Timestamp::now()));
+    let age = pod.started.as_deref().map(|started| format::age(started, Timestamp::now()));
     Some(vec![
         Cell::new(owner(pod)),
         Cell::new(format!("{ready}/{all}")),
@@ -209,7 +210,7 @@ fn pod_columns() -> [Column; 6] {
 }
 
 /// A row for each container of a pod; for a pod without any, one as well.
-fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
+fn pod_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
     let name = match (&pod.namespace, &pod.name) {
         (Some(namespace), Some(name)) => format!("{namespace}/{name}"),
         _ => pod.id.clone(),
@@ -225,7 +226,7 @@ fn pod_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
     if pod.containers.is_empty() {
         return vec![of_pod()];
     }
-    let row = |container: &shape::StatusContainer| {
+    let row = |container: &api::StatusContainer| {
         let state = match (&container.exit_code, &container.reason) {
             (Some(code), Some(reason)) => format!("{} {code} ({reason})", container.state),
             (Some(code), None) => format!("{} {code}", container.state),
@@ -262,10 +263,10 @@ fn probe_columns() -> [Column; 9] {
 }
 
 /// A row for each probe of a pod.
-fn probe_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
+fn probe_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
     let whose = owner(pod);
     let yellow = |is_yellow: bool| if is_yellow { AnsiColor::Yellow.on_default() } else { Style::new() };
-    let row = |container: &shape::StatusContainer, probe: &shape::StatusProbe| {
+    let row = |container: &api::StatusContainer, probe: &api::StatusProbe| {
         let name = container.name.as_deref().unwrap_or(&container.id);
         let is_ready = container.ready == Some(true);
         let run = match (&probe.result, probe.on_hold) {
@@ -290,7 +291,7 @@ fn probe_rows(pod: &shape::StatusPod) -> Vec<Vec<Cell>> {
     probes.map(|(container, probe)| row(container, probe)).collect()
 }
 
-fn stuck_row(stuck: &shape::Stuck) -> Vec<Cell> {
+fn stuck_row(stuck: &api::Stuck) -> Vec<Cell> {
     let pod = stuck.namespace.iter().chain(&stuck.pod).cloned().collect::<Vec<_>>().join("/");
     let object: Vec<String> =
         Some(pod).filter(|pod| !pod.is_empty()).into_iter().chain(stuck.container.clone()).collect();
@@ -302,7 +303,7 @@ fn stuck_row(stuck: &shape::Stuck) -> Vec<Cell> {
 }
 
 /// What is done about probes, and whether what is played stands still.
-fn mode(status: &shape::Status) -> (&'static str, String, Style) {
+fn mode(status: &api::Status) -> (&'static str, String, Style) {
     if status.paused {
         let paused = format!("{}, paused: a kubelet uses the runtime", status.mode);
         return ("mode", paused, AnsiColor::Red.on_default());
@@ -311,11 +312,11 @@ fn mode(status: &shape::Status) -> (&'static str, String, Style) {
 }
 
 /// How kills stand, where somebody is killed.
-fn kills(status: &shape::Status) -> Option<(&'static str, String, Style)> {
+fn kills(status: &api::Status) -> Option<(&'static str, String, Style)> {
     let kills = status.kills.as_ref().filter(|_| status.mode == "kill")?;
     let most = match (kills.limit, kills.within_ms) {
         (Some(limit), Some(within)) => {
-            let within = human::duration(Duration::from_secs_f64(within / 1e3));
+            let within = format::duration(Duration::from_secs_f64(within / 1e3));
             format!("{} of {limit} within {within}", kills.recent)
         }
         _ => "any number".to_owned(),
@@ -325,8 +326,8 @@ fn kills(status: &shape::Status) -> Option<(&'static str, String, Style)> {
 }
 
 /// How a kubelet's kills and ours agree, once there has been one.
-fn agreement(status: &shape::Status) -> Option<(&'static str, String, Style)> {
-    let shape::Agreement { predicted, unpredicted, not_observed } = status.agreement.clone()?;
+fn agreement(status: &api::Status) -> Option<(&'static str, String, Style)> {
+    let api::Agreement { predicted, unpredicted, not_observed } = status.agreement.clone()?;
     let is_any = predicted + unpredicted + not_observed > 0;
     let style = if unpredicted + not_observed > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
     let text = format!(
@@ -335,7 +336,7 @@ fn agreement(status: &shape::Status) -> Option<(&'static str, String, Style)> {
     is_any.then_some(("agreement", text, style))
 }
 
-fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
+fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
     let upstream = &status.upstream;
     let (ready, style) = match &upstream.error {
         None => ("yes".to_owned(), AnsiColor::Green.on_default()),
@@ -348,8 +349,8 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
     let dropped = if status.calls.dropped > 0 { AnsiColor::Yellow.on_default() } else { Style::new() };
     let (recorded, style_of_record) = match &status.record {
         None => ("off".to_owned(), Style::new()),
-        Some(shape::DirStatus { dir, failure: None }) => (dir.clone(), Style::new()),
-        Some(shape::DirStatus { failure: Some(why), .. }) => {
+        Some(api::DirStatus { dir, failure: None }) => (dir.clone(), Style::new()),
+        Some(api::DirStatus { failure: Some(why), .. }) => {
             (format!("not now, because {why}"), AnsiColor::Yellow.on_default())
         }
     };
@@ -367,7 +368,7 @@ fn rows(status: &shape::Status) -> Vec<Vec<Cell>> {
             AnsiColor::Red.on_default(),
         )
     });
-    let up = human::age(&status.started, Timestamp::now());
+    let up = format::age(&status.started, Timestamp::now());
     [
         ("probeshim", format!("{}, pid {}, up {up}", status.version, status.pid), Style::new()),
         mode(status),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 use url::Url;
 
-use super::read::{Validator, duration};
+use super::parse::{Validator, duration};
 use super::{Environment, Flags};
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
 use crate::probe::{
     KubeletClient, Probe, ProbeType, Rule, Selector, Source, SpecResolver, matches, read_probe,
 };

@@ -1,10 +1,10 @@
 //! From what was written to what is run: every value is checked at once, and every error names its flag.
 
+mod environment;
 mod file;
+mod parse;
 mod play;
-mod read;
 mod runtime;
-mod surroundings;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use clap::Args;
 use file::File;
-use read::{
+use parse::{
     Validator, demo_length, duration, folder, http_address, kill_limit, log_filter, mode, mode_of_play,
     on_or_off, socket_path,
 };
 
+pub use environment::Environment;
 pub use play::{PlayFlags, PlaySettings, Until};
 pub use runtime::{RuntimeFlags, RuntimeSettings};
-pub use surroundings::Environment;
 
 use crate::probe::{SpecResolver, SpecSources, selector};
 use crate::prober::{EnforcementMode, EnforcementSettings};

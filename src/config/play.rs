@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::file::File;
-use super::read::{Validator, duration, folder};
+use super::parse::{Validator, duration, folder};
 use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
 use crate::play::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use super::read::{Validator, duration, folder, log_filter, socket_path};
+use super::parse::{Validator, duration, folder, log_filter, socket_path};
 use super::{Environment, LOG, Problems};
 use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::read::{duration, http_address};
+use super::parse::{duration, http_address};
 use super::*;
 use crate::probe::ProbeType;
 

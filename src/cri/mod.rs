@@ -1,27 +1,27 @@
 //! The Container Runtime Interface: its methods and messages, the gRPC frames and codes of the calls that carry them, and
 //! a client of our own.
 
-mod authored;
 mod client;
-mod facts;
 mod framing;
 pub(crate) mod labels;
+mod lazy_stream;
+mod metered_client;
 mod method;
-mod own;
+mod observed;
+mod raw_request;
 mod redact;
 mod status;
-mod subscription;
 
-pub(crate) use authored::{RawClient, RawCreateContainer, RawRunPodSandbox};
 pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, channel, ignore_not_found, with_timeout};
 pub use client::{image_service, runtime_service};
-pub use facts::{ContainerObservation, SandboxObservation};
 pub use framing::{FrameError, unary_message};
+pub use lazy_stream::LazyStream;
+pub use metered_client::{CountingService, MeteredChannel, MeteredRuntimeClient};
 pub use method::{Method, MethodName};
-pub use own::{CountingService, MeteredChannel, MeteredRuntimeClient};
+pub use observed::{ContainerObservation, SandboxObservation};
+pub(crate) use raw_request::{RawClient, RawCreateContainer, RawRunPodSandbox};
 pub use redact::RedactedBytes;
 pub use status::Code;
-pub use subscription::LazyStream;
 
 /// The runtime name of procrun in its answer to Version.
 pub(crate) const PROCRUN: &str = "procrun";

@@ -1,8 +1,8 @@
 //! The demo: two pods that are played, and an account of what happens to them.
 
-mod account;
+mod output;
 
-pub use account::{DemoEnd, Endpoints, Reporter};
+pub use output::{DemoEnd, Endpoints, Reporter};
 
 /// The manifests of its pods.
 pub const PODS: &str = include_str!("pods.yaml");

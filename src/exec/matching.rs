@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tokio::time::Instant;
 
-use super::execution::{ExecInstance, SKEW};
+use super::exec_instance::{ExecInstance, SKEW};
 
 /// Calls that are told apart by each other. Among more nothing would be certain anyway, and it would take long to find that out.
 const MAX_CANDIDATES: usize = 12;

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::assessment::SlownessConfig;
-use super::execution::{ClockReading, EventTime, ExecInstance};
+use super::exec_instance::{ClockReading, EventTime, ExecInstance};
 use super::phases::Phases;
+use super::slowness::SlownessConfig;
 use super::tracker::{CallContext, Tracker};
 use crate::containerd::TimestampedEvent;
 use crate::cri::{Code, MethodName};

@@ -11,10 +11,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::analysis::CallRecord;
 use super::identity::ProbeMatch;
-use super::insight::CallRecord;
 use super::phases::Phases;
-use super::stuck::{Stuck, StuckKind};
+use super::watchdog::{Stuck, StuckKind};
 use crate::world::Inventory;
 
 /// Upper bounds of the phases, in seconds: from a `true` in a synthetic container to a child that holds the output.

@@ -9,30 +9,30 @@
 //!               sampler (evidence, on a thread of its own)
 //! ```
 
-mod assessment;
+mod analysis;
+mod analyzer;
 mod evidence;
-mod execution;
+mod exec_instance;
 mod explain;
-mod habit;
 mod identity;
-mod insight;
-mod inspector;
-mod locate;
+mod init_pid;
 mod matching;
 mod meter;
 mod metrics;
+mod periodicity;
 mod phases;
+mod slowness;
 mod span;
-mod stuck;
 mod tracker;
+mod watchdog;
 
-pub use assessment::{Assessment, Slow, SlownessConfig};
+pub use analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
+pub use analyzer::{Inspector, SamplerReply};
 pub use evidence::{Cpu, Evidence, Pids, PressureStall, ProcessInfo};
 pub use explain::explain;
 pub use identity::ProbeMatch;
-pub use insight::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
-pub use inspector::{Inspector, SamplerReply};
 pub use meter::{ExecMeter, PendingExec, Timing};
 pub use metrics::ExecMetrics;
 pub use phases::{MissingEvents, PhaseDurations, Phases};
-pub use stuck::{Stuck, StuckExec, StuckKind};
+pub use slowness::{Assessment, Slow, SlownessConfig};
+pub use watchdog::{Stuck, StuckExec, StuckKind};

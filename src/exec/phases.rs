@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::execution::{EventTime, ExecInstance};
+use super::exec_instance::{EventTime, ExecInstance};
 use super::matching::ExecOutcome;
 
 /// Where the time went, as far as it is known.

@@ -1,6 +1,6 @@
 //! A call as a span, with its phases as parts.
 
-use super::insight::{CallRecord, ExecAnalysis};
+use super::analysis::{CallRecord, ExecAnalysis};
 use super::phases::Phases;
 use crate::cri::Code;
 use crate::relay::CallOutcome;

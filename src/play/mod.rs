@@ -8,30 +8,30 @@
 //!                    runtime, PLEG┘   └ prober
 //! ```
 
-mod adoption;
 mod backoff;
-mod cast;
-mod condemned;
-mod configs;
-mod documents;
-mod host;
-mod kept;
-mod kubelet;
+mod client_pods;
+mod context;
+mod cri_config;
+mod events;
 mod logs;
-mod means;
+mod manifest_source;
 mod mounting;
 mod node;
-mod notice;
 mod pleg;
-mod pod;
+mod pod_dir;
+mod pod_registry;
+mod pod_workers;
+mod presence;
+mod printer;
+mod probe_killed;
+mod published_pod;
 mod quantity;
 mod read;
-mod seen;
+mod runtime_status;
 mod spec;
-mod standing;
 mod subpath_mounts;
-mod summary;
 mod v1;
+mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -54,25 +54,25 @@ use crate::prober::{Executor, ProbeManager};
 use crate::socket::SocketPath;
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 use crate::tap::{self, InternalCalls};
-use adoption::{Orphans, PodRegistry, find_orphans};
 use backoff::Backoff;
-use cast::{PodWorkerHandle, PodWorkers};
-use condemned::ProbeKilled;
-use kubelet::KubeletPresence;
+use context::{PlegCache, WorkerContext};
 use logs::ContainerLogManager;
-use means::{PlegCache, WorkerContext};
 use node::NodeInfo;
-use pod::{PodWorker, WorkerSignals};
+use pod_registry::{Orphans, PodRegistry, find_orphans};
+use pod_workers::{PodWorkerHandle, PodWorkers};
+use presence::KubeletPresence;
+use probe_killed::ProbeKilled;
 use spec::{Pod, PodOrigin};
 use subpath_mounts::SubPathMounts;
+use worker::{PodWorker, WorkerSignals};
 
-pub use documents::ManifestSource;
-pub use kept::{CapturedRequest, ClientAction, ClientPods, ClientPodsSnapshot, PodKey};
+pub use client_pods::{CapturedRequest, ClientAction, ClientPods, ClientPodsSnapshot, PodKey};
+pub use events::{EventSink, PodEvent};
 pub use logs::LogRotatePolicy;
-pub use notice::{EventSink, PodEvent};
-pub use seen::was_created_after;
-pub use standing::PublishedPod;
-pub use summary::Summary;
+pub use manifest_source::ManifestSource;
+pub use printer::Summary;
+pub use published_pod::PublishedPod;
+pub use runtime_status::was_created_after;
 pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
 
 /// From one look at the documents to the next.

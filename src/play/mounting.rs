@@ -8,8 +8,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::host;
-use super::means::WorkerContext;
+use super::context::WorkerContext;
+use super::pod_dir;
 use crate::cri::PROCRUN;
 use crate::terminal::sanitize;
 
@@ -38,7 +38,7 @@ impl WorkerContext {
             return Ok(Mounting::Never);
         }
         // The runtime may have been restarted elsewhere since.
-        match host::obstacle(self.upstream.as_path(), &self.node.pods).await {
+        match pod_dir::obstacle(self.upstream.as_path(), &self.node.pods).await {
             Ok(Some(reason)) => Ok(Mounting::Unreachable(reason)),
             // If this cannot be determined, assume that the runtime sees our mounts, as on most nodes.
             Ok(None) | Err(_) => Ok(Mounting::Reaches),
@@ -73,7 +73,7 @@ impl WorkerContext {
         stale.retain(|(point, owner)| !is_of_known(point, &owner.uid));
         for (point, _) in stale {
             let path = point.clone();
-            match spawn_blocking(move || host::unmount_stale(Path::new(&path))).await {
+            match spawn_blocking(move || pod_dir::unmount_stale(Path::new(&path))).await {
                 Ok(Ok(())) => self.subpath_mounts.forget_point(&point),
                 Ok(Err(error)) => warn!("a mount of an earlier run is left: {point}: {error}"),
                 Err(_) => {}

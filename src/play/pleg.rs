@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tracing::warn;
 
-use super::cast::PodWorkers;
-use super::means::WorkerContext;
+use super::context::WorkerContext;
+use super::pod_workers::PodWorkers;
 use crate::terminal::sanitize;
 
 /// From the end of one look to the next.

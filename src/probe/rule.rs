@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wildmatch::WildMatch;
 
-use super::value::{Probe, ProbeType};
+use super::definition::{Probe, ProbeType};
 use crate::world::Sandbox;
 
 /// Probes for all containers that match.

@@ -9,9 +9,9 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 use tracing::error;
 
-use super::kubelet::KubeletClient;
+use super::kubelet_client::KubeletClient;
 use super::read::files::{Files, FromDocument};
-use super::specs::SpecResolver;
+use super::resolver::SpecResolver;
 
 /// From one look at the files to the next, at least.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(2);

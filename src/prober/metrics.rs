@@ -12,10 +12,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
+use super::events::ContainerEventKind;
 use super::meter::AttemptMeter;
-use super::notice::ContainerEventKind;
 use super::pod::AttemptContext;
-use super::verdict::ProbeResult;
+use super::threshold::ProbeResult;
 
 /// Upper bounds of durations, in seconds, as the kubelet has them.
 const DURATIONS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

@@ -7,22 +7,22 @@
 //!                               └──► Witness, metrics
 //! ```
 
-mod decision;
 mod enforcement;
+mod events;
 mod executor;
 pub mod handler;
+mod kill_plan;
 mod lateness;
-mod machine;
+mod manager;
 mod meter;
 mod metrics;
 mod node;
-mod notice;
 mod pod;
-mod report;
-mod roster;
+mod pod_table;
+mod probe_state;
+mod snapshot;
 mod status;
-mod verdict;
-mod work;
+mod threshold;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -36,23 +36,23 @@ use crate::relay::CallInfo;
 use crate::tap::{self, StopRequest};
 use crate::world::{Change, InspectRequest, Inventory, Sandbox};
 use enforcement::Enforcement;
+use manager::ManagerInner;
 use pod::{Effects, Management};
-use roster::PodTable;
-use work::ManagerInner;
+use pod_table::PodTable;
 
-pub(crate) use work::KUBELET_TTL;
+pub(crate) use manager::KUBELET_TTL;
 
-pub(crate) use decision::KillPlan;
 pub use enforcement::{EnforcementMode, EnforcementSettings, KillLimit, KillStats};
+pub use events::{ContainerEvent, ContainerEventKind, EventSink, GlobalEvent};
 pub use executor::{ContainerNames, Executor};
 pub(crate) use handler::{HookContext, HookError};
+pub(crate) use kill_plan::KillPlan;
 pub use metrics::{Agreement, ProberMetrics};
 pub(crate) use node::node_ip as node_address;
-pub use notice::{ContainerEvent, ContainerEventKind, EventSink, GlobalEvent};
-pub use report::{ContainerReport, PodReport, ProbeReport};
+pub use snapshot::{ContainerReport, PodReport, ProbeReport};
 pub(crate) use status::{ContainerProgress, phase, readiness};
 pub use status::{PodCondition, PodPhase};
-pub use verdict::{ProbeResult, ResultRun, ThresholdOutcome, apply_threshold};
+pub use threshold::{ProbeResult, ResultRun, ThresholdOutcome, apply_threshold};
 
 /// Workers that may begin together where what is written of probes changes.
 const JITTER_THRESHOLD: usize = 100;

@@ -1,7 +1,7 @@
 //! What the results amount to for containers and their pod, by the kubelet's rules.
 
-use super::machine::ObservedState;
-use super::verdict::ProbeResult;
+use super::probe_state::ObservedState;
+use super::threshold::ProbeResult;
 use crate::probe::{ContainerKind, ContainerSpec, PodSpec};
 
 /// How far a pod has come.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
-use super::refusal::CriError;
+use super::error::CriError;
 use crate::cri::v1;
 
 /// The registry from which nothing can be had, for tests.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::{spawn_blocking, yield_now};
 use tracing::{error, warn};
 
-use super::refusal::{CriError, words_of};
+use super::error::{CriError, words_of};
 
 /// Length of the longest line that stays whole, as with containerd's default `max_container_log_line_size`.
 const MAX_LINE_BYTES: usize = 16 << 10;

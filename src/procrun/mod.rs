@@ -12,21 +12,21 @@
 mod clock;
 mod container;
 mod engine;
+mod error;
 mod events;
-pub mod guardian;
 mod id;
 mod images;
 mod log;
+mod lookpath;
+pub mod monitor;
+mod proc_stats;
 mod processes;
-mod program;
-mod refusal;
-mod root;
+mod root_dir;
 mod sandbox;
 mod service;
 mod signal;
 mod store;
-mod synthetic;
-mod usage;
+mod synthetic_pods;
 
 use std::io;
 use std::os::unix::net::UnixListener;
@@ -88,7 +88,7 @@ impl ProcrunConfig {
     pub fn new(root: PathBuf) -> Self {
         Self {
             root,
-            guardian: guardian::SELF_EXE.into(),
+            guardian: monitor::SELF_EXE.into(),
             exec_delay: Duration::ZERO,
             start_delay: Duration::ZERO,
             synthetic: 0,
@@ -102,7 +102,7 @@ impl Procrun {
     /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
     pub fn new(settings: ProcrunConfig) -> io::Result<Self> {
         let engine = Engine::new(settings)?;
-        synthetic::populate(&engine, engine.settings.synthetic);
+        synthetic_pods::populate(&engine, engine.settings.synthetic);
         Ok(Self { engine })
     }
 

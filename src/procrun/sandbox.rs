@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use super::refusal::CriError;
+use super::error::CriError;
 use super::store::Keyed;
 use super::{clock, id};
 use crate::cri::v1;

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal as System;
 
-use super::refusal::CriError;
+use super::error::CriError;
 use crate::cri::v1::Signal;
 
 /// The system's number of a stop signal; SIGTERM where the config names none. Real-time signals are not to be had.

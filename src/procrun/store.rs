@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::refusal::CriError;
+use super::error::CriError;
 
 /// Things of one kind, found by their id or by as much of it as no other shares.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use tokio::sync::broadcast;
 
 use super::filter::{Filter, Selection};
 use super::journal;
-use super::weight::MemoryAccounting;
+use super::mem_size::MemoryAccounting;
 use crate::cri::MethodName;
 use crate::exec::CallRecord;
 

@@ -8,7 +8,7 @@ use super::events::{Event, EventType};
 use crate::exec::{StuckExec, StuckKind};
 use crate::play;
 use crate::prober::{self, ContainerEventKind, GlobalEvent, KillLimit};
-use crate::terminal::human;
+use crate::terminal::format;
 use crate::world::{Change, Container, Inventory, RuntimeInfo, Sandbox};
 
 impl Event {
@@ -113,7 +113,7 @@ impl Event {
     pub fn global(remark: &GlobalEvent) -> Self {
         match remark {
             GlobalEvent::KillRateLimited(KillLimit { count, within }) => {
-                let within = human::duration(*within);
+                let within = format::duration(*within);
                 let message = format!(
                     "--max-kills is reached: {count} kills within {within}; further kills are skipped"
                 );
@@ -248,7 +248,7 @@ impl Event {
             (StuckKind::Leaked, Some(pid)) => format!("Process {pid} of call {}", stuck.call),
             _ => format!("Call {}", stuck.call),
         };
-        let age = human::duration(age);
+        let age = format::duration(age);
         Self::about(stuck, EventType::Normal, reason, format!("{subject} {what} after {age}"))
     }
 
@@ -287,8 +287,8 @@ impl StuckExec {
     /// What is wrong, in a sentence.
     #[must_use]
     pub fn sentence(&self, age: Duration) -> String {
-        let (call, age) = (self.call, human::duration(age));
-        let command = human::command(&self.command);
+        let (call, age) = (self.call, format::duration(age));
+        let command = format::command(&self.command);
         let pid = self.pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
         match self.kind {
             StuckKind::Overdue => {

@@ -5,8 +5,8 @@ mod events;
 mod filter;
 mod happened;
 pub mod journal;
-pub mod shape;
-mod weight;
+pub mod json;
+mod mem_size;
 
 pub use calls::{CallHistory, Counts, Limits};
 pub use events::{Event, EventFilter, EventHistory, EventType};

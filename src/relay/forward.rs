@@ -11,10 +11,10 @@ use h2::{Reason, RecvStream};
 use http::{Request, Response, Version};
 
 use super::backlog::{Backlog, HeldHead};
-use super::ending::{CallOutcome, UpstreamFailure, reason_of_client};
-use super::passing::BodyTap;
+use super::body_tap::BodyTap;
+use super::call::{CallEnd, CallInFlight};
+use super::outcome::{CallOutcome, UpstreamFailure, reason_of_client};
 use super::pipe::{self, Pipe};
-use super::tracker::{CallEnd, CallInFlight};
 use crate::cri::Code;
 
 /// What is left to do for a call, by the link that knows the state of both connections.

@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
 
-use super::{backlog, tuning};
+use super::{backlog, h2_settings};
 
 /// Connections and calls in flight, and the limits of connections.
 #[derive(Clone, Debug, Default)]
@@ -74,12 +74,12 @@ impl RelayMetrics {
             (
                 "connection_streams_limit",
                 "Calls that one connection may have in flight",
-                u64::from(tuning::MAX_CONCURRENT_STREAMS),
+                u64::from(h2_settings::MAX_CONCURRENT_STREAMS),
             ),
             (
                 "connection_unread_bytes_limit",
                 "Bytes that one connection may have in flight unread in each direction",
-                u64::from(tuning::CONNECTION_WINDOW),
+                u64::from(h2_settings::CONNECTION_WINDOW),
             ),
             (
                 "connection_unwritten_bytes_limit",

@@ -8,25 +8,25 @@
 mod backlog;
 mod calls;
 mod capture;
-mod ending;
 mod forward;
 mod inlet;
-mod joined;
+mod outcome;
+mod session;
 // Public for its tests and its fuzz target only.
 #[doc(hidden)]
-pub mod legacy;
-mod link;
-mod listen;
-mod messages;
+pub mod authority_fix;
+mod body_tap;
+mod call;
+mod connection;
+mod grpc_frames;
+mod h2_settings;
 mod metrics;
-mod observe;
-mod passing;
+mod observer;
 mod peer;
 mod pipe;
 mod refusals;
 mod reset_rate;
-mod tracker;
-mod tuning;
+mod serve;
 mod turn;
 mod upstream;
 
@@ -42,16 +42,16 @@ use tokio_util::sync::CancellationToken;
 use crate::socket::SocketPath;
 
 pub use capture::{Capture, CaptureBudget, CaptureError};
-pub use ending::CallOutcome;
 pub use metrics::RelayMetrics;
-pub use observe::{
+pub use observer::{
     BodyStats, CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, RequestSent, TraceContext,
 };
+pub use outcome::CallOutcome;
 pub use peer::Peer;
 
-pub use tracker::CallIds;
+pub use call::CallIds;
 
-use tracker::CallRegistry;
+use call::CallRegistry;
 
 /// Polls of tasks after which sockets are looked at again while there are tasks that are ready. With more, the calls of others
 /// would wait for as many turns of a connection that always has more to do before the relay knows of them.
@@ -104,7 +104,7 @@ impl Relay {
             tokio::net::UnixListener::from_std(listener)?
         };
         thread::Builder::new().name("relay".to_owned()).spawn(move || {
-            let summary = runtime.block_on(listen::serve(listener, settings, tracker, drain));
+            let summary = runtime.block_on(serve::serve(listener, settings, tracker, drain));
             // Nobody waits any more if the program is ending at once.
             let _ = report.send(summary);
         })?;

@@ -6,7 +6,7 @@ use bytes::{Buf as _, Bytes};
 use h2::{Error, Reason, RecvStream, SendStream};
 
 use super::backlog::{Backlog, Room};
-use super::passing::BodyTap;
+use super::body_tap::BodyTap;
 use crate::cri::Code;
 
 /// How a direction ended.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::tuning::MAX_CONCURRENT_STREAMS;
+use super::h2_settings::MAX_CONCURRENT_STREAMS;
 
 /// Resets that a client may send at once: those of all its calls.
 const BURST: u32 = MAX_CONCURRENT_STREAMS;

@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use super::backlog::{Backlog, TrackedWriter};
+use super::h2_settings;
 use super::inlet::Inlet;
-use super::tuning;
 use super::turn::Turns;
 use crate::socket::SocketPath;
 
@@ -56,7 +56,7 @@ impl Upstream {
         let backlog = Backlog::new();
         let outlet = TrackedWriter::to_upstream(write, turns.new_turn(), backlog.clone());
         let stream = join(Inlet::for_upstream(read, turns.new_turn(), client_backlog), outlet);
-        let (calls, connection) = tuning::client().handshake(stream).await.map_err(io::Error::other)?;
+        let (calls, connection) = h2_settings::client().handshake(stream).await.map_err(io::Error::other)?;
         let (connection, probe) = (Some(connection), calls.clone());
         Ok(Self { calls, backlog, connection, probe, state: State::Open, state_reported: true })
     }

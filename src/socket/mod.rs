@@ -3,7 +3,7 @@
 mod accept;
 mod activation;
 mod address;
-mod claim;
+mod bind;
 mod file_id;
 mod lock;
 
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixListener;
 pub use accept::Acceptor;
 pub use activation::{ActivationError, from_systemd, is_activated};
 pub use address::{AddressError, SocketPath};
-pub use claim::{BindError, BindMode, BoundPath, bind};
+pub use bind::{BindError, BindMode, BoundPath, bind};
 pub(crate) use file_id::FileId;
 pub use lock::LockError;
 pub(crate) use lock::LockFile;

@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::QueueItem;
 use super::call::{Call, ContainerRef, ExecCall};
-use super::fact::Observation;
 use super::messages::MessageContext;
+use super::methods::{self, ReadMessage, ResponseKind};
 use super::metrics::TapMetrics;
-use super::watched::{self, ReadMessage, ResponseKind};
+use super::observation::Observation;
 use crate::cri::{Code, FrameError, RedactedBytes, unary_message};
 use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, CompletedCall, RequestSent};
 
@@ -180,7 +180,7 @@ impl Decoder {
     }
 
     fn streamed(&self, head: &CallInfo, message: &Capture) -> Option<Observations> {
-        let Some(ResponseKind::Stream(read_message)) = watched::spec_for(&head.method)?.response else {
+        let Some(ResponseKind::Stream(read_message)) = methods::spec_for(&head.method)?.response else {
             return None;
         };
         let mut read = MessageContext::new(Call::new(head));
@@ -203,7 +203,7 @@ impl Decoder {
             ..Call::new(&head)
         });
         let went_well = ending == CallOutcome::Completed(Some(Code::OK));
-        if let Some(watched) = watched::spec_for(&head.method) {
+        if let Some(watched) = methods::spec_for(&head.method) {
             if let Some(read_message) = watched.request {
                 self.read(&mut read, &request, read_message);
             }
@@ -217,7 +217,7 @@ impl Decoder {
         }
         let sent = request.whole.zip(request.passed).map(|(whole, sent)| SendTimes { whole, sent });
         let told = Observations { observed_since: head.since, items: read.facts };
-        let is_to_be_had = self.keep_raw_requests && went_well && watched::creates_object(&head.method);
+        let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&head.method);
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
         DecodedCall { head, sent, call: read.call, told, request }
     }
@@ -240,14 +240,14 @@ fn asked(asked: RequestSent) -> Option<TapEvent> {
     let RequestSent { head, request, whole, sent } = asked;
     let mut reading = MessageContext::new(Call::new(&head));
     // What cannot be read is counted when the call has ended.
-    read(&mut reading, &request, watched::spec_for(&head.method)?.request?).ok()?;
+    read(&mut reading, &request, methods::spec_for(&head.method)?.request?).ok()?;
     let Call { id, container, pod, exec, .. } = reading.call;
     let head_of_it = Arc::downgrade(&head);
     let Some(exec) = exec else {
         let (sandbox, container) =
             (pod.and_then(|pod| pod.id.clone()), container.and_then(|it| it.id.clone()));
         let (pid, is_removal) =
-            (head.peer.as_ref().and_then(|peer| peer.pid), watched::removes(&head.method));
+            (head.peer.as_ref().and_then(|peer| peer.pid), methods::removes(&head.method));
         return Some(TapEvent::StopRequested(StopRequest {
             head: head_of_it,
             pid,

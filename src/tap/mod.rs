@@ -6,12 +6,12 @@
 
 mod call;
 mod decoder;
-mod fact;
+mod internal_calls;
 mod messages;
+mod methods;
 mod metrics;
-mod own;
-mod pace;
-mod watched;
+mod observation;
+mod rate_limit;
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ use crate::relay::{
 
 pub use call::{Call, ContainerRef, ExecCall, ExecResult, KillRecord, PodRef, ProbeFailure};
 pub use decoder::{DecodedCall, Decoder, ExecRequest, Observations, SendTimes, StopRequest, TapEvent};
-pub use fact::Observation;
+pub use internal_calls::{InternalCall, InternalCalls};
 pub use metrics::TapMetrics;
-pub use own::{InternalCall, InternalCalls};
+pub use observation::Observation;
 
-pub use watched::{is_object_call, is_read_only};
+pub use methods::{is_object_call, is_read_only};
 
-use pace::RateLimit;
-use watched::ResponseKind;
+use methods::ResponseKind;
+use rate_limit::RateLimit;
 
 /// What the tap runs on.
 #[derive(Clone, Copy, Debug)]
@@ -119,16 +119,16 @@ impl QueueItem {
 
 impl Observer for Tap {
     fn capture_plan(&self, method: &MethodName) -> CapturePlan {
-        let Some(watched) = watched::spec_for(method) else { return CapturePlan::default() };
+        let Some(watched) = methods::spec_for(method) else { return CapturePlan::default() };
         if watched.list.is_some_and(|list| !self.paces[list as usize].allow(Instant::now())) {
             return CapturePlan::default();
         }
         let capture = |limit| CaptureMode::Prefix(Capture::new(limit, &self.budget));
         let response = match watched.response {
             None => CaptureMode::None,
-            Some(ResponseKind::Unary(_)) => capture(watched::RESPONSE_LIMIT),
+            Some(ResponseKind::Unary(_)) => capture(methods::RESPONSE_LIMIT),
             Some(ResponseKind::Stream(_)) => {
-                CaptureMode::Messages { longest: watched::RESPONSE_LIMIT, budget: self.budget.clone() }
+                CaptureMode::Messages { longest: methods::RESPONSE_LIMIT, budget: self.budget.clone() }
             }
         };
         let budget = if watched.is_stop() { &self.stop_budget } else { &self.budget };

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::terminal::human::harmless_json;
+use crate::terminal::format::harmless_json;
 use crate::terminal::is_no_color;
 
 /// Lines that may wait for a slow reader of stderr; more are dropped.

@@ -1,6 +1,6 @@
 //! What people read on a terminal: text that nothing in it can disturb, figures with three digits, and how much fits.
 
-pub(crate) mod human;
+pub(crate) mod format;
 pub(crate) mod screen;
 
 use std::borrow::Cow;

@@ -6,10 +6,10 @@
 //!              │ events, a list every 10 s
 //! ```
 
-mod entry;
-mod fold;
+mod apply;
+mod label_map;
+mod objects;
 mod runtime;
-mod texts;
 mod watcher;
 
 use std::collections::{HashMap, VecDeque};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-pub use entry::{Container, Sandbox, Source};
-pub use fold::Change;
+pub use apply::Change;
+pub use label_map::LabelMap;
+pub use objects::{Container, Sandbox, Source};
 pub use runtime::RuntimeInfo;
-pub use texts::LabelMap;
 pub use watcher::{InspectRequest, RuntimeEvent, Watcher};
 
 /// Sandboxes, and as many containers, that are kept at most. No node has as many; a client could invent more.

@@ -13,7 +13,7 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Status};
 use tracing::{debug, info, warn};
 
-use super::entry::Source;
+use super::objects::Source;
 use super::runtime::RuntimeInfo;
 use crate::containerd::{TaskEvent, TaskEvents, TimestampedEvent};
 use crate::cri::{ContainerObservation, LazyStream, MeteredChannel, MeteredRuntimeClient, v1};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use probeshim::exec::{CallRecord, explain};
-use probeshim::record::shape::Call;
+use probeshim::record::json::Call;
 use serde::Deserialize;
 
 /// A call, as it is recorded, and what is remarkable about it.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::percent;
 use crate::exec::evidence::{Cpu, Evidence, PressureStall};
-use crate::terminal::human::duration;
+use crate::terminal::format::duration;
 
 /// The part of the time that was measured from which standing still is worth a sentence.
 const NOTABLE_STALL: f64 = 0.1;

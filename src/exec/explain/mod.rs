@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 
-use super::assessment::{Assessment, Slow};
+use super::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use super::identity::ProbeMatch;
-use super::insight::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use super::phases::{MissingEvents, PhaseDurations, Phases};
+use super::slowness::{Assessment, Slow};
 use crate::cri::Code;
 use crate::relay::{CallOutcome, Peer};
 use crate::tap::{Call, ExecCall, KillRecord, ProbeFailure};
-use crate::terminal::human::{self, duration};
+use crate::terminal::format::{self, duration};
 
 /// The exit code by which CRI-O says that a command timed out.
 const CRIO_TIMEOUT: i32 = -1;
@@ -46,7 +46,7 @@ fn describe_call(call: &Call) -> String {
     match call.exec.as_deref() {
         Some(exec) => {
             let more = if exec.truncated { " …" } else { "" };
-            format!("Call {} executed {}{more}{place}{by}.", call.id, human::command(&exec.command))
+            format!("Call {} executed {}{more}{place}{by}.", call.id, format::command(&exec.command))
         }
         None => format!("Call {} was {}{place}{by}.", call.id, call.method),
     }

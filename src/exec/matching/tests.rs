@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::exec::execution::EventTime;
+use crate::exec::exec_instance::EventTime;
 
 const MS: Duration = Duration::from_millis(1);
 

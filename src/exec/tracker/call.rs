@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::CallContext;
 use crate::cri::Code;
-use crate::exec::assessment::Assessment;
+use crate::exec::analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
 use crate::exec::evidence::Evidence;
-use crate::exec::execution::ExecInstance;
-use crate::exec::habit::PatternKey;
-use crate::exec::insight::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
+use crate::exec::exec_instance::ExecInstance;
 use crate::exec::matching::{CallCandidate, CandidateEnd, ExecOutcome};
+use crate::exec::periodicity::PatternKey;
 use crate::exec::phases::{MissingEvents, Phases, Timeline};
+use crate::exec::slowness::Assessment;
 use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{Call, DecodedCall, ExecCall};
 

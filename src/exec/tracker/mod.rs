@@ -1,7 +1,7 @@
 //! The ExecSyncs that go on, the commands that are executed for them, and what becomes of both.
 
 mod call;
-mod scene;
+mod container_execs;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::assessment::{Assessment, SlownessConfig};
+use super::analysis::CallRecord;
 use super::evidence::{Ask, Evidence};
-use super::execution::{ClockReading, EventTime};
-use super::habit::{PatternKey, Periodicity};
+use super::exec_instance::{ClockReading, EventTime};
 use super::identity::ProbeMatch;
-use super::insight::CallRecord;
+use super::periodicity::{PatternKey, Periodicity};
+use super::slowness::{Assessment, SlownessConfig};
 use crate::containerd::{TaskEvent, TimestampedEvent};
 use crate::cri::Code;
 use crate::relay::{CallInfo, CallOutcome};
@@ -23,7 +23,7 @@ use crate::tap::{Call, ContainerRef, DecodedCall, ExecCall, ExecRequest, PodRef,
 pub(super) use call::InFlight;
 
 use call::{EndedCall, end_of};
-use scene::{ContainerExecs, LATE_EXIT_TTL, ResolvedCall};
+use container_execs::{ContainerExecs, LATE_EXIT_TTL, ResolvedCall};
 
 /// How long what belongs to a call may come after its end: events, and evidence.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -15,7 +15,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::policy::{COMPRESSED, RotationPlan, TEMPORARY};
-use crate::play::host::without_links;
+use crate::play::pod_dir::without_links;
 
 /// The directory of a log, and the name of the log in it.
 #[derive(Debug)]

@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use tonic::{Code, Status};
 use tracing::{debug, warn};
 
-use super::cast::PodWorkers;
-use super::means::WorkerContext;
+use super::context::WorkerContext;
+use super::pod_workers::PodWorkers;
 use crate::cri::labels::POD_UID;
 use crate::cri::v1::{
     Container, ContainerFilter, ContainerState, ContainerStateValue, ContainerStatusRequest,

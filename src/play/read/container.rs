@@ -9,8 +9,8 @@ use super::security;
 use super::volume::{self, Volumes};
 use crate::cri::v1::Protocol;
 use crate::play::spec::{Container, PortMapping, PullPolicy, Resources, StdinSpec};
-use crate::probe::names::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
+use crate::probe::validation::{DNS_LABEL, PORT_NAME, is_dns_label, is_port_name};
 use crate::probe::{GRACE_PERIOD, Hook, PodSpec};
 
 /// Where a container leaves its message unless told otherwise.

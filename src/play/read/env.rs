@@ -5,7 +5,7 @@ use super::objects::{ConfigObjects, DataRef, Resolved};
 use crate::play::quantity::Quantity;
 use crate::play::spec::{EnvField, EnvFrom, ResourceField, Variable, VariableValue};
 use crate::probe::PodSpec;
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
 
 const VARIABLE: FieldSet =
     FieldSet { known: &["name", "value", "valueFrom"], ignored: &[], unsupported: &[] };

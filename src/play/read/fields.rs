@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
 
 /// The fields of an object.
 pub(super) struct FieldSet {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::spec::Pod;
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
 use crate::probe::{
     FromDocument, Object, ReadOptions, Source, Workload, WorkloadKind, objects as objects_of,
 };

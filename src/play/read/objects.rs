@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::fields::{FieldSet, required, text};
 use crate::play::spec::{Credential, StringMap};
-use crate::probe::names::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
+use crate::probe::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
 use crate::probe::version;
 
 /// Something for pods.

@@ -12,11 +12,11 @@ use super::fields::{FieldSet, check_address, flag, list, required, text};
 use super::objects::{ConfigObjects, DataRef, Resolved};
 use super::{security, volume};
 use crate::play::spec::{Credential, Dns, HostAlias, HostNamespaces, Pod, PodOrigin};
-use crate::probe::names::{
+use crate::probe::cursor::{Cursor, Violation};
+use crate::probe::validation::{
     DNS_LABEL, DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, is_dns_label, is_dns_subdomain, is_label_value,
     is_qualified_name,
 };
-use crate::probe::node::{Cursor, Violation};
 use crate::probe::{Source, read_pod};
 
 const METADATA: FieldSet = FieldSet {

@@ -6,8 +6,8 @@ use super::fields::{FieldSet, flag, id, list, required, text};
 use crate::cri::v1::security_profile::ProfileType;
 use crate::cri::v1::{SeLinuxOption, SecurityProfile};
 use crate::play::spec::{CommonSecurity, PodSecurity, Security, StringMap};
-use crate::probe::names;
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
+use crate::probe::validation;
 
 /// Where the kubelet looks for seccomp profiles that are named.
 const PROFILES: &str = "/var/lib/kubelet/seccomp/";
@@ -99,13 +99,13 @@ fn sysctls(spec: &Cursor<'_>, security: &Cursor<'_>, problems: &mut Vec<Violatio
     let (mut sysctls, mut seen) = (StringMap::new(), BTreeSet::new());
     for node in list(security, "sysctls", problems) {
         SYSCTL.check(&node, problems);
-        let written = required(&node, "name", names::SYSCTL, problems);
+        let written = required(&node, "name", validation::SYSCTL, problems);
         let value = required(&node, "value", "must be its value, as a string", problems);
         let (Some(written), Some(at)) = (written, node.field("name")) else { continue };
         let name = written.replace('/', ".");
         let is_of_ipc = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue."];
-        if !names::is_sysctl(&written) {
-            at.error(names::SYSCTL, problems);
+        if !validation::is_sysctl(&written) {
+            at.error(validation::SYSCTL, problems);
         } else if !seen.insert(name.clone()) {
             at.error("must be the name of one parameter only", problems);
         } else if is_host_network && name.starts_with("net.") {

@@ -10,8 +10,8 @@ use crate::play::spec::{
     FilesKind, HostPathKind, ProjectedFile, RecursiveReadOnly, Volume, VolumeContent, VolumeMount,
     VolumeSource,
 };
-use crate::probe::names::{DNS_LABEL, is_dns_label};
-use crate::probe::node::{Cursor, Violation};
+use crate::probe::cursor::{Cursor, Violation};
+use crate::probe::validation::{DNS_LABEL, is_dns_label};
 
 /// What files may be read by all, and be written by their owner.
 const MODE: u32 = 0o644;

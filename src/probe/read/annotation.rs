@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use super::node::Cursor;
+use super::cursor::Cursor;
 use super::probe;
-use crate::probe::pod::RestartPolicy;
+use crate::probe::definition::{Probe, ProbeType};
+use crate::probe::pod_spec::RestartPolicy;
 use crate::probe::source::Source;
-use crate::probe::value::{Probe, ProbeType};
 use crate::world::Sandbox;
 
 /// What begins the keys of all of them.

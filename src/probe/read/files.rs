@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::cursor::Violation;
 use super::manifest::{self, Manifest};
-use super::node::Violation;
-use crate::probe::manifests::Manifests;
+use crate::probe::manifest_index::Manifests;
 use crate::probe::source::Source;
 use crate::regular_file::{MAX_YAML_BYTES, read_named_to_string, read_to_string};
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::names::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
-use super::node::{Cursor, Violation};
+use super::cursor::{Cursor, Violation};
 use super::pod;
-use crate::probe::owner::{Workload, WorkloadKind};
-use crate::probe::pod::PodSpec;
+use super::validation::{DNS_LABEL, DNS_SUBDOMAIN, is_dns_label, is_dns_subdomain};
+use crate::probe::pod_spec::PodSpec;
 use crate::probe::source::Source;
+use crate::probe::workload::{Workload, WorkloadKind};
 
 /// The namespace of what names none.
 const DEFAULT_NAMESPACE: &str = "default";

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::node::{Cursor, Violation};
+use super::cursor::{Cursor, Violation};
 use super::probe::{hook, probe};
-use crate::probe::pod::{
+use crate::probe::definition::ProbeType;
+use crate::probe::exec_purpose::ExecPurpose;
+use crate::probe::pod_spec::{
     ContainerKind, ContainerPort, ContainerSpec, Env, GRACE_PERIOD, PodSpec, RestartPolicy, RestartRule,
 };
 use crate::probe::source::Source;
-use crate::probe::spec::ExecPurpose;
-use crate::probe::value::ProbeType;
 
 /// What the API server allows of a container.
 const MOST_RULES: usize = 20;

@@ -1,9 +1,9 @@
 //! What somebody wrote of a probe or hook → what is run, by the rules of Kubernetes 1.36.
 
-use super::node::{Cursor, Violation};
-use crate::probe::hook::Hook;
+use super::cursor::{Cursor, Violation};
+use crate::probe::definition::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
+use crate::probe::lifecycle::Hook;
 use crate::probe::source::Source;
-use crate::probe::value::{GrpcHealth, Handler, HttpGet, Port, Probe, ProbeType, TcpSocket};
 
 /// What the kubelet takes for a probe that says nothing else: seconds, and counts.
 const TIMEOUT: u32 = 1;

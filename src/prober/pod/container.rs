@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::probe::ProbeType;
-use crate::prober::machine::{ContainerRun, ObservedState};
-use crate::prober::verdict::ProbeResult;
+use crate::prober::probe_state::{ContainerRun, ObservedState};
+use crate::prober::threshold::ProbeResult;
 use crate::relay::CallInfo;
 use crate::tap;
 

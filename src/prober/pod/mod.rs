@@ -1,10 +1,10 @@
 //! A pod that is probed: what is known of its containers, and what their probes say.
 
-mod comparison;
+mod agreement;
 mod container;
-mod jobs;
-mod kills;
-mod order;
+mod kill_decision;
+mod kill_request;
+mod workers;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,16 +14,16 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::enforcement::Enforcement;
-use super::machine::{ContainerRun, ContainerView, ObservedState, PodView, Terminating};
+use super::probe_state::{ContainerRun, ContainerView, ObservedState, PodView, Terminating};
 use super::status::{ContainerProgress, PodPhase, ReadinessInputs, phase};
-use super::verdict::ProbeResult;
+use super::threshold::ProbeResult;
 use crate::probe::{ContainerKind, ContainerSpec, PodSpec, ProbeType};
 use crate::relay::CallInfo;
 use crate::tap;
 
 pub(in crate::prober) use container::{Age, ContainerUpdate, ProbedContainer};
-pub(in crate::prober) use jobs::{AttemptContext, AttemptResult, Effects, ProbeWorker, ProbeWorkerHandle};
-pub(in crate::prober) use order::{KillAbort, KillRequest};
+pub(in crate::prober) use kill_request::{KillAbort, KillRequest};
+pub(in crate::prober) use workers::{AttemptContext, AttemptResult, Effects, ProbeWorker, ProbeWorkerHandle};
 
 use container::WouldKillStats;
 

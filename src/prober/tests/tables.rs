@@ -13,7 +13,7 @@ use crate::cri::v1::{self};
 use crate::probe::ProbeType;
 use crate::prober::ProbeResult;
 use crate::prober::handler::exec_tests::answer;
-use crate::prober::machine::ContainerRun;
+use crate::prober::probe_state::ContainerRun;
 use crate::tap::Observation;
 
 #[tokio::test(start_paused = true)]

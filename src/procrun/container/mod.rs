@@ -1,8 +1,8 @@
 //! A container: its configuration, where it is in its life, and what runs it.
 
-mod life;
+mod cri;
 mod resources;
-mod views;
+mod state;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::watch;
 
 use super::clock;
-use super::guardian::Monitor;
+use super::error::CriError;
 use super::images::Image;
 use super::log::LogFile;
-use super::refusal::CriError;
+use super::monitor::Monitor;
 use super::store::Keyed;
 use crate::cri::v1;
-use life::ContainerFsm;
+use state::ContainerFsm;
 
-pub(super) use life::{ContainerExit, ContainerStage};
+pub(super) use state::{ContainerExit, ContainerStage};
 
 /// A container.
 #[derive(Debug)]

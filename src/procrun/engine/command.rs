@@ -8,9 +8,9 @@ use std::path::Path;
 use super::Engine;
 use crate::cri::v1::KeyValue;
 use crate::procrun::container::ProcrunContainer;
-use crate::procrun::guardian::Command;
-use crate::procrun::program;
-use crate::procrun::refusal::{CriError, words_of};
+use crate::procrun::error::{CriError, words_of};
+use crate::procrun::lookpath;
+use crate::procrun::monitor::Command;
 
 /// Where programs are looked for, where nothing else is told.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -26,14 +26,14 @@ impl Engine {
         if !config.working_dir.is_empty() && !Path::new(&config.working_dir).is_absolute() {
             return Err(CriError::unknown("Cwd must be an absolute path"));
         }
-        let folder = program::working_dir(&container.folder, &config.working_dir);
+        let folder = lookpath::working_dir(&container.folder, &config.working_dir);
         make_folders(&container.folder, &folder).map_err(|error| {
             CriError::unknown(format!("mkdir {}: {}", folder.display(), words_of(&error)))
         })?;
         let envs = self.environment(container);
         let path = envs.iter().find(|env| env.key == "PATH").map(|env| String::from_utf8_lossy(&env.value));
         let name = words.first().ok_or_else(|| CriError::unknown("args must not be empty"))?;
-        let program = program::look_path(name, &folder, &path.unwrap_or_default())
+        let program = lookpath::look_path(name, &folder, &path.unwrap_or_default())
             .map_err(|refusal| refusal.context("unable to start container process"))?;
         let text = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| CriError::unknown("a path is not valid UTF-8"))

@@ -8,7 +8,7 @@ use tracing::warn;
 use super::Engine;
 use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
 use crate::procrun::container::{ContainerParams, ProcrunContainer, name};
-use crate::procrun::refusal::{CriError, words_of};
+use crate::procrun::error::{CriError, words_of};
 use crate::procrun::{id, log, signal};
 
 impl Engine {

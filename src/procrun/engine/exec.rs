@@ -15,8 +15,8 @@ use tracing::warn;
 use super::Engine;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
-use crate::procrun::guardian::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
-use crate::procrun::refusal::{CriError, words_of};
+use crate::procrun::error::{CriError, words_of};
+use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
 use crate::procrun::{TimeoutKillScope, clock, id, signal};
 
 /// Bytes that are kept of each stream; the rest is read and dropped.

@@ -15,11 +15,11 @@ use tokio_util::task::TaskTracker;
 use tracing::warn;
 
 use super::container::ProcrunContainer;
+use super::error::CriError;
 use super::events::EventBroadcast;
-use super::guardian::Monitors;
 use super::images::Images;
-use super::refusal::CriError;
-use super::root::Root;
+use super::monitor::Monitors;
+use super::root_dir::Root;
 use super::sandbox::ProcrunSandbox;
 use super::store::Store;
 use super::{ProcrunConfig, clock};

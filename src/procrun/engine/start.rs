@@ -11,9 +11,9 @@ use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
 use crate::procrun::clock;
 use crate::procrun::container::{ContainerBackend, ContainerExit, InitProcess, ProcrunContainer};
-use crate::procrun::guardian::{MonitoredProcess, Orphan, StdStreams};
+use crate::procrun::error::{CriError, words_of};
 use crate::procrun::log::LogFile;
-use crate::procrun::refusal::{CriError, words_of};
+use crate::procrun::monitor::{MonitoredProcess, Orphan, StdStreams};
 use crate::procrun::sandbox::ProcrunSandbox;
 
 /// How long a container that has ended waits for the end of its output: somebody outside may hold it.

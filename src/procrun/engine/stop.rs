@@ -9,9 +9,9 @@ use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
 use crate::procrun::clock;
 use crate::procrun::container::{ContainerBackend, ContainerExit, ProcrunContainer};
-use crate::procrun::guardian::SignalTarget;
-use crate::procrun::refusal::{CriError, words_of};
-use crate::procrun::{root, signal};
+use crate::procrun::error::{CriError, words_of};
+use crate::procrun::monitor::SignalTarget;
+use crate::procrun::{root_dir, signal};
 
 impl Engine {
     /// Stops a container: its stop signal to the process group, and SIGKILL to all after `grace` seconds, or at once where that is
@@ -61,7 +61,7 @@ impl Engine {
         if let Some(ContainerBackend::Processes { guardian, .. }) = container.runner.get() {
             guardian.gone().await;
         }
-        if let Err(error) = root::remove(container.folder.clone()).await {
+        if let Err(error) = root_dir::remove(container.folder.clone()).await {
             container.has_not_been_removed();
             let (folder, words) = (container.folder.display(), words_of(&error));
             return Err(CriError::unknown(format!(

@@ -11,7 +11,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
-use crate::relay::legacy::AuthorityRewriter;
+use crate::relay::authority_fix::AuthorityRewriter;
 
 /// A client's connection.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use super::Service;
 use super::listing::{Streamed, batched_stream};
 use crate::cri::v1::image_service_server::ImageService;
 use crate::cri::v1::{self, ImageFilter, ImageSpec};
-use crate::procrun::usage;
+use crate::procrun::proc_stats;
 
 type ImageAnswer<T> = Result<Response<T>, Status>;
 
@@ -68,7 +68,7 @@ impl ImageService for Service {
         _: Request<v1::ImageFsInfoRequest>,
     ) -> ImageAnswer<v1::ImageFsInfoResponse> {
         let folder = self.engine.root.containers();
-        let containers = spawn_blocking(move || usage::folder(&folder)).await;
+        let containers = spawn_blocking(move || proc_stats::folder(&folder)).await;
         let containers = containers.map_err(|fault| Status::internal(fault.to_string()))?;
         // Images have no content, and the folder of those is the one that they would be in.
         let images = v1::FilesystemUsage {

@@ -11,7 +11,7 @@ use crate::cri::v1;
 use crate::cri::v1::runtime_service_server::RuntimeService;
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
 use crate::procrun::engine::Engine;
-use crate::procrun::refusal::CriError;
+use crate::procrun::error::CriError;
 use crate::procrun::sandbox::ProcrunSandbox;
 
 type RuntimeAnswer<T> = Result<Response<T>, Status>;

@@ -9,8 +9,8 @@ use tonic::Status;
 use super::Service;
 use crate::cri::v1::{self, ContainerStatsFilter, PodSandboxStatsFilter};
 use crate::procrun::container::{ContainerStage, ProcrunContainer};
+use crate::procrun::proc_stats::ProcSnapshot;
 use crate::procrun::sandbox::ProcrunSandbox;
-use crate::procrun::usage::ProcSnapshot;
 
 impl Service {
     pub(super) async fn stats_of_container(

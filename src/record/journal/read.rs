@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::segments;
 use crate::exec::CallRecord;
-use crate::record::shape;
+use crate::record::json;
 use crate::regular_file;
 use crate::relay::Peer;
 use crate::tap::{ContainerRef, PodRef};
@@ -44,7 +44,7 @@ fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(CallRecord)
     file.seek(SeekFrom::Start(part.start))?;
     let (mut reader, mut line) = (BufReader::new(file.take(part.end - part.start)), Vec::new());
     while reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
-        let call: Option<shape::Call> = serde_json::from_slice(&line).ok();
+        let call: Option<json::Call> = serde_json::from_slice(&line).ok();
         if let Some(record) = call.and_then(|call| CallRecord::try_from(call).ok()) {
             found(record);
         }

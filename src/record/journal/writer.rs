@@ -17,7 +17,7 @@ use super::segments::Segments;
 use super::{JournalConfig, QUEUE_CAPACITY};
 use crate::exec::CallRecord;
 use crate::record::events::{Event, EventHistory};
-use crate::record::shape;
+use crate::record::json;
 use crate::socket::{LockError, LockFile};
 use crate::terminal::sanitize;
 
@@ -214,8 +214,8 @@ impl JournalWriter {
 }
 
 fn line(record: &CallRecord) -> io::Result<Vec<u8>> {
-    let line = serde_json::to_string(&shape::Call::from(record))?;
-    let mut line = crate::terminal::human::harmless_json(&line).into_bytes();
+    let line = serde_json::to_string(&json::Call::from(record))?;
+    let mut line = crate::terminal::format::harmless_json(&line).into_bytes();
     line.push(b'\n');
     Ok(line)
 }

@@ -6,7 +6,7 @@ use prost::{DecodeError, Message};
 
 use super::MessageContext;
 use crate::cri::{ContainerObservation, SandboxObservation, v1};
-use crate::tap::fact::Observation;
+use crate::tap::observation::Observation;
 
 /// Any request for a list: the filter, a message, is the first field of all of them. One that asks for nothing is empty, as the kubelet's
 /// when it relists containers.

@@ -2,13 +2,13 @@
 //! without the env and mounts around them; of a command's output its size.
 
 pub(super) mod exec;
-pub(super) mod life;
+pub(super) mod lifecycle;
 pub(super) mod lists;
 
 use std::sync::Arc;
 
 use super::call::{Call, ContainerRef, PodRef};
-use super::fact::Observation;
+use super::observation::Observation;
 
 /// Bytes that are kept of a name or an id.
 const LONGEST_NAME: usize = 253;

@@ -1,6 +1,6 @@
 //! Clients that send a socket path as `:authority`.
 
-use probeshim::relay::legacy::hpack::{HeaderField, encode};
+use probeshim::relay::authority_fix::hpack::{HeaderField, encode};
 
 use crate::support::runtime::{Call, Connection};
 use crate::support::wire::{self, CONTINUATION, HEADERS, Wire, frame};

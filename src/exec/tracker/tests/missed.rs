@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::exec::phases::MissingEvents;
-use crate::exec::stuck::Watchdog;
+use crate::exec::watchdog::Watchdog;
 
 /// A second call whose command runs on while the first, which has lost its events, is recorded.
 fn another_begins(scenario: &mut Scenario) {

@@ -1,7 +1,7 @@
 //! Calls of which everything is heard that can be.
 
 use super::*;
-use crate::exec::insight::TimeoutMargin;
+use crate::exec::analysis::TimeoutMargin;
 use crate::exec::phases::{MissingEvents, PhaseDurations};
 use crate::tap;
 

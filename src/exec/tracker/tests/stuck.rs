@@ -1,7 +1,7 @@
 //! What the watchdog makes of it.
 
 use super::*;
-use crate::exec::stuck::{StuckKind, Watchdog};
+use crate::exec::watchdog::{StuckKind, Watchdog};
 
 #[test]
 fn what_is_stuck_is_told_of_while_it_lasts() {

@@ -7,7 +7,7 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Request};
 use http_body_util::Empty;
 
-use super::place::TargetUrl;
+use super::target_url::TargetUrl;
 use crate::prober::handler::go::quote;
 
 /// A request of a probe.

@@ -12,9 +12,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, response};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::exchange::ConnAddrs;
 use super::headers::GetRequest;
-use super::place::TargetUrl;
+use super::round_trip::ConnAddrs;
+use super::target_url::TargetUrl;
 use crate::prober::handler::driver::drive;
 
 /// Bytes that the headers of one head may have, and those of all interim heads of an answer together, as with Go.

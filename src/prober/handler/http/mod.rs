@@ -1,11 +1,11 @@
 //! httpGet: a page is asked for, and redirects are followed as far as they stay on the same host.
 
-mod exchange;
+mod go_url;
 mod headers;
 mod heads;
 mod http2;
-mod place;
-mod reference;
+mod round_trip;
+mod target_url;
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use tokio::time::{Instant, timeout_at};
 use super::go::quote;
 use super::{LONGEST_OUTPUT, ProbeError, ProbeOutcome, USER_AGENT};
 use crate::probe::HttpGet;
-use exchange::{HttpResponse, exchange};
 use headers::Headers;
-use place::TargetUrl;
+use round_trip::{HttpResponse, exchange};
+use target_url::TargetUrl;
 
-pub(super) use exchange::NOT_HTTPS;
+pub(super) use round_trip::NOT_HTTPS;
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 10;

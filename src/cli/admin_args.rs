@@ -1,0 +1,53 @@
+//! What the commands that ask a running probeshim have in common.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::value::RawValue;
+
+use super::CliError;
+use crate::admin::Client;
+use crate::config::{Environment, admin_socket};
+use crate::terminal::format::harmless_json;
+
+/// Where to ask.
+#[derive(Debug, Args)]
+#[expect(clippy::doc_markdown, reason = "these comments are what --help prints")]
+pub(super) struct AdminArgs {
+    /// The admin socket of the probeshim to ask
+    /// [default: unix:///run/probeshim/admin.sock, without root in $XDG_RUNTIME_DIR/probeshim]
+    #[arg(long, value_name = "URI", allow_hyphen_values = true, verbatim_doc_comment)]
+    admin: Option<String>,
+}
+
+/// How to show the answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum OutputFormat {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// An array with an item on each line; what this version does not know of an item is printed as it came.
+pub(super) fn array(items: &[&RawValue]) -> String {
+    let lines: Vec<String> = items.iter().map(|item| harmless_json(item.get())).collect();
+    if lines.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", lines.join(",\n")) }
+}
+
+/// How many, as it was written.
+pub(super) fn number(text: &str) -> Result<usize, &'static str> {
+    text.parse().map_err(|_| "it is not a whole number from 0")
+}
+
+/// A duration as a query has it.
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl AdminArgs {
+    pub(super) fn client(&self) -> Result<Client, CliError> {
+        Ok(Client::new(admin_socket(self.admin.as_deref(), &Environment::detect())?))
+    }
+}

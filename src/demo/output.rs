@@ -1,0 +1,124 @@
+//! What the demo tells on the terminal.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::play::{PublishedPod, Summary};
+use crate::procrun;
+use crate::record::{Event, EventType};
+use crate::socket::SocketPath;
+use crate::terminal::format;
+use crate::terminal::sanitize;
+use crate::terminal::screen::{Screen, print};
+
+/// Tells what happens, with the time since the demo began.
+#[derive(Clone, Debug)]
+pub struct Reporter {
+    start: Instant,
+    screen: Screen,
+    /// Cancelled when nobody reads any more.
+    unread: CancellationToken,
+}
+
+/// Where everything is, for those who want to look while it runs.
+#[derive(Clone, Debug)]
+pub struct Endpoints {
+    /// procrun's socket.
+    pub upstream: SocketPath,
+    /// The relay's.
+    pub listen: SocketPath,
+    /// The admin socket.
+    pub admin: SocketPath,
+    /// The address of metrics and health.
+    pub http: Option<SocketAddr>,
+    /// The manifests.
+    pub pods: PathBuf,
+}
+
+/// What there is to tell at the end.
+#[derive(Clone, Debug)]
+pub struct DemoEnd {
+    /// How the pods stood last.
+    pub pods: Vec<PublishedPod>,
+    /// Calls that went through the relay.
+    pub calls: u64,
+    /// Those of them that were not seen.
+    pub unseen: u64,
+}
+
+/// What is told of as it happens; the rest is for those who ask.
+const SHOWN_REASONS: [&str; 6] =
+    ["SandboxStarted", "Started", "Unhealthy", "Killing", "BackOff", "ContainerExited"];
+
+impl Reporter {
+    /// Begins to tell: what this is, and where one can look.
+    #[must_use]
+    pub fn begin(lasts: Duration, places: &Endpoints) -> Self {
+        let account =
+            Self { start: Instant::now(), screen: Screen::stdout(), unread: CancellationToken::new() };
+        let Endpoints { upstream, listen, admin, http, pods } = places;
+        let http = http.map_or_else(String::new, |http| format!("metrics   http://{http}/metrics\n"));
+        // As it was called, so that it can be called so again.
+        let program = std::env::args().next().unwrap_or_else(|| "probeshim".to_owned());
+        let admin = admin.as_path().display().to_string();
+        let look = [&program, "calls", "-f", "--admin", &admin].map(str::to_owned);
+        let look = format::command(&look);
+        account.print(&format!(
+            "{}\n\nprobeshim in front of it for {}, or until Ctrl-C:\n\
+             runtime   {upstream}\nprobeshim {listen}\n{http}pods      {}\nlook      {look}\n\n",
+            procrun::WARNING,
+            format::duration(lasts),
+            pods.display(),
+        ));
+        account
+    }
+
+    /// Tells something that has happened to a pod.
+    pub fn report(&self, event: &Event) {
+        let pod = event.pod.as_ref().and_then(|pod| pod.name.as_deref());
+        let Some(pod) = pod.filter(|_| SHOWN_REASONS.contains(&event.reason)) else { return };
+        let style = match (event.severity, event.reason) {
+            _ if !self.screen.colour => Style::new(),
+            (EventType::Warning, _) => AnsiColor::Red.on_default(),
+            (_, "Started") => AnsiColor::Green.on_default(),
+            _ => Style::new(),
+        };
+        let (seconds, text) = (self.start.elapsed().as_secs_f64(), sanitize(event.message.trim()));
+        let reason = event.reason;
+        self.print(&format!("{seconds:5.1}s  {pod:<8}{style}{reason}: {text}{style:#}\n"));
+    }
+
+    /// Sums up.
+    pub fn end(&self, end: &DemoEnd) {
+        let mut text = format!("\n{:<8}{:>6}{:>10}  STATUS\n", "POD", "READY", "RESTARTS");
+        for standing in &end.pods {
+            let (_, name) = standing.names();
+            let ready = if standing.status().is_some_and(|status| status.is("Ready")) { "yes" } else { "no" };
+            let Summary { restarts, status_column, .. } = standing.summary();
+            let _ = writeln!(text, "{name:<8}{ready:>6}{restarts:>10}  {status_column}");
+        }
+        let DemoEnd { calls, unseen, .. } = end;
+        let _ = writeln!(
+            text,
+            "\n{calls} calls went through probeshim byte for byte, {unseen} of them unseen. Pods, processes and files are gone."
+        );
+        self.print(&text);
+    }
+
+    /// Waits until nobody reads any more.
+    pub async fn has_reader(&self) {
+        self.unread.cancelled().await;
+    }
+
+    fn print(&self, text: &str) {
+        if !matches!(print(text), Ok(true)) {
+            self.unread.cancel();
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The tracker with all that it is told by and asks.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::analysis::CallRecord;
+use super::evidence::{Ask, Sampler, SamplerAnswer};
+use super::exec_instance::ClockReading;
+use super::identity::ProbeMatch;
+use super::init_pid::container_init_pid;
+use super::metrics::ExecMetrics;
+use super::slowness::SlownessConfig;
+use super::tracker::{CallContext, Tracker};
+use super::watchdog::{Stuck, Watchdog};
+use crate::containerd::TimestampedEvent;
+use crate::cri::MeteredRuntimeClient;
+use crate::probe::{KnownExec, SpecResolver, annotation_problems};
+use crate::tap::{DecodedCall, ExecCall, ExecRequest};
+use crate::world::{Change, Inventory, Sandbox};
+
+/// How long after a container was not found on this host it is looked for again.
+const PID_RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Inspects every `ExecSync` of the node, and explains each.
+#[derive(Debug)]
+pub struct Inspector {
+    tracker: Tracker,
+    watchdog: Watchdog,
+    /// Whether of commands only the program is told.
+    redacts: bool,
+    metrics: ExecMetrics,
+    specs: SpecResolver,
+    /// What specs say of the containers in which something was executed.
+    uses: HashMap<Arc<str>, Arc<[KnownExec]>>,
+    located: HashMap<Arc<str>, Location>,
+    sampler: Sampler,
+    client: MeteredRuntimeClient,
+    /// For those who answer.
+    answer: mpsc::UnboundedSender<SamplerAnswer>,
+    answers: mpsc::UnboundedReceiver<SamplerAnswer>,
+}
+
+/// Whether it is known where a container runs.
+#[derive(Debug)]
+enum Location {
+    /// The runtime was asked; it may have told by now.
+    Asked,
+    /// It did not tell, and is asked again no earlier than then.
+    Unavailable(Instant),
+}
+
+/// Something that the inspector had asked for; hand it to [`Inspector::heard`].
+#[derive(Debug)]
+pub struct SamplerReply(SamplerAnswer);
+
+impl Inspector {
+    /// Begins to inspect. `client` is for questions of our own about containers.
+    pub fn start(
+        settings: SlownessConfig,
+        specs: SpecResolver,
+        client: MeteredRuntimeClient,
+        metrics: ExecMetrics,
+    ) -> io::Result<Self> {
+        let (answer, answers) = mpsc::unbounded_channel();
+        Ok(Self {
+            tracker: Tracker::new(settings),
+            watchdog: Watchdog::default(),
+            redacts: settings.redact_commands,
+            metrics,
+            specs,
+            uses: HashMap::new(),
+            located: HashMap::new(),
+            sampler: Sampler::start(answer.clone())?,
+            client,
+            answer,
+            answers,
+        })
+    }
+
+    /// What is written of probes and hooks is different from now on.
+    pub fn set_specs(&mut self, specs: SpecResolver) {
+        self.specs = specs;
+        self.uses.clear();
+    }
+
+    /// An `ExecSync` is on its way.
+    pub fn asked(&mut self, world: &Inventory, asked: ExecRequest) {
+        let Some(named) = asked.container.as_ref().and_then(|container| container.id.as_deref()) else {
+            return;
+        };
+        let container = whole_id(world, named);
+        self.locate(world, &container, asked.sent.sent);
+        let place = self.call_context(world, &container, &asked.exec);
+        self.tracker.on_request(&container, asked, place);
+        self.request();
+    }
+
+    /// A call has ended.
+    pub fn ended(&mut self, world: &Inventory, mut ended: Box<DecodedCall>, now: Instant) {
+        let call = &mut ended.call;
+        let named = call.container.as_ref().and_then(|container| container.id.as_deref());
+        if let (Some(exec), Some(named)) = (&call.exec, named) {
+            let known = self.tracker.container_of(call.id);
+            let container = known.cloned().unwrap_or_else(|| whole_id(world, named));
+            let place = self.call_context(world, &container, exec);
+            self.tracker.on_end(&container, ended, place, now);
+            self.request();
+            return;
+        }
+        let container = named.and_then(|id| world.container(id));
+        let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_deref());
+        let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| world.sandbox(id));
+        call.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(call.pod.take());
+        call.container = container.map(|container| container.name.clone()).or(call.container.take());
+        let (trace, at) = (ended.head.trace.clone(), ended.head.since + ended.call.duration);
+        self.tracker.records.push(CallRecord::unanalyzed(ended.call, trace, Some(at)));
+    }
+
+    /// Something has become of what is executed.
+    pub fn task(&mut self, stamped: &TimestampedEvent, now: Instant) {
+        self.tracker.on_task_event(stamped, ClockReading::new(now));
+        self.request();
+    }
+
+    /// The runtime is watched from now on, and tells of what it executes or does not.
+    pub fn watched(&mut self, tells_execs: bool, now: Instant) {
+        self.tracker.events_available(tells_execs, now);
+        self.request();
+    }
+
+    /// The runtime has gone, or its events have.
+    pub fn interrupted(&mut self, now: Instant) {
+        self.tracker.events_interrupted(now);
+        self.request();
+    }
+
+    /// The runtime is not asked for its events: what it executes will not be known.
+    pub fn unwatched(&mut self) {
+        self.tracker.events_disabled();
+    }
+
+    /// Something has become of the node.
+    pub fn changed(&mut self, world: &Inventory, changes: &[Change], now: Instant) {
+        self.metrics.world(world);
+        for change in changes {
+            if let Change::SandboxRemoved(sandbox) = change
+                // The next sandbox of a pod may be there before the last has gone.
+                && !world.sandboxes().any(|other| {
+                    (&other.pod.namespace, &other.pod.name) == (&sandbox.pod.namespace, &sandbox.pod.name)
+                })
+                && let (Some(namespace), Some(name)) = (&sandbox.pod.namespace, &sandbox.pod.name)
+            {
+                self.metrics.pod_gone(namespace, name);
+            }
+            if let Change::ContainerExited(container) | Change::ContainerRemoved(container) = change {
+                self.tracker.container_exited(&container.id, now);
+                self.watchdog.container_gone(&container.id);
+                self.uses.remove(&container.id);
+                if self.located.remove(&container.id).is_some() {
+                    self.sampler.ask(Ask::Gone { container: container.id.clone() });
+                }
+            }
+        }
+    }
+
+    /// What a pod's annotations for probeshim say that cannot be read.
+    #[must_use]
+    pub fn misread(&self, sandbox: &Sandbox) -> Vec<String> {
+        annotation_problems(sandbox, self.redacts)
+    }
+
+    /// Waits for something that was asked for. Nothing is lost where it is cancelled.
+    pub async fn recv(&mut self) -> SamplerReply {
+        match self.answers.recv().await {
+            Some(answer) => SamplerReply(answer),
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Takes what was asked for.
+    pub fn handle(&mut self, SamplerReply(answer): SamplerReply, now: Instant) {
+        match answer {
+            SamplerAnswer::Located { container, pid } => self.located(container, pid, now),
+            SamplerAnswer::Evidence { call, evidence } => self.tracker.evidence(call, *evidence, now),
+            SamplerAnswer::Command { container, exec, words } => {
+                self.tracker.command(&container, &exec, words)
+            }
+            SamplerAnswer::Left { container, processes } => {
+                self.watchdog.on_leftovers(&container, &processes, now)
+            }
+        }
+        self.request();
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Instant) {
+        self.tracker.tick(now);
+        self.watchdog.check(&self.tracker, now);
+        self.metrics.stuck(self.watchdog.stuck());
+        self.request();
+    }
+
+    /// Records everything that has ended as it is known now: nothing more will be heard of.
+    pub fn give_up(&mut self, now: Instant) {
+        self.tracker.flush(now);
+    }
+
+    /// When something is due that cannot wait for the next second.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Instant> {
+        self.tracker.next_tick()
+    }
+
+    /// What has been explained since it was last asked.
+    pub fn records(&mut self) -> Vec<CallRecord> {
+        for session in self.tracker.sessions.drain(..) {
+            self.watchdog.watch(session);
+        }
+        let mut records = std::mem::take(&mut self.tracker.records);
+        for record in &records {
+            self.metrics.recorded(record);
+        }
+        if self.redacts {
+            records = records.into_iter().map(CallRecord::redacted).collect();
+        }
+        records
+    }
+
+    /// What is stuck.
+    #[must_use]
+    pub fn stuck(&self) -> Stuck {
+        let mut stuck = self.watchdog.stuck().clone();
+        if self.redacts {
+            for stuck in stuck.values_mut() {
+                stuck.command.truncate(1);
+                // Some programs write more than their name there.
+                if let Some(program) = stuck.command.first_mut() {
+                    program.truncate(program.find(char::is_whitespace).unwrap_or(program.len()));
+                }
+            }
+        }
+        stuck
+    }
+
+    fn request(&mut self) {
+        for ask in self.tracker.sample_requests.drain(..).chain(self.watchdog.asks.drain(..)) {
+            if !self.sampler.ask(ask) {
+                self.metrics.not_sampled();
+            }
+        }
+        let (all, busiest) = self.tracker.in_flight_now();
+        self.metrics.in_flight(all, busiest);
+    }
+
+    /// Where a call executes, and what specs say of it.
+    fn call_context(&mut self, world: &Inventory, container: &Arc<str>, exec: &ExecCall) -> CallContext {
+        let Some(known) = world.container(container) else { return CallContext::default() };
+        let sandbox = world.sandbox_of(known);
+        let identity = sandbox.map_or(ProbeMatch::Unknown, |sandbox| {
+            let specs = &self.specs;
+            let uses =
+                self.uses.entry(container.clone()).or_insert_with(|| specs.exec_uses(sandbox, known).into());
+            if exec.truncated {
+                ProbeMatch::Unknown
+            } else {
+                ProbeMatch::match_exec(uses, &exec.command, exec.timeout_seconds)
+            }
+        });
+        let pod = sandbox.map(|sandbox| sandbox.pod.clone());
+        CallContext { container: Some(known.name.clone()), pod, identity }
+    }
+
+    /// Asks where a container runs, once; where that was not told, a while later again.
+    fn locate(&mut self, world: &Inventory, container: &Arc<str>, now: Instant) {
+        let is_due = match self.located.get(container) {
+            None => world.container(container).is_some(),
+            Some(Location::Unavailable(again)) => now >= *again,
+            Some(Location::Asked) => false,
+        };
+        if !is_due {
+            return;
+        }
+        self.located.insert(container.clone(), Location::Asked);
+        let (client, answer, container) = (self.client.clone(), self.answer.clone(), container.clone());
+        tokio::spawn(async move {
+            let pid = container_init_pid(client, &container).await;
+            // Nobody listens once the program ends.
+            let _ = answer.send(SamplerAnswer::Located { container, pid });
+        });
+    }
+
+    /// The runtime has told a container's first process, or has not.
+    fn located(&mut self, container: Arc<str>, pid: Option<i32>, now: Instant) {
+        // It may have gone meanwhile.
+        let Some(location) = self.located.get_mut(&container) else { return };
+        match pid {
+            Some(pid) => {
+                self.sampler.ask(Ask::Located { container, pid });
+            }
+            None => *location = Location::Unavailable(now + PID_RETRY_INTERVAL),
+        }
+    }
+}
+
+/// The whole id of a container, of which calls may give the beginning.
+fn whole_id(world: &Inventory, named: &str) -> Arc<str> {
+    world.container(named).map_or_else(|| named.into(), |container| container.id.clone())
+}

@@ -1,0 +1,165 @@
+//! Pods that clients have made through the relay, and that are kept alive as a kubelet would.
+//!
+//! ```text
+//! what clients do ──► Ledger ──► pods ──► Play
+//!                       └──► State
+//! ```
+
+mod desired;
+mod persist;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::spec::{ClientRequest, Container, Pod, PodOrigin, StringMap};
+use crate::cri::v1::{NamespaceMode, RunPodSandboxRequest};
+use crate::cri::{RawCreateContainer, RawRunPodSandbox};
+use crate::state::{self, StateError, StateStore};
+
+pub use desired::{CapturedRequest, ClientAction, PodKey};
+use desired::{ClientContainer, ClientPod, ClientStage, DesiredState};
+
+/// Knows what clients have made, and what of it is kept alive. It outlives us. Copies share it.
+#[derive(Clone, Debug)]
+pub struct ClientPods {
+    state: StateStore,
+    now: watch::Sender<Arc<ClientPodsSnapshot>>,
+}
+
+/// What is kept alive, and what is not.
+#[derive(Clone, Debug, Default)]
+pub struct ClientPodsSnapshot {
+    ledger: DesiredState,
+    pods: BTreeMap<PodKey, Arc<Pod>>,
+}
+
+impl ClientPods {
+    /// Goes on with what was kept before.
+    pub fn new(kept: &state::Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let mut now = ClientPodsSnapshot { ledger: persist::read(kept)?, pods: BTreeMap::new() };
+        for key in now.keys() {
+            now.to_pod(&key);
+        }
+        Ok(Self { state, now: watch::Sender::new(Arc::new(now)) })
+    }
+
+    /// What is kept alive, as it changes.
+    #[must_use]
+    pub fn pods(&self) -> watch::Receiver<Arc<ClientPodsSnapshot>> {
+        self.now.subscribe()
+    }
+
+    /// What is kept alive now.
+    #[must_use]
+    pub fn now(&self) -> Arc<ClientPodsSnapshot> {
+        self.now.borrow().clone()
+    }
+
+    /// Something was done with a pod.
+    pub fn record(&self, key: &PodKey, act: ClientAction) {
+        self.now.send_if_modified(|now| {
+            let now = Arc::make_mut(now);
+            let before = now.ledger.pod(key).cloned();
+            now.ledger.take(key, act);
+            let is_changed = before.as_ref() != now.ledger.pod(key);
+            if is_changed {
+                persist::write(&self.state, key, before.as_ref(), now.ledger.pod(key));
+                now.to_pod(key);
+            }
+            is_changed
+        });
+    }
+}
+
+impl ClientPodsSnapshot {
+    /// All pods of which anything is known.
+    #[must_use]
+    pub fn keys(&self) -> Vec<PodKey> {
+        self.ledger.iter().map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Those that are kept alive.
+    pub(super) fn all(&self) -> Vec<Arc<Pod>> {
+        self.pods.values().cloned().collect()
+    }
+
+    /// Makes a pod anew of what is known of it.
+    fn to_pod(&mut self, key: &PodKey) {
+        match self.ledger.pod(key).and_then(|kept| pod(key, kept)) {
+            Some(pod) => drop(self.pods.insert(key.clone(), Arc::new(pod))),
+            None => drop(self.pods.remove(key)),
+        }
+    }
+
+    /// The id of the newest sandbox of a pod, as far as it is known.
+    #[must_use]
+    pub fn newest_sandbox(&self, pod: &PodKey) -> Option<&str> {
+        self.ledger.pod(pod)?.sandbox_id.as_deref()
+    }
+
+    /// The id of the newest container of a name, as far as it is known.
+    #[must_use]
+    pub fn newest(&self, pod: &PodKey, container: &str) -> Option<&str> {
+        self.ledger.pod(pod)?.newest(container)?.id.as_deref()
+    }
+
+    /// Whether a container has been made by its owner, and has not been seen to be started.
+    #[must_use]
+    pub fn is_created_only(&self, pod: &PodKey, container: &str) -> bool {
+        let known = self.ledger.pod(pod).and_then(|kept| kept.newest(container));
+        known.is_some_and(|known| known.stage == ClientStage::Created)
+    }
+
+    /// Whether the owner of a container has stopped or removed it.
+    #[must_use]
+    pub fn is_let_go(&self, pod: &PodKey, container: &str) -> bool {
+        self.ledger.pod(pod).is_some_and(|kept| kept.is_released(container))
+    }
+
+    /// Why a container of a pod is not started again when it ends, if it is not.
+    #[must_use]
+    pub fn obstacle(&self, pod: &PodKey, container: &str) -> Option<String> {
+        match self.ledger.pod(pod) {
+            Some(kept) => kept.not_restartable_reason(container).map(str::to_owned),
+            None => Some("its RunPodSandbox and CreateContainer were not seen".to_owned()),
+        }
+    }
+}
+
+/// A pod with those of its containers that are kept alive, if there are any.
+fn pod(key: &PodKey, kept: &ClientPod) -> Option<Pod> {
+    let containers: Vec<Arc<Container>> =
+        kept.containers.iter().filter_map(container).map(Arc::new).collect();
+    let PodKey { namespace, name, uid } = key.clone();
+    let origin = kept.sandbox.clone().and_then(|request| {
+        let read = RawRunPodSandbox::read(&request.0);
+        read.map(Arc::new).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
+    });
+    let asked = origin.as_ref().map(|authored| authored.decoded().clone());
+    let newest = kept.sandbox_id.as_deref().map(Arc::from);
+    let RunPodSandboxRequest { config, runtime_handler } = asked.unwrap_or_default();
+    let config = config.unwrap_or_default();
+    let namespaces =
+        config.linux.and_then(|linux| linux.security_context).and_then(|it| it.namespace_options);
+    let mut pod = Pod::identity_only([namespace, name, uid], PodOrigin::Client { request: origin, newest });
+    pod.host.network = namespaces.is_some_and(|options| options.network() == NamespaceMode::Node);
+    pod.labels = config.labels.into_iter().collect::<StringMap>();
+    pod.annotations = config.annotations.into_iter().collect::<StringMap>();
+    let written = containers.iter().map(|it| json!({"name": it.name, "image": it.image}));
+    pod.raw_manifest = Arc::new(json!({"spec": {"containers": written.collect::<Vec<_>>()}}));
+    (pod.runtime_handler, pod.containers) = (runtime_handler, containers);
+    (!pod.containers.is_empty()).then_some(pod)
+}
+
+fn container(kept: &ClientContainer) -> Option<Container> {
+    let request = kept.request.as_ref().ok().filter(|_| kept.is_restartable())?;
+    let authored = RawCreateContainer::read(&request.0).ok()?;
+    let image = authored.decoded().config.as_ref()?.image.clone().unwrap_or_default();
+    let [first, newest] = [&kept.first, &kept.id].map(|id| id.as_deref().map(Arc::from));
+    let (attempt, has_finished) = (kept.attempt, kept.stage == ClientStage::Finished);
+    let own = ClientRequest { request: authored, first, newest, attempt, has_finished };
+    Some(Container::from_client(kept.name.clone(), image.image, own))
+}

@@ -1,0 +1,172 @@
+//! What is kept, as it lies on disk.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+
+use super::desired::{CapturedRequest, ClientContainer, ClientPod, ClientStage, DesiredState, PodKey};
+use crate::cri::RedactedBytes;
+use crate::state::{self, StateError, StateStore, StateTable};
+
+/// A sandbox.
+#[derive(Serialize, Deserialize)]
+struct StoredSandbox {
+    pod: PodKey,
+    id: Option<String>,
+    request: StoredRequest,
+}
+
+/// A container.
+#[derive(Serialize, Deserialize)]
+struct StoredContainer {
+    pod: PodKey,
+    /// Which place it has in the pod.
+    place: usize,
+    name: String,
+    request: StoredRequest,
+    stage: ClientStage,
+    first: Option<String>,
+    id: Option<String>,
+    attempt: u32,
+}
+
+/// The bytes of a request, or why they are not known.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum StoredRequest {
+    /// In base64.
+    Whole(String),
+    Missing(String),
+}
+
+/// Reads what was kept before.
+pub(super) fn read(kept: &state::Snapshot) -> Result<DesiredState, StateError> {
+    let mut ledger = DesiredState::default();
+    let mut containers: Vec<StoredContainer> =
+        kept.entries(StateTable::Containers)?.into_iter().map(|(_, container)| container).collect();
+    containers.sort_by_key(|container| container.place);
+    for (_, StoredSandbox { pod, id, request }) in kept.entries::<StoredSandbox>(StateTable::Sandboxes)? {
+        let own = containers.iter().filter(|container| container.pod == pod);
+        let containers = own.map(|it| ClientContainer {
+            name: it.name.clone(),
+            request: it.request.captured(),
+            stage: it.stage,
+            first: it.first.clone(),
+            id: it.id.clone(),
+            attempt: it.attempt,
+        });
+        let containers = containers.collect();
+        let kept = ClientPod { sandbox: request.captured(), sandbox_id: id, containers };
+        ledger.restore(pod, kept);
+    }
+    Ok(ledger)
+}
+
+/// Writes what has changed of a pod.
+pub(super) fn write(state: &StateStore, key: &PodKey, before: Option<&ClientPod>, now: Option<&ClientPod>) {
+    let name = |container: &ClientContainer| format!("{key}/{}", container.name);
+    let known = |kept: Option<&ClientPod>| kept.map(|kept| kept.containers.clone()).unwrap_or_default();
+    let (old, new) = (known(before), known(now));
+    for gone in old.iter().filter(|old| new.iter().all(|new| new.name != old.name)) {
+        state.remove(StateTable::Containers, &name(gone));
+    }
+    match now {
+        None => state.remove(StateTable::Sandboxes, &key.to_string()),
+        Some(now)
+            if before.is_none_or(|it| (&it.sandbox, &it.sandbox_id) != (&now.sandbox, &now.sandbox_id)) =>
+        {
+            let (id, request) = (now.sandbox_id.clone(), StoredRequest::from_captured(&now.sandbox));
+            let sandbox = StoredSandbox { pod: key.clone(), id, request };
+            state.upsert(StateTable::Sandboxes, &key.to_string(), &sandbox);
+        }
+        Some(_) => {}
+    }
+    for (place, container) in new.iter().enumerate().filter(|(place, it)| old.get(*place) != Some(it)) {
+        let ClientContainer { name: own, request, stage, first, id, attempt } = container.clone();
+        let request = StoredRequest::from_captured(&request);
+        let stored =
+            StoredContainer { pod: key.clone(), place, name: own, request, stage, first, id, attempt };
+        state.upsert(StateTable::Containers, &name(container), &stored);
+    }
+}
+
+impl StoredRequest {
+    fn from_captured(captured: &CapturedRequest) -> Self {
+        match captured {
+            Ok(RedactedBytes(bytes)) => Self::Whole(BASE64_STANDARD.encode(bytes)),
+            Err(reason) => Self::Missing(reason.clone()),
+        }
+    }
+
+    fn captured(&self) -> CapturedRequest {
+        match self {
+            Self::Whole(text) => {
+                let bytes = BASE64_STANDARD.decode(text);
+                bytes
+                    .map(|it| RedactedBytes(it.into()))
+                    .map_err(|error| format!("it was not kept whole: {error}"))
+            }
+            Self::Missing(reason) => Err(reason.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::desired::ClientAction;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_kept_is_kept_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = |name: &str| {
+            let [namespace, name, uid] = ["n", name, "u"].map(str::to_owned);
+            PodKey { namespace, name, uid }
+        };
+        let created = |name: &str| {
+            let (id, request) =
+                (Some(format!("id of {name}")), Ok(RedactedBytes([0, 255, 3].as_slice().into())));
+            ClientAction::ContainerCreated { name: name.to_owned(), id, request }
+        };
+        let started = |name: &str| ClientAction::ContainerStarted(name.to_owned());
+        let ran = || {
+            ClientAction::SandboxCreated(Some("id".to_owned()), Ok(RedactedBytes(b"pod".as_slice().into())))
+        };
+        let mut ledger = DesiredState::default();
+        let (state, _) = StateStore::open(folder.path()).unwrap();
+        for (pod, act) in [
+            ("a", ran()),
+            ("a", created("z")),
+            ("a", started("z")),
+            ("a", created("b")),
+            (
+                "a",
+                ClientAction::ContainerRecreated {
+                    name: "z".to_owned(),
+                    id: Some("other".to_owned()),
+                    attempt: 3,
+                },
+            ),
+            ("a", ClientAction::ContainerCompleted("z".to_owned(), "other".to_owned())),
+            ("a", ClientAction::SandboxRecreated("other".to_owned())),
+            ("b", started("main")),
+            ("c", ran()),
+            ("c", created("main")),
+            ("c", ClientAction::SandboxRemoved),
+            ("d", ran()),
+            ("d", created("main")),
+            ("d", ran()),
+            ("e", ran()),
+            ("e", created("main")),
+            ("e", ClientAction::ContainerReleased("main".to_owned())),
+        ] {
+            let before = ledger.pod(&key(pod)).cloned();
+            ledger.take(&key(pod), act);
+            write(&state, &key(pod), before.as_ref(), ledger.pod(&key(pod)));
+        }
+        state.close().await.unwrap();
+        let (_state, kept) = StateStore::open(folder.path()).unwrap();
+        assert_eq!(read(&kept).unwrap(), ledger);
+        assert_eq!(ledger.iter().count(), 4);
+    }
+}

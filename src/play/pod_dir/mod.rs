@@ -1,0 +1,316 @@
+//! What of a pod lies on this host: its volumes, its hosts file, the messages of its containers.
+
+mod atomic_writer;
+mod beneath;
+mod empty_dir;
+mod error;
+mod logs;
+mod mountinfo;
+mod reach;
+mod removal;
+mod subpaths;
+mod termination_message;
+mod volumes;
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::cri_config::{EnvFacts, hostname};
+use super::spec::{Container, FilesKind, HostAlias, Pod, RecursiveReadOnly, VolumeMount, VolumeSource};
+use crate::cri::v1;
+use beneath::{Links, descriptor_path, is_name, make, open, open_or_make, trusted, write_file};
+use empty_dir::EmptyDir;
+use error::with_path;
+
+pub(super) use beneath::without_links;
+pub(super) use error::VolumeError;
+pub(super) use logs::{make_log_directory, remove_log_directory};
+pub(super) use reach::obstacle;
+pub(super) use termination_message::message;
+
+/// Where a container finds what its pod calls others.
+const HOSTS: &str = "/etc/hosts";
+
+/// Name of that file in the directory of the pod.
+const OWN_HOSTS: &str = "etc-hosts";
+
+/// Directory of a pod in which its containers leave their messages.
+const MESSAGES: &str = "containers";
+
+/// What every pod calls itself and its network.
+const KNOWN_HOSTS: &str = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\nfe00::0\tip6-localnet\n\
+                           fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
+
+/// The files of a pod.
+#[derive(Clone, Debug)]
+pub(super) struct PodDir {
+    /// Where the files of all pods are, without links.
+    pods: PathBuf,
+    /// Name of the pod's own directory in it.
+    uid: String,
+    has_selinux: bool,
+    is_root: bool,
+    /// Whether it has been removed. What is being made then is made before, or not at all.
+    is_gone: Arc<Mutex<bool>>,
+}
+
+impl PodDir {
+    /// That of a pod, below the folder of all of them.
+    pub(super) fn for_pod(pod: &Pod, pods: &Path) -> Self {
+        Self {
+            pods: pods.to_owned(),
+            uid: pod.uid.clone(),
+            has_selinux: Path::new("/sys/fs/selinux/enforce").exists(),
+            is_root: rustix::process::geteuid().is_root(),
+            is_gone: Arc::default(),
+        }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.pods.join(&self.uid)
+    }
+
+    /// Opens the directory of the pod, which is made where it is missing.
+    fn open(&self) -> Result<OwnedFd, VolumeError> {
+        let made = fs::create_dir_all(&self.pods).and_then(|()| trusted(&self.pods));
+        made.and_then(|pods| make(pods, OsStr::new(&self.uid), 0o750)).map_err(with_path(&self.root()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Creates its volumes, and updates those whose content has changed. Completes what a crash has interrupted.
+    pub(super) fn prepare(&self, facts: &EnvFacts<'_>) -> Result<(), VolumeError> {
+        let is_gone = self.lock();
+        if *is_gone {
+            return Ok(());
+        }
+        let root = self.open()?;
+        let group = facts.pod.security.fs_group.and_then(|group| u32::try_from(group).ok());
+        let group = group.filter(|_| self.is_root);
+        for volume in &facts.pod.volumes {
+            let (name, source) = (&volume.name, &volume.source);
+            let path = self.volume(name, source);
+            let failed = |source| VolumeError::SetUp { volume: name.clone(), source: Box::new(source) };
+            let prepared = match source {
+                VolumeSource::EmptyDir { is_memory, size } => {
+                    // Without root it is a directory like others.
+                    let volume = EmptyDir { in_memory: *is_memory && self.is_root, size: *size, group };
+                    open_or_make(&root, &below(None), 0o755, Links::Refuse)
+                        .and_then(|above| volume.ensure(above, OsStr::new(name)))
+                }
+                VolumeSource::HostPath { path, kind } => {
+                    volumes::host_path(Path::new(path), *kind).map_err(failed)?;
+                    continue;
+                }
+                VolumeSource::Files { kind, files, mode } => {
+                    let above = below(Some(*kind));
+                    open_or_make(&root, &above, 0o755, Links::Refuse)
+                        .and_then(|above| make(above, OsStr::new(name), 0o755))
+                        .and_then(|volume| atomic_writer::write(&volume, files, *mode, group, facts))
+                }
+            };
+            prepared.map_err(with_path(&path)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Where a volume is.
+    fn volume(&self, name: &str, source: &VolumeSource) -> PathBuf {
+        match source {
+            VolumeSource::HostPath { path, .. } => PathBuf::from(path),
+            VolumeSource::EmptyDir { .. } => self.root().join(below(None)).join(name),
+            VolumeSource::Files { kind, .. } => self.root().join(below(Some(*kind))).join(name),
+        }
+    }
+
+    /// Returns where the subPaths of a container are mounted.
+    pub(super) fn subpath_targets(&self, container: &Container) -> Vec<PathBuf> {
+        let mounts = container.mounts.iter().enumerate().filter(|(_, mount)| !mount.sub_path.is_empty());
+        let target =
+            |(index, mount): (usize, &VolumeMount)| subpaths::target(&mount.volume, &container.name, index);
+        mounts.map(|mount| self.root().join(target(mount))).collect()
+    }
+
+    /// Unmounts the subPaths of a container that does not run.
+    pub(super) fn release(&self, container: &str) -> Result<(), VolumeError> {
+        let is_gone = self.lock();
+        if *is_gone {
+            return Ok(());
+        }
+        self.unmount_subpaths(container)
+    }
+
+    fn unmount_subpaths(&self, container: &str) -> Result<(), VolumeError> {
+        let root = match trusted(&self.root()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(with_path(&self.root()))?,
+        };
+        subpaths::release(root, container).map_err(with_path(&self.root()))
+    }
+
+    /// Returns the mounts of a container. `recurses`: the runtime supports recursive read-only mounts. `binds`: subPaths are bind-mounted;
+    /// otherwise the runtime gets their paths.
+    pub(super) fn mounts(
+        &self,
+        container: &Container,
+        facts: &EnvFacts<'_>,
+        variables: &[(String, String)],
+        recurses: bool,
+        binds: bool,
+    ) -> Result<Vec<v1::Mount>, VolumeError> {
+        let is_gone = self.lock();
+        if *is_gone {
+            return Err(VolumeError::Gone);
+        }
+        let root = self.open()?;
+        if binds {
+            // Those of an instance that has ended.
+            self.unmount_subpaths(&container.name)?;
+        }
+        let known: HashMap<String, String> = variables.iter().cloned().collect();
+        let mut mounts = Vec::new();
+        for (index, mount) in container.mounts.iter().enumerate() {
+            let target = binds.then(|| subpaths::target(&mount.volume, &container.name, index));
+            let sub_path = subpaths::expand(mount, &known)?;
+            let made = self.mount(mount, &sub_path, facts.pod, &root, target.as_deref());
+            let made = made.map_err(|error| error.in_container(&container.name))?;
+            let recursive_read_only = recurses && mount.recursive != RecursiveReadOnly::Disabled;
+            mounts.extend(made.map(|made| v1::Mount { recursive_read_only, ..made }));
+        }
+        let has_own = |path: &str| container.mounts.iter().any(|mount| mount.path == path);
+        if (facts.pod.host.network || !facts.addresses.is_empty()) && !has_own(HOSTS) {
+            let path = self.root().join(OWN_HOSTS);
+            write_file(&root, OsStr::new(OWN_HOSTS), hosts(facts).as_bytes(), 0o644)
+                .map_err(with_path(&path))?;
+            mounts.push(self.container_file(&path, HOSTS));
+        }
+        if !container.termination_message_path.is_empty() {
+            let (above, name) =
+                (Path::new(MESSAGES).join(&container.name), format!("{:08x}", fastrand::u32(..)));
+            let path = self.root().join(&above).join(&name);
+            let above = open_or_make(&root, &above, 0o750, Links::Refuse);
+            let made = above.and_then(|above| write_file(&above, OsStr::new(&name), b"", 0o666));
+            made.map_err(with_path(&path))?;
+            mounts.push(self.container_file(&path, &container.termination_message_path));
+        }
+        Ok(mounts)
+    }
+
+    fn container_file(&self, path: &Path, container_path: &str) -> v1::Mount {
+        v1::Mount {
+            container_path: container_path.to_owned(),
+            host_path: path.display().to_string(),
+            selinux_relabel: self.has_selinux,
+            ..v1::Mount::default()
+        }
+    }
+
+    fn mount(
+        &self,
+        mount: &VolumeMount,
+        sub_path: &str,
+        pod: &Pod,
+        root: &OwnedFd,
+        target: Option<&Path>,
+    ) -> Result<Option<v1::Mount>, VolumeError> {
+        let Some(volume) = pod.volumes.iter().find(|volume| volume.name == mount.volume) else {
+            return Ok(None);
+        };
+        let mut path = self.volume(&volume.name, &volume.source);
+        if !sub_path.is_empty() {
+            let whole = match &volume.source {
+                VolumeSource::HostPath { .. } => trusted(&path),
+                _ => path
+                    .strip_prefix(self.root())
+                    .map_err(|_| Errno::XDEV.into())
+                    .and_then(|below| open(root, below, OFlags::PATH, Links::Refuse)),
+            };
+            let opened = subpaths::open_or_create(whole.map_err(with_path(&path))?, &path, sub_path);
+            let opened = opened.map_err(|(action, error)| error.in_volume(action, &volume.name))?;
+            let prepared = match target {
+                Some(target) => {
+                    let point = self.root().join(target);
+                    subpaths::bind(root, target, &opened).map_err(with_path(&point)).map(|()| point)
+                }
+                // The path by which the kernel knows it now.
+                None => fs::read_link(descriptor_path(&opened)).map_err(with_path(&path)),
+            };
+            path = prepared.map_err(|error| error.in_volume("prepare subPath", &volume.name))?;
+        }
+        let is_files = matches!(volume.source, VolumeSource::Files { .. });
+        let is_of_host = matches!(volume.source, VolumeSource::HostPath { .. });
+        Ok(Some(v1::Mount {
+            container_path: mount.path.clone(),
+            host_path: path.display().to_string(),
+            readonly: mount.is_read_only || is_files,
+            selinux_relabel: self.has_selinux && !is_of_host,
+            propagation: mount.propagation.into(),
+            ..v1::Mount::default()
+        }))
+    }
+
+    /// Removes the files of the pod. Unmounts everything below them first. Fails if a mount remains, because its files belong to others.
+    pub(super) fn remove(&self) -> Result<(), VolumeError> {
+        let mut is_gone = self.lock();
+        *is_gone = true;
+        let root = self.root();
+        if !is_name(OsStr::new(&self.uid)) {
+            return Err(with_path(&root)(Errno::INVAL.into()));
+        }
+        let pods = match trusted(&self.pods) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(with_path(&self.pods))?,
+        };
+        for point in mountinfo::mounted_below(&root).map_err(with_path(&root))?.into_iter().rev() {
+            let Ok(below) = point.strip_prefix(&self.pods) else { continue };
+            let unmounted = subpaths::unmount_at(&pods, below);
+            unmounted.map_err(|source| VolumeError::StillMounted { path: point.clone(), source })?;
+        }
+        removal::remove(pods, OsStr::new(&self.uid)).map_err(with_path(&root))
+    }
+}
+
+/// Unmounts what an earlier run has mounted at an absolute path.
+pub(super) fn unmount_stale(path: &Path) -> io::Result<()> {
+    let below = path.strip_prefix("/").map_err(|_| Errno::INVAL)?;
+    subpaths::unmount_at(trusted(Path::new("/"))?, below)
+}
+
+/// Directory of the volumes of a kind, below that of the pod; of empty directories where it is none with files.
+fn below(kind: Option<FilesKind>) -> PathBuf {
+    Path::new("volumes").join(kind.map_or("kubernetes.io~empty-dir", volumes::folder))
+}
+
+/// What a pod calls itself and others.
+fn hosts(facts: &EnvFacts<'_>) -> String {
+    let mut text = if facts.pod.host.network {
+        format!("# Kubernetes-managed hosts file (host network).\n{}", facts.node.etc_hosts)
+    } else {
+        let mut text = format!("# Kubernetes-managed hosts file.\n{KNOWN_HOSTS}");
+        for address in facts.addresses {
+            let _ = writeln!(text, "{address}\t{}", hostname(facts.pod));
+        }
+        text
+    };
+    if !facts.pod.host_aliases.is_empty() {
+        text.push_str("\n# Entries added by HostAliases.\n");
+        for HostAlias { ip, names } in &facts.pod.host_aliases {
+            let _ = writeln!(text, "{ip}\t{}", names.join("\t"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

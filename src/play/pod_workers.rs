@@ -1,0 +1,62 @@
+//! The pods that are played, and how others reach them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::published_pod::PublishedPod;
+use super::spec::{Pod, identity};
+use super::worker::WorkerSignals;
+use crate::tap;
+
+/// The pods that are played.
+#[derive(Debug)]
+pub(super) struct PodWorkers {
+    players: Mutex<BTreeMap<String, PodWorkerHandle>>,
+    /// Changes with each of them.
+    pub(super) changed: watch::Sender<()>,
+}
+
+/// A pod that is played.
+#[derive(Debug)]
+pub(super) struct PodWorkerHandle {
+    pub(super) pods: watch::Sender<Arc<Pod>>,
+    pub(super) signals: Arc<WorkerSignals>,
+    pub(super) standing: watch::Receiver<PublishedPod>,
+    /// What comes after it, once it is gone: another pod of its name, or of its uid.
+    pub(super) successors: Vec<Arc<Pod>>,
+}
+
+impl PodWorkers {
+    pub(super) fn new() -> Self {
+        Self { players: Mutex::default(), changed: watch::Sender::new(()) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PodWorkerHandle>> {
+        self.players.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pods that are there, but these.
+    pub(super) fn except(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
+        let players = self.lock();
+        let there = players.values().map(|player| player.pods.borrow().clone());
+        there.filter(|known| !pods.iter().any(|pod| pod.uid == known.uid)).collect()
+    }
+
+    /// Does something with a pod that is played.
+    pub(super) fn update<T>(&self, pod: &tap::PodRef, what: impl FnOnce(&PodWorkerHandle) -> T) -> Option<T> {
+        let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
+        let uid = pod.uid.as_deref()?;
+        let players = self.lock();
+        let named = players.get(&format!("{namespace}/{name}"));
+        let named = named.filter(|player| player.pods.borrow().uid == uid);
+        named.or_else(|| players.get(&identity(namespace, name, uid))).map(what)
+    }
+
+    /// Who is told, by the identities of pods.
+    pub(super) fn senders(&self) -> Vec<(String, Arc<WorkerSignals>)> {
+        let players = self.lock();
+        players.values().map(|it| (it.pods.borrow().identity(), it.signals.clone())).collect()
+    }
+}

@@ -1,0 +1,223 @@
+//! What the runtime says of a pod: its sandboxes and containers, the newest first.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::cri::labels::{CONTAINER_HASH, MESSAGE_PATH, RESTART_COUNT};
+use crate::cri::v1;
+use crate::probe::{ContainerSpec, kubelet_annotations};
+
+/// What the runtime says of a pod.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RuntimePodStatus {
+    pub(super) sandboxes: Vec<SandboxInstance>,
+    pub(super) containers: Vec<ContainerInstance>,
+}
+
+/// A sandbox.
+#[derive(Clone, Debug)]
+pub(super) struct SandboxInstance {
+    pub(super) id: Arc<str>,
+    pub(super) attempt: u32,
+    pub(super) is_ready: bool,
+    /// Whether no container is in it.
+    pub(super) is_empty: bool,
+    pub(super) is_host_network: bool,
+    pub(super) created_at: i64,
+    /// Its addresses, the first one first.
+    pub(super) addresses: Vec<String>,
+}
+
+/// A container that has been made under some name.
+#[derive(Clone, Debug)]
+pub(super) struct ContainerInstance {
+    pub(super) id: Arc<str>,
+    pub(super) name: String,
+    pub(super) state: InstanceState,
+    /// In nanoseconds since 1970; 0 where it has not come to that.
+    pub(super) created_at: i64,
+    pub(super) started_at: i64,
+    pub(super) finished_at: i64,
+    pub(super) exit_code: i32,
+    /// The runtime's word for its end.
+    pub(super) reason: String,
+    /// What the runtime says of it.
+    pub(super) message: String,
+    /// What it was taken for when it was made.
+    pub(super) hash: String,
+    pub(super) restart_count: u32,
+    pub(super) attempt: u32,
+    pub(super) image: String,
+    pub(super) image_id: String,
+    /// Where it leaves its own message.
+    pub(super) message_file: Option<PathBuf>,
+    pub(super) log: PathBuf,
+    pub(super) user: Option<v1::LinuxContainerUser>,
+    /// What is noted of its end, for those who do not know its manifest.
+    pub(super) annotations: Arc<ContainerSpec>,
+}
+
+/// How far a container has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InstanceState {
+    Created,
+    Running,
+    Exited,
+    Unknown,
+}
+
+impl RuntimePodStatus {
+    /// Of sandboxes, each with whether no container is in it, and of containers; and of which of them it is known that they are newer than all
+    /// that were there when they were made, whatever their attempts: clients begin with 0 again when they replace something.
+    pub(super) fn new(
+        sandboxes: Vec<(v1::PodSandboxStatus, bool)>,
+        containers: Vec<v1::ContainerStatus>,
+        is_newer: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut sandboxes: Vec<SandboxInstance> = sandboxes
+            .into_iter()
+            .map(|(status, is_empty)| SandboxInstance { is_empty, ..SandboxInstance::from(status) })
+            .collect();
+        let mut containers: Vec<ContainerInstance> =
+            containers.into_iter().map(ContainerInstance::from).collect();
+        newest_first(&mut sandboxes, &is_newer, |it| ("", &it.id, (it.attempt, it.created_at)));
+        newest_first(&mut containers, &is_newer, |it| (&it.name, &it.id, (it.attempt, it.created_at)));
+        Self { sandboxes, containers }
+    }
+
+    /// The newest sandbox.
+    pub(super) fn sandbox(&self) -> Option<&SandboxInstance> {
+        self.sandboxes.first()
+    }
+
+    /// Those that have ended, with everything that was in them, and that are not the newest.
+    pub(super) fn old_sandboxes(&self) -> impl Iterator<Item = &SandboxInstance> {
+        self.sandboxes.iter().skip(1).filter(|sandbox| !sandbox.is_ready && sandbox.is_empty)
+    }
+
+    /// The newest container of a name.
+    pub(super) fn latest(&self, name: &str) -> Option<&ContainerInstance> {
+        self.all(name).next()
+    }
+
+    /// The newest of a name that has exited.
+    pub(super) fn latest_exited(&self, name: &str) -> Option<&ContainerInstance> {
+        self.all(name).find(|instance| instance.state == InstanceState::Exited)
+    }
+
+    /// All of a name, the newest first.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &ContainerInstance> {
+        self.containers.iter().filter(move |instance| instance.name == name)
+    }
+
+    /// Those that run, or may.
+    pub(super) fn live(&self) -> impl Iterator<Item = &ContainerInstance> {
+        self.containers
+            .iter()
+            .filter(|it| matches!(it.state, InstanceState::Running | InstanceState::Unknown))
+    }
+
+    /// Those that do not run and of which a newer one is there that has come as far: of each name the newest is kept, and the newest that has
+    /// exited.
+    pub(super) fn garbage(&self) -> impl Iterator<Item = &ContainerInstance> {
+        self.containers.iter().filter(|instance| {
+            let newest = match instance.state {
+                InstanceState::Exited => self.latest_exited(&instance.name),
+                InstanceState::Created => self.latest(&instance.name),
+                InstanceState::Running | InstanceState::Unknown => return false,
+            };
+            newest.is_some_and(|newest| newest.id != instance.id)
+        })
+    }
+
+    /// The addresses of the newest sandbox.
+    pub(super) fn addresses(&self) -> &[String] {
+        self.sandbox().map(|sandbox| sandbox.addresses.as_slice()).unwrap_or_default()
+    }
+}
+
+/// Sorts by attempts, then by times of creation: a clock may have been set back meanwhile. `order` returns the name of an item, its id, and its
+/// attempt with its time.
+fn newest_first<T>(
+    items: &mut [T],
+    is_newer: impl Fn(&str) -> bool,
+    order: impl Fn(&T) -> (&str, &str, (u32, i64)),
+) {
+    let mut newer = HashMap::new();
+    for (name, id, made) in items.iter().map(&order) {
+        if is_newer(id) {
+            newer.insert(name.to_owned(), made);
+        }
+    }
+    items.sort_by_key(|item| {
+        let (name, id, made) = order(item);
+        Reverse((is_newer(id) || newer.get(name).is_some_and(|newer| was_created_after(made, *newer)), made))
+    });
+}
+
+/// Whether something was made after another, by the attempts of both and the times when they were made.
+pub fn was_created_after<A: PartialOrd>((attempt, created): (A, i64), (before, then): (A, i64)) -> bool {
+    attempt > before && created >= then
+}
+
+impl From<v1::PodSandboxStatus> for SandboxInstance {
+    fn from(status: v1::PodSandboxStatus) -> Self {
+        let network = status.network.unwrap_or_default();
+        let more = network.additional_ips.into_iter().map(|address| address.ip);
+        let addresses = [network.ip].into_iter().chain(more).filter(|address| !address.is_empty());
+        let options = status.linux.and_then(|linux| linux.namespaces).and_then(|all| all.options);
+        let is_host_network = options.is_some_and(|it| it.network() == v1::NamespaceMode::Node);
+        Self {
+            attempt: status.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
+            is_ready: status.state == i32::from(v1::PodSandboxState::SandboxReady),
+            is_empty: false,
+            is_host_network,
+            created_at: status.created_at,
+            addresses: addresses.collect(),
+            id: status.id.into(),
+        }
+    }
+}
+
+impl From<v1::ContainerStatus> for ContainerInstance {
+    fn from(status: v1::ContainerStatus) -> Self {
+        let state = match status.state() {
+            v1::ContainerState::ContainerCreated => InstanceState::Created,
+            v1::ContainerState::ContainerRunning => InstanceState::Running,
+            v1::ContainerState::ContainerExited => InstanceState::Exited,
+            v1::ContainerState::ContainerUnknown => InstanceState::Unknown,
+        };
+        let note = |key: &str| status.annotations.get(key).cloned().unwrap_or_default();
+        let name = status.metadata.as_ref().map(|metadata| metadata.name.clone()).unwrap_or_default();
+        let attempt = status.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
+        let noted =
+            kubelet_annotations::container(&name, |key| status.annotations.get(key).map(String::as_str));
+        let message_path = note(MESSAGE_PATH);
+        let mount = status.mounts.iter().find(|mount| mount.container_path == message_path);
+        let image = status.image.as_ref();
+        let named = image.map(|image| [&image.user_specified_image, &image.image]);
+        let named = named.and_then(|names| names.into_iter().find(|name| !name.is_empty()).cloned());
+        Self {
+            state,
+            name,
+            annotations: Arc::new(noted),
+            hash: note(CONTAINER_HASH),
+            restart_count: note(RESTART_COUNT).parse().unwrap_or(attempt),
+            attempt,
+            message_file: mount.map(|mount| PathBuf::from(&mount.host_path)),
+            image: named.unwrap_or_default(),
+            image_id: status.image_ref,
+            created_at: status.created_at,
+            started_at: status.started_at,
+            finished_at: status.finished_at,
+            exit_code: status.exit_code,
+            user: status.user.and_then(|user| user.linux),
+            reason: status.reason,
+            message: status.message,
+            log: status.log_path.into(),
+            id: status.id.into(),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! One pod that is played: a worker that looks what is so, decides what is to be done, does it, and begins again (as the kubelet's worker
+//! of a pod).
+
+mod client_pod;
+mod compute_actions;
+mod failure;
+mod image;
+mod kill;
+mod mounts;
+mod requeue;
+mod start_container;
+mod status;
+mod sync;
+mod terminate;
+
+use std::collections::HashSet;
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tracing::debug;
+
+use super::context::WorkerContext;
+use super::pod_dir::PodDir;
+use super::published_pod::{FailureCause, PublishedPod};
+use super::runtime_status::{ContainerInstance, InstanceState, RuntimePodStatus};
+use super::spec::{Pod, PodOrigin};
+use super::v1::PodStatus;
+use crate::probe::{PodSpec, ProbeType};
+use crate::prober::{EnforcementMode, PodReport, ProbeResult};
+use crate::tap;
+use crate::terminal::sanitize;
+use crate::world::Sandbox;
+
+use client_pod::Created;
+use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
+use requeue::{Requeue, RequeueDelay};
+use status::{StatusInputs, WaitingReasons, status};
+
+/// When it is tried again where the runtime has to come to itself, or a pod is to end.
+const TERMINATION_RETRY: Duration = Duration::from_secs(1);
+
+/// What is said of a pod that has run for too long.
+const DEADLINE_EXCEEDED: (&str, &str) =
+    ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
+
+/// What tells a worker to do something.
+#[derive(Debug, Default)]
+pub(super) struct WorkerSignals {
+    /// Something has happened.
+    pub(super) sync: Notify,
+    /// The pod is to end, and be removed.
+    pub(super) terminate: CancellationToken,
+    /// And that at once.
+    pub(super) force: CancellationToken,
+}
+
+/// Plays one pod.
+#[derive(Debug)]
+pub(super) struct PodWorker {
+    means: Arc<WorkerContext>,
+    pod: Arc<Pod>,
+    /// What it is to be from now on.
+    pods: watch::Receiver<Arc<Pod>>,
+    names: Arc<tap::PodRef>,
+    folder: PodDir,
+    signals: Arc<WorkerSignals>,
+    standing: watch::Sender<PublishedPod>,
+    memory: Mutex<WorkerState>,
+}
+
+/// What is remembered from one sync to the next.
+#[derive(Debug, Default)]
+struct WorkerState {
+    /// Why containers have not been started.
+    reasons: WaitingReasons,
+    /// Whether all containers are being removed to start again.
+    is_resetting: bool,
+    /// Containers whose subPaths could not be unmounted, which was logged.
+    unreleased: HashSet<String>,
+    /// What was made for a client since it was looked at last whether it still wants that.
+    made: Created,
+}
+
+/// What a sync has come to.
+enum SyncResult {
+    /// Something was done: it is looked at again at once.
+    Changed,
+    /// There was nothing to do.
+    NoChange,
+    /// It has failed, and is tried again no earlier than this.
+    Retry(Option<SystemTime>),
+    /// The pod has come to its end.
+    Terminal,
+}
+
+/// Why a sync was not done.
+#[derive(Debug, thiserror::Error)]
+enum SyncError {
+    /// The runtime did not do something.
+    #[error("{}", sanitize(.0.message()))]
+    Runtime(#[from] Status),
+    /// A volume is not to be had.
+    #[error("{0}")]
+    Volumes(String),
+}
+
+impl PodWorker {
+    pub(super) fn new(
+        means: Arc<WorkerContext>,
+        pods: watch::Receiver<Arc<Pod>>,
+        signals: Arc<WorkerSignals>,
+        standing: watch::Sender<PublishedPod>,
+    ) -> Self {
+        let pod = pods.borrow().clone();
+        let folder = PodDir::for_pod(&pod, &means.node.pods);
+        let names = Arc::new(names(&pod));
+        Self { means, pod, pods, names, folder, signals, standing, memory: Mutex::default() }
+    }
+
+    /// Plays the pod until it is told to end, and leaves nothing of it. Tells whether that was so.
+    pub(super) async fn run(mut self) -> bool {
+        let signals = self.signals.clone();
+        if self.pod.origin == PodOrigin::Orphan {
+            self.terminate().await;
+            return self.cleanup().await;
+        }
+        if self.pod.is_client_pod() {
+            self.run_client_pod().await;
+            return true;
+        }
+        if let Some(prober) = &self.means.prober {
+            // Its workers begin before there is anything to probe.
+            prober.add_pod(self.awaited());
+        }
+        tokio::select! {
+            () = self.run_loop() => {}
+            () = signals.terminate.cancelled() => {}
+        }
+        self.terminate().await;
+        signals.terminate.cancelled().await;
+        self.cleanup().await
+    }
+
+    /// The sandbox that it is to have.
+    fn awaited(&self) -> Sandbox {
+        let text = |texts: &super::spec::StringMap| texts.iter().collect();
+        let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
+        Sandbox::pending((*self.names).clone(), labels, annotations, Instant::now())
+    }
+
+    /// Syncs again and again, until the pod has come to its end.
+    async fn run_loop(&mut self) {
+        let mut pace = Requeue::default();
+        loop {
+            self.pod = self.pods.borrow_and_update().clone();
+            let synced = self.sync().await;
+            if matches!(synced, Ok(SyncResult::Terminal)) {
+                return;
+            }
+            self.wait(pace.after(synced, &self.pod)).await;
+        }
+    }
+
+    /// Waits until it is to be looked at again.
+    async fn wait(&mut self, rest: RequeueDelay) {
+        let due = match rest {
+            RequeueDelay::Short(breath) => return sleep(breath).await,
+            RequeueDelay::Until(due) => due,
+        };
+        // One that has passed is seen as soon as the runtime answers.
+        let ahead = self.deadline_left().filter(|left| !left.is_zero());
+        let due = ahead.map_or(due, |left| due.min(Instant::now() + left));
+        tokio::select! {
+            () = sleep_until(due) => {}
+            () = self.signals.sync.notified() => {}
+            _ = self.pods.changed() => {}
+            () = self.signals.terminate.cancelled() => {}
+        }
+    }
+
+    /// Looks what is so, and does what is to be done.
+    async fn sync(&self) -> Result<SyncResult, SyncError> {
+        let seen = self.means.pod_status(&self.pod).await?;
+        self.record_completed(&seen);
+        let report = self.means.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
+        if self.lost_for_good(&seen) {
+            self.standing.send_modify(|standing| standing.failure = Some(FailureCause::Killed));
+        }
+        let status = self.update_status(&seen, report.as_ref(), false).await?;
+        if status.is_terminal() {
+            return Ok(SyncResult::Terminal);
+        }
+        if self.deadline_left().is_some_and(|left| left.is_zero()) {
+            let (reason, message) = DEADLINE_EXCEEDED;
+            self.record_event(None, (reason, false), message.to_owned());
+            self.standing.send_modify(|standing| standing.failure = Some(FailureCause::Deadline));
+            return Ok(SyncResult::Terminal);
+        }
+        if self.is_paused() {
+            return Ok(SyncResult::Retry(None));
+        }
+        self.prune_exited(&seen).await;
+        if !self.pod.is_client_pod() {
+            self.release_subpaths(&seen).await;
+            self.prepare_pod_dir(seen.addresses()).await?;
+        }
+        let verdicts = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;
+        let actions = compute_pod_actions(ActionInputs {
+            pod: &self.pod,
+            seen: &seen,
+            verdicts: &verdicts,
+            probed: self.probed(report.as_ref()),
+            condemned: &|id| self.means.probe_killed.has(id),
+        });
+        debug!(pod = self.pod.full_name(), ?actions, "sync");
+        let has_failed = |instance: &&ContainerInstance| {
+            ProbeType::KILLING
+                .into_iter()
+                .any(|kind| verdicts(&instance.id, kind) == Some(ProbeResult::Failure))
+        };
+        for instance in seen.live().filter(has_failed) {
+            self.means.probe_killed.add(&instance.id);
+        }
+        if self.pod.is_client_pod() && !self.is_still_kept().await {
+            return Ok(SyncResult::Changed);
+        }
+        self.run_publishing_status(&seen, Box::pin(self.execute(actions, &seen, report.as_ref()))).await
+    }
+
+    /// Whether nothing is started or ended.
+    fn is_paused(&self) -> bool {
+        let is_let_be =
+            || self.means.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
+        self.means.kubelet.is_active() || self.pod.is_client_pod() && is_let_be()
+    }
+
+    /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
+    /// manager); it is looked at once this is done.
+    async fn run_publishing_status<T>(&self, seen: &RuntimePodStatus, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let mut is_woken = false;
+        loop {
+            tokio::select! {
+                done = &mut work => {
+                    if is_woken {
+                        self.signals.sync.notify_one();
+                    }
+                    return done;
+                }
+                () = self.signals.sync.notified() => {
+                    is_woken = true;
+                    let report = self.means.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
+                    // It was asked what the runtime calls itself before.
+                    let _ = self.update_status(seen, report.as_ref(), false).await;
+                }
+            }
+        }
+    }
+
+    /// Whether a container that was ended for a probe is not started again.
+    fn lost_for_good(&self, seen: &RuntimePodStatus) -> bool {
+        let mut ended = seen.containers.iter().filter(|instance| {
+            instance.state == InstanceState::Exited
+                && self.means.probe_killed.has(&instance.id)
+                && seen.latest(&instance.name).is_some_and(|newest| newest.id == instance.id)
+        });
+        ended.any(|instance| {
+            let container = self.pod.container(&instance.name);
+            container
+                .is_some_and(|container| !should_restart_after_kill(&self.pod, container, instance, true))
+        })
+    }
+
+    /// How long it may still run, where that is limited.
+    fn deadline_left(&self) -> Option<Duration> {
+        let limit = Duration::from_secs(self.pod.active_deadline?.into());
+        let ran = SystemTime::now().duration_since(self.standing.borrow().started);
+        Some(limit.saturating_sub(ran.unwrap_or_default()))
+    }
+
+    /// Tells how the pod is.
+    async fn update_status(
+        &self,
+        seen: &RuntimePodStatus,
+        report: Option<&PodReport>,
+        is_terminal: bool,
+    ) -> Result<PodStatus, Status> {
+        let runtime = self.means.runtime_name().await?;
+        let (before, started) = self.last_status();
+        let memory = self.lock();
+        let basis = StatusInputs {
+            pod: &self.pod,
+            node: &self.means.node,
+            seen,
+            report,
+            probed: self.probed(report),
+            reasons: &memory.reasons,
+            before: before.as_ref(),
+            is_terminal,
+            is_resetting: memory.is_resetting,
+            runtime,
+            started,
+        };
+        let mut new = status(&basis, SystemTime::now());
+        drop(memory);
+        if self.standing.borrow().failure == Some(FailureCause::Deadline) && is_terminal {
+            let (reason, message) = DEADLINE_EXCEEDED;
+            new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
+        }
+        let sandbox = seen.sandbox().map(|sandbox| sandbox.id.to_string());
+        let (pod, told) = (self.pod.clone(), new.clone());
+        self.standing.send_modify(|standing| {
+            (standing.pod, standing.sandbox) = (pod, sandbox);
+            standing.update(told);
+        });
+        Ok(new)
+    }
+
+    /// Its last status, and when it was seen first.
+    fn last_status(&self) -> (Option<PodStatus>, SystemTime) {
+        let standing = self.standing.borrow();
+        (standing.status.clone(), standing.started)
+    }
+
+    /// What is probed, by all sources, as far as that is known already; `None` where nothing is.
+    fn probed<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
+        self.means.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WorkerState> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn address(&self) -> Option<String> {
+        let standing = self.standing.borrow();
+        standing.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
+    }
+
+    fn record_event(
+        &self,
+        container: Option<&Arc<tap::ContainerRef>>,
+        what: (&'static str, bool),
+        message: String,
+    ) {
+        self.means.tell(&self.names, container, what, message);
+    }
+}
+
+/// What a pod is called before it has a sandbox.
+fn names(pod: &Pod) -> tap::PodRef {
+    let text = |text: &String| Some(text.clone());
+    tap::PodRef { id: None, namespace: text(&pod.namespace), name: text(&pod.name), uid: text(&pod.uid) }
+}
+
+#[cfg(test)]
+mod backoff_tests;

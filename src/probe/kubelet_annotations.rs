@@ -1,0 +1,54 @@
+//! What a kubelet has noted at a container, for those who find it.
+
+use serde_json::Value;
+
+use super::exec_purpose::ExecPurpose;
+use super::lifecycle::Hook;
+use super::pod_spec::{ContainerPort, ContainerSpec};
+use super::read::cursor::Cursor;
+use super::read::{pod, probe};
+use crate::cri::labels::{GRACE_PERIOD, PORTS, PRE_STOP_HANDLER};
+
+/// All that is noted of a container of this name.
+pub(crate) fn container<'a>(name: &str, note: impl Fn(&str) -> Option<&'a str>) -> ContainerSpec {
+    ContainerSpec {
+        hooks: pre_stop(&note).map(|hook| (ExecPurpose::PreStop, hook)).into_iter().collect(),
+        annotated_grace_period: grace_period(&note),
+        ports: ports(&note).unwrap_or_default(),
+        ..ContainerSpec::named(name)
+    }
+}
+
+/// The hook.
+pub(super) fn pre_stop<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Hook> {
+    let text = note(PRE_STOP_HANDLER)?;
+    let mut problems = Vec::new();
+    let hook = match serde_json::from_str::<Value>(text) {
+        Ok(value) => probe::hook(&Cursor::root("", &value).secret(), false, &mut problems),
+        Err(error) => {
+            return Some(Hook::Invalid(format!("annotation {PRE_STOP_HANDLER} is not JSON: {error}")));
+        }
+    };
+    let reasons: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    Some(
+        hook.unwrap_or_else(|| {
+            Hook::Invalid(format!("annotation {PRE_STOP_HANDLER}: {}", reasons.join("; ")))
+        }),
+    )
+}
+
+/// The grace period of its pod, in seconds; or why that cannot be read.
+pub(super) fn grace_period<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Result<u32, String>> {
+    let text = note(GRACE_PERIOD)?;
+    let read = text.parse().ok().filter(|seconds| i32::try_from(*seconds).is_ok());
+    let reason = "it must be a whole number of seconds from 0 to 2147483647";
+    Some(read.ok_or_else(|| format!("annotation {GRACE_PERIOD} is {text:?}; {reason}")))
+}
+
+/// The ports.
+pub(super) fn ports<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Vec<ContainerPort>> {
+    let value: Value = serde_json::from_str(note(PORTS)?).ok()?;
+    let mut problems = Vec::new();
+    let list = Cursor::root("", &value).list(&mut problems);
+    Some(list.iter().filter_map(|node| pod::port(node, &mut problems)).collect())
+}

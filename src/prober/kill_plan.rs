@@ -1,0 +1,153 @@
+//! What the kubelet would do about a container whose probe has failed for good.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::probe_state::ObservedState;
+use crate::probe::{ContainerKind, ContainerSpec, GRACE_PERIOD, Hook, PodSpec, ProbeType, RestartPolicy};
+
+/// A container's end, as the kubelet would bring it about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KillPlan {
+    /// What the kubelet's event says.
+    pub(crate) message: String,
+    /// Seconds that the container has for its end, its hook included.
+    pub(crate) grace_period: u32,
+    /// What is done before.
+    pub(crate) pre_stop: Option<Hook>,
+    /// Why it cannot be brought about: what is written of it cannot be read.
+    pub(crate) blocked_by: Option<String>,
+}
+
+impl KillPlan {
+    /// The shortest time that the kubelet gives a container for its end, in seconds.
+    pub(crate) const MIN_GRACE_PERIOD: u32 = 2;
+
+    /// Seconds for the hook; none at all where there are none for the container.
+    pub(crate) fn hook_period(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.grace_period.into())).filter(|period| !period.is_zero())
+    }
+
+    /// Seconds that the container is left after its hook has taken so long, as the kubelet counts: of that time whole seconds.
+    pub(crate) fn grace_period_after(&self, hook: Duration) -> u32 {
+        let taken = u32::try_from(hook.as_secs()).unwrap_or(u32::MAX);
+        self.grace_period.saturating_sub(taken).max(Self::MIN_GRACE_PERIOD)
+    }
+}
+
+/// The end of a running container whose liveness or startup probe has failed. `state` tells of the containers of the pod.
+pub(super) fn plan_kill(
+    spec: &PodSpec,
+    name: &str,
+    probe_type: ProbeType,
+    mut state: impl FnMut(&str) -> Option<ObservedState>,
+) -> KillPlan {
+    let container = spec.container(name);
+    let probe = probe_type.name();
+    let own = container.and_then(|it| it.probe(probe_type)?.termination_grace_period);
+    let noted = container.and_then(|it| it.annotated_grace_period.clone());
+    let (noted, unreadable) = noted.map_or((None, None), |noted| (noted.clone().ok(), noted.err()));
+    let of_pod = spec.termination_grace_period.or(noted);
+    let pre_stop = container.and_then(|it| it.pre_stop());
+    let blocked_by = match pre_stop {
+        Some(Hook::Invalid(reason)) => Some(reason.clone()),
+        _ => unreadable.filter(|_| of_pod.is_none()),
+    };
+    let of_pod = of_pod.unwrap_or(GRACE_PERIOD);
+    let kill =
+        |message, grace_period| KillPlan { message, grace_period, pre_stop: pre_stop.cloned(), blocked_by };
+    if container.is_some_and(|it| it.role == ContainerKind::Sidecar) {
+        return kill(format!("Init container {name} failed {probe} probe"), own.unwrap_or(of_pod));
+    }
+    // Rules do not count: there is no exit code yet. Nor does OnFailure look at one.
+    let policy = container.and_then(|it| it.restart_policy);
+    if policy.unwrap_or(spec.restart_policy) != RestartPolicy::Never {
+        let message = format!("Container {name} failed {probe} probe, will be restarted");
+        return kill(message, own.unwrap_or(of_pod));
+    }
+    let mut others =
+        spec.containers.iter().filter(|other| other.role == ContainerKind::Regular && other.name != name);
+    // One that is not there yet is about to be started, and one that has ended may be.
+    let goes_on = |other: &Arc<ContainerSpec>| match state(&other.name) {
+        Some(ObservedState::Terminated(code)) => {
+            code.is_none_or(|code| other.is_restarted(spec.restart_policy, code))
+        }
+        _ => true,
+    };
+    if others.any(goes_on) {
+        return kill(format!("Container {name} failed {probe} probe"), own.unwrap_or(of_pod));
+    }
+    // Nothing is left of the pod, which is ended as a whole: what the probe says of its grace period does not count.
+    kill(format!("Stopping container {name}"), of_pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::probe::Probe;
+    use crate::prober::probe_state::tests::probe;
+
+    #[test]
+    fn a_kill_is_announced_as_the_kubelet_does() {
+        let probe = |grace| Arc::new(Probe { termination_grace_period: grace, ..probe() });
+        let of = |role, restart_policy, grace| ContainerSpec {
+            role,
+            restart_policy,
+            probes: vec![(ProbeType::Liveness, Some(probe(grace)))],
+            ..ContainerSpec::named("main")
+        };
+        let regular = |grace| of(ContainerKind::Regular, None, grace);
+        let running = Some(ObservedState::Running(Instant::now()));
+        let restarted = "Container main failed liveness probe, will be restarted";
+        for (container, policy, sibling, expected) in [
+            (regular(None), RestartPolicy::Always, None, (restarted, 40)),
+            (regular(Some(5)), RestartPolicy::OnFailure, None, (restarted, 5)),
+            (regular(Some(1)), RestartPolicy::Always, None, (restarted, 2)),
+            (
+                of(ContainerKind::Regular, Some(RestartPolicy::Always), None),
+                RestartPolicy::Never,
+                None,
+                (restarted, 40),
+            ),
+            (regular(Some(5)), RestartPolicy::Never, None, ("Stopping container main", 40)),
+            (
+                of(ContainerKind::Regular, Some(RestartPolicy::Never), Some(5)),
+                RestartPolicy::Always,
+                None,
+                ("Stopping container main", 40),
+            ),
+            (
+                regular(Some(5)),
+                RestartPolicy::Never,
+                Some(running),
+                ("Container main failed liveness probe", 5),
+            ),
+            (
+                regular(Some(5)),
+                RestartPolicy::Never,
+                Some(Some(ObservedState::Terminated(Some(0)))),
+                ("Stopping container main", 40),
+            ),
+            (
+                of(ContainerKind::Sidecar, Some(RestartPolicy::Always), Some(500)),
+                RestartPolicy::Never,
+                Some(running),
+                ("Init container main failed liveness probe", 500),
+            ),
+        ] {
+            let mut containers = vec![Arc::new(container)];
+            containers.extend(sibling.map(|_| Arc::new(ContainerSpec::named("other"))));
+            let spec = PodSpec {
+                restart_policy: policy,
+                termination_grace_period: Some(40),
+                containers,
+                ..PodSpec::default()
+            };
+            let kill = plan_kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
+            let told = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
+            assert_eq!(told, expected, "{policy:?}");
+        }
+    }
+}

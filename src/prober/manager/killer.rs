@@ -1,0 +1,183 @@
+//! Kills one container, as the kubelet does: its hook, SIGTERM, its grace period, SIGKILL; and again where that fails.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::{Instant, sleep};
+use tonic::Status;
+use tracing::{error, info};
+
+use super::ManagerInner;
+use crate::probe::ContainerSpec;
+use crate::prober::events::{ContainerEvent, ContainerEventKind};
+use crate::prober::executor::ContainerNames;
+use crate::prober::handler::{HookContext, HookError};
+use crate::prober::pod::{Effects, KillAbort, KillRequest, ProbedPod};
+use crate::tap::KillRecord;
+use crate::terminal::sanitize;
+
+/// What the kubelet waits before it tries again, and by how much of it more at most.
+const RETRY: Duration = Duration::from_secs(10);
+const RETRY_SPREAD: f64 = 0.5;
+
+/// Within which time a container that was stopped is seen to have ended, at the latest by a relist; and from one look to the next.
+const SEEN: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A container that is being killed.
+pub(super) struct KillTask {
+    pub(super) shared: Arc<ManagerInner>,
+    pub(super) pod: Arc<ProbedPod>,
+    pub(super) order: KillRequest,
+}
+
+/// What came of an attempt to kill it.
+enum KillResult {
+    /// It has been stopped.
+    Stopped,
+    /// It is left alone.
+    Aborted(KillAbort),
+    /// The runtime has not stopped it.
+    Failed(Status),
+}
+
+impl KillTask {
+    /// Kills it, unless it is left alone after all. A fault of ours in that harms nobody else.
+    pub(super) async fn run(self) {
+        if AssertUnwindSafe(self.kill()).catch_unwind().await.is_err() {
+            error!("a fault of probeshim's own: a container was not killed, please report it");
+            self.shared.metrics.fault();
+            self.release();
+        }
+    }
+
+    async fn kill(&self) {
+        loop {
+            match self.attempt().await {
+                KillResult::Stopped if self.has_ended().await => {
+                    self.shared.metrics.killed(self.order.probe_type.title(), true);
+                    let name = self.order.container.name.as_deref().unwrap_or_default();
+                    self.pod.lock().killed(name, self.order.probe_type);
+                    return;
+                }
+                KillResult::Stopped => {
+                    self.shared.metrics.killed(self.order.probe_type.title(), false);
+                    let message = "The runtime says that it has stopped it, and it still runs";
+                    self.notice(ContainerEventKind::KillFailed, message.to_owned());
+                }
+                KillResult::Aborted(KillAbort::Gone) => return,
+                KillResult::Aborted(pardon) => {
+                    self.notice(
+                        ContainerEventKind::KillAborted,
+                        format!("Is not stopped after all: {}", pardon.reason()),
+                    );
+                    self.release();
+                    return;
+                }
+                KillResult::Failed(status) => {
+                    self.shared.metrics.killed(self.order.probe_type.title(), false);
+                    let reason = sanitize(status.message());
+                    self.notice(
+                        ContainerEventKind::KillFailed,
+                        format!("The runtime has not stopped it: {reason}"),
+                    );
+                    sleep(RETRY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
+                }
+            }
+        }
+    }
+
+    /// Whether it is seen to have ended, within a while.
+    async fn has_ended(&self) -> bool {
+        let until = Instant::now() + SEEN;
+        while self.pod.lock().abort_reason(&self.order.container_id, Instant::now()) != Some(KillAbort::Gone)
+        {
+            if Instant::now() >= until {
+                return false;
+            }
+            sleep(LOOK).await;
+        }
+        true
+    }
+
+    async fn attempt(&self) -> KillResult {
+        let _turn = self.pod.turn.acquire().await;
+        let order = &self.order;
+        if let Some(pardon) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
+            return KillResult::Aborted(pardon);
+        }
+        self.notice(ContainerEventKind::Killing, order.kill.message.clone());
+        let begun = Instant::now();
+        self.pre_stop().await;
+        if let Some(pardon) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
+            return KillResult::Aborted(pardon);
+        }
+        let grace_period = order.kill.grace_period_after(begun.elapsed());
+        let kill = KillRecord {
+            probe: order.probe_type.name().to_owned(),
+            message: order.kill.message.clone(),
+            threshold: order.threshold,
+            grace_period,
+            failures: order.failures.clone(),
+        };
+        let (names, executor) = (self.names(), &self.shared.executor);
+        let stopped = executor.stop(&names, &order.container_id, grace_period, Some(kill)).await;
+        stopped.map_or_else(KillResult::Failed, |()| KillResult::Stopped)
+    }
+
+    /// Runs the hook for as long as the grace period lasts. One that takes longer goes on, as with the kubelet.
+    async fn pre_stop(&self) {
+        let Some((hook, period)) = self.order.kill.pre_stop.clone().zip(self.order.kill.hook_period()) else {
+            return;
+        };
+        let (names, id) = (self.names(), self.order.container_id.clone());
+        let hooked = {
+            let state = self.pod.lock();
+            let name = self.order.container.name.as_deref().unwrap_or_default();
+            let container = state.spec.container(name).cloned();
+            let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
+            let address = state.address.clone().unwrap_or_else(|| "".into());
+            HookContext { names, id, container, address }
+        };
+        match hooked.run(hook, self.shared.executor.clone(), Some(period)).await {
+            Ok(()) => {}
+            Err(HookError::Failed(reason)) => {
+                self.notice(
+                    ContainerEventKind::FailedPreStopHook,
+                    format!("PreStopHook failed: {}", sanitize(&reason)),
+                );
+            }
+            Err(HookError::Panicked) => self.shared.metrics.fault(),
+            Err(HookError::TimedOut) => {
+                info!("a preStop hook has not ended within the grace period of {period:?}");
+            }
+        }
+    }
+
+    /// It is not to be killed any more; its probe counts anew.
+    fn release(&self) {
+        let (now, mut todo) = (Instant::now(), Effects::default());
+        let mut state = self.pod.lock();
+        state.kill_aborted(&self.order, now);
+        state.sync(now, &mut todo);
+        drop(state);
+        self.shared.apply_effects(&self.pod, todo);
+    }
+
+    fn names(&self) -> ContainerNames {
+        ContainerNames { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
+    }
+
+    fn notice(&self, what: ContainerEventKind, message: String) {
+        let ContainerNames { pod, container } = self.names();
+        self.shared.witness.container_event(ContainerEvent {
+            pod,
+            container,
+            probe_type: self.order.probe_type,
+            what,
+            message,
+        });
+    }
+}

@@ -1,0 +1,185 @@
+//! What all workers of a prober share, and what is done for its pods beside their attempts.
+
+mod killer;
+mod worker;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+use tracing::error;
+
+use crate::prober::enforcement::Enforcement;
+use crate::prober::events::{ContainerEventKind, EventSink};
+use crate::prober::executor::Executor;
+use crate::prober::meter::ThreadUse;
+use crate::prober::metrics::ProberMetrics;
+use crate::prober::pod::{Effects, ProbedPod};
+use crate::prober::pod_table::PodTable;
+use crate::world::InspectRequest;
+
+use killer::KillTask;
+use worker::Worker;
+
+/// From one look at all pods to the next.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pods that are looked at in one go.
+const PODS_PER_TICK: usize = 64;
+
+/// For how long a kubelet that was seen is taken to be there.
+pub(crate) const KUBELET_TTL: Duration = Duration::from_secs(60);
+
+/// What its workers share.
+#[derive(Debug)]
+pub(in crate::prober) struct ManagerInner {
+    pub(in crate::prober) executor: Executor,
+    pub(in crate::prober) metrics: ProberMetrics,
+    pub(in crate::prober) witness: Arc<dyn EventSink>,
+    pub(in crate::prober) enquiries: mpsc::Sender<InspectRequest>,
+    pub(in crate::prober) runtime: Handle,
+    pub(in crate::prober) enforcement: Arc<Enforcement>,
+    pub(in crate::prober) roster: Mutex<PodTable>,
+    /// Time that probes have lately taken from the prober's thread.
+    pub(in crate::prober) thread_use: Arc<ThreadUse>,
+}
+
+impl ManagerInner {
+    pub(in crate::prober) fn lock(&self) -> MutexGuard<'_, PodTable> {
+        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::prober) fn pods(&self) -> Vec<Arc<ProbedPod>> {
+        self.lock().pods.values().filter_map(|entry| entry.pod.clone()).collect()
+    }
+
+    /// Whether there has been a prober for less than this, and workers are spread.
+    pub(in crate::prober) fn is_young(&self, period: Duration) -> bool {
+        let roster = self.lock();
+        if roster.is_settled {
+            return false;
+        }
+        !roster.is_listed || roster.since.elapsed() < period
+    }
+
+    /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
+    pub(in crate::prober) async fn housekeeping(self: Arc<Self>) {
+        loop {
+            sleep(HOUSEKEEPING_INTERVAL).await;
+            let (keys, is_kubelet_there) = {
+                let roster = self.lock();
+                if roster.is_over {
+                    return;
+                }
+                let is_kubelet_there = roster.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET_TTL);
+                (roster.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
+            };
+            for keys in keys.chunks(PODS_PER_TICK) {
+                for key in keys {
+                    if catch_unwind(AssertUnwindSafe(|| self.look(key, is_kubelet_there))).is_err() {
+                        error!("a fault of probeshim's own: a pod was not looked at, please report it");
+                        self.metrics.fault();
+                    }
+                }
+                yield_now().await;
+            }
+        }
+    }
+
+    /// Does what is due for a pod, and asks for what still has to be known.
+    pub(in crate::prober) fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
+        let (now, mut todo) = (Instant::now(), Effects::default());
+        let roster = self.lock();
+        let Some(entry) = roster.pods.get(key) else { return };
+        let (unknown, pod) = (entry.missing_info(), entry.pod.clone());
+        drop(roster);
+        self.ask(unknown);
+        let Some(pod) = pod else { return };
+        let mut state = pod.lock();
+        if state.is_let_go() || state.next_sync <= now {
+            state.sync(now, &mut todo);
+        }
+        state.overdue(is_kubelet_there, now, &mut todo);
+        drop(state);
+        self.apply_effects(&pod, todo);
+    }
+
+    /// Has the runtime asked. What finds no room is wanted again a second later.
+    pub(in crate::prober) fn ask(&self, enquiries: Vec<InspectRequest>) {
+        for enquiry in enquiries {
+            let _ = self.enquiries.try_send(enquiry);
+        }
+    }
+
+    /// Looks again at a pod. `is_news`: something has become of it; else it may be written otherwise than before, and if it is not, nothing
+    /// is done.
+    pub(in crate::prober) fn refresh(
+        &self,
+        key: &Arc<str>,
+        is_news: bool,
+    ) -> Option<(Arc<ProbedPod>, Effects)> {
+        let (now, mut roster) = (Instant::now(), self.lock());
+        let (since, specs) = (roster.since, roster.specs.clone());
+        let entry = roster.pods.get_mut(key)?;
+        for container in &entry.containers {
+            self.enforcement.mark_matched(&entry.sandbox, container);
+        }
+        let spec = specs.resolve_pod(&entry.sandbox, &entry.containers);
+        if entry.pod.is_none() && !spec.is_probed() {
+            return None;
+        }
+        let pod = entry.pod.get_or_insert_with(|| {
+            Arc::new(ProbedPod::new(entry.sandbox.pod.clone(), self.enforcement.clone(), since, now))
+        });
+        let (pod, mut todo) = (pod.clone(), Effects::default());
+        let mut state = pod.lock();
+        if is_news || *state.spec != spec {
+            entry.update_pod(&mut state, spec, &self.enforcement, now, &mut todo);
+        }
+        drop(state);
+        self.ask(entry.missing_info());
+        Some((pod, todo))
+    }
+
+    /// Does what a pod wants done, once nobody looks at it.
+    pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, todo: Effects) {
+        for notice in todo.notices {
+            if notice.what == ContainerEventKind::WouldKill {
+                self.metrics.verdict(notice.probe_type.title());
+            }
+            self.metrics.compared(notice.what);
+            self.witness.container_event(notice);
+        }
+        if todo.result_changed {
+            let names = pod.lock().names.clone();
+            self.witness.result_changed(&names);
+        }
+        for remark in todo.remarks {
+            self.witness.global_event(remark);
+        }
+        for order in todo.kills {
+            self.runtime.spawn(KillTask { shared: self.clone(), pod: pod.clone(), order }.run());
+        }
+        for (signals, probe) in todo.launch {
+            let is_spread = todo.jitter;
+            let worker = Worker {
+                shared: self.clone(),
+                pod: pod.clone(),
+                signals,
+                is_spread,
+                meter: None,
+                discarded: 0,
+            };
+            self.metrics.begun();
+            let metrics = self.metrics.clone();
+            self.runtime.spawn(async move {
+                worker.run(probe).await;
+                metrics.ended();
+            });
+        }
+    }
+}

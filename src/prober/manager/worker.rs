@@ -1,0 +1,272 @@
+//! Works on one probe of one container: attempts, in their time.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
+use tracing::error;
+
+use super::ManagerInner;
+use crate::probe::Probe;
+use crate::prober::events::{ContainerEvent, ContainerEventKind};
+use crate::prober::executor::ContainerNames;
+use crate::prober::handler::{ProbeError, ProbeOutcome, ProbeTarget, attempt};
+use crate::prober::lateness::{Delay, timed};
+use crate::prober::meter::AttemptMeter;
+use crate::prober::metrics::Series;
+use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHandle, ProbedPod};
+use crate::prober::probe_state::Next;
+use crate::prober::threshold::ProbeResult;
+
+/// How often an attempt is made, back to back, of which it is not known what came of it.
+const MAX_PROBE_RETRIES: usize = 3;
+
+/// A worker.
+pub(super) struct Worker {
+    pub(super) shared: Arc<ManagerInner>,
+    pub(super) pod: Arc<ProbedPod>,
+    pub(super) signals: Arc<ProbeWorkerHandle>,
+    /// It begins at a time of chance within its period.
+    pub(super) is_spread: bool,
+    /// The time that its attempts take from the prober's thread, once there has been one.
+    pub(super) meter: Option<Arc<AttemptMeter>>,
+    /// Number of attempts in a row that were discarded because the prober was late.
+    pub(super) discarded: u32,
+}
+
+/// The last try of an attempt.
+struct Tried {
+    result: Result<ProbeOutcome, ProbeError>,
+    /// How long it took.
+    took: Duration,
+    delay: Delay,
+}
+
+impl Worker {
+    /// Works until there is nothing to do any more, or it is told to end. Attempts keep to a grid that begins here: one that takes longer is
+    /// followed by the next at once, and what has been missed meanwhile stays missed.
+    pub(super) async fn run(mut self, probe: Arc<Probe>) {
+        let period = Duration::from_secs(probe.period.into());
+        let mut is_stopped = false;
+        if self.is_spread || self.shared.is_young(period) {
+            // All workers of a node begin at once: they are spread.
+            tokio::select! {
+                () = self.signals.stop.notified() => is_stopped = true,
+                () = sleep(period.mul_f64(fastrand::f64())) => {}
+            }
+        }
+        let mut due = Instant::now();
+        let mut ticks = interval_at(due + period, period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        while !is_stopped && self.tick(due).await {
+            tokio::select! {
+                () = self.signals.stop.notified() => break,
+                tick = ticks.tick() => due = tick,
+                () = self.signals.manual_trigger.notified() => {
+                    ticks.reset();
+                    due = Instant::now();
+                }
+            }
+        }
+        let mut todo = Effects::default();
+        self.pod.lock().ended(&self.signals, Instant::now(), &mut todo);
+        self.shared.apply_effects(&self.pod, todo);
+        if let Some(meter) = self.meter {
+            meter.end();
+            self.shared.metrics.end(&meter.series);
+        }
+    }
+
+    /// Makes an attempt that was due at a time, if it is time for one; `false` once there will be no more. A fault of ours in it harms nobody:
+    /// it is as if there had been no attempt.
+    async fn tick(&mut self, due: Instant) -> bool {
+        let worked = AssertUnwindSafe(self.do_probe(due)).catch_unwind().await;
+        worked.unwrap_or_else(|_| {
+            self.fault();
+            true
+        })
+    }
+
+    async fn do_probe(&mut self, due: Instant) -> bool {
+        let now = Instant::now();
+        let mut todo = Effects::default();
+        let (next, task) = self.pod.lock().next(&self.signals, now, &mut todo);
+        self.shared.apply_effects(&self.pod, todo);
+        if let Some(task) = task {
+            self.shared.metrics.late(now - due);
+            // It is large, and most of the time there is none.
+            Box::pin(self.attempt(&task)).await;
+        }
+        next != Next::Exit
+    }
+
+    /// Makes an attempt, and takes what came of it.
+    async fn attempt(&mut self, task: &AttemptContext) {
+        let new_meter = || AttemptMeter::new(Series::new(task), &self.shared.thread_use);
+        let meter = self.meter.get_or_insert_with(new_meter).clone();
+        let begun = Instant::now();
+        let tried = self.shared.attempt_with_retries(task, &meter).await;
+        let took = begun.elapsed();
+        let metrics = &self.shared.metrics;
+        let (what, message) = event_message(task, &tried.result);
+        if tried.is_discarded(&task.probe, self.discarded) {
+            self.discarded += 1;
+            metrics.discarded(&meter.series, tried.delay.culprit.as_ref());
+            self.shared.notice(task, ContainerEventKind::Discarded, tried.discarded_message(task, &message));
+            return;
+        }
+        self.discarded = 0;
+        if let Some(what) = what {
+            self.shared.notice(task, what, message.clone());
+        }
+        let Some(result) = result_of(&tried.result) else {
+            metrics.errored(&meter.series);
+            return;
+        };
+        let margin = f64::from(task.probe.timeout) - tried.took.as_secs_f64();
+        metrics.attempted(&meter.series, result, took, margin);
+        let mut todo = Effects::default();
+        let outcome = AttemptResult { result, took, message };
+        self.pod.lock().judge(&self.signals, outcome, Instant::now(), &mut todo);
+        self.shared.apply_effects(&self.pod, todo);
+    }
+
+    fn fault(&self) {
+        self.shared.metrics.fault();
+        let Some(notice) = self.pod.lock().fault_of(&self.signals) else { return };
+        let (pod, container) = (notice.pod.name.as_deref(), notice.container.name.as_deref());
+        error!(pod, container, "{}, please report it", notice.message);
+        self.shared.witness.container_event(notice);
+    }
+}
+
+impl Tried {
+    /// Whether it is discarded, after so many in a row. A success within the timeout counts: a late prober only takes it for a slower one.
+    fn is_discarded(&self, probe: &Probe, in_a_row: u32) -> bool {
+        let timeout = timeout_of(probe);
+        let is_sure = result_of(&self.result) == Some(ProbeResult::Success) && self.took <= timeout;
+        !is_sure && self.delay.discards(timeout, in_a_row, probe.failure_threshold)
+    }
+
+    /// Message of a discarded attempt. It has no figure that changes, so that equal events are counted
+    /// together. `message` is that of the attempt if it counted.
+    fn discarded_message(&self, task: &AttemptContext, message: &str) -> String {
+        let title = task.probe_type.title();
+        let by = match &self.delay.culprit {
+            Some(culprit) => format!("the {} took most of its time", culprit.series),
+            None => "no probe took much of its time".to_owned(),
+        };
+        let told = if message.is_empty() { "" } else { ": " };
+        format!(
+            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{told}{message}"
+        )
+    }
+}
+
+fn timeout_of(probe: &Probe) -> Duration {
+    Duration::from_secs(probe.timeout.into())
+}
+
+/// What an attempt counts as, if it is known what came of it.
+fn result_of(tried: &Result<ProbeOutcome, ProbeError>) -> Option<ProbeResult> {
+    match tried {
+        Ok(ProbeOutcome::Success(_) | ProbeOutcome::Warning(_)) => Some(ProbeResult::Success),
+        Ok(ProbeOutcome::Failure(_)) => Some(ProbeResult::Failure),
+        Err(_) => None,
+    }
+}
+
+/// What is told of an attempt, in the kubelet's words; nothing where all is well.
+fn event_message(
+    task: &AttemptContext,
+    tried: &Result<ProbeOutcome, ProbeError>,
+) -> (Option<ContainerEventKind>, String) {
+    let title = task.probe_type.title();
+    match tried {
+        Ok(ProbeOutcome::Success(_)) => (None, String::new()),
+        Ok(ProbeOutcome::Warning(output)) => {
+            (Some(ContainerEventKind::ProbeWarning), format!("{title} probe warning: {output}"))
+        }
+        Ok(ProbeOutcome::Failure(output)) => {
+            (Some(ContainerEventKind::Unhealthy), format!("{title} probe failed: {output}"))
+        }
+        Err(error) => {
+            let result = error.outcome();
+            let message = format!("{title} probe errored and resulted in {result} state: {error}");
+            (Some(ContainerEventKind::Unhealthy), message)
+        }
+    }
+}
+
+impl ManagerInner {
+    /// Makes attempts until it is known what came of one, three at most, and returns the last.
+    async fn attempt_with_retries(&self, task: &AttemptContext, meter: &Arc<AttemptMeter>) -> Tried {
+        let target =
+            ProbeTarget { container_id: &task.container_id, container: &task.spec, pod_ip: &task.address };
+        let names = ContainerNames { pod: task.pod.clone(), container: task.container.clone() };
+        let mut tries = 1;
+        loop {
+            let begun = Instant::now();
+            let attempt = attempt(&task.probe, &target, &names, &self.executor);
+            let (result, delay) = timed(meter, timeout_of(&task.probe), attempt).await;
+            if result.is_ok() || tries == MAX_PROBE_RETRIES {
+                return Tried { result, took: begun.elapsed(), delay };
+            }
+            tries += 1;
+        }
+    }
+
+    fn notice(&self, task: &AttemptContext, what: ContainerEventKind, message: String) {
+        let (pod, container, probe_type) = (task.pod.clone(), task.container.clone(), task.probe_type);
+        self.witness.container_event(ContainerEvent { pod, container, probe_type, what, message });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::{ContainerSpec, ProbeType};
+    use crate::prober::probe_state::tests::probe;
+
+    /// Table 9.3, `RecordContainerEventUnknownStatus`, and `Probe` (success, warning, failure, unknown with error): each type of probe by
+    /// its own name.
+    #[test]
+    fn table_9_3_what_is_told() {
+        for probe_type in ProbeType::ALL {
+            let task = AttemptContext {
+                pod: Arc::default(),
+                container: Arc::default(),
+                container_id: "c".into(),
+                spec: Arc::new(ContainerSpec::named("main")),
+                probe: Arc::new(probe()),
+                probe_type,
+                address: "".into(),
+            };
+            let title = probe_type.title();
+            let text = |text: &str| text.to_owned();
+            let unhealthy =
+                |message: &str| (Some(ContainerEventKind::Unhealthy), format!("{title} probe {message}"));
+            let warned = (Some(ContainerEventKind::ProbeWarning), format!("{title} probe warning: look"));
+            let (well, badly) = (Some(ProbeResult::Success), Some(ProbeResult::Failure));
+            for (tried, result, expected) in [
+                (Ok(ProbeOutcome::Success(text("fine"))), well, (None, String::new())),
+                (Ok(ProbeOutcome::Warning(text("look"))), well, warned),
+                (Ok(ProbeOutcome::Failure(text("bad"))), badly, unhealthy("failed: bad")),
+                (
+                    Err(ProbeError::Exec(text("gone"))),
+                    None,
+                    unhealthy("errored and resulted in unknown state: gone"),
+                ),
+                (
+                    Err(ProbeError::Body(text("cut"))),
+                    None,
+                    unhealthy("errored and resulted in failure state: cut"),
+                ),
+            ] {
+                assert_eq!((event_message(&task, &tried), result_of(&tried)), (expected, result));
+            }
+        }
+    }
+}

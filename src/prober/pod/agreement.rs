@@ -1,0 +1,180 @@
+//! Beside a kubelet: whether it kills whom we would have killed.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::PodState;
+use super::container::{KubeletStop, ProbedContainer};
+use super::workers::{Effects, ProbeWorker};
+use crate::probe::ProbeType;
+use crate::prober::enforcement::EnforcementMode;
+use crate::prober::events::ContainerEventKind;
+use crate::prober::kill_plan::KillPlan;
+use crate::prober::threshold::ProbeResult;
+
+/// How much later than a round of its probe the kubelet may kill.
+const MATCH_TOLERANCE: Duration = Duration::from_secs(2);
+
+impl PodState {
+    /// It is to be seen whether the kubelet kills a container, too.
+    pub(super) fn predict(&mut self, place: usize, probe_type: ProbeType, kill: &KillPlan, now: Instant) {
+        let Some(job) = self.worker(place, probe_type) else { return };
+        // Nothing is seen of most hooks.
+        let hook = kill.pre_stop.as_ref().and(kill.hook_period()).unwrap_or_default();
+        let patience =
+            Duration::from_secs(job.machine.probe.period.into()) + job.took + hook + MATCH_TOLERANCE;
+        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, patience));
+    }
+
+    /// The kubelet stops a container: was that to be expected? What it stops again has been looked at.
+    pub(super) fn match_stop(&mut self, place: usize, now: Instant, todo: &mut Effects) {
+        let container = &self.containers[place];
+        if container.their_stop.is_some() || container.is_doomed {
+            return;
+        }
+        for probe_type in ProbeType::KILLING {
+            if let Some((since, _)) = self.containers[place].endings[probe_type as usize].expected {
+                let later = now.saturating_duration_since(since).as_secs_f64();
+                let probe = probe_type.name();
+                let message = format!(
+                    "The kubelet stops it, {later:.1}s after it would have been for its {probe} probe"
+                );
+                self.confirm(place, probe_type, message, todo);
+                return;
+            }
+            if self.containers[place].result(probe_type) == Some(ProbeResult::Failure) {
+                // What is being stopped already has nothing decided about it.
+                let message = format!("The kubelet stops it, as its {} probe has failed", probe_type.name());
+                self.confirm(place, probe_type, message, todo);
+                return;
+            }
+        }
+        // It may be stopped for its pod's sake, or for another definition: what comes next tells.
+        let jobs = || ProbeType::KILLING.into_iter().filter_map(|it| self.worker(place, it));
+        let nearly = jobs().filter(|job| job.is_one_failure_short()).max_by_key(|job| job.failed());
+        let nearly = nearly.map(|job| (job.machine.probe_type, job.failed() > 0));
+        let stood: Vec<String> = jobs().map(ProbeWorker::standing).collect();
+        self.containers[place].their_stop =
+            Some(KubeletStop::Unexplained { nearly, stood: stood.join("; "), since: now });
+    }
+
+    /// A container is replaced by another of its name: the kubelet has restarted it.
+    pub(super) fn replaced(&mut self, place: usize, hash: Option<&str>, todo: &mut Effects) {
+        let container = &mut self.containers[place];
+        let (name, is_same) = (container.name().to_owned(), container.hash.as_deref() == hash);
+        let stop = container.their_stop.take().filter(|_| is_same);
+        if let Some(KubeletStop::Unexplained { nearly, stood, .. }) = stop {
+            let known = ProbeType::KILLING.into_iter().find(|it| self.worker(place, *it).is_some());
+            if let Some((probe_type, _)) = nearly {
+                self.confirm_near_miss(place, probe_type, todo);
+            } else if let Some(probe_type) =
+                known.filter(|_| self.enforcement.mode() == EnforcementMode::DryRun)
+            {
+                let message =
+                    format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
+                todo.notices.push(self.notice(place, probe_type, ContainerEventKind::Unpredicted, message));
+            }
+        }
+        for job in self.jobs.iter_mut().filter(|job| job.container == name) {
+            job.theirs = None;
+        }
+    }
+
+    /// The pod ends. Who was about to be killed was killed; of others it was not for their sake.
+    pub(in crate::prober) fn explained_by_end(&mut self, todo: &mut Effects) {
+        for place in 0..self.containers.len() {
+            let stop = self.containers[place].their_stop.take();
+            if let Some(KubeletStop::Unexplained { nearly: Some((probe_type, true)), .. }) = stop {
+                self.confirm_near_miss(place, probe_type, todo);
+            }
+        }
+    }
+
+    fn confirm_near_miss(&mut self, place: usize, probe_type: ProbeType, todo: &mut Effects) {
+        let probe = probe_type.name();
+        let message = format!("The kubelet stops it; its {probe} probe was one failure short of that here");
+        self.confirm(place, probe_type, message, todo);
+    }
+
+    /// The kubelet has done what was to be expected: its own count begins anew, and so does ours.
+    fn confirm(&mut self, place: usize, probe_type: ProbeType, message: String, todo: &mut Effects) {
+        if self.enforcement.mode() == EnforcementMode::DryRun {
+            todo.notices.push(self.notice(place, probe_type, ContainerEventKind::Predicted, message));
+        }
+        let container = &mut self.containers[place];
+        container.their_stop = Some(KubeletStop::Judged);
+        container.endings.iter_mut().for_each(|ending| ending.expected = None);
+        if let Some(job) = self.worker_index(self.containers[place].name(), probe_type) {
+            self.jobs[job].machine.run.length = 0;
+        }
+    }
+
+    /// Says whom the kubelet should have killed by now, and has not. While it stops one container of the pod, the others wait.
+    pub(in crate::prober) fn overdue(&mut self, is_kubelet_there: bool, now: Instant, todo: &mut Effects) {
+        if self.containers.iter().any(ProbedContainer::is_being_stopped) {
+            return;
+        }
+        for place in 0..self.containers.len() {
+            let is_running = self.containers[place].is_running();
+            for probe_type in ProbeType::KILLING {
+                let expected = &mut self.containers[place].endings[probe_type as usize].expected;
+                let Some((_, patience)) =
+                    expected.take_if(|(since, patience)| !is_running || now >= *since + *patience)
+                else {
+                    continue;
+                };
+                if is_running && is_kubelet_there {
+                    let (probe, patience) = (probe_type.name(), patience.as_secs_f64());
+                    let message = format!(
+                        "The kubelet has not stopped it for its {probe} probe within {patience:.1}s of when it would have been"
+                    );
+                    todo.notices.push(self.notice(
+                        place,
+                        probe_type,
+                        ContainerEventKind::NotObserved,
+                        message,
+                    ));
+                }
+            }
+        }
+    }
+
+    /// The kubelet has executed a command in a container.
+    pub(in crate::prober) fn heard_exec(&mut self, id: &str, command: &[String], came_to: &str) {
+        let Some(place) = self.index_by_id(id) else { return };
+        let name = self.containers[place].name().to_owned();
+        for job in self.jobs.iter_mut().filter(|job| job.container == name && job.matches_command(command)) {
+            job.theirs = Some(came_to.to_owned());
+        }
+    }
+}
+
+impl ProbeWorker {
+    /// How often it has failed in a row.
+    fn failed(&self) -> u32 {
+        if self.machine.run.last == Some(ProbeResult::Failure) { self.machine.run.length } else { 0 }
+    }
+
+    /// Whether one more failure would be enough.
+    fn is_one_failure_short(&self) -> bool {
+        !self.machine.on_hold && self.failed() + 1 >= self.machine.probe.failure_threshold
+    }
+
+    /// How it stands, with the last attempts of both sides.
+    fn standing(&self) -> String {
+        let (probe, threshold) = (self.machine.probe_type.name(), self.machine.probe.failure_threshold);
+        let ours = match (self.machine.run.last, self.failures.back()) {
+            (Some(ProbeResult::Failure), Some(failure)) => {
+                format!(
+                    "{} of {threshold} failures, the last of them: {}",
+                    self.machine.run.length, failure.message
+                )
+            }
+            (Some(last), _) => format!("{} {} in a row", self.machine.run.length, last.name()),
+            (None, _) => "no attempt yet".to_owned(),
+        };
+        let theirs = self.theirs.as_deref().unwrap_or("not seen");
+        format!("{probe}: {ours}; the kubelet's last: {theirs}")
+    }
+}

@@ -1,0 +1,240 @@
+//! Who is killed, or would be.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::container::{KubeletStop, WouldKillStats};
+use super::kill_request::{KillAbort, KillRequest};
+use super::workers::{Effects, ProbeWorkerHandle};
+use super::{Management, PodState};
+use crate::probe::{Hook, ProbeType};
+use crate::prober::enforcement::{EnforcementMode, KillPermit};
+use crate::prober::events::{ContainerEvent, ContainerEventKind, GlobalEvent};
+use crate::prober::kill_plan::{self, KillPlan};
+use crate::prober::probe_state::ContainerRun;
+use crate::prober::threshold::ProbeResult;
+use crate::relay::CallInfo;
+
+/// For how long a pod may be about to end once the kubelet has stopped one of its containers for a reason that is not known.
+const RECENT_STOP_WINDOW: Duration = Duration::from_secs(60);
+
+impl PodState {
+    /// A call stops a container.
+    pub(in crate::prober) fn stopping(
+        &mut self,
+        id: &str,
+        call: &Weak<CallInfo>,
+        now: Instant,
+        todo: &mut Effects,
+    ) {
+        let Some(place) = self.index_by_id(id) else { return };
+        self.containers[place].stopper = call.clone();
+        let is_kubelet = call.upgrade().is_some_and(|head| head.is_from_kubelet());
+        if is_kubelet && !self.is_ending() {
+            self.match_stop(place, now, todo);
+        }
+    }
+
+    /// A call of a kubelet's executes a command in a container, without a timeout. Where that is what is done before it is stopped, it is
+    /// about to be.
+    pub(in crate::prober) fn hook_begins(&mut self, id: &str, command: &[String], call: &Weak<CallInfo>) {
+        let Some(place) = self.index_by_id(id) else { return };
+        let spec = self.spec_of(&self.containers[place]);
+        let is_hook = |hook: &Hook| matches!(hook, Hook::Exec(own) if own == command);
+        if spec.and_then(|spec| spec.pre_stop()).is_some_and(is_hook) {
+            self.containers[place].stopper = call.clone();
+        }
+    }
+
+    /// Whether a call that stopped the pod or a container has ended since this was asked last. It may have failed.
+    pub(in crate::prober) fn is_let_go(&mut self) -> bool {
+        let calls = self.containers.iter_mut().map(|container| &mut container.stopper);
+        let mut is_let_go = false;
+        for call in calls.chain([&mut self.stopper]) {
+            if call.strong_count() == 0 && !call.ptr_eq(&Weak::new()) {
+                *call = Weak::new();
+                is_let_go = true;
+            }
+        }
+        is_let_go
+    }
+
+    /// A call stops the pod.
+    pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<CallInfo>, todo: &mut Effects) {
+        self.stopper = call.clone();
+        self.explained_by_end(todo);
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.has_ended
+            || self.is_over
+            || self.played == Management::Terminating
+            || self.spec.is_deleted
+            || self.stopper.strong_count() > 0
+    }
+
+    /// Whether the kubelet stops one of its containers for a reason that is not known, or has just done so: the pod may be about to end.
+    fn may_be_ending(&self, now: Instant) -> bool {
+        self.containers.iter().any(|container| match container.their_stop {
+            Some(KubeletStop::Unexplained { since, .. }) => {
+                container.is_being_stopped() || now < since + RECENT_STOP_WINDOW
+            }
+            _ => false,
+        })
+    }
+
+    /// Decides what becomes of a container whose liveness or startup probe has failed. Where it is not killed, it is told what would have
+    /// become of it, and that probe begins to count anew as if it had.
+    pub(super) fn decide(&mut self, place: usize, now: Instant, todo: &mut Effects) {
+        let container = &self.containers[place];
+        let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
+        if !container.is_running() || is_at_its_end || container.is_doomed {
+            return;
+        }
+        for probe_type in ProbeType::KILLING {
+            if self.containers[place].result(probe_type) != Some(ProbeResult::Failure) {
+                continue;
+            }
+            let name = self.containers[place].name().to_owned();
+            let kill = kill_plan::plan_kill(&self.spec, &name, probe_type, |other| self.state_of(other));
+            if let Some((what, why)) = self.kill_blocker(place, &kill, now, todo) {
+                let message = format!("{} ({why})", kill.message);
+                todo.notices.push(self.notice(place, probe_type, what, message));
+                self.reset_counters(place, probe_type, now);
+                if self.enforcement.mode() == EnforcementMode::DryRun {
+                    self.predict(place, probe_type, &kill, now);
+                }
+                continue;
+            }
+            let job = self.worker(place, probe_type);
+            let threshold = job.map_or(1, |job| job.machine.probe.failure_threshold);
+            let failures = job.map(|job| job.last_failures(threshold)).unwrap_or_default();
+            let container = &mut self.containers[place];
+            container.is_doomed = true;
+            if self.enforcement.mode() == EnforcementMode::Restart {
+                // Somebody else sees to it.
+                return;
+            }
+            let (names, container_id) = (container.names.clone(), container.id.clone());
+            todo.kills.push(KillRequest {
+                container: names,
+                container_id,
+                probe_type,
+                kill,
+                threshold,
+                failures,
+            });
+            return;
+        }
+    }
+
+    /// Why a container is not killed, if it is not.
+    fn kill_blocker(
+        &self,
+        place: usize,
+        kill: &KillPlan,
+        now: Instant,
+        todo: &mut Effects,
+    ) -> Option<(ContainerEventKind, String)> {
+        let grace_period = kill.grace_period_after(Duration::ZERO);
+        if !self.enforcement.mode().kills() {
+            let but = kill.blocked_by.as_ref().map(|obstacle| format!(", but that {obstacle}"));
+            let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
+            return Some((ContainerEventKind::WouldKill, would + &but.unwrap_or_default()));
+        }
+        if self.containers[place].is_spared {
+            return Some((ContainerEventKind::WouldKill, "never killed: it is excluded".to_owned()));
+        }
+        if let Some(obstacle) = &kill.blocked_by {
+            return Some((ContainerEventKind::KillSkipped, format!("not stopped: {obstacle}")));
+        }
+        if self.enforcement.mode() == EnforcementMode::Restart
+            && !self.will_be_restarted(self.containers[place].name())
+        {
+            return Some((
+                ContainerEventKind::KillSkipped,
+                "not stopped: nobody would start it again".to_owned(),
+            ));
+        }
+        match self.enforcement.permit_kill(now) {
+            KillPermit::Allow => None,
+            KillPermit::DryRun => Some((ContainerEventKind::WouldKill, "dry-run since just now".to_owned())),
+            KillPermit::RateLimited { is_first } => {
+                if is_first {
+                    todo.remarks.extend(self.enforcement.kills(now).most.map(GlobalEvent::KillRateLimited));
+                }
+                Some((
+                    ContainerEventKind::KillSkipped,
+                    "not stopped: there have been too many kills".to_owned(),
+                ))
+            }
+        }
+    }
+
+    /// Whether there is somebody who starts a container again.
+    fn will_be_restarted(&self, name: &str) -> bool {
+        self.played != Management::External && self.kept.as_ref().is_none_or(|kept| kept.contains(name))
+    }
+
+    /// A probe counts anew, as if its container had been restarted.
+    fn reset_counters(&mut self, place: usize, probe_type: ProbeType, now: Instant) {
+        let container = &mut self.containers[place];
+        let ending = &mut container.endings[probe_type as usize];
+        *ending = WouldKillStats { count: ending.count + 1, last: Some(now), ..*ending };
+        let next = ContainerRun { container_id: container.id.clone(), would_have_ended: ending.count };
+        container.results[probe_type as usize] = Some((next, ProbeResult::initial_value(probe_type)));
+    }
+
+    /// Whether a container that was to be killed is left alone.
+    pub(in crate::prober) fn abort_reason(&self, id: &str, now: Instant) -> Option<KillAbort> {
+        let Some(place) = self.index_by_id(id) else { return Some(KillAbort::Gone) };
+        let container = &self.containers[place];
+        if !container.is_running() {
+            Some(KillAbort::Gone)
+        } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
+            Some(KillAbort::Others)
+        } else if container.is_spared {
+            Some(KillAbort::Excluded)
+        } else if !self.enforcement.mode().kills() {
+            Some(KillAbort::Switched)
+        } else {
+            None
+        }
+    }
+
+    /// A container that was to be killed is left alone from now on: its probe counts anew.
+    pub(in crate::prober) fn kill_aborted(&mut self, order: &KillRequest, now: Instant) {
+        let Some(place) = self.index_by_id(&order.container_id) else { return };
+        self.containers[place].is_doomed = false;
+        self.reset_counters(place, order.probe_type, now);
+    }
+
+    /// A container has been killed for a probe.
+    pub(in crate::prober) fn killed(&mut self, name: &str, probe_type: ProbeType) {
+        if let Some(job) = self.worker_index(name, probe_type) {
+            self.jobs[job].kills += 1;
+        }
+    }
+
+    pub(super) fn notice(
+        &self,
+        place: usize,
+        probe_type: ProbeType,
+        what: ContainerEventKind,
+        message: String,
+    ) -> ContainerEvent {
+        let (pod, container) = (self.names.clone(), self.containers[place].names.clone());
+        ContainerEvent { pod, container, probe_type, what, message }
+    }
+
+    /// Tells of an attempt of a worker that ended with a panic.
+    pub(in crate::prober) fn fault_of(&self, signals: &Arc<ProbeWorkerHandle>) -> Option<ContainerEvent> {
+        let job = &self.jobs[self.index_of(signals)?];
+        let place = self.index_by_name(&job.container)?;
+        let probe_type = job.machine.probe_type;
+        let message = format!("{} probe was not made: probeshim panicked", probe_type.title());
+        Some(self.notice(place, probe_type, ContainerEventKind::Panicked, message))
+    }
+}

@@ -1,0 +1,255 @@
+//! The pods of the node, with what the world tells of each.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use super::enforcement::Enforcement;
+use super::node;
+use super::pod::{Age, ContainerUpdate, Effects, PodState, ProbedPod};
+use super::probe_state::ObservedState;
+use crate::cri::labels::CONTAINER_HASH;
+use crate::cri::v1::ContainerState;
+use crate::probe::{PodSpec, SpecResolver};
+use crate::tap;
+use crate::world::{self, Change, InspectRequest, Inventory, Sandbox};
+
+/// The pods of the node.
+#[derive(Debug)]
+pub(super) struct PodTable {
+    /// When the first list of the node had come: until then everything has been there before.
+    pub(super) since: Instant,
+    pub(super) is_listed: bool,
+    /// The node is taken to have been there for long: workers begin at once.
+    pub(super) is_settled: bool,
+    pub(super) specs: SpecResolver,
+    pub(super) pods: HashMap<Arc<str>, PodEntry>,
+    /// Containers whose sandbox is not known yet, by the id of that.
+    pub(super) orphans: HashMap<Arc<str>, Vec<Arc<world::Container>>>,
+    /// When a kubelet was seen last.
+    pub(super) kubelet_seen: Option<Instant>,
+    pub(super) is_over: bool,
+}
+
+/// A pod of the node. One that has no probe is only remembered.
+#[derive(Debug)]
+pub(super) struct PodEntry {
+    pub(super) sandbox: Arc<Sandbox>,
+    pub(super) containers: Vec<Arc<world::Container>>,
+    pub(super) pod: Option<Arc<ProbedPod>>,
+}
+
+impl PodTable {
+    /// Takes a change. Tells which pod it concerns.
+    pub(super) fn apply(&mut self, world: &Inventory, change: &Change) -> Option<Arc<str>> {
+        if self.is_over {
+            return None;
+        }
+        match change {
+            Change::SandboxStarted(sandbox)
+            | Change::SandboxStopped(sandbox)
+            | Change::SandboxUpdated(sandbox) => self.sandbox(sandbox),
+            Change::SandboxRemoved(sandbox) => {
+                let key = key_of(&sandbox.pod, &sandbox.id);
+                let is_last = self.pods.get(&key).is_some_and(|entry| entry.sandbox.id == sandbox.id);
+                let entry = if is_last { self.pods.remove(&key) } else { None };
+                if let Some(pod) = entry.and_then(|entry| entry.pod) {
+                    pod.lock().stop();
+                }
+                None
+            }
+            Change::ContainerCreated(container)
+            | Change::ContainerStarted(container)
+            | Change::ContainerExited(container)
+            | Change::ContainerUpdated(container) => {
+                let Some(sandbox) = world.live_sandbox_of(container).cloned() else {
+                    let sandbox = container.sandbox.clone()?;
+                    upsert_container(self.orphans.entry(sandbox).or_default(), container);
+                    return None;
+                };
+                let key = self.sandbox(&sandbox)?;
+                upsert_container(&mut self.pods.get_mut(&key)?.containers, container);
+                Some(key)
+            }
+            Change::ContainerRemoved(container) => {
+                if let Some(waiting) = self.orphans.get_mut(container.sandbox.as_ref()?) {
+                    waiting.retain(|known| known.id != container.id);
+                }
+                let sandbox = world.sandbox_of(container)?;
+                let key = key_of(&sandbox.pod, &sandbox.id);
+                let entry = self.pods.get_mut(&key)?;
+                entry.containers.retain(|known| known.id != container.id);
+                if let Some(pod) = &entry.pod {
+                    pod.lock().remove_container(&container.id);
+                }
+                Some(key)
+            }
+        }
+    }
+
+    /// Takes a pod that is about to have a sandbox.
+    pub(super) fn expect(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
+        let key = key_of(&sandbox.pod, &sandbox.id);
+        if self.is_over {
+            return None;
+        }
+        // One that is there already counts before one that is not.
+        if self.pods.contains_key(&key) { Some(key) } else { self.sandbox(sandbox) }
+    }
+
+    /// Remembers a pod no more.
+    pub(super) fn forget(&mut self, names: &tap::PodRef) {
+        if let Some(pod) = self.pods.remove(&key_of(names, "")).and_then(|entry| entry.pod) {
+            pod.lock().stop();
+        }
+    }
+
+    /// The pod with these names, if it is probed.
+    pub(super) fn pod_named(&self, names: &tap::PodRef) -> Option<Arc<ProbedPod>> {
+        self.pods.get(&key_of(names, ""))?.pod.clone()
+    }
+
+    /// What is written of the pod of a sandbox, be it on the node or not.
+    pub(super) fn spec_of(&self, sandbox: &Sandbox) -> PodSpec {
+        match self.pods.get(&key_of(&sandbox.pod, "")) {
+            Some(entry) => self.specs.resolve_pod(&entry.sandbox, &entry.containers),
+            None => self.specs.resolve_pod(sandbox, []),
+        }
+    }
+
+    /// The pod of a sandbox, if it is probed; the beginning of its id will do, as it does for runtimes.
+    pub(super) fn pod_of_sandbox(&self, id: &str) -> Option<Arc<ProbedPod>> {
+        let is_it = |entry: &&PodEntry| !id.is_empty() && entry.sandbox.id.starts_with(id);
+        self.pods.values().find(is_it)?.pod.clone()
+    }
+
+    /// The pod of a container, if it is probed, and the whole id of the container.
+    pub(super) fn pod_of_container(&self, id: &str) -> Option<(Arc<ProbedPod>, Arc<str>)> {
+        let is_it = |known: &&Arc<world::Container>| !id.is_empty() && known.id.starts_with(id);
+        let of =
+            |entry: &PodEntry| Some((entry.pod.clone()?, entry.containers.iter().find(is_it)?.id.clone()));
+        self.pods.values().find_map(of)
+    }
+
+    /// Takes a sandbox, if it is its pod's newest one.
+    fn sandbox(&mut self, sandbox: &Arc<Sandbox>) -> Option<Arc<str>> {
+        let key = key_of(&sandbox.pod, &sandbox.id);
+        match self.pods.get_mut(&key) {
+            None => {
+                let containers = self.orphans.remove(&sandbox.id).unwrap_or_default();
+                let entry = PodEntry { sandbox: sandbox.clone(), containers, pod: None };
+                self.pods.insert(key.clone(), entry);
+            }
+            Some(entry) if entry.sandbox.id == sandbox.id || sandbox.attempt >= entry.sandbox.attempt => {
+                entry.sandbox = sandbox.clone();
+            }
+            Some(_) => return None,
+        }
+        Some(key)
+    }
+}
+
+impl PodEntry {
+    /// Tells a pod all that is known of it.
+    pub(super) fn update_pod(
+        &self,
+        pod: &mut PodState,
+        spec: PodSpec,
+        enforcement: &Enforcement,
+        now: Instant,
+        todo: &mut Effects,
+    ) {
+        pod.names = self.sandbox.pod.clone();
+        pod.has_ended = !self.sandbox.is_ready;
+        if pod.has_ended {
+            pod.explained_by_end(todo);
+        }
+        pod.set_sandbox(&self.sandbox.id);
+        pod.address = address(&self.sandbox);
+        if *pod.spec != spec {
+            pod.specify(spec);
+        }
+        for container in &self.containers {
+            if let Some(state) = state(container, now) {
+                let (names, id) = (container.name.clone(), container.id.clone());
+                let attempt = container.name.attempt.unwrap_or(0);
+                let age = Age { attempt, created_at: container.created_at, seen: container.seen };
+                let is_spared = enforcement.is_protected(&self.sandbox, container);
+                let hash = container.annotations.get(CONTAINER_HASH).map(str::to_owned);
+                pod.upsert_container(ContainerUpdate { names, id, age, state, is_spared, hash }, todo);
+            }
+        }
+        pod.sync(now, todo);
+    }
+
+    /// What has to be known of it.
+    pub(super) fn missing_info(&self) -> Vec<InspectRequest> {
+        let Some(pod) = &self.pod else { return Vec::new() };
+        let is_unknown = |container: &&Arc<world::Container>| match container.state {
+            ContainerState::ContainerRunning => container.started_at == 0,
+            ContainerState::ContainerExited => container.exit.is_none(),
+            _ => false,
+        };
+        let containers = self.containers.iter().filter(is_unknown);
+        let mut unknown: Vec<_> = containers.map(|it| InspectRequest::Container(it.id.clone())).collect();
+        let has_none = !self.sandbox.id.is_empty()
+            && self.sandbox.addresses.is_empty()
+            && self.sandbox.is_host_network != Some(true);
+        if self.sandbox.is_ready && has_none && pod.lock().spec.needs_address() {
+            unknown.push(InspectRequest::Sandbox(self.sandbox.id.clone()));
+        }
+        unknown
+    }
+}
+
+/// Adds a container, or what is newly known of it.
+fn upsert_container(containers: &mut Vec<Arc<world::Container>>, container: &Arc<world::Container>) {
+    match containers.iter_mut().find(|known| known.id == container.id) {
+        Some(known) => *known = container.clone(),
+        None => containers.push(container.clone()),
+    }
+}
+
+/// What tells pods apart: the uid with the names, since people who make pods by hand copy uids; the sandbox's id where there is none.
+fn key_of(pod: &tap::PodRef, sandbox: &str) -> Arc<str> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    match pod.uid.as_deref().filter(|uid| !uid.is_empty()) {
+        Some(uid) => format!("{uid}/{}/{}", text(&pod.namespace), text(&pod.name)).into(),
+        None => sandbox.into(),
+    }
+}
+
+/// The address of a pod, once it is known.
+fn address(sandbox: &Sandbox) -> Option<Arc<str>> {
+    match sandbox.addresses.first() {
+        Some(address) => Some(address.as_str().into()),
+        None if sandbox.is_host_network == Some(true) => Some(node::node_ip().into()),
+        None => None,
+    }
+}
+
+/// How far a container has come; `None` while that is not known whole. One that has not been started yet is not there yet: a kubelet, which
+/// starts what it creates, does not see it in between, and would take what is held of it then for a verdict.
+fn state(container: &world::Container, now: Instant) -> Option<ObservedState> {
+    match container.state {
+        ContainerState::ContainerRunning => {
+            Some(ObservedState::Running(started(container.started_at, SystemTime::now(), now)?))
+        }
+        ContainerState::ContainerExited => {
+            Some(ObservedState::Terminated(container.exit.as_ref().map(|(code, _)| *code)))
+        }
+        ContainerState::ContainerCreated | ContainerState::ContainerUnknown => None,
+    }
+}
+
+/// When a container was started, by our clock; of the time on the wall only whole seconds count, as the kubelet keeps them.
+fn started(started_at: i64, wall: SystemTime, now: Instant) -> Option<Instant> {
+    let seconds = u64::try_from(started_at / 1_000_000_000).ok().filter(|seconds| *seconds > 0)?;
+    let started = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    match wall.duration_since(started) {
+        Ok(age) => now.checked_sub(age),
+        Err(early) => now.checked_add(early.duration()),
+    }
+}

@@ -1,0 +1,83 @@
+//! Which program a command means, and what is wrong with it, in the words of Go's exec, which are those that runc gives.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use super::error::{CriError, words_of};
+
+/// Any of the bits that make a file a program.
+const EXECUTABLE: u32 = 0o111;
+
+/// The program that `name` means in a working directory, with what `PATH` says.
+pub(super) fn look_path(name: &str, folder: &Path, path: &str) -> Result<PathBuf, CriError> {
+    let refused = |reason: &str| CriError::unknown(format!("exec: {name:?}: {reason}"));
+    if name.contains('/') {
+        let program = folder.join(name);
+        return match fs::metadata(&program) {
+            Err(error) => Err(refused(&format!("stat {name}: {}", words_of(&error)))),
+            Ok(file) if !is_program(&file) => Err(refused("permission denied")),
+            Ok(_) => Ok(program),
+        };
+    }
+    let folders = path.split(':').map(|part| folder.join(part));
+    let found = folders
+        .map(|part| part.join(name))
+        .find(|program| !name.is_empty() && fs::metadata(program).is_ok_and(|file| is_program(&file)));
+    found.ok_or_else(|| refused("executable file not found in $PATH"))
+}
+
+/// A working directory inside a container's folder, which is `/` to it: no way leads out of there.
+pub(super) fn working_dir(root: &Path, folder: &str) -> PathBuf {
+    let mut inside = root.to_owned();
+    let mut depth = 0_usize;
+    for part in Path::new(folder).components() {
+        match part {
+            Component::Normal(part) => {
+                inside.push(part);
+                depth += 1;
+            }
+            Component::ParentDir if depth > 0 => {
+                inside.pop();
+                depth -= 1;
+            }
+            _ => {}
+        }
+    }
+    inside
+}
+
+fn is_program(file: &fs::Metadata) -> bool {
+    file.is_file() && file.permissions().mode() & EXECUTABLE != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_by_path_or_on_the_path() {
+        let root = Path::new("/");
+        assert_eq!(look_path("sh", root, "/nowhere:/bin").unwrap(), Path::new("/bin/sh"));
+        assert_eq!(look_path("/bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
+        assert_eq!(look_path("bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
+        for (name, told) in [
+            ("", r#"exec: "": executable file not found in $PATH"#),
+            ("no-such", r#"exec: "no-such": executable file not found in $PATH"#),
+            ("/no/such", r#"exec: "/no/such": stat /no/such: no such file or directory"#),
+            ("/etc/passwd", r#"exec: "/etc/passwd": permission denied"#),
+            ("/etc", r#"exec: "/etc": permission denied"#),
+        ] {
+            assert_eq!(look_path(name, root, "/bin").unwrap_err().to_string(), told);
+        }
+    }
+
+    #[test]
+    fn a_working_directory_is_inside() {
+        for (folder, inside) in
+            [("/", "/c"), ("", "/c"), ("/a/b", "/c/a/b"), ("/../../etc", "/c/etc"), ("/a/../..", "/c")]
+        {
+            assert_eq!(working_dir(Path::new("/c"), folder), Path::new(inside));
+        }
+    }
+}

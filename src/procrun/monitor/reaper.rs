@@ -1,0 +1,218 @@
+//! The processes below a guardian: launched, signalled, reaped, and killed together.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use procfs::process::{ProcState, Stat};
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, kill_process_group,
+    test_kill_process_group, wait, waitid, waitpid,
+};
+
+use super::protocol::{
+    Exited, Launch, Launched, MonitorEvent, MonitorReply, Orphan, Refused, Signal, SignalTarget, framed,
+};
+use crate::procrun::clock::now;
+use crate::procrun::error::words_of;
+use crate::procrun::{processes, signal};
+
+/// All processes below this one.
+#[derive(Debug)]
+pub(super) struct ProcessTree {
+    processes: Mutex<ProcessTable>,
+    /// Told when there is something to reap for the first time, or never will be.
+    begun: Condvar,
+    reports: Mutex<UnixStream>,
+}
+
+#[derive(Debug, Default)]
+struct ProcessTable {
+    /// Those that were launched and have not been reaped: their pids are theirs for as long as they are in here.
+    launched: HashMap<u64, Pid>,
+    /// The groups that those who were launched lead, or led and in which somebody lives on.
+    groups: HashSet<Pid>,
+    /// The number of the first, which is the container itself.
+    first: Option<u64>,
+    /// How the first has ended; told when nobody is left.
+    first_exit: Option<Exited>,
+    /// Set when all must go.
+    is_ending: bool,
+}
+
+impl ProcessTree {
+    pub(super) fn new(reports: UnixStream) -> Self {
+        Self { processes: Mutex::default(), begun: Condvar::new(), reports: Mutex::new(reports) }
+    }
+
+    /// Launches a process in a process group of its own.
+    pub(super) fn launch(&self, launch: Launch, [stdout, stderr]: [OwnedFd; 2]) {
+        let wanted = launch.command.unwrap_or_default();
+        let mut command = Command::new(&wanted.program);
+        if let Some((name, words)) = wanted.words.split_first() {
+            command.arg0(name).args(words);
+        }
+        command.env_clear().current_dir(&wanted.folder).process_group(0);
+        command.envs(wanted.envs.iter().map(|env| (&env.key, OsStr::from_bytes(&env.value))));
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        // Held while it is launched: the reaper takes nobody that is not in the list yet.
+        let mut processes = self.processes();
+        if processes.is_ending {
+            return self.send_refused(launch.process, "the container has ended".to_owned());
+        }
+        let at = now();
+        match command.spawn() {
+            Ok(child) => {
+                let pid = Pid::from_child(&child);
+                processes.launched.insert(launch.process, pid);
+                processes.groups.insert(pid);
+                processes.first.get_or_insert(launch.process);
+                let pid = pid.as_raw_pid();
+                self.report(MonitorEvent::Launched(Launched { process: launch.process, pid, at }));
+                self.begun.notify_all();
+            }
+            Err(error) => {
+                self.send_refused(launch.process, format!("exec {}: {}", wanted.program, words_of(&error)));
+            }
+        }
+    }
+
+    /// Sends a signal. Who has ended already gets none.
+    pub(super) fn signal(&self, signal: Signal) {
+        let processes = self.processes();
+        let Some(pid) = processes.launched.get(&signal.process) else { return };
+        let Some(number) = rustix::process::Signal::from_named_raw(signal.number) else { return };
+        let _ = match signal.target() {
+            SignalTarget::Process => kill_process(*pid, number),
+            SignalTarget::Group => kill_process_group(*pid, number),
+        };
+    }
+
+    /// Kills everyone, and lets nobody new in.
+    pub(super) fn kill_all(&self) {
+        let mut processes = self.processes();
+        processes.is_ending = true;
+        kill_children();
+        self.begun.notify_all();
+    }
+
+    /// Reaps until the container has ended and nobody is left.
+    pub(super) fn reap(&self) {
+        let mut processes = self.processes();
+        while processes.first.is_none() && !processes.is_ending {
+            processes = self.begun.wait(processes).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(processes);
+        // Looks without reaping: who it is and what became of it is found under the lock.
+        let look = |options| waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | options);
+        loop {
+            match look(WaitIdOptions::empty()) {
+                Err(Errno::INTR) => continue,
+                // Nobody is left.
+                Err(_) => break,
+                Ok(_) => {}
+            }
+            while matches!(look(WaitIdOptions::NOHANG), Ok(Some(_))) {
+                self.reap_batch();
+                if self.processes().is_ending {
+                    // Those who lost their parent just now have become our children.
+                    kill_children();
+                }
+            }
+        }
+        if let Some(exited) = self.processes().first_exit.take() {
+            self.report(MonitorEvent::Exited(exited));
+        }
+    }
+
+    /// Reaps those who have ended. Those who were launched are known; of which group an orphan is, only the list of all processes
+    /// tells, and only while it has not been reaped.
+    fn reap_batch(&self) {
+        let mut processes = self.processes();
+        let launched: Vec<Pid> = processes.launched.values().copied().collect();
+        let reaped = launched.into_iter().filter_map(|pid| waitpid(Some(pid), WaitOptions::NOHANG).ok()?);
+        let reaped: Vec<(Pid, WaitStatus)> = reaped.collect();
+        if !reaped.is_empty() {
+            for (pid, status) in reaped {
+                self.has_ended(&mut processes, pid, status, None);
+            }
+            return;
+        }
+        let mut is_done = false;
+        for dead in children().filter(|child| matches!(child.state(), Ok(ProcState::Zombie))) {
+            if let Ok(Some((pid, status))) = waitpid(Pid::from_raw(dead.pid), WaitOptions::NOHANG) {
+                is_done = true;
+                self.has_ended(&mut processes, pid, status, Some(dead));
+            }
+        }
+        // Where the list does not show it, it is reaped all the same.
+        if !is_done && let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            self.has_ended(&mut processes, pid, status, None);
+        }
+    }
+
+    /// Tells of one that was reaped: launched, or an orphan, of which `stat` tells what it was. One that was launched may have ended while
+    /// orphans were looked for.
+    fn has_ended(&self, processes: &mut ProcessTable, pid: Pid, status: WaitStatus, stat: Option<Stat>) {
+        let code = exit_code(status);
+        let launched = processes.launched.iter().find(|(_, launched)| **launched == pid);
+        let Some(process) = launched.map(|(process, _)| *process) else {
+            let is_detached = |stat: &Stat| {
+                !Pid::from_raw(stat.pgrp).is_some_and(|group| processes.groups.contains(&group))
+            };
+            if let Some(stat) = stat.filter(is_detached) {
+                self.report(MonitorEvent::Orphan(Orphan { pid: stat.pid, program: stat.comm, code }));
+            }
+            return;
+        };
+        processes.launched.remove(&process);
+        // A group is forgotten when nobody is in it any more: its number may be another's then.
+        let leaders: HashSet<Pid> = processes.launched.values().copied().collect();
+        processes.groups.retain(|group| leaders.contains(group) || test_kill_process_group(*group).is_ok());
+        let exited = Exited { process, code, at: now() };
+        if processes.first == Some(process) {
+            processes.first_exit = Some(exited);
+            processes.is_ending = true;
+        } else {
+            self.report(MonitorEvent::Exited(exited));
+        }
+    }
+
+    fn send_refused(&self, process: u64, reason: String) {
+        self.report(MonitorEvent::Refused(Refused { process, reason }));
+    }
+
+    fn report(&self, event: MonitorEvent) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        // Where procrun has gone, everything is about to end anyway.
+        let _ = reports.write_all(&framed(&MonitorReply::for_event(event)));
+    }
+
+    fn processes(&self) -> MutexGuard<'_, ProcessTable> {
+        self.processes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The processes whose parent this one is, the dead included.
+fn children() -> impl Iterator<Item = Stat> {
+    let own = getpid().as_raw_pid();
+    processes::all().filter(move |stat| stat.ppid == own)
+}
+
+/// Kills every child. A child's pid stays its own until it is reaped, so nobody else is hit.
+fn kill_children() {
+    for pid in children().filter_map(|child| Pid::from_raw(child.pid)) {
+        let _ = kill_process(pid, rustix::process::Signal::KILL);
+    }
+}
+
+fn exit_code(status: WaitStatus) -> i32 {
+    status.exit_status().or_else(|| status.terminating_signal().map(signal::exit_code)).unwrap_or(255)
+}

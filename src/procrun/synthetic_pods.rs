@@ -1,0 +1,50 @@
+//! Pods that are there from the start, and whose containers answer without a process.
+
+use super::clock;
+use super::container::ContainerBackend;
+use super::engine::Engine;
+use super::error::CriError;
+use super::sandbox::ProcrunSandbox;
+use crate::cri::{labels, v1};
+
+/// The namespace of all of them.
+const NAMESPACE: &str = "synthetic";
+
+/// Fills a runtime with so many pods of one running container each, labelled as a kubelet's are.
+pub(super) fn populate(engine: &Engine, count: u32) {
+    for number in 0..count {
+        add(engine, number).expect("nothing else has these names");
+    }
+}
+
+fn add(engine: &Engine, number: u32) -> Result<(), CriError> {
+    let (name, uid) = (format!("synthetic-{number}"), format!("00000000-0000-0000-0000-{number:012}"));
+    let labels = labels::sandbox_labels(&name, NAMESPACE, &uid);
+    let metadata = v1::PodSandboxMetadata {
+        name: name.clone(),
+        uid: uid.clone(),
+        namespace: NAMESPACE.to_owned(),
+        attempt: 0,
+    };
+    let pod = v1::PodSandboxConfig {
+        metadata: Some(metadata),
+        labels: labels.clone(),
+        ..v1::PodSandboxConfig::default()
+    };
+    let config = v1::ContainerConfig {
+        metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
+        image: Some(v1::ImageSpec { image: "synthetic".to_owned(), ..v1::ImageSpec::default() }),
+        labels: labels::container_labels("main", &labels),
+        ..v1::ContainerConfig::default()
+    };
+    let sandbox = engine.sandboxes.add(ProcrunSandbox::new(pod.clone(), true)?)?;
+    let container = engine.create(v1::CreateContainerRequest {
+        pod_sandbox_id: sandbox.id.clone(),
+        config: Some(config),
+        sandbox_config: Some(pod),
+    })?;
+    container.begin_start()?;
+    let _ = container.runner.set(ContainerBackend::Synthetic);
+    container.has_started(clock::now());
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Connections and calls while they go on: counted while they live, and told of when they are dropped, however they end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use h2::RecvStream;
+use http::Request;
+use tokio::time::Instant;
+use tracing::debug;
+
+use super::body_tap::{BodyTap, ObserverRef};
+use super::metrics::{Limit, RelayMetrics};
+use super::observer::{CallInfo, CaptureMode, CapturePlan, CompletedCall, Observer, TraceContext};
+use super::outcome::CallOutcome;
+use super::peer::Peer;
+use super::turn::Turns;
+use crate::cri::MethodName;
+use crate::terminal::sanitize;
+
+/// What the connections of a relay share in telling of their calls.
+#[derive(Clone, Debug)]
+pub(super) struct CallRegistry {
+    observer: Arc<dyn Observer>,
+    metrics: RelayMetrics,
+    numbers: CallIds,
+}
+
+/// The numbers of calls, in the order in which they come. Copies share the count.
+#[derive(Clone, Debug)]
+pub struct CallIds(Arc<AtomicU64>);
+
+/// A client connection, as the calls on it know it. Counts as open until it is dropped.
+#[derive(Debug)]
+pub(super) struct ClientConnection {
+    /// Counts connections, for the log.
+    pub(super) id: u64,
+    peer: Option<Arc<Peer>>,
+    /// Set once upstream has gone: calls that are then cut off are connection-lost, not client-gone.
+    upstream_is_gone: AtomicBool,
+    tracker: CallRegistry,
+}
+
+/// A call that goes on.
+#[derive(Debug)]
+pub(super) struct CallInFlight {
+    connection: Arc<ClientConnection>,
+    head: Arc<CallInfo>,
+    pub(super) end: CallEnd,
+    pub(super) request: BodyTap,
+    pub(super) response: BodyTap,
+}
+
+/// How and when a call ended. What is noted first counts.
+#[derive(Debug)]
+pub(super) struct CallEnd(Option<(CallOutcome, Instant)>);
+
+impl CallIds {
+    /// The first one that is given away.
+    #[must_use]
+    pub fn starting_at(first: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(first)))
+    }
+
+    /// The next one, which nobody else will have.
+    #[must_use]
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl CallEnd {
+    pub(super) fn note(&mut self, ending: CallOutcome) {
+        self.0.get_or_insert_with(|| (ending, Instant::now()));
+    }
+}
+
+impl CallRegistry {
+    pub(super) fn new(observer: Arc<dyn Observer>, metrics: RelayMetrics, numbers: CallIds) -> Self {
+        Self { observer, metrics, numbers }
+    }
+
+    /// Returns the turns of a connection.
+    pub(super) fn turns(&self) -> Turns {
+        Turns::new(self.metrics.clone())
+    }
+
+    /// A connection has been accepted.
+    pub(super) fn connected(&self, id: u64, peer: Option<Peer>) -> Arc<ClientConnection> {
+        self.metrics.connections.inc();
+        self.metrics.connections_open.inc();
+        let peer = peer.map(Arc::new);
+        Arc::new(ClientConnection {
+            id,
+            peer,
+            upstream_is_gone: AtomicBool::new(false),
+            tracker: self.clone(),
+        })
+    }
+}
+
+impl ClientConnection {
+    /// Counts that the connection has reached a limit.
+    pub(super) fn reached(&self, limit: Limit) {
+        self.tracker.metrics.reached(limit);
+    }
+
+    /// Upstream has gone.
+    pub(super) fn mark_upstream_gone(&self) {
+        self.upstream_is_gone.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for ClientConnection {
+    fn drop(&mut self) {
+        self.tracker.metrics.connections_open.dec();
+    }
+}
+
+impl fmt::Display for ClientConnection {
+    /// Who is at its other end.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.peer {
+            Some(peer) => peer.fmt(f),
+            None => f.write_str("unknown"),
+        }
+    }
+}
+
+impl CallInFlight {
+    /// A call's head has come.
+    pub(super) fn start(connection: Arc<ClientConnection>, request: &Request<RecvStream>) -> Self {
+        let tracker = &connection.tracker;
+        tracker.metrics.streams_open.inc();
+        let id = tracker.numbers.next();
+        let method = MethodName::of_path(request.uri().path());
+        let CapturePlan { request: up, response: down, notify_on_request } =
+            tracker.observer.capture_plan(&method);
+        let head = Arc::new(CallInfo {
+            id,
+            peer: connection.peer.clone(),
+            method,
+            start: SystemTime::now(),
+            since: Instant::now(),
+            trace: TraceContext::from_headers(request.headers()),
+        });
+        let listener = || ObserverRef { head: head.clone(), observer: tracker.observer.clone() };
+        let to_announce = notify_on_request.then(listener);
+        let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);
+        let (request, response) = (BodyTap::new(up, to_announce), BodyTap::new(down, to_stream));
+        Self { head, connection, end: CallEnd(None), request, response }
+    }
+}
+
+impl Drop for CallInFlight {
+    fn drop(&mut self) {
+        // A call whose task is dropped in the middle ends with the connection that went first.
+        let cut_off = if self.connection.upstream_is_gone.load(Ordering::Relaxed) {
+            CallOutcome::ConnectionLost
+        } else {
+            CallOutcome::ClientGone
+        };
+        let (status, at) = self.end.0.unwrap_or_else(|| (cut_off, Instant::now()));
+        let Self { head, connection, .. } = self;
+        let duration = at.duration_since(head.since);
+        debug!(
+            id = head.id,
+            connection = connection.id,
+            method = sanitize(&head.method.to_string()),
+            %status,
+            reason = status.reason().map(tracing::field::debug),
+            ?duration,
+            "call"
+        );
+        let tracker = &self.connection.tracker;
+        tracker.metrics.streams_open.dec();
+        tracker.observer.on_end(CompletedCall {
+            head: head.clone(),
+            duration,
+            ending: status,
+            request: self.request.take().into_direction(),
+            response: self.response.take().into_direction(),
+        });
+    }
+}

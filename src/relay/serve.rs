@@ -1,0 +1,67 @@
+//! Accepting clients, and draining them.
+
+use std::sync::Arc;
+
+use tokio::net::UnixListener;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::call::CallRegistry;
+use super::connection::{self, ConnContext};
+use super::refusals::Refusals;
+use super::{RelayConfig, RelaySummary};
+use crate::socket::Acceptor;
+
+/// Serves clients until `drain` is cancelled, then lets them finish.
+pub(super) async fn serve(
+    listener: UnixListener,
+    settings: RelayConfig,
+    tracker: CallRegistry,
+    drain: CancellationToken,
+) -> RelaySummary {
+    let mut summary = RelaySummary::default();
+    let cut = CancellationToken::new();
+    let upstream = Arc::new(settings.upstream);
+    let refusals = Arc::new(Refusals::default());
+    let shared = ConnContext { upstream, tracker, refusals, drain: drain.clone(), cut: cut.clone() };
+    let mut links = JoinSet::new();
+    let mut acceptor = Acceptor::new(listener);
+    loop {
+        let client = tokio::select! {
+            biased;
+            () = drain.cancelled() => break,
+            // Links that ended are taken out as they end, or the set would grow with every connection.
+            Some(ended) = links.join_next() => {
+                report(ended);
+                continue;
+            }
+            client = acceptor.accept() => client,
+        };
+        summary.connections += 1;
+        links.spawn(connection::run(summary.connections, client, shared.clone()));
+    }
+    // From here on clients are refused by the kernel, as by a runtime that has gone.
+    drop(acceptor);
+    info!(connections = links.len(), timeout = ?settings.drain_timeout, "draining");
+    if timeout(settings.drain_timeout, all_ended(&mut links)).await.is_err() {
+        summary.aborted = links.len();
+        warn!(connections = summary.aborted, "drain timeout is over: cutting what is left");
+        cut.cancel();
+        all_ended(&mut links).await;
+    }
+    summary
+}
+
+async fn all_ended(links: &mut JoinSet<()>) {
+    while let Some(ended) = links.join_next().await {
+        report(ended);
+    }
+}
+
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        error!(%error, "a connection ended by a fault of ours");
+    }
+}

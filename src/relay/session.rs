@@ -1,0 +1,389 @@
+//! A client and an upstream connection that both stand: calls in, calls out, until one of the two goes.
+
+use std::future::{pending, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
+use tokio::io::Join;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::authority_fix::AuthorityRewriter;
+use super::backlog::{Backlog, TrackedWriter};
+use super::call::{CallInFlight, ClientConnection};
+use super::calls::CallSet;
+use super::forward::{AfterCall, Backlogs, forward};
+use super::h2_settings::MAX_CONCURRENT_STREAMS;
+use super::inlet::Inlet;
+use super::metrics::Limit;
+use super::outcome::{CallOutcome, DisconnectReason};
+use super::reset_rate::ResetRate;
+use super::turn::{Turn, Turns};
+use super::upstream::{State, Upstream};
+
+/// How long a client may take nothing of what calls had when their upstream went, or not read our farewell.
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
+
+pub(super) type DownstreamConnection =
+    Connection<Join<AuthorityRewriter<Inlet<OwnedReadHalf>>, TrackedWriter<OwnedWriteHalf>>, Bytes>;
+type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
+
+/// A stream to reset once everything before that is written, because h2 drops what is queued on a stream that is reset;
+/// but not later than this, because a client that reads slowly may never take everything.
+struct PendingReset {
+    stream: SendResponse<Bytes>,
+    reason: Reason,
+    until: Instant,
+}
+
+/// The time at which calls are cut off that hand on what they have while a lost call waits.
+#[derive(Clone, Copy)]
+struct Cut {
+    at: Instant,
+    /// Bytes that the client had taken when the time was set.
+    written: u64,
+}
+
+impl Cut {
+    fn new(client: &Backlog) -> Self {
+        Self { at: Instant::now() + CLOSE_GRACE, written: client.written() }
+    }
+
+    /// Returns a later time if the client has taken something since this one was set.
+    fn extended(self, client: &Backlog) -> Option<Self> {
+        (client.written() != self.written).then(|| Self::new(client))
+    }
+}
+
+/// An event on a link.
+#[expect(clippy::large_enum_variant, reason = "it is handled at once, and a new call is what happens most")]
+enum SessionEvent {
+    /// A call has ended.
+    Settled(AfterCall),
+    /// The upstream connection stands otherwise than before.
+    Upstream(State),
+    /// A new call has come, or the client's connection has ended.
+    Accepted(Option<Result<NewCall, h2::Error>>),
+}
+
+/// The two connections of a link, and the calls between them. All of it is one task.
+pub(super) struct ProxySession {
+    connection: Arc<ClientConnection>,
+    client: DownstreamConnection,
+    backlogs: Backlogs,
+    upstream: Upstream,
+    calls: CallSet,
+    /// The turn in which new calls are accepted.
+    accepting: Turn,
+    /// Limits that are reached at the moment.
+    limited: Vec<Limit>,
+    reset_rate: ResetRate,
+    /// Set while the client is not read because it has reset too many calls: until when.
+    paused_until: Option<Instant>,
+    /// In the order of their times.
+    resets: Vec<PendingReset>,
+    /// Streams whose upstream connection broke: they end with the client's connection, not before.
+    upstream_lost: Vec<SendResponse<Bytes>>,
+    going_away: bool,
+    /// Set once upstream is gone: why.
+    client_closed: Option<Reason>,
+    /// Set once a call is lost: how long the others may hand on what they have.
+    cut: Option<Cut>,
+    /// Set while the relay drains and nothing is left to do here: until when the client may go by itself.
+    idle_until: Option<Instant>,
+}
+
+impl ProxySession {
+    pub(super) fn new(
+        connection: Arc<ClientConnection>,
+        client: DownstreamConnection,
+        backlog: Backlog,
+        upstream: Upstream,
+        turns: &Turns,
+    ) -> Self {
+        let backlogs = Backlogs { client: backlog, upstream: upstream.backlog.clone() };
+        Self {
+            connection,
+            client,
+            backlogs,
+            upstream,
+            calls: CallSet::new(turns.new_turn()),
+            accepting: turns.new_turn(),
+            limited: Vec::new(),
+            reset_rate: ResetRate::new(Instant::now()),
+            paused_until: None,
+            resets: Vec::new(),
+            upstream_lost: Vec::new(),
+            going_away: false,
+            client_closed: None,
+            cut: None,
+            idle_until: None,
+        }
+    }
+
+    /// Runs to the end, and counts the calls; returns what ended it.
+    pub(super) async fn run(mut self, drain: &CancellationToken, calls: &mut u64) -> DisconnectReason {
+        let end = self.run_to_end(drain, calls).await;
+        let Self { client, upstream, calls, .. } = self;
+        // Both sides learn at once that the calls on them have ended, however long it takes to drop those.
+        drop((client, upstream));
+        calls.abandon().await;
+        end
+    }
+
+    async fn run_to_end(&mut self, drain: &CancellationToken, calls: &mut u64) -> DisconnectReason {
+        let mut drained = pin!(drain.cancelled());
+        loop {
+            let reset_at = self.resets.first().map(|reset| reset.until);
+            let (cut_at, idle_until, leaving) =
+                (self.cut.map(|cut| cut.at), self.idle_until, self.going_away);
+            let paused_until = self.paused_until;
+            tokio::select! {
+                biased;
+                event = poll_fn(|cx| self.poll_event(cx)) => match event {
+                    SessionEvent::Settled(settled) => self.finish_call(settled),
+                    SessionEvent::Upstream(state) => self.upstream_changed(state),
+                    SessionEvent::Accepted(Some(Ok((request, respond)))) => {
+                        *calls += 1;
+                        self.start(request, respond);
+                    }
+                    SessionEvent::Accepted(Some(Err(error))) if !is_clean_disconnect(&error) => {
+                        return DisconnectReason::Protocol(error);
+                    }
+                    SessionEvent::Accepted(_) => return DisconnectReason::Client,
+                },
+                () = &mut drained, if !leaving => self.send_goaway(),
+                () = wait_until(cut_at) => {
+                    self.cut = self.cut.and_then(|cut| cut.extended(&self.backlogs.client));
+                    if self.cut.is_none() {
+                        return self.close_gracefully().await;
+                    }
+                }
+                () = wait_until(idle_until) => {
+                    self.close_gracefully().await;
+                    return DisconnectReason::Drain;
+                }
+                () = wait_until(reset_at) => self.reset_overdue(),
+                () = wait_until(paused_until) => self.paused_until = None,
+            }
+            if self.client_closed.is_some() && self.calls.is_empty() {
+                return self.close_gracefully().await;
+            }
+            // A client that does not even acknowledge that we leave must not hold up the drain.
+            // (`leaving` first: the token takes a lock, and this is asked at every call.)
+            let is_idle =
+                self.going_away && drain.is_cancelled() && self.calls.is_empty() && self.resets.is_empty();
+            self.idle_until =
+                if is_idle { self.idle_until.or_else(|| Some(Instant::now() + CLOSE_GRACE)) } else { None };
+        }
+    }
+
+    /// Moves the frames of both connections and the calls between them, until something happens.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<SessionEvent> {
+        self.upstream.poll_frames(cx);
+        // What is finished comes first: whether calls are left decides how the rest ends.
+        if let Poll::Ready(settled) = self.calls.poll_settled(cx) {
+            return Poll::Ready(SessionEvent::Settled(settled));
+        }
+        if let Some(state) = self.upstream.news() {
+            return Poll::Ready(SessionEvent::Upstream(state));
+        }
+        if self.calls.have_worked() {
+            // What they have sent is written at once, and not after the next turns of other connections. News of upstream that
+            // comes with it waits for the calls that end with it.
+            self.upstream.poll_frames(cx);
+        }
+        self.note_limits();
+        self.backlogs.upstream.pause_source(self.calls.are_behind() || self.paused_until.is_some());
+        if self.accepting.is_over(cx) {
+            return Poll::Pending;
+        }
+        let was_full = self.backlogs.client.is_full_of_heads();
+        let accepted = poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx);
+        if was_full && !self.backlogs.client.is_full_of_heads() {
+            // The upstream connection is read again.
+            cx.waker().wake_by_ref();
+        }
+        accepted.map(SessionEvent::Accepted)
+    }
+
+    /// Starts a new call.
+    fn start(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let call = CallInFlight::start(self.connection.clone(), &request);
+        let (upstream, backlogs) = (self.upstream.calls.clone(), self.backlogs.clone());
+        self.calls.push(forward(call, request, respond, upstream, backlogs));
+    }
+
+    /// Counts the limits that are reached, each once until there is room again.
+    fn note_limits(&mut self) {
+        for limit in Limit::ALL {
+            let is_reached = match limit {
+                Limit::Streams => self.calls.len() >= MAX_CONCURRENT_STREAMS as usize,
+                Limit::UnwrittenBytes => self.backlogs.upstream.is_full(),
+                Limit::Resets => self.paused_until.is_some(),
+            };
+            if !is_reached {
+                self.limited.retain(|reached| *reached != limit);
+            } else if !self.limited.contains(&limit) {
+                self.limited.push(limit);
+                debug!(connection = self.connection.id, ?limit, "a limit of the connection is reached");
+                self.connection.reached(limit);
+            }
+        }
+    }
+
+    fn finish_call(&mut self, settled: AfterCall) {
+        match settled {
+            AfterCall::Done => {}
+            AfterCall::ResetByClient => {
+                self.paused_until = self.reset_rate.count(Instant::now()).or(self.paused_until);
+            }
+            AfterCall::Reset(stream, reason) => {
+                self.resets.push(PendingReset { stream, reason, until: Instant::now() + CLOSE_GRACE });
+            }
+            AfterCall::Refused(mut respond) => {
+                // GOAWAY first: a client that sends the call again must not send it here.
+                self.send_goaway();
+                respond.send_reset(Reason::REFUSED_STREAM);
+            }
+            AfterCall::Lost(respond) => {
+                self.upstream_lost.push(respond);
+                self.cut.get_or_insert_with(|| Cut::new(&self.backlogs.client));
+            }
+        }
+    }
+
+    fn upstream_changed(&mut self, state: State) {
+        let has_calls = !self.calls.is_empty();
+        match state {
+            State::Open => {}
+            // h2 can give a reason only in its final GOAWAY. While calls run, leave with NO_ERROR now and give the
+            // reason at the end.
+            State::GoingAway(reason) if has_calls || reason == Reason::NO_ERROR => {
+                debug!(connection = self.connection.id, ?reason, "upstream is leaving");
+                self.send_goaway();
+            }
+            State::GoingAway(reason) | State::Closed(reason) => {
+                warn!(
+                    connection = self.connection.id,
+                    ?reason,
+                    calls = self.calls.len(),
+                    "upstream closed its connection"
+                );
+                self.client_closed = Some(reason);
+                self.connection.mark_upstream_gone();
+                if has_calls {
+                    self.send_goaway();
+                }
+            }
+        }
+    }
+
+    /// Asks the client to open no more streams here, and lets those that are open finish.
+    fn send_goaway(&mut self) {
+        if !self.going_away {
+            self.going_away = true;
+            self.client.graceful_shutdown();
+        }
+    }
+
+    /// Resets the streams whose data the client has had time enough to take.
+    fn reset_overdue(&mut self) {
+        let now = Instant::now();
+        for mut overdue in self.resets.extract_if(.., |reset| reset.until <= now) {
+            overdue.stream.send_reset(overdue.reason);
+        }
+    }
+
+    /// Closes the client's connection as upstream closed ours, once what calls have handed on is written. A client may take
+    /// its time to read, unless another call waits to learn that it is lost.
+    async fn close_gracefully(&mut self) -> DisconnectReason {
+        self.backlogs.upstream.close();
+        let (backlog, mut cut) = (self.backlogs.client.clone(), self.cut);
+        // Without a cut, a lost call has waited for as long as it may.
+        let is_cut = cut.is_none() && !self.upstream_lost.is_empty();
+        let written = poll_fn(|cx| {
+            match poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx) {
+                Poll::Ready(Some(Ok((request, stream)))) => {
+                    // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
+                    self.send_goaway();
+                    CallInFlight::start(self.connection.clone(), &request).end.note(CallOutcome::Refused);
+                    self.resets.push(PendingReset {
+                        stream,
+                        reason: Reason::REFUSED_STREAM,
+                        until: Instant::now(),
+                    });
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                Poll::Pending if self.backlogs.client.is_blocked() || !self.resets.is_empty() => {
+                    self.send_goaway();
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            }
+        });
+        let cut_off = async {
+            if is_cut {
+                return;
+            }
+            loop {
+                wait_until(cut.map(|cut| cut.at)).await;
+                cut = cut.and_then(|cut| cut.extended(&backlog));
+                if cut.is_none() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = written => {}
+            () = cut_off => {}
+        }
+        self.client.abrupt_shutdown(self.client_closed.unwrap_or(Reason::NO_ERROR));
+        let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
+        // A client that does not read is not waited for.
+        let _ = timeout(CLOSE_GRACE, closed).await;
+        DisconnectReason::Upstream
+    }
+}
+
+/// Moves the client's frames; a new call is ready, or the end. Resets what is to be reset as soon as nothing is left to be
+/// written before.
+fn poll_client(
+    client: &mut DownstreamConnection,
+    backlog: &Backlog,
+    resets: &mut Vec<PendingReset>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<NewCall, h2::Error>>> {
+    loop {
+        let accepted = client.poll_accept(cx);
+        backlog.polled();
+        if accepted.is_ready() || backlog.is_blocked() || resets.is_empty() {
+            return accepted;
+        }
+        for mut reset in resets.drain(..) {
+            reset.stream.send_reset(reset.reason);
+        }
+    }
+}
+
+/// A client that goes with answers unread resets its socket, and one that says GOAWAY may give any reason: ways to go, too.
+fn is_clean_disconnect(error: &h2::Error) -> bool {
+    error.is_io() || (error.is_go_away() && error.is_remote())
+}
+
+async fn wait_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,211 @@
+//! What is told → the world as it is now, and what has changed.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::objects::{Container, Sandbox, Source};
+use super::{Inventory, MAX_OBJECTS};
+use crate::cri::{ContainerObservation, SandboxObservation, v1};
+use crate::tap::Observation;
+
+/// Something that has become of a sandbox or container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A sandbox runs that was not known.
+    SandboxStarted(Arc<Sandbox>),
+    /// A sandbox has stopped.
+    SandboxStopped(Arc<Sandbox>),
+    /// A sandbox has been removed.
+    SandboxRemoved(Arc<Sandbox>),
+    /// A container has been created, or is seen for the first time.
+    ContainerCreated(Arc<Container>),
+    /// A container runs.
+    ContainerStarted(Arc<Container>),
+    /// A container has exited.
+    ContainerExited(Arc<Container>),
+    /// A container has been removed.
+    ContainerRemoved(Arc<Container>),
+    /// More is known of a sandbox than before.
+    SandboxUpdated(Arc<Sandbox>),
+    /// More is known of a container than before.
+    ContainerUpdated(Arc<Container>),
+}
+
+impl Inventory {
+    /// Takes what is so: told by `source` when asked at `since`, and known here at `now`. A world that is shared is copied first, and only
+    /// if something is new.
+    pub fn fold(
+        self: &mut Arc<Self>,
+        source: Source,
+        since: Instant,
+        now: Instant,
+        facts: Vec<Observation>,
+    ) -> Vec<Change> {
+        let mut fold = InventoryUpdate { world: self, source, since, now, changes: Vec::new() };
+        for fact in facts {
+            fold.take(fact);
+        }
+        fold.changes
+    }
+}
+
+struct InventoryUpdate<'a> {
+    world: &'a mut Arc<Inventory>,
+    source: Source,
+    since: Instant,
+    now: Instant,
+    changes: Vec<Change>,
+}
+
+impl InventoryUpdate<'_> {
+    fn take(&mut self, fact: Observation) {
+        match fact {
+            Observation::Sandbox(sandbox) => self.sandbox(&sandbox),
+            Observation::Container(container) => self.container(&container),
+            Observation::SandboxRemoved(id) => self.sandbox_gone(&id),
+            Observation::ContainerRemoved(id) => self.container_gone(&id),
+            Observation::SandboxList(all) => {
+                for sandbox in &all {
+                    self.sandbox(sandbox);
+                }
+                self.remove_unlisted_sandboxes(&all.iter().map(|sandbox| sandbox.id.as_str()).collect());
+            }
+            Observation::ContainerList(all) => {
+                for container in &all {
+                    self.container(container);
+                }
+                self.remove_unlisted_containers(&all.iter().map(|container| container.id.as_str()).collect());
+            }
+        }
+    }
+
+    fn sandbox(&mut self, fact: &SandboxObservation) {
+        let id = fact.id.as_str();
+        if id.is_empty() || self.world.gone_sandboxes.since(id).is_some_and(|gone| gone >= self.since) {
+            return;
+        }
+        let known = self.world.sandboxes.get(id).cloned();
+        if known.is_none() && fact.metadata.is_none() {
+            return;
+        }
+        if known.is_none() && self.world.sandboxes.len() >= MAX_OBJECTS {
+            Arc::make_mut(self.world).dropped_over_limit += 1;
+            return;
+        }
+        let before = known.clone().unwrap_or_else(|| Arc::new(Sandbox::new(id, self.source, self.now)));
+        let next = match (before.with(fact, self.source), &known) {
+            (None, Some(_)) => return,
+            (None, None) => before.clone(),
+            (Some(next), _) => Arc::new(next),
+        };
+        let world = Arc::make_mut(self.world);
+        world.gone_sandboxes.forget(id);
+        world.sandboxes.insert(next.id.clone(), next.clone());
+        self.changes.push(match (known.is_none(), before.is_ready, next.is_ready) {
+            (true, _, true) => Change::SandboxStarted(next),
+            (false, true, false) => Change::SandboxStopped(next),
+            _ => Change::SandboxUpdated(next),
+        });
+    }
+
+    fn container(&mut self, fact: &ContainerObservation) {
+        // People name sandboxes by the beginning of their ids.
+        let whole = fact.sandbox.as_ref().and_then(|sandbox| self.world.sandbox(sandbox));
+        let whole = whole.filter(|sandbox| fact.sandbox.as_deref() != Some(&*sandbox.id));
+        let whole = whole
+            .map(|sandbox| ContainerObservation { sandbox: Some(sandbox.id.to_string()), ..fact.clone() });
+        let fact = whole.as_ref().unwrap_or(fact);
+        let id = fact.id.as_str();
+        if id.is_empty() || self.world.gone_containers.since(id).is_some_and(|gone| gone >= self.since) {
+            return;
+        }
+        let known = self.world.containers.get(id).cloned();
+        if known.is_none() && fact.metadata.is_none() {
+            // Something happened to what is not known yet, or is the process that holds a sandbox.
+            if fact.state == Some(v1::ContainerState::ContainerExited)
+                && self.world.sandboxes.contains_key(id)
+            {
+                let stopped = SandboxObservation {
+                    id: fact.id.clone(),
+                    is_ready: Some(false),
+                    ..SandboxObservation::default()
+                };
+                self.sandbox(&stopped);
+            }
+            return;
+        }
+        if known.is_none() && self.world.containers.len() >= MAX_OBJECTS {
+            Arc::make_mut(self.world).dropped_over_limit += 1;
+            return;
+        }
+        let before = known.clone().unwrap_or_else(|| Arc::new(Container::new(id, self.source, self.now)));
+        let next = match (before.with(fact, self.source), &known) {
+            (None, Some(_)) => return,
+            (None, None) => before.clone(),
+            (Some(next), _) => Arc::new(next),
+        };
+        let world = Arc::make_mut(self.world);
+        world.gone_containers.forget(id);
+        world.containers.insert(next.id.clone(), next.clone());
+        if known.is_none() {
+            self.changes.push(Change::ContainerCreated(next.clone()));
+        }
+        self.changes.push(match (before.state == next.state, next.state) {
+            (false, v1::ContainerState::ContainerRunning) => Change::ContainerStarted(next),
+            (false, v1::ContainerState::ContainerExited) => Change::ContainerExited(next),
+            _ => Change::ContainerUpdated(next),
+        });
+    }
+
+    fn sandbox_gone(&mut self, id: &str) {
+        let of_it = |container: &&Arc<Container>| container.sandbox.as_deref() == Some(id);
+        let containers: Vec<Arc<str>> =
+            self.world.containers.values().filter(of_it).map(|container| container.id.clone()).collect();
+        for container in containers {
+            self.container_gone(&container);
+        }
+        if self.world.sandboxes.contains_key(id) {
+            let world = Arc::make_mut(self.world);
+            if let Some(sandbox) = world.sandboxes.remove(id) {
+                world.gone_sandboxes.add(&sandbox.id, self.now, sandbox.clone());
+                self.changes.push(Change::SandboxRemoved(sandbox));
+            }
+        }
+    }
+
+    fn container_gone(&mut self, id: &str) {
+        if self.world.containers.contains_key(id) {
+            let world = Arc::make_mut(self.world);
+            if let Some(container) = world.containers.remove(id) {
+                world.gone_containers.add(&container.id, self.now, container.clone());
+                self.changes.push(Change::ContainerRemoved(container));
+            }
+        }
+    }
+
+    /// There are these, when they were asked for: what was known before that and is not among them is gone.
+    fn remove_unlisted_sandboxes(&mut self, there: &HashSet<&str>) {
+        let known = self.world.sandboxes.values();
+        let is_gone = |sandbox: &&Arc<Sandbox>| sandbox.seen < self.since && !there.contains(&*sandbox.id);
+        let gone: Vec<Arc<str>> = known.filter(is_gone).map(|sandbox| sandbox.id.clone()).collect();
+        for id in gone {
+            self.sandbox_gone(&id);
+        }
+    }
+
+    /// The same of containers.
+    fn remove_unlisted_containers(&mut self, there: &HashSet<&str>) {
+        let known = self.world.containers.values();
+        let is_gone =
+            |container: &&Arc<Container>| container.seen < self.since && !there.contains(&*container.id);
+        let gone: Vec<Arc<str>> = known.filter(is_gone).map(|container| container.id.clone()).collect();
+        for id in gone {
+            self.container_gone(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
