@@ -148,24 +148,24 @@ mod tests {
 
     #[test]
     fn regular_files_are_read_up_to_the_limit() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
         fs::write(&path, "größer").unwrap();
         assert_eq!(read_to_string(&path, 8).unwrap(), "größer");
         let refused = read_to_string(&path, 7).unwrap_err().to_string();
         assert_eq!(refused, "it has 8 bytes, and at most 7 bytes (7 B) are read");
-        let link = folder.path().join("link");
+        let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert_eq!(read(&link, 8).unwrap().len(), 8);
         fs::write(&path, b"ab\xffc").unwrap();
         assert_eq!(read_to_string(&path, 8).unwrap_err().to_string(), "it is not UTF-8 at byte 2");
-        assert_eq!(read(&folder.path().join("none"), 8).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(read(&dir.path().join("none"), 8).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]
     fn a_sparse_file_is_refused_by_its_size_before_it_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("sparse");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse");
         File::create(&path).unwrap().set_len(5 << 30).unwrap();
         let refused = read(&path, MAX_YAML_BYTES).unwrap_err().to_string();
         assert_eq!(refused, "it has 5368709120 bytes, and at most 67108864 bytes (64.0 MiB) are read");
@@ -184,14 +184,14 @@ mod tests {
 
     #[test]
     fn what_is_not_a_regular_file_is_refused_without_waiting() {
-        let folder = tempfile::tempdir().unwrap();
-        let [fifo, socket] = ["fifo", "socket"].map(|name| folder.path().join(name));
+        let dir = tempfile::tempdir().unwrap();
+        let [fifo, socket] = ["fifo", "socket"].map(|name| dir.path().join(name));
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let _listener = UnixListener::bind(&socket).unwrap();
         for (path, kind) in [
             (fifo.as_path(), "a FIFO"),
             (socket.as_path(), "a socket"),
-            (folder.path(), "a folder"),
+            (dir.path(), "a folder"),
             (Path::new("/dev/zero"), "a device"),
         ] {
             for refused in [read(path, 8).unwrap_err(), open_for_writing(path).unwrap_err()] {
@@ -209,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_fifo_that_is_named_is_read_until_its_writers_have_closed_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let fifo = folder.path().join("fifo");
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         // It stays open for both ends, so that opening it waits for nobody.
         let reads = File::options().read(true).write(true).open(&fifo).unwrap();
@@ -230,8 +230,8 @@ mod tests {
 
     #[test]
     fn of_a_fifo_no_more_than_the_limit_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let fifo = folder.path().join("fifo");
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         // It stays open: the end is not waited for.
         let mut endless = File::options().read(true).write(true).open(&fifo).unwrap();

@@ -235,16 +235,16 @@ mod tests {
 
     #[tokio::test]
     async fn who_the_server_is_and_who_asks_is_proved_with_certificates() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let file = |name: &str, text: String| {
-            let path = folder.path().join(name);
+            let path = dir.path().join(name);
             fs::write(&path, text).unwrap();
             path
         };
-        let (authority, stranger) = (Authority::new("own"), Authority::new("stranger"));
+        let (authority, foreign) = (Authority::new("own"), Authority::new("stranger"));
         let (certificate, key) = authority.sign("client");
         let own = file("ca.pem", authority.0.pem());
-        let other = file("stranger.pem", stranger.0.pem());
+        let other = file("stranger.pem", foreign.0.pem());
         let certificate = file("client.pem", certificate.pem());
         let key = file("client.key", key.serialize_pem());
         let (identity, server) = (Some((&*certificate, &*key)), server(&authority));
@@ -265,7 +265,7 @@ mod tests {
             let (Ok(said) | Err(said)) = said(&server, &tls, name).await;
             assert!(said.contains(expected), "{row}: {said}");
         }
-        let missing = folder.path().join("missing.pem");
+        let missing = dir.path().join("missing.pem");
         for (trusted, identity, wrong) in [
             (&missing, identity, &missing),
             (&key, identity, &key),

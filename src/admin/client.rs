@@ -19,7 +19,7 @@ use super::{API_HEADER, API_VERSION};
 use crate::socket::SocketPath;
 
 /// How long an answer may take to begin, and how long to be whole. A status waits for the runtime, up to two seconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks the probeshim behind one admin socket, on a connection for each question.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub enum ClientError {
     #[error("{0}")]
     Refused(String),
     /// It does not answer in time.
-    #[error("the probeshim on {0} does not answer within {PATIENCE:?}")]
+    #[error("the probeshim on {0} does not answer within {REQUEST_TIMEOUT:?}")]
     TimedOut(SocketPath),
     /// It answers, but not as it should.
     #[error("the probeshim on {socket} failed: {reason}")]
@@ -145,7 +145,7 @@ impl Client {
     }
 
     async fn whole(&self, body: Incoming) -> Result<Bytes, ClientError> {
-        let collected = timeout(PATIENCE, body.collect()).await;
+        let collected = timeout(REQUEST_TIMEOUT, body.collect()).await;
         let collected = collected.map_err(|_| ClientError::TimedOut(self.socket.clone()))?;
         Ok(collected.map_err(|error| self.broken(&error))?.to_bytes())
     }
@@ -160,8 +160,8 @@ impl Client {
         request: http::Result<Request<Full<Bytes>>>,
     ) -> Result<Response<Incoming>, ClientError> {
         let request = request.map_err(|error| self.broken(&error))?;
-        let asked = timeout(PATIENCE, self.exchange(request)).await;
-        let answer = asked.map_err(|_| ClientError::TimedOut(self.socket.clone()))??;
+        let requested = timeout(REQUEST_TIMEOUT, self.exchange(request)).await;
+        let answer = requested.map_err(|_| ClientError::TimedOut(self.socket.clone()))??;
         match answer.headers().get(API_HEADER).map(|version| version.to_str().unwrap_or("?")) {
             None => return Err(ClientError::NotAdmin(self.socket.clone())),
             Some(API_VERSION) => {}

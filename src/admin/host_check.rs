@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_names_are_told_from_others() {
+    fn loopback_names_are_recognized() {
         for good in ["localhost", "LOCALHOST:9754", "127.0.0.1", "127.8.9.1:80", "[::1]", "[::1]:9754"] {
             assert!(is_loopback(good), "{good}");
         }

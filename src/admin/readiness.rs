@@ -12,17 +12,18 @@ use crate::socket::SocketPath;
 use crate::terminal::sanitize;
 
 /// How long the runtime may take to answer Version and be called ready.
-const PATIENCE: Duration = Duration::from_secs(2);
+const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks the runtime for its version. Each time on a new connection, as every client of the relay has one: an old one may still
 /// be answered by a runtime that nobody can reach any more.
 pub(super) async fn check_upstream(own: &MeteredChannel, socket: &SocketPath) -> api::UpstreamStatus {
     let mut client = own.connect_new(socket);
-    let asked = timeout(PATIENCE, client.version(VersionRequest { version: "v1".to_owned() })).await;
-    let (version, error) = match asked {
+    let requested =
+        timeout(UPSTREAM_TIMEOUT, client.version(VersionRequest { version: "v1".to_owned() })).await;
+    let (version, error) = match requested {
         Ok(Ok(answer)) => (Some(answer.into_inner()), None),
         Ok(Err(status)) => (None, Some(reason(&status))),
-        Err(_) => (None, Some(format!("no answer to Version within {PATIENCE:?}"))),
+        Err(_) => (None, Some(format!("no answer to Version within {UPSTREAM_TIMEOUT:?}"))),
     };
     let (runtime, version) = version.map(|version| (version.runtime_name, version.runtime_version)).unzip();
     api::UpstreamStatus { socket: socket.to_string(), ready: error.is_none(), runtime, version, error }

@@ -136,11 +136,11 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
             dropped: admin.from.tap.observations_dropped(),
         },
         record: admin.from.journal.as_ref().map(|journal| api::DirStatus {
-            dir: journal.folder().display().to_string(),
+            dir: journal.dir().display().to_string(),
             failure: journal.failure(),
         }),
         state: admin.from.state.as_ref().map(|state| api::DirStatus {
-            dir: state.folder().display().to_string(),
+            dir: state.dir().display().to_string(),
             failure: state.write_error().borrow().clone(),
         }),
         pods: pods_of(&admin),

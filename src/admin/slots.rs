@@ -167,10 +167,10 @@ mod tests {
         let slots = Slots::new(1);
         let first = slots.take().await;
         first.answering();
-        let begun = Instant::now();
+        let started = Instant::now();
         let _second = slots.take().await;
         assert!(is_evicted(&first));
-        assert!(begun.elapsed() >= MAX_ANSWER && begun.elapsed() < 2 * MAX_ANSWER);
+        assert!(started.elapsed() >= MAX_ANSWER && started.elapsed() < 2 * MAX_ANSWER);
     }
 
     #[tokio::test(start_paused = true)]

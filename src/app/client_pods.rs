@@ -21,7 +21,7 @@ use crate::world::{Container, Inventory, Sandbox};
 const NOT_KEPT: &str = "created while --enforce restart was off";
 
 /// How much may be there of which no names are known; of the rest it is only known that it was not seen.
-const MOST_UNNAMED: usize = 256;
+const MAX_UNNAMED: usize = 256;
 
 /// What is told where somebody else has what was kept, or nobody can have it.
 const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
@@ -29,7 +29,7 @@ const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 /// Tells who keeps pods alive what clients do with them.
 #[derive(Debug)]
 pub(super) struct ClientActionRecorder {
-    keeper: ClientPods,
+    client_pods: ClientPods,
     /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
     restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
     /// What clients were about to stop or remove before the node had been listed.
@@ -40,7 +40,7 @@ pub(super) struct ClientActionRecorder {
 
 /// What clients have made, and what is to outlive us.
 pub(super) struct ClientPodStore {
-    pub(super) keeper: ClientPods,
+    pub(super) client_pods: ClientPods,
     /// Where it is kept, and what was there.
     pub(super) state: (StateStore, state::Snapshot),
 }
@@ -56,14 +56,16 @@ enum CallTarget {
 /// before, if anything was and nobody else has it: whoever keeps it alive next has to know what its owners have stopped.
 pub(super) fn open(
     role: OperatingMode,
-    folder: Option<&Path>,
+    dir: Option<&Path>,
 ) -> Result<Option<(ClientPods, ClientPodStore)>, StateError> {
-    let Some(folder) = folder else { return Ok(None) };
+    let Some(directory) = dir else { return Ok(None) };
     match role {
-        OperatingMode::Restart | OperatingMode::Kubelet => opened(folder).map(Some),
-        OperatingMode::Observe if !StateStore::exists(folder) => Ok(None),
-        OperatingMode::Observe => match opened(folder) {
-            Ok((keeper, kept)) => Ok((!keeper.now().keys().is_empty()).then_some((keeper, kept))),
+        OperatingMode::Restart | OperatingMode::Kubelet => opened(directory).map(Some),
+        OperatingMode::Observe if !StateStore::exists(directory) => Ok(None),
+        OperatingMode::Observe => match opened(directory) {
+            Ok((client_pods, kept)) => {
+                Ok((!client_pods.now().keys().is_empty()).then_some((client_pods, kept)))
+            }
             Err(error) => {
                 if matches!(error, StateError::Locked(LockError::Held { .. })) {
                     info!(%error, "{NOT_NOTED}");
@@ -76,18 +78,18 @@ pub(super) fn open(
     }
 }
 
-fn opened(folder: &Path) -> Result<(ClientPods, ClientPodStore), StateError> {
-    let (state, kept) = StateStore::open(folder)?;
-    let keeper = ClientPods::new(&kept, state.clone())?;
-    Ok((keeper.clone(), ClientPodStore { keeper, state: (state, kept) }))
+fn opened(dir: &Path) -> Result<(ClientPods, ClientPodStore), StateError> {
+    let (state, kept) = StateStore::open(dir)?;
+    let client_pods = ClientPods::new(&kept, state.clone())?;
+    Ok((client_pods.clone(), ClientPodStore { client_pods, state: (state, kept) }))
 }
 
 impl ClientActionRecorder {
     pub(super) fn new(
-        keeper: ClientPods,
+        client_pods: ClientPods,
         restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
     ) -> Self {
-        Self { keeper, restarts, before_first_list: Vec::new(), awaiting_names: Vec::new() }
+        Self { client_pods, restarts, before_first_list: Vec::new(), awaiting_names: Vec::new() }
     }
 
     /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
@@ -98,8 +100,8 @@ impl ClientActionRecorder {
         }
         let sandbox = sandbox.clone().map(CallTarget::Sandbox);
         let Some(target) = sandbox.or_else(|| container.clone().map(CallTarget::Container)) else { return };
-        match self.let_go(world, &target) {
-            Some((key, act)) => self.keeper.record(&key, act),
+        match self.release(world, &target) {
+            Some((key, act)) => self.client_pods.record(&key, act),
             None if !is_listed => self.before_first_list.push(target),
             None => {}
         }
@@ -108,10 +110,10 @@ impl ClientActionRecorder {
     /// A call has ended.
     pub(super) fn ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
         if let Some((key, act)) = self.on_call_ended(world, ended) {
-            self.keeper.record(&key, act);
+            self.client_pods.record(&key, act);
         } else if let Some(unnamed) = unnamed(ended) {
             // Some may have gone before their names were known.
-            self.awaiting_names.drain(..self.awaiting_names.len().saturating_sub(MOST_UNNAMED));
+            self.awaiting_names.drain(..self.awaiting_names.len().saturating_sub(MAX_UNNAMED));
             self.awaiting_names.push(unnamed);
             self.changed(world);
         }
@@ -133,15 +135,15 @@ impl ClientActionRecorder {
                     Some((key, ClientAction::ContainerCreated { name, id: Some(id.clone()), request }))
                 }),
             };
-            made.map(|(key, act)| self.keeper.record(&key, act)).is_none()
+            made.map(|(key, act)| self.client_pods.record(&key, act)).is_none()
         });
     }
 
     /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
     pub(super) fn listed(&mut self, world: &Inventory) {
         for target in std::mem::take(&mut self.before_first_list) {
-            if let Some((key, act)) = self.let_go(world, &target) {
-                self.keeper.record(&key, act);
+            if let Some((key, act)) = self.release(world, &target) {
+                self.client_pods.record(&key, act);
             }
         }
         for container in world.containers() {
@@ -149,8 +151,8 @@ impl ClientActionRecorder {
         }
         let there: HashSet<PodKey> =
             world.sandboxes().filter_map(|it| PodKey::from_pod_ref(&it.pod)).collect();
-        for key in self.keeper.now().keys().iter().filter(|key| !there.contains(key)) {
-            self.keeper.record(key, ClientAction::SandboxGone);
+        for key in self.client_pods.now().keys().iter().filter(|key| !there.contains(key)) {
+            self.client_pods.record(key, ClientAction::SandboxGone);
         }
     }
 
@@ -165,9 +167,9 @@ impl ClientActionRecorder {
             return;
         }
         let Some((key, name)) = names(world, container) else { return };
-        let kept = self.keeper.now();
+        let kept = self.client_pods.now();
         if kept.is_created_only(&key, &name) && kept.newest(&key, &name) == Some(&container.id) {
-            self.keeper.record(&key, ClientAction::ContainerStarted(name));
+            self.client_pods.record(&key, ClientAction::ContainerStarted(name));
         }
     }
 
@@ -176,7 +178,7 @@ impl ClientActionRecorder {
         if let Some(key) =
             PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox))
         {
-            self.keeper.record(&key, ClientAction::SandboxGone);
+            self.client_pods.record(&key, ClientAction::SandboxGone);
         }
     }
 
@@ -187,8 +189,8 @@ impl ClientActionRecorder {
             return;
         }
         let Some((key, name)) = names(world, container) else { return };
-        let kept = self.keeper.now();
-        if let Some(reason) = kept.obstacle(&key, &name).filter(|_| !kept.is_let_go(&key, &name)) {
+        let kept = self.client_pods.now();
+        if let Some(reason) = kept.obstacle(&key, &name).filter(|_| !kept.is_released(&key, &name)) {
             let event = Event::not_restartable(container, world, &reason);
             warn!(pod = %key, container = name, "{}", sanitize(&event.message));
             events.push(event);
@@ -234,9 +236,9 @@ impl ClientActionRecorder {
             }
             // What was announced as well is known by then; what was not is known now.
             ("StopContainer" | "RemoveContainer", false) => {
-                self.let_go(world, &CallTarget::Container(container?.id.clone()?))?
+                self.release(world, &CallTarget::Container(container?.id.clone()?))?
             }
-            ("StopPodSandbox", false) => self.let_go(world, &CallTarget::Sandbox(sandbox?.clone()))?,
+            ("StopPodSandbox", false) => self.release(world, &CallTarget::Sandbox(sandbox?.clone()))?,
             ("RemovePodSandbox", false) => {
                 let sandbox = world.sandbox(sandbox?).filter(|it| self.is_newest_sandbox(world, it))?;
                 (PodKey::from_pod_ref(&sandbox.pod)?, ClientAction::SandboxRemoved)
@@ -247,7 +249,7 @@ impl ClientActionRecorder {
     }
 
     /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
-    fn let_go(&self, world: &Inventory, target: &CallTarget) -> Option<(PodKey, ClientAction)> {
+    fn release(&self, world: &Inventory, target: &CallTarget) -> Option<(PodKey, ClientAction)> {
         match target {
             CallTarget::Sandbox(id) => {
                 let sandbox = world.sandbox(id).filter(|sandbox| self.is_newest_sandbox(world, sandbox))?;
@@ -265,7 +267,7 @@ impl ClientActionRecorder {
     /// again when they replace something; but what was made last is known.
     fn is_newest(&self, world: &Inventory, container: &Container) -> bool {
         let Some((key, name)) = names(world, container) else { return true };
-        let kept = self.keeper.now();
+        let kept = self.client_pods.now();
         match kept.newest(&key, &name).and_then(|newest| world.container(newest)) {
             Some(newest) => {
                 let made = |it: &Container| (it.name.attempt, it.created_at);
@@ -282,7 +284,7 @@ impl ClientActionRecorder {
 
     fn is_newest_sandbox(&self, world: &Inventory, sandbox: &Sandbox) -> bool {
         let Some(key) = PodKey::from_pod_ref(&sandbox.pod) else { return true };
-        let kept = self.keeper.now();
+        let kept = self.client_pods.now();
         match kept.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
             Some(newest) => {
                 let made = |it: &Sandbox| (it.attempt, it.created_at);

@@ -31,18 +31,18 @@ use crate::state::StateError;
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// The place for temporary files is not to be had.
-    #[error("cannot make a folder for the demo in {folder}: {source}; set TMPDIR to another")]
-    Folder {
+    #[error("cannot create a directory for the demo in {dir}: {source}; set TMPDIR to another")]
+    Dir {
         /// The place.
-        folder: PathBuf,
+        dir: PathBuf,
         /// What is wrong with it.
         source: io::Error,
     },
     /// The place for temporary files is too deep for a socket.
-    #[error("TMPDIR: a socket in {folder} {source}")]
+    #[error("TMPDIR: a socket in {dir} {source}")]
     Address {
         /// The place.
-        folder: PathBuf,
+        dir: PathBuf,
         /// What is wrong with it.
         source: AddressError,
     },
@@ -73,20 +73,20 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let parent = std::env::temp_dir();
     // Messages and logs are not read through links.
     let parent = parent.canonicalize().unwrap_or(parent);
-    let folder = tempfile::Builder::new().prefix("probeshim-demo.").tempdir_in(&parent);
-    let folder = folder.map_err(|source| DemoError::Folder { folder: parent, source })?;
+    let dir = tempfile::Builder::new().prefix("probeshim-demo.").tempdir_in(&parent);
+    let directory = dir.map_err(|source| DemoError::Dir { dir: parent, source })?;
     let at = |name: &str| {
-        SocketPath::new(&folder.path().join(name))
-            .map_err(|source| DemoError::Address { folder: folder.path().to_owned(), source })
+        SocketPath::new(&directory.path().join(name))
+            .map_err(|source| DemoError::Address { dir: directory.path().to_owned(), source })
     };
     let (upstream, listen, admin) = (at("procrun.sock")?, at("probeshim.sock")?, at("admin.sock")?);
-    let manifests = folder.path().join("pods.yaml");
+    let manifests = directory.path().join("pods.yaml");
     fs::write(&manifests, demo::PODS)?;
     let documents =
         ManifestSource::read(std::slice::from_ref(&manifests), false, false, SpecResolver::default());
     let documents = documents.map_err(|problems| DemoError::Manifests(problems.join("; ")))?;
     let over = CancellationToken::new();
-    let runtime = start_runtime(folder.path(), &upstream, over.clone())?;
+    let runtime = start_runtime(directory.path(), &upstream, over.clone())?;
     let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let settings = ServerConfig {
         listen: Some(listen.clone()),
@@ -102,7 +102,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         traces: None,
         watch_runtime: true,
         role: OperatingMode::Kubelet,
-        state: Some(folder.path().to_owned()),
+        state: Some(directory.path().to_owned()),
     };
     let mut shim = Shim::open(settings).await?;
     let places =
@@ -110,9 +110,9 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     let account = Reporter::begin(lasts, &places);
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let telling = tell(account.clone(), &staged.events);
-    let (logs, pods) = (folder.path().join("logs"), folder.path().join("pods"));
-    let folders = Dirs { logs, keeps_logs: true, log_rotation: LogRotatePolicy::default(), pods };
-    let playing = staged.play(listen, folders, false, documents)?;
+    let (logs, pods) = (directory.path().join("logs"), directory.path().join("pods"));
+    let dirs = Dirs { logs, keeps_logs: true, log_rotation: LogRotatePolicy::default(), pods };
+    let playing = staged.play(listen, dirs, false, documents)?;
 
     wait_for_end(lasts, &mut signals, &account).await;
     let pods = playing.play.published_pods();
@@ -124,7 +124,7 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
     over.cancel();
     runtime.await.map_err(io::Error::other)??;
     drained?;
-    folder.close().map_err(DemoError::Leave)?;
+    directory.close().map_err(DemoError::Leave)?;
     let (seen, unseen) = (shim.calls.counts().seen, shim.tap_metrics.observations_dropped());
     account.end(&DemoEnd { pods, calls: seen + unseen, unseen });
     Ok(())
@@ -154,11 +154,11 @@ async fn wait_for_end(lasts: Duration, signals: &mut ShutdownSignals, account: &
 }
 
 fn start_runtime(
-    folder: &Path,
+    dir: &Path,
     socket: &SocketPath,
     over: CancellationToken,
 ) -> Result<JoinHandle<io::Result<()>>, DemoError> {
-    let procrun = Procrun::new(procrun::ProcrunConfig::new(folder.join("procrun")))?;
+    let procrun = Procrun::new(procrun::ProcrunConfig::new(dir.join("procrun")))?;
     let listening = bind(socket, BindMode::OwnerOnly)?;
     Ok(tokio::spawn(async move {
         let served = procrun.serve(listening.listener, over).await;

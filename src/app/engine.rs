@@ -34,7 +34,7 @@ use crate::world::{Change, Inventory, RuntimeEvent, Sandbox, Source};
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Notices that are taken at once.
-const BATCH: usize = 64;
+const MAX_BATCH: usize = 64;
 
 /// Where what is seen comes from.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(super) struct Outputs {
     /// Faults of our own.
     pub(super) faults: Counter,
     /// For those who know of pods: there is a new one.
-    pub(super) hurry: RefreshTrigger,
+    pub(super) refresh: RefreshTrigger,
 }
 
 /// Everything that is known, and the way it came to be known.
@@ -69,7 +69,7 @@ pub(super) struct NodeEngine {
     /// What is played, if anything is.
     play: Arc<OnceLock<Kubelet>>,
     /// Who tells what clients do with what is kept alive, if anything is.
-    keeping: Option<ClientActionRecorder>,
+    recorder: Option<ClientActionRecorder>,
     outlets: Outputs,
     listed: InitialLists,
 }
@@ -85,11 +85,11 @@ impl NodeEngine {
     pub(super) fn new(
         inspector: Inspector,
         prober: Option<ProbeManager>,
-        (play, keeping): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
+        (play, recorder): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
         outlets: Outputs,
     ) -> Self {
         let (world, listed) = (Arc::default(), InitialLists::default());
-        Self { world, inspector, prober, play, keeping, outlets, listed }
+        Self { world, inspector, prober, play, recorder, outlets, listed }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -97,21 +97,21 @@ impl NodeEngine {
         let Inputs { mut decoder, mut notices, mut news } = inlets;
         let mut looks = interval(STUCK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut sightings, mut told) = (Vec::new(), Vec::with_capacity(BATCH));
+        let (mut last_seen, mut observations) = (Vec::new(), Vec::with_capacity(MAX_BATCH));
         loop {
             let due = self.inspector.next_tick();
             let faults = self.outlets.faults.get();
             tokio::select! {
-                more = decoder.next(|sighting| sightings.push(sighting)) => {
-                    for sighting in sightings.drain(..) {
-                        self.catch_panics(|it| it.on_tap_event(sighting));
+                more = decoder.next(|event| last_seen.push(event)) => {
+                    for tap_event in last_seen.drain(..) {
+                        self.catch_panics(|it| it.on_tap_event(tap_event));
                     }
                     if !more {
                         break;
                     }
                 }
-                count = notices.recv_many(&mut told, BATCH), if !notices.is_closed() || !notices.is_empty() => {
-                    for notice in told.drain(..count) {
+                count = notices.recv_many(&mut observations, MAX_BATCH), if !notices.is_closed() || !notices.is_empty() => {
+                    for notice in observations.drain(..count) {
                         self.catch_panics(|it| it.on_runtime_event(notice));
                     }
                 }
@@ -140,36 +140,36 @@ impl NodeEngine {
         }
     }
 
-    fn on_tap_event(&mut self, sighting: TapEvent) {
+    fn on_tap_event(&mut self, event: TapEvent) {
         let now = Instant::now();
-        match sighting {
-            TapEvent::ExecRequested(asked) => {
+        match event {
+            TapEvent::ExecRequested(request) => {
                 if let Some(prober) = &self.prober {
-                    hook_begins(prober, &asked);
+                    hook_begins(prober, &request);
                 }
-                self.inspector.asked(&self.world, *asked);
+                self.inspector.on_request(&self.world, *request);
             }
             TapEvent::StopRequested(stopping) => {
-                if let Some(keeping) = &mut self.keeping {
-                    keeping.stopping(&self.world, &stopping, self.listed.is_whole());
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.stopping(&self.world, &stopping, self.listed.is_whole());
                 }
                 if let Some(prober) = self.prober.as_ref().filter(|_| !stopping.is_removal) {
                     prober.on_stop_requested(&stopping);
                 }
             }
-            TapEvent::Streamed(told) => self.apply(Source::Event, told, false),
+            TapEvent::Streamed(observations) => self.apply(Source::Event, observations, false),
             // Whoever waits may have gone.
             TapEvent::Barrier(seen) => drop(seen.send(())),
             TapEvent::CallEnded(mut ended) => {
-                let told = std::mem::take(&mut ended.told.items);
+                let events = std::mem::take(&mut ended.observations.items);
                 let is_act = !is_read_only(&ended.call.method);
                 self.apply(
                     Source::Call,
-                    Observations { observed_since: ended.told.observed_since, items: told },
+                    Observations { observed_since: ended.observations.observed_since, items: events },
                     is_act,
                 );
-                if let Some(keeping) = &mut self.keeping {
-                    keeping.ended(&self.world, &mut ended);
+                if let Some(client_recorder) = &mut self.recorder {
+                    client_recorder.ended(&self.world, &mut ended);
                 }
                 if ended.head.is_from_kubelet() {
                     if let Some(play) = self.play.get() {
@@ -197,7 +197,7 @@ impl NodeEngine {
                 self.outlets.events.push(Event::runtime_condition(None));
                 self.inspector.interrupted(now);
             }
-            RuntimeEvent::Observed(source, told) => self.apply(source, told, false),
+            RuntimeEvent::Observed(source, observations) => self.apply(source, observations, false),
             RuntimeEvent::Task(stamped) => {
                 self.oom(&stamped);
                 self.inspector.task(&stamped, now);
@@ -234,20 +234,23 @@ impl NodeEngine {
     }
 
     /// Takes what was told. `is_act`: somebody has just made it so.
-    fn apply(&mut self, source: Source, told: Observations, is_act: bool) {
-        if told.items.is_empty() {
+    fn apply(&mut self, source: Source, observations: Observations, is_act: bool) {
+        if observations.items.is_empty() {
             return;
         }
         let before = self.listed;
-        self.listed.sandboxes |= told.items.iter().any(|fact| matches!(fact, Observation::SandboxList(_)));
-        self.listed.containers |= told.items.iter().any(|fact| matches!(fact, Observation::ContainerList(_)));
-        let changes = self.world.fold(source, told.observed_since, Instant::now(), told.items);
+        self.listed.sandboxes |=
+            observations.items.iter().any(|fact| matches!(fact, Observation::SandboxList(_)));
+        self.listed.containers |=
+            observations.items.iter().any(|fact| matches!(fact, Observation::ContainerList(_)));
+        let changes =
+            self.world.fold(source, observations.observed_since, Instant::now(), observations.items);
         if !changes.is_empty() {
             self.changed(&changes, is_act, before);
         }
         if self.listed.is_whole() {
-            if let Some(keeping) = self.keeping.as_mut().filter(|_| !before.is_whole()) {
-                keeping.listed(&self.world);
+            if let Some(recorder) = self.recorder.as_mut().filter(|_| !before.is_whole()) {
+                recorder.listed(&self.world);
             }
             if let Some(prober) = &self.prober {
                 prober.mark_listed();
@@ -258,8 +261,8 @@ impl NodeEngine {
     /// Something has become of the node.
     fn changed(&mut self, changes: &[Change], is_act: bool, before: InitialLists) {
         self.outlets.worlds.send_replace(self.world.clone());
-        if let Some(keeping) = &mut self.keeping {
-            keeping.changed(&self.world);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.changed(&self.world);
         }
         self.inspector.changed(&self.world, changes, Instant::now());
         if let Some(prober) = &self.prober {
@@ -267,14 +270,16 @@ impl NodeEngine {
         }
         for change in changes {
             if (is_act || before.has(change))
-                && !self.is_told(change)
+                && !self.is_reported(change)
                 && let Some(event) = Event::from_change(change, &self.world)
             {
                 self.outlets.events.push(event);
             }
-            match (change, &self.keeping) {
-                (Change::ContainerExited(container), Some(keeping)) if is_act || before.has(change) => {
-                    keeping.exited(&self.world, container);
+            match (change, &self.recorder) {
+                (Change::ContainerExited(container), Some(client_recorder))
+                    if is_act || before.has(change) =>
+                {
+                    client_recorder.exited(&self.world, container);
                 }
                 (
                     Change::ContainerStarted(container) | Change::ContainerUpdated(container),
@@ -288,14 +293,14 @@ impl NodeEngine {
                 _ => {}
             }
             if let Change::SandboxStarted(sandbox) = change {
-                self.outlets.hurry.trigger();
-                self.misread(sandbox);
+                self.outlets.refresh.trigger();
+                self.invalid(sandbox);
             }
         }
     }
 
     /// Whether who plays a pod tells of it himself.
-    fn is_told(&self, change: &Change) -> bool {
+    fn is_reported(&self, change: &Change) -> bool {
         let (Change::ContainerCreated(container) | Change::ContainerStarted(container)) = change else {
             return false;
         };
@@ -304,8 +309,8 @@ impl NodeEngine {
     }
 
     /// Tells what a pod's annotations say in vain.
-    fn misread(&self, sandbox: &Sandbox) {
-        for problem in self.inspector.misread(sandbox) {
+    fn invalid(&self, sandbox: &Sandbox) {
+        for problem in self.inspector.invalid(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
             warn!(namespace, pod, "{}", sanitize(&problem));
             self.outlets.events.push(Event::invalid_annotation(sandbox, problem));
@@ -374,12 +379,12 @@ impl InitialLists {
 }
 
 /// What a kubelet executes without a timeout may be a hook.
-fn hook_begins(prober: &ProbeManager, asked: &ExecRequest) {
-    let id = asked.container.as_ref().and_then(|container| container.id.as_deref());
-    if let Some(id) = id.filter(|_| asked.exec.timeout().is_none())
-        && asked.head.upgrade().is_some_and(|head| head.is_from_kubelet())
+fn hook_begins(prober: &ProbeManager, request: &ExecRequest) {
+    let id = request.container.as_ref().and_then(|container| container.id.as_deref());
+    if let Some(id) = id.filter(|_| request.exec.timeout().is_none())
+        && request.head.upgrade().is_some_and(|head| head.is_from_kubelet())
     {
-        prober.on_kubelet_exec_start(id, &asked.exec.command, &asked.head);
+        prober.on_kubelet_exec_start(id, &request.exec.command, &request.head);
     }
 }
 
@@ -427,12 +432,12 @@ mod tests {
             journal: None,
             traces: None,
             faults: Counter::default(),
-            hurry: RefreshTrigger::default(),
+            refresh: RefreshTrigger::default(),
         };
-        let mut observatory = NodeEngine::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
-        observatory.catch_panics(|_| panic!("for the test"));
-        observatory.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
-        assert_eq!(observatory.outlets.faults.get(), 1);
+        let mut engine = NodeEngine::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
+        engine.catch_panics(|_| panic!("for the test"));
+        engine.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
+        assert_eq!(engine.outlets.faults.get(), 1);
         assert_eq!(events.select(&crate::record::EventFilter::default()).len(), 1);
     }
 }

@@ -21,7 +21,7 @@ use crate::state::StateError;
 use crate::terminal::{format, sanitize};
 
 /// What the runtime gets to end and remove pods, beyond their grace periods.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pods that are being played.
 pub(super) struct RunningKubelet {
@@ -53,25 +53,25 @@ impl KubeletDeps {
     pub(super) fn play(
         self,
         listen: SocketPath,
-        folders: Dirs,
+        dirs: Dirs,
         prunes: bool,
         documents: ManifestSource,
     ) -> Result<RunningKubelet, StateError> {
-        let play = self.start(listen, folders, documents.paths().clone(), prunes)?;
+        let play = self.start(listen, dirs, documents.paths().clone(), prunes)?;
         let over = CancellationToken::new();
-        let (player, until) = (play.clone(), over.clone());
-        let running = tokio::spawn(async move { player.run(documents, until).await });
+        let (worker, until) = (play.clone(), over.clone());
+        let running = tokio::spawn(async move { worker.run(documents, until).await });
         Ok(RunningKubelet { play, over, running })
     }
 
     /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
     pub(super) fn keep(self, listen: SocketPath) -> Result<DropGuard, StateError> {
-        let (folder, kept) = (self.kept.state.0.folder(), self.kept.keeper.pods());
-        let (logs, pods) = (folder.join("pod-logs"), folder.join("pods"));
+        let (dir, kept) = (self.kept.state.0.dir(), self.kept.client_pods.pods());
+        let (logs, pods) = (dir.join("pod-logs"), dir.join("pods"));
         // The logs of clients' containers are theirs, and are not rotated.
         let log_rotation = LogRotatePolicy::default();
-        let folders = Dirs { logs, keeps_logs: true, log_rotation, pods };
-        let play = self.start(listen, folders, BTreeSet::new(), false)?;
+        let dirs = Dirs { logs, keeps_logs: true, log_rotation, pods };
+        let play = self.start(listen, dirs, BTreeSet::new(), false)?;
         let over = CancellationToken::new();
         let until = over.clone();
         tokio::spawn(async move { play.run_client_pods(kept, until).await });
@@ -82,12 +82,12 @@ impl KubeletDeps {
     fn start(
         self,
         listen: SocketPath,
-        folders: Dirs,
+        dirs: Dirs,
         paths: BTreeSet<PathBuf>,
         prune: bool,
     ) -> Result<Kubelet, StateError> {
         let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
-        let Dirs { logs, keeps_logs: keep_logs, log_rotation, pods } = folders;
+        let Dirs { logs, keeps_logs: keep_logs, log_rotation, pods } = dirs;
         let play = Kubelet::new(KubeletConfig {
             acts: listen,
             asks,
@@ -98,11 +98,11 @@ impl KubeletDeps {
             keep_logs,
             log_rotation,
             pods,
-            keeper: kept.keeper,
+            client_pods: kept.client_pods,
             state: kept.state,
             paths,
             prune,
-            witness: Arc::new(KubeletEventSink { events, news }),
+            event_sink: Arc::new(KubeletEventSink { events, news }),
         })?;
         let _ = known.set(play.clone());
         Ok(play)
@@ -113,7 +113,7 @@ impl RunningKubelet {
     /// Ends all pods, and removes them; at once where a signal comes meanwhile, or it takes longer than it may. Tells whether all of them are
     /// gone.
     pub(super) async fn end(mut self, signals: &mut ShutdownSignals) -> bool {
-        let limit = self.play.longest_grace_period() + PATIENCE;
+        let limit = self.play.longest_grace_period() + TERMINATION_TIMEOUT;
         let late = sleep(limit);
         tokio::pin!(late);
         let mut is_late = false;
@@ -137,9 +137,9 @@ impl RunningKubelet {
 
 impl KubeletEventSink {
     fn tell(&self, news: SpecUpdate) {
-        if let Some(told) = &self.news {
+        if let Some(updates) = &self.news {
             // There is always room: a look at files comes every two seconds at most.
-            let _ = told.try_send(news);
+            let _ = updates.try_send(news);
         }
     }
 }

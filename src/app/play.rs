@@ -35,7 +35,7 @@ pub enum PlayError {
     System(#[from] io::Error),
     /// A folder is not to be had.
     #[error("{0}")]
-    Folder(String),
+    Dir(String),
     /// What was kept is not to be had.
     #[error("--state-dir: {0}")]
     State(#[from] StateError),
@@ -83,10 +83,10 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
         create_directory(state, OWNER_ONLY)?;
     }
     let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
-    let folders = Dirs { logs, keeps_logs, log_rotation, pods };
+    let dirs = Dirs { logs, keeps_logs, log_rotation, pods };
     // An earlier version made it for everybody.
-    let narrowed = fs::set_permissions(&folders.pods, Permissions::from_mode(OWNER_ONLY));
-    narrowed.map_err(|error| PlayError::Folder(format!("{}: {error}", folders.pods.display())))?;
+    let narrowed = fs::set_permissions(&dirs.pods, Permissions::from_mode(OWNER_ONLY));
+    narrowed.map_err(|error| PlayError::Dir(format!("{}: {error}", dirs.pods.display())))?;
     for warning in documents.warnings() {
         warn!("left out: {}", sanitize(&warning));
     }
@@ -97,7 +97,7 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     let mut shim = Shim::open(shim).await?;
     let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
     let count = documents.count();
-    let mut playing = staged.play(listen, folders, prunes, documents)?;
+    let mut playing = staged.play(listen, dirs, prunes, documents)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
         listen = %shim.facts.listen,
@@ -132,10 +132,10 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
 }
 
 /// Creates a directory with a mode, unless it is there. Returns its path without links, as in mountinfo.
-fn create_directory(folder: &Path, mode: u32) -> Result<PathBuf, PlayError> {
-    let created = DirBuilder::new().recursive(true).mode(mode).create(folder);
-    let resolved = created.and_then(|()| folder.canonicalize());
-    resolved.map_err(|error| PlayError::Folder(format!("{}: {error}", folder.display())))
+fn create_directory(dir: &Path, mode: u32) -> Result<PathBuf, PlayError> {
+    let created = DirBuilder::new().recursive(true).mode(mode).create(dir);
+    let resolved = created.and_then(|()| dir.canonicalize());
+    resolved.map_err(|error| PlayError::Dir(format!("{}: {error}", dir.display())))
 }
 
 async fn time_left(deadline: Option<Instant>) {
@@ -160,8 +160,9 @@ async fn watched(play: &Kubelet, until: Option<Until>) -> ExitReason {
 }
 
 /// Whether everything is as it is wanted, or cannot be any more.
-fn goal_state(standings: &[PublishedPod], until: Option<Until>) -> Option<ExitReason> {
-    let standings: Vec<&PublishedPod> = standings.iter().filter(|standing| !standing.is_unwanted()).collect();
+fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<ExitReason> {
+    let standings: Vec<&PublishedPod> =
+        published_pods.iter().filter(|published| !published.is_unwanted()).collect();
     let statuses: Vec<Option<&PodStatus>> = standings.iter().map(|standing| standing.status()).collect();
     let all = |is: fn(&PodStatus) -> bool| {
         !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
@@ -196,15 +197,15 @@ fn goal_state(standings: &[PublishedPod], until: Option<Until>) -> Option<ExitRe
 }
 
 /// In which way a pod has failed.
-fn failed(standing: &PublishedPod) -> String {
-    let (namespace, name) = standing.names();
-    let containers = standing.status().into_iter().flat_map(PodStatus::containers);
+fn failed(published: &PublishedPod) -> String {
+    let (namespace, name) = published.names();
+    let containers = published.status().into_iter().flat_map(PodStatus::containers);
     let ended = containers.filter_map(|container| {
         let ended = container.state.terminated.as_ref().filter(|ended| ended.exit_code != 0)?;
         Some(format!("{} exited with code {} ({})", container.name, ended.exit_code, ended.reason))
     });
     let ended: Vec<String> = ended.collect();
-    let reason = standing.status().map(|status| status.reason.clone()).filter(|reason| !reason.is_empty());
+    let reason = published.status().map(|status| status.reason.clone()).filter(|reason| !reason.is_empty());
     let killed = || "a container was killed for good".to_owned();
     let why = if ended.is_empty() { reason.unwrap_or_else(killed) } else { ended.join(", ") };
     format!("pod {namespace}/{name} has failed: {why}")
@@ -212,9 +213,9 @@ fn failed(standing: &PublishedPod) -> String {
 
 /// What is not so yet.
 fn pending_goals(play: &Kubelet, until: Option<Until>) -> String {
-    let standings = play.published_pods();
+    let published_pods = play.published_pods();
     let of = |is: fn(&PodStatus) -> bool| -> String {
-        let others = standings.iter().filter(|standing| !standing.status().is_some_and(is));
+        let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
         let names: Vec<String> = others
             .map(|standing| {
                 let (namespace, name) = standing.names();

@@ -38,7 +38,7 @@ impl ProberThread {
     /// Starts it; its calls are told of among all others.
     pub(super) fn start(
         (own, upstream): (&MeteredChannel, &SocketPath),
-        (told, redacts): (InternalCalls, bool),
+        (internal_calls, redacts): (InternalCalls, bool),
         (events, play): (Arc<EventHistory>, Arc<OnceLock<Kubelet>>),
         parts: ProberConfig,
     ) -> io::Result<Self> {
@@ -48,7 +48,7 @@ impl ProberThread {
             let _entered = runtime.enter();
             own.connect_new(upstream)
         };
-        let executor = Executor::new(client, Some(told), redacts);
+        let executor = Executor::new(client, Some(internal_calls), redacts);
         let prober =
             ProbeManager::start(parts, executor, Arc::new(ProberEventSink { events, play }), runtime);
         Ok(Self { prober, _end: end })

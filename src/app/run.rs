@@ -20,7 +20,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let mut shim = Shim::open(settings).await?;
     // Where systemd passes the socket, it has a name all the same.
     let listen = listen.or_else(|| SocketPath::parse(&shim.facts.listen).ok());
-    let keeping = match shim.staged.take().zip(listen) {
+    let recorder = match shim.staged.take().zip(listen) {
         Some((staged, listen)) => Some(staged.keep(listen)?),
         None => None,
     };
@@ -47,7 +47,7 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
         name = signals.next() => info!(signal = name, "told to stop"),
         _ = shim.ended() => return Err(RunError::RelayEnded),
     }
-    drop(keeping);
+    drop(recorder);
     shim.drain().await;
     tokio::select! {
         name = signals.next() => warn!(signal = name, "told again: ending at once"),

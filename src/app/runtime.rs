@@ -19,10 +19,10 @@ pub enum RuntimeError {
     #[error("--listen: {0}")]
     Listen(#[source] BindError),
     /// The folder is not to be had.
-    #[error("--root: cannot use {folder}: {source}")]
+    #[error("--root: cannot use {dir}: {source}")]
     Root {
         /// The folder.
-        folder: PathBuf,
+        dir: PathBuf,
         /// What is wrong with it.
         source: io::Error,
     },
@@ -36,12 +36,12 @@ pub async fn runtime(settings: RuntimeSettings) -> Result<(), RuntimeError> {
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     let listening = bind(&settings.listen, BindMode::OwnerOnly).map_err(RuntimeError::Listen)?;
-    let folder = settings.procrun.root.clone();
-    let procrun = Procrun::new(settings.procrun)
-        .map_err(|source| RuntimeError::Root { folder: folder.clone(), source })?;
+    let dir = settings.procrun.root.clone();
+    let procrun =
+        Procrun::new(settings.procrun).map_err(|source| RuntimeError::Root { dir: dir.clone(), source })?;
     let stop = CancellationToken::new();
     let serving = procrun.serve(listening.listener, stop.clone());
-    info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.listen, root = %folder.display(), "procrun started");
+    info!(version = env!("CARGO_PKG_VERSION"), listen = %settings.listen, root = %dir.display(), "procrun started");
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         name = signals.next() => info!(signal = name, "told to stop"),

@@ -173,7 +173,7 @@ impl Shim {
             role,
             state,
         } = settings;
-        let (keeper, kept) = client_pods::open(role, state.as_deref())?.unzip();
+        let (client_pods, kept) = client_pods::open(role, state.as_deref())?.unzip();
         let state = kept.as_ref().map(|kept| kept.state.0.clone());
         let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
         let Listeners { main, private, public, facts } =
@@ -187,7 +187,7 @@ impl Shim {
         let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
         let calls = Arc::new(CallHistory::new(record::Limits::default()));
         let first_call =
-            journal.as_ref().map_or(1, |journal| calls.load(&journal.folder, watched.redact_commands));
+            journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, watched.redact_commands));
         let (events, faults) = (Arc::new(EventHistory::new(watched.redact_commands)), Counter::default());
         let (journal, recording) = recording(journal, &events)?.unzip();
         let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
@@ -197,11 +197,11 @@ impl Shim {
         let numbers = CallIds::starting_at(first_call);
         let (enquiries, enquired) = mpsc::channel(prober_thread::MAX_INSPECTS);
         let probing = (enforcement.mode != EnforcementMode::Off).then(|| {
-            let told = (tap.own_calls(numbers.clone()), watched.redact_commands);
+            let received = (tap.own_calls(numbers.clone()), watched.redact_commands);
             let (specs, metrics, skip_start_jitter) =
                 (specs.clone(), prober_metrics.clone(), role == OperatingMode::Kubelet);
             let parts = ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter };
-            ProberThread::start((&own, &upstream), told, (events.clone(), play.clone()), parts)
+            ProberThread::start((&own, &upstream), received, (events.clone(), play.clone()), parts)
         });
         let probing = probing.transpose()?;
         let prober = probing.as_ref().map(|probing| probing.prober.clone());
@@ -222,24 +222,28 @@ impl Shim {
             state: state.clone(),
             traces: traces.clone(),
             faults: faults.clone(),
-            kept: kept.as_ref().filter(|_| role == OperatingMode::Restart).map(|kept| kept.keeper.pods()),
+            kept: kept
+                .as_ref()
+                .filter(|_| role == OperatingMode::Restart)
+                .map(|kept| kept.client_pods.pods()),
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Servers::open(listen_claim, private, public, Arc::new(admin))?;
         let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
-        let (told, (news, hurry)) = spec_updates(role, of_specs, specs);
+        let (reported, (news, refresh)) = spec_updates(role, of_specs, specs);
         let staged = kept.filter(|_| role != OperatingMode::Observe).map(|kept| {
             let watched = tap.own_calls(numbers.clone());
             let executor = Executor::new(own.connect_new(&upstream), Some(watched.clone()), redacts);
             let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
-            KubeletDeps { own, executor, watched, prober, events, news: told, kept, play }
+            KubeletDeps { own, executor, watched, prober, events, news: reported, kept, play }
         });
         let notices = runtime_events(watch_runtime.then_some(own), enquired, &mut inspector);
-        let outlets = Outputs { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, hurry };
+        let outlets =
+            Outputs { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, refresh };
         let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outlets.events.clone()));
-        let keeping = keeper.map(|keeper| ClientActionRecorder::new(keeper, restarts));
-        let observatory = NodeEngine::new(inspector, prober, (play, keeping), outlets);
-        let observing = tokio::spawn(observatory.run(Inputs { decoder, notices, news }));
+        let client_recorder = client_pods.map(|recorder| ClientActionRecorder::new(recorder, restarts));
+        let engine = NodeEngine::new(inspector, prober, (play, client_recorder), outlets);
+        let observing = tokio::spawn(engine.run(Inputs { decoder, notices, news }));
         let drain = CancellationToken::new();
         let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
         Ok(Self {
@@ -317,8 +321,8 @@ fn spec_updates(
 ) -> (Option<mpsc::Sender<SpecUpdate>>, SpecNotifier) {
     match role {
         OperatingMode::Kubelet => {
-            let (told, news) = mpsc::channel(UPDATE_QUEUE);
-            (Some(told), (news, RefreshTrigger::default()))
+            let (received, news) = mpsc::channel(UPDATE_QUEUE);
+            (Some(received), (news, RefreshTrigger::default()))
         }
         OperatingMode::Restart | OperatingMode::Observe => (None, of_specs.watch(specs)),
     }

@@ -13,12 +13,12 @@ const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"]
     clippy::cast_sign_loss,
     reason = "columns of a terminal"
 )]
-pub(super) fn part(begun: f64, length: f64, total: f64, width: usize) -> String {
+pub(super) fn part(started: f64, length: f64, total: f64, width: usize) -> String {
     if length <= 0.0 || total <= 0.0 {
         return String::new();
     }
     let scale = width as f64 / total;
-    let blanks = ((begun * scale) as usize).min(width.saturating_sub(1));
+    let blanks = ((started * scale) as usize).min(width.saturating_sub(1));
     let eighths = ((length * scale * 8.0).round() as usize).clamp(1, (width - blanks).max(1) * 8);
     format!("{}{}{}", " ".repeat(blanks), "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }

@@ -108,9 +108,9 @@ impl DescribePrinter {
         self.optional(2, "Image", &spec["image"]);
         self.optional(2, "Image ID", &state["imageID"]);
         for (name, field) in [("Command", "command"), ("Args", "args")] {
-            let words: Vec<String> = elements(&spec[field]).map(text).collect();
-            if !words.is_empty() {
-                self.field(2, name, words.join(" "));
+            let message: Vec<String> = elements(&spec[field]).map(text).collect();
+            if !message.is_empty() {
+                self.field(2, name, message.join(" "));
             }
         }
         let port = |port: &Value| {

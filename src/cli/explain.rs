@@ -70,11 +70,11 @@ fn text(explanation: &Explanation, screen: Screen) -> String {
 /// A line for each phase that took any time: its name, how long, which part of the whole, and when.
 fn bar(phases: &Phases, total: f64, width: usize, screen: Screen) -> String {
     let room = width.saturating_sub(30).max(10);
-    let mut begun = 0.0;
+    let mut started = 0.0;
     let line = |(name, time): (&str, Option<f64>)| {
         let time = time?;
-        let bar = bar::part(begun, time, total, room);
-        begun += time;
+        let bar = bar::part(started, time, total, room);
+        started += time;
         let style = if screen.colour && !bar.is_empty() { bar::style(name) } else { Style::new() };
         let (took, percent) = (format::milliseconds(time), 100.0 * time / total.max(f64::MIN_POSITIVE));
         let line = format!("{name:<8}{took:>8} {percent:>5.1} %  {style}{bar}{style:#}");

@@ -114,7 +114,7 @@ pub enum CliCommand {
         /// The container, for those who look at a list of processes.
         name: String,
         /// Its folder, for the same.
-        folder: String,
+        dir: String,
     },
 }
 

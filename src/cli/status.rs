@@ -20,7 +20,7 @@ use crate::terminal::screen::{Screen, print};
 use crate::terminal::{MAX_NAME_WIDTH, harmless_name, shortened};
 
 /// Pods that are named where another is asked for.
-const MOST_NAMES: usize = 10;
+const MAX_NAMES: usize = 10;
 
 /// The flags of `status`, as they were written.
 #[derive(Debug, Args)]
@@ -109,8 +109,8 @@ fn find<'a>(pods: &'a [api::StatusPod], name: &str) -> Result<&'a api::StatusPod
     let found: Vec<&api::StatusPod> = pods.iter().filter(is_it).collect();
     let names = |pods: &[&api::StatusPod]| {
         let names: BTreeSet<String> = pods.iter().map(|pod| owner(pod)).collect();
-        let shown: Vec<String> = names.iter().take(MOST_NAMES).map(|name| harmless_name(name)).collect();
-        let more = names.len().saturating_sub(MOST_NAMES);
+        let shown: Vec<String> = names.iter().take(MAX_NAMES).map(|name| harmless_name(name)).collect();
+        let more = names.len().saturating_sub(MAX_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         (names.len(), shown.join(", ") + &more)
     };
@@ -264,7 +264,7 @@ fn probe_columns() -> [Column; 9] {
 
 /// A row for each probe of a pod.
 fn probe_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
-    let whose = owner(pod);
+    let owner = owner(pod);
     let yellow = |is_yellow: bool| if is_yellow { AnsiColor::Yellow.on_default() } else { Style::new() };
     let row = |container: &api::StatusContainer, probe: &api::StatusProbe| {
         let name = container.name.as_deref().unwrap_or(&container.id);
@@ -277,7 +277,7 @@ fn probe_rows(pod: &api::StatusPod) -> Vec<Vec<Cell>> {
         let verdict = probe.verdict.as_deref().unwrap_or("none yet");
         vec![
             Cell::new(&probe.r#type),
-            Cell::new(format!("{whose} {name}")),
+            Cell::new(format!("{owner} {name}")),
             Cell::styled(if is_ready { "yes" } else { "no" }, yellow(!is_ready)),
             Cell::new(&probe.handler),
             Cell::new(&probe.source),
@@ -357,8 +357,8 @@ fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
     let state = status.state.as_ref().map(|state| match &state.failure {
         None => ("state", state.dir.clone(), Style::new()),
         Some(why) => {
-            let told = format!("{}, not written now, because {why}", state.dir);
-            ("state", told, AnsiColor::Yellow.on_default())
+            let reported = format!("{}, not written now, because {why}", state.dir);
+            ("state", reported, AnsiColor::Yellow.on_default())
         }
     });
     let panics = (status.panics > 0).then(|| {

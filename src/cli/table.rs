@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_can_be_spared_make_room_for_the_last() {
+    fn optional_columns_make_room_for_the_last() {
         let (mut wide, _) = table(cut_at(18));
         wide.shrink();
         assert_eq!(wide.header(), "  ID  NAME  DETAIL");

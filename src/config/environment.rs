@@ -29,14 +29,14 @@ impl Environment {
     /// Those of this process.
     #[must_use]
     pub fn detect() -> Self {
-        let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let dir = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         Self {
             is_root: rustix::process::geteuid().is_root(),
             has_collector: traces::has_endpoint(),
             is_activated: socket::is_activated(),
             config: Some(PathBuf::from(CONFIG)),
-            runtime_dir: folder("XDG_RUNTIME_DIR"),
-            state_home: folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state"))),
+            runtime_dir: dir("XDG_RUNTIME_DIR"),
+            state_home: dir("XDG_STATE_HOME").or_else(|| Some(dir("HOME")?.join(".local/state"))),
         }
     }
 

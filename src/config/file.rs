@@ -51,7 +51,7 @@ pub(super) struct File {
     /// A kubelet to ask for its pods.
     pub(super) kubelet: Option<KubeletClient>,
     /// Who is never killed.
-    pub(super) spared: Vec<Selector>,
+    pub(super) protected: Vec<Selector>,
 }
 
 impl File {
@@ -91,9 +91,9 @@ impl File {
         let rules = root.field("probes").map(|rules| if redacts { rules.secret() } else { rules });
         let rules = rules.map(|rules| rules.list(problems)).unwrap_or_default();
         let rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
-        let spared = root.field("neverKill").map(|spared| spared.list(problems)).unwrap_or_default();
-        let spared = spared.iter().map(|node| matches(node, problems)).collect();
-        Self { rules, kubelet, spared }
+        let protected = root.field("neverKill").map(|spared| spared.list(problems)).unwrap_or_default();
+        let spared = protected.iter().map(|node| matches(node, problems)).collect();
+        Self { rules, kubelet, protected: spared }
     }
 }
 

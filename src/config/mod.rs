@@ -15,7 +15,7 @@ use std::time::Duration;
 use clap::Args;
 use file::File;
 use parse::{
-    Validator, demo_length, duration, folder, http_address, kill_limit, log_filter, mode, mode_of_play,
+    Validator, demo_length, dir, duration, http_address, kill_limit, log_filter, mode, mode_of_play,
     on_or_off, socket_path,
 };
 
@@ -246,7 +246,7 @@ impl Settings {
         around: &Environment,
         purpose: Purpose,
     ) -> Result<Self, Problems> {
-        let File { rules, kubelet, mut spared } = file;
+        let File { rules, kubelet, mut protected } = file;
         let listen = match &flags.listen {
             Some(listen) => reader.read("--listen", listen, socket_path),
             None if around.is_activated && purpose == Purpose::Run => None,
@@ -289,14 +289,14 @@ impl Settings {
             reader.error("--watch-runtime", flags.watch_runtime.as_deref(), reason);
         }
         let selectors = flags.never_kill.iter();
-        spared.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
+        protected.extend(selectors.filter_map(|text| reader.read("--never-kill", text, selector)));
         let role = match (purpose, mode) {
             (Purpose::Play, _) => OperatingMode::Kubelet,
             (Purpose::Run, Some(EnforcementMode::Restart)) => OperatingMode::Restart,
             (Purpose::Run, _) => OperatingMode::Observe,
         };
         let state = match &flags.state_dir {
-            Some(state) => reader.read("--state-dir", state, folder),
+            Some(state) => reader.read("--state-dir", state, dir),
             None if role == OperatingMode::Observe => around.state_dir(),
             None => reader.default_from("--state-dir", around.require_state_dir()),
         };
@@ -334,7 +334,7 @@ impl Settings {
                     exec: exec::SlownessConfig { slow, redact_commands: flags.redact_commands },
                     specs,
                     sources: SpecSources { files, kubelet, redacts: flags.redact_commands },
-                    enforcement: EnforcementSettings { mode, most, spared },
+                    enforcement: EnforcementSettings { mode, most, protected },
                     journal,
                     traces,
                     watch_runtime,

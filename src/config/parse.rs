@@ -16,7 +16,7 @@ use crate::telemetry;
 use crate::telemetry::traces::{self, Endpoint};
 
 /// The longest duration that a flag takes.
-const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_DURATION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Collects what is wrong while values are read.
 #[derive(Default)]
@@ -58,7 +58,7 @@ impl Validator {
         }
         let state = state.map(Path::to_owned);
         let state = self.default_from("--state-dir", state.map_or_else(|| around.require_state_dir(), Ok))?;
-        Some(journal::JournalConfig { folder: state.join("calls"), limit })
+        Some(journal::JournalConfig { dir: state.join("calls"), limit })
     }
 
     /// Where traces go, if anywhere; what is wrong with it is a problem as well.
@@ -109,7 +109,7 @@ pub(super) fn socket_path(value: &str) -> Result<SocketPath, String> {
 }
 
 /// Reads a folder; a relative one starts at the working directory.
-pub(super) fn folder(value: &str) -> Result<PathBuf, String> {
+pub(super) fn dir(value: &str) -> Result<PathBuf, String> {
     std::path::absolute(value).map_err(|_| "is empty; write the path of a folder".to_owned())
 }
 
@@ -152,7 +152,7 @@ pub(super) fn duration(value: &str) -> Result<Duration, String> {
     let read: SignedDuration = value.parse().map_err(|_| format!("is not a duration; {allowed}"))?;
     Duration::try_from(read)
         .ok()
-        .filter(|read| *read <= LONGEST)
+        .filter(|read| *read <= MAX_DURATION)
         .ok_or_else(|| format!("is out of range; {allowed}"))
 }
 

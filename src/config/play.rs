@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::file::File;
-use super::parse::{Validator, duration, folder};
+use super::parse::{Validator, dir, duration};
 use super::{Environment, Flags, Problems, Purpose, ServerConfig, Settings};
 use crate::play::{LogRotatePolicy, ManifestSource};
 use crate::probe::SpecSources;
@@ -112,7 +112,7 @@ impl PlaySettings {
         (common.enforce, common.max_kills, common.manifests) = (enforce, most, Vec::new());
         let until = until.as_deref().map(|until| reader.read("--until", until, self::until));
         let timeout = timeout.as_deref().map(|timeout| reader.read("--timeout", timeout, limit));
-        let logs = pod_logs.as_ref().map(|logs| reader.read("--pod-logs", logs, folder));
+        let logs = pod_logs.as_ref().map(|logs| reader.read("--pod-logs", logs, dir));
         let documents =
             ManifestSource::read(paths, *ignore_unsupported, common.redact_commands, file.specs());
         let documents = match documents {

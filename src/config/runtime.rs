@@ -2,14 +2,14 @@
 
 use clap::Args;
 
-use super::parse::{Validator, duration, folder, log_filter, socket_path};
+use super::parse::{Validator, dir, duration, log_filter, socket_path};
 use super::{Environment, LOG, Problems};
 use crate::procrun::{self, TimeoutKillScope};
 use crate::socket::SocketPath;
 use crate::telemetry;
 
 /// The most pods that only answer.
-const MOST_SYNTHETIC: u32 = 100_000;
+const MAX_SYNTHETIC_PODS: u32 = 100_000;
 
 /// The flags of `runtime` as they were written. What is absent has its default.
 #[derive(Clone, Debug, Default, Args)]
@@ -73,7 +73,7 @@ impl RuntimeSettings {
             None => reader.default_from("--listen", around.default_socket("procrun.sock")),
         };
         let root = match &flags.root {
-            Some(root) => reader.read("--root", root, folder),
+            Some(root) => reader.read("--root", root, dir),
             None => {
                 reader.default_from("--root", around.require_state_dir().map(|state| state.join("procrun")))
             }
@@ -114,8 +114,8 @@ impl RuntimeSettings {
 }
 
 fn synthetic(value: &str) -> Result<u32, String> {
-    let number = value.parse().ok().filter(|number| *number <= MOST_SYNTHETIC);
-    number.ok_or_else(|| format!("is not a number of containers; write one from 0 to {MOST_SYNTHETIC}"))
+    let number = value.parse().ok().filter(|number| *number <= MAX_SYNTHETIC_PODS);
+    number.ok_or_else(|| format!("is not a number of containers; write one from 0 to {MAX_SYNTHETIC_PODS}"))
 }
 
 fn kills_what(value: &str) -> Result<TimeoutKillScope, String> {

@@ -30,7 +30,7 @@ fn defaults_are_those_of_the_documentation() {
 }
 
 #[test]
-fn every_problem_is_told_at_once_with_flag_value_and_what_is_allowed() {
+fn all_problems_are_reported_at_once_with_flag_value_and_allowed_values() {
     let flags = Flags {
         listen: None,
         upstream: Some("tcp://127.0.0.1:1".into()),
@@ -40,15 +40,15 @@ fn every_problem_is_told_at_once_with_flag_value_and_what_is_allowed() {
         log: Some("probeshim=loud".into()),
         ..Flags::default()
     };
-    let told = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 6, "{told}");
+    let error = Settings::new(&flags, &around(false, None)).unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 6, "{error}");
     assert_eq!(lines[0], "--listen is needed: not root, and XDG_RUNTIME_DIR is not set");
     assert_eq!(lines[1], "--admin is needed: not root, and XDG_RUNTIME_DIR is not set");
-    assert!(lines[2].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{told}");
-    assert!(lines[3].starts_with("--http \"0.0.0.0:9754\" is not a loopback address"), "{told}");
-    assert!(lines[4].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{told}");
-    assert!(lines[5].starts_with("--log \"probeshim=loud\" is not a log filter"), "{told}");
+    assert!(lines[2].starts_with("--upstream \"tcp://127.0.0.1:1\" has the scheme tcp://"), "{error}");
+    assert!(lines[3].starts_with("--http \"0.0.0.0:9754\" is not a loopback address"), "{error}");
+    assert!(lines[4].starts_with("--drain-timeout \"-3s\" is out of range; write a duration"), "{error}");
+    assert!(lines[5].starts_with("--log \"probeshim=loud\" is not a log filter"), "{error}");
 }
 
 #[test]
@@ -86,9 +86,9 @@ fn addresses_for_http_are_of_this_machine() {
 fn the_admin_socket_is_no_other() {
     let flags =
         Flags { admin: Some("/run/a.sock".into()), upstream: Some("/run/a.sock".into()), ..Flags::default() };
-    let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
     assert_eq!(
-        told,
+        error,
         "--admin \"unix:///run/a.sock\" is the socket of --upstream as well; choose another path"
     );
 }
@@ -106,11 +106,11 @@ fn every_flag_of_the_runtime_is_checked() {
         exec_timeout_kills: wrong("all"),
         log: wrong(""),
     };
-    let told = RuntimeSettings::new(&flags, &around(false, None)).unwrap_err().to_string();
-    let lines: Vec<&str> = told.lines().collect();
-    assert_eq!(lines.len(), 8, "{told}");
-    assert!(lines[1].starts_with("--root \"\" is empty"), "{told}");
-    assert!(lines[5].starts_with("--drain-exec-sync-io-timeout \"25h\" is out of range"), "{told}");
+    let error = RuntimeSettings::new(&flags, &around(false, None)).unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 8, "{error}");
+    assert!(lines[1].starts_with("--root \"\" is empty"), "{error}");
+    assert!(lines[5].starts_with("--drain-exec-sync-io-timeout \"25h\" is out of range"), "{error}");
     assert_eq!(lines[4], "--synthetic \"many\" is not a number of containers; write one from 0 to 100000");
     assert_eq!(lines[6], "--exec-timeout-kills \"all\" is not what can be killed; write process or group");
 }
@@ -135,11 +135,11 @@ fn procrun_has_its_place_among_our_own() {
 
 /// Flags that name a file with this text.
 fn file(text: &str) -> (tempfile::TempDir, Flags) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("config.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.yaml");
     std::fs::write(&path, text).unwrap();
-    let state_dir = Some(folder.path().display().to_string());
-    (folder, Flags { config: Some(path), state_dir, ..Flags::default() })
+    let state_dir = Some(dir.path().display().to_string());
+    (dir, Flags { config: Some(path), state_dir, ..Flags::default() })
 }
 
 /// Everything that a file may say.
@@ -183,7 +183,7 @@ probes:
 
 #[test]
 fn a_file_says_what_flags_do_not() {
-    let (_folder, flags) = file(WHOLE);
+    let (_dir, flags) = file(WHOLE);
     let flags = Flags { slow_threshold: Some("3s".into()), state_dir: None, ..flags };
     let Settings { shim, .. } = Settings::new(&flags, &around(true, None)).unwrap();
     assert_eq!(shim.relay.upstream.to_string(), "unix:///run/crio/crio.sock");
@@ -194,16 +194,20 @@ fn a_file_says_what_flags_do_not() {
         (kubelet.url.as_str(), kubelet.interval),
         ("https://127.0.0.1:10250/", Duration::from_secs(5))
     );
-    let told: Vec<_> =
-        shim.specs.describe_all().into_iter().map(|told| (told.probe_type, told.probe.is_some())).collect();
+    let error: Vec<_> = shim
+        .specs
+        .describe_all()
+        .into_iter()
+        .map(|described| (described.probe_type, described.probe.is_some()))
+        .collect();
     let [startup, readiness, liveness] = ProbeType::ALL;
-    assert_eq!(told, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
+    assert_eq!(error, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
     let (_folder, flags) = file("");
     assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file says nothing");
 }
 
 #[test]
-fn everything_that_is_wrong_with_a_file_is_told_at_once_with_its_path() {
+fn all_mistakes_of_a_file_are_reported_at_once_with_their_paths() {
     let text = r#"
 upsteam: /run/a.sock
 slowThreshold: 1 fortnight
@@ -217,9 +221,9 @@ probes:
   readinessProbe: {httpGet: {port: 0}}
   startupProbe: soon
 "#;
-    let (folder, flags) = file(text);
-    let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-    let told = told.replace(&folder.path().display().to_string(), "");
+    let (dir, flags) = file(text);
+    let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    let described = error.replace(&dir.path().display().to_string(), "");
     for expected in [
         "/config.yaml: upsteam is \"/run/a.sock\"; it must not be there: known fields are listen, upstream,",
         "/config.yaml: drainTimeout is 5; it must be a string",
@@ -236,15 +240,18 @@ probes:
         "/config.yaml: probes[2].startupProbe is \"soon\"; it must be a probe, or off",
         "/config.yaml: probes[2].readinessProbe.httpGet.port is 0; it must be a port's number",
     ] {
-        assert!(told.lines().any(|line| line.starts_with(expected)), "{expected} is not in\n{told}");
+        assert!(
+            described.lines().any(|line| line.starts_with(expected)),
+            "{expected} is not in\n{described}"
+        );
     }
-    assert_eq!(told.lines().count(), 14, "{told}");
+    assert_eq!(described.lines().count(), 14, "{described}");
     // What is written well is still checked.
-    let (folder, flags) = file("slowThreshold: 1 fortnight\nenforce: shoot\n");
-    let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-    let told = told.replace(&folder.path().display().to_string(), "");
-    assert!(told.contains("/config.yaml: slowThreshold \"1 fortnight\" is not a duration"), "{told}");
-    assert!(told.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{told}");
+    let (directory, flags) = file("slowThreshold: 1 fortnight\nenforce: shoot\n");
+    let reported = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    let sent = reported.replace(&directory.path().display().to_string(), "");
+    assert!(sent.contains("/config.yaml: slowThreshold \"1 fortnight\" is not a duration"), "{sent}");
+    assert!(sent.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{sent}");
     let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
     let told = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
     assert!(told.starts_with("/nowhere.yaml: No such file"), "{told}");
@@ -262,7 +269,7 @@ fn fields(schema: &serde_json::Value, pointer: &str) -> Vec<String> {
 #[test]
 fn the_schema_describes_what_is_read() {
     let schema: serde_json::Value = serde_json::from_str(SCHEMA).unwrap();
-    let (_folder, flags) = file(WHOLE);
+    let (_dir, flags) = file(WHOLE);
     assert!(Settings::new(&flags, &around(true, None)).is_ok());
     for (pointer, text) in [
         ("", "unknown: 1"),
@@ -288,8 +295,8 @@ fn the_schema_describes_what_is_read() {
         ),
     ] {
         let (_folder, flags) = file(text);
-        let told = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-        let known = told.split("known fields are ").nth(1).unwrap_or_else(|| panic!("{text}: {told}"));
+        let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+        let known = error.split("known fields are ").nth(1).unwrap_or_else(|| panic!("{text}: {error}"));
         let mut known: Vec<String> = known.split(", ").map(str::to_owned).collect();
         known.sort();
         assert_eq!(known, fields(&schema, pointer), "{text}");

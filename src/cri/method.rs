@@ -6,7 +6,7 @@ use std::fmt;
 const PATHS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/paths.rs"));
 
 /// The longest path that is kept of a call to a method that the interface does not know, in characters.
-const LONGEST_PATH: usize = 256;
+const MAX_PATH_LEN: usize = 256;
 
 /// A method of package `runtime.v1`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,7 +58,7 @@ impl MethodName {
     pub fn of_path(path: &str) -> Self {
         match Method::from_path(path) {
             Some(method) => Self::Known(method),
-            None => Self::Unknown(path.chars().take(LONGEST_PATH).collect()),
+            None => Self::Unknown(path.chars().take(MAX_PATH_LEN).collect()),
         }
     }
 

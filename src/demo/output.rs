@@ -97,10 +97,11 @@ impl Reporter {
     /// Sums up.
     pub fn end(&self, end: &DemoEnd) {
         let mut text = format!("\n{:<8}{:>6}{:>10}  STATUS\n", "POD", "READY", "RESTARTS");
-        for standing in &end.pods {
-            let (_, name) = standing.names();
-            let ready = if standing.status().is_some_and(|status| status.is("Ready")) { "yes" } else { "no" };
-            let Summary { restarts, status_column, .. } = standing.summary();
+        for published in &end.pods {
+            let (_, name) = published.names();
+            let ready =
+                if published.status().is_some_and(|status| status.is("Ready")) { "yes" } else { "no" };
+            let Summary { restarts, status_column, .. } = published.summary();
             let _ = writeln!(text, "{name:<8}{ready:>6}{restarts:>10}  {status_column}");
         }
         let DemoEnd { calls, unseen, .. } = end;

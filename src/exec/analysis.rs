@@ -38,7 +38,7 @@ pub struct ExecAnalysis {
     /// How far its end was from its timeout; `None` without a timeout.
     pub margin: Option<TimeoutMargin>,
     /// Of a call that did not tell how its command ended: what events tell.
-    pub fate: Option<CommandOutcome>,
+    pub command_outcome: Option<CommandOutcome>,
     /// Whether it took its time, or failed, so that evidence was asked for.
     pub assessment: Assessment,
     /// What went on in the container and on the node meanwhile; only of calls that were slow or failed.

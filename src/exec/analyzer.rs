@@ -89,15 +89,15 @@ impl Inspector {
     }
 
     /// An `ExecSync` is on its way.
-    pub fn asked(&mut self, world: &Inventory, asked: ExecRequest) {
-        let Some(named) = asked.container.as_ref().and_then(|container| container.id.as_deref()) else {
+    pub fn on_request(&mut self, world: &Inventory, request: ExecRequest) {
+        let Some(named) = request.container.as_ref().and_then(|container| container.id.as_deref()) else {
             return;
         };
         let container = whole_id(world, named);
-        self.locate(world, &container, asked.sent.sent);
-        let place = self.call_context(world, &container, &asked.exec);
-        self.tracker.on_request(&container, asked, place);
-        self.request();
+        self.locate(world, &container, request.sent.sent);
+        let place = self.call_context(world, &container, &request.exec);
+        self.tracker.on_request(&container, request, place);
+        self.request_samples();
     }
 
     /// A call has ended.
@@ -109,7 +109,7 @@ impl Inspector {
             let container = known.cloned().unwrap_or_else(|| whole_id(world, named));
             let place = self.call_context(world, &container, exec);
             self.tracker.on_end(&container, ended, place, now);
-            self.request();
+            self.request_samples();
             return;
         }
         let container = named.and_then(|id| world.container(id));
@@ -124,19 +124,19 @@ impl Inspector {
     /// Something has become of what is executed.
     pub fn task(&mut self, stamped: &TimestampedEvent, now: Instant) {
         self.tracker.on_task_event(stamped, ClockReading::new(now));
-        self.request();
+        self.request_samples();
     }
 
     /// The runtime is watched from now on, and tells of what it executes or does not.
     pub fn watched(&mut self, tells_execs: bool, now: Instant) {
         self.tracker.events_available(tells_execs, now);
-        self.request();
+        self.request_samples();
     }
 
     /// The runtime has gone, or its events have.
     pub fn interrupted(&mut self, now: Instant) {
         self.tracker.events_interrupted(now);
-        self.request();
+        self.request_samples();
     }
 
     /// The runtime is not asked for its events: what it executes will not be known.
@@ -170,7 +170,7 @@ impl Inspector {
 
     /// What a pod's annotations for probeshim say that cannot be read.
     #[must_use]
-    pub fn misread(&self, sandbox: &Sandbox) -> Vec<String> {
+    pub fn invalid(&self, sandbox: &Sandbox) -> Vec<String> {
         annotation_problems(sandbox, self.redacts)
     }
 
@@ -187,14 +187,12 @@ impl Inspector {
         match answer {
             SamplerAnswer::Located { container, pid } => self.located(container, pid, now),
             SamplerAnswer::Evidence { call, evidence } => self.tracker.evidence(call, *evidence, now),
-            SamplerAnswer::Command { container, exec, words } => {
-                self.tracker.command(&container, &exec, words)
-            }
+            SamplerAnswer::Command { container, exec, args } => self.tracker.command(&container, &exec, args),
             SamplerAnswer::Left { container, processes } => {
                 self.watchdog.on_leftovers(&container, &processes, now)
             }
         }
-        self.request();
+        self.request_samples();
     }
 
     /// Does what is due.
@@ -202,7 +200,7 @@ impl Inspector {
         self.tracker.tick(now);
         self.watchdog.check(&self.tracker, now);
         self.metrics.stuck(self.watchdog.stuck());
-        self.request();
+        self.request_samples();
     }
 
     /// Records everything that has ended as it is known now: nothing more will be heard of.
@@ -247,7 +245,7 @@ impl Inspector {
         stuck
     }
 
-    fn request(&mut self) {
+    fn request_samples(&mut self) {
         for ask in self.tracker.sample_requests.drain(..).chain(self.watchdog.asks.drain(..)) {
             if !self.sampler.ask(ask) {
                 self.metrics.not_sampled();

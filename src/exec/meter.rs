@@ -63,14 +63,14 @@ impl ExecMeter {
         });
         self.next += 1;
         let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
-        let asked = ExecRequest {
+        let request = ExecRequest {
             head: Arc::downgrade(&head),
             id: head.id,
             sent: SendTimes { whole: now, sent: now },
             container: None,
             exec: Box::new(exec.clone()),
         };
-        self.tracker.on_request(&self.container, asked, CallContext::default());
+        self.tracker.on_request(&self.container, request, CallContext::default());
         PendingExec { head, exec }
     }
 
@@ -86,7 +86,7 @@ impl ExecMeter {
                 exec: Some(Box::new(exec)),
                 ..Call::new(&head)
             },
-            told: Observations { observed_since: head.since, items: Vec::new() },
+            observations: Observations { observed_since: head.since, items: Vec::new() },
             head,
             request: None,
         };
@@ -117,8 +117,8 @@ impl ExecMeter {
         self.tracker.sample_requests.clear();
         let records = self.tracker.records.drain(..);
         // What has been heard of since a call was counted does not count again.
-        let told = records.filter(|record| !record.is_amended);
-        told.filter_map(|record| Some(record.insight?.phases.clone())).collect()
+        let observations = records.filter(|record| !record.is_amended);
+        observations.filter_map(|record| Some(record.insight?.phases.clone())).collect()
     }
 
     /// What was executed in the container since it was last asked, and is over.

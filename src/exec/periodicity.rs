@@ -24,7 +24,7 @@ const JITTER: (f64, f64) = (0.1, 0.15);
 /// The habits of all containers.
 #[derive(Debug, Default)]
 pub(super) struct Periodicity {
-    habits: HashMap<PatternKey, CallPattern>,
+    patterns: HashMap<PatternKey, CallPattern>,
 }
 
 /// A command with its timeout in a container.
@@ -52,35 +52,35 @@ impl PatternKey {
 impl Periodicity {
     /// A call has begun. Tells what its beginnings look like, this one included.
     pub(super) fn record_start(&mut self, key: &PatternKey, at: Instant) -> ProbeMatch {
-        if !self.habits.contains_key(key) {
+        if !self.patterns.contains_key(key) {
             self.make_room();
         }
-        let habit = self.habits.entry(key.clone()).or_default();
-        push(&mut habit.starts, at);
-        habit.identity()
+        let pattern = self.patterns.entry(key.clone()).or_default();
+        push(&mut pattern.starts, at);
+        pattern.identity()
     }
 
     /// A call has ended well after so long.
     pub(super) fn record_duration(&mut self, key: &PatternKey, duration: Duration) {
-        if let Some(habit) = self.habits.get_mut(key) {
-            push(&mut habit.durations, duration);
+        if let Some(pattern) = self.patterns.get_mut(key) {
+            push(&mut pattern.durations, duration);
         }
     }
 
     /// How long such a call takes usually: the median, once there are a few.
     pub(super) fn median(&self, key: &PatternKey) -> Option<Duration> {
-        let mut durations: Vec<Duration> = self.habits.get(key)?.durations.iter().copied().collect();
+        let mut durations: Vec<Duration> = self.patterns.get(key)?.durations.iter().copied().collect();
         durations.sort_unstable();
         (durations.len() > MIN_SAMPLES).then(|| durations[durations.len() / 2])
     }
 
     fn make_room(&mut self) {
-        if self.habits.len() < MAX_PATTERNS {
+        if self.patterns.len() < MAX_PATTERNS {
             return;
         }
-        let oldest = self.habits.iter().min_by_key(|(_, habit)| habit.starts.back().copied());
+        let oldest = self.patterns.iter().min_by_key(|(_, pattern)| pattern.starts.back().copied());
         if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-            self.habits.remove(&key);
+            self.patterns.remove(&key);
         }
     }
 }
@@ -127,10 +127,10 @@ mod tests {
 
     /// What is learned from calls that begin at these times, in milliseconds.
     fn learned(starts: &[u64]) -> Option<(u64, f64)> {
-        let (mut habits, base) = (Periodicity::default(), Instant::now());
+        let (mut patterns, base) = (Periodicity::default(), Instant::now());
         let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);
-        let begun = |at: &u64| habits.record_start(&key, base + Duration::from_millis(*at));
-        match starts.iter().map(begun).last()? {
+        let started = |at: &u64| patterns.record_start(&key, base + Duration::from_millis(*at));
+        match starts.iter().map(started).last()? {
             ProbeMatch::Inferred { period, confidence } => Some((period.as_secs(), confidence)),
             _ => None,
         }
@@ -149,24 +149,24 @@ mod tests {
 
     #[test]
     fn how_long_it_takes_is_known_once_there_are_a_few() {
-        let mut habits = Periodicity::default();
+        let mut patterns = Periodicity::default();
         let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);
-        habits.record_start(&key, Instant::now());
+        patterns.record_start(&key, Instant::now());
         for (millis, median) in [(30, None), (31, None), (900, None), (32, Some(32)), (33, Some(32))] {
-            habits.record_duration(&key, Duration::from_millis(millis));
-            assert_eq!(habits.median(&key), median.map(Duration::from_millis));
+            patterns.record_duration(&key, Duration::from_millis(millis));
+            assert_eq!(patterns.median(&key), median.map(Duration::from_millis));
         }
     }
 
     #[test]
-    fn habits_have_a_bound() {
-        let (mut habits, now) = (Periodicity::default(), Instant::now());
+    fn call_patterns_are_bounded() {
+        let (mut patterns, now) = (Periodicity::default(), Instant::now());
         for place in 0..MAX_PATTERNS + 10 {
             let key = PatternKey::new(place.to_string().into(), &[], 0);
-            habits.record_start(&key, now + Duration::from_millis(place as u64));
+            patterns.record_start(&key, now + Duration::from_millis(place as u64));
         }
-        assert_eq!(habits.habits.len(), MAX_PATTERNS);
-        assert!(habits.median(&PatternKey::new("0".into(), &[], 0)).is_none());
-        assert!(!habits.habits.contains_key(&PatternKey::new("9".into(), &[], 0)), "the oldest are gone");
+        assert_eq!(patterns.patterns.len(), MAX_PATTERNS);
+        assert!(patterns.median(&PatternKey::new("0".into(), &[], 0)).is_none());
+        assert!(!patterns.patterns.contains_key(&PatternKey::new("9".into(), &[], 0)), "the oldest are gone");
     }
 }

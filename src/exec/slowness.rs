@@ -110,7 +110,7 @@ mod tests {
     use crate::tap::ExecResult;
 
     #[test]
-    fn what_is_slow_is_so_by_timeout_threshold_or_habit() {
+    fn a_call_is_slow_by_timeout_threshold_or_triple_median() {
         let settings = SlownessConfig::default();
         let call = |millis, timeout| {
             let mut call = Call::sample(1, "/a/B", SystemTime::UNIX_EPOCH, Duration::from_millis(millis));

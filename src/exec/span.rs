@@ -70,12 +70,12 @@ fn parts(call: &Call, phases: &Phases) -> Vec<(&'static str, std::time::SystemTi
     let Phases::Complete(parts) = phases else { return Vec::new() };
     // Of what is known completely, only the time before the request was whole is in no phase.
     let mut at = call.start + parts.other;
-    let mut told = Vec::new();
+    let mut spans = Vec::new();
     for (name, time) in parts.named() {
         if let Some(time) = time.filter(|_| name != "other") {
-            told.push((name, at, at + time));
+            spans.push((name, at, at + time));
             at += time;
         }
     }
-    told
+    spans
 }

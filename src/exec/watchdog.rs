@@ -16,7 +16,7 @@ use crate::tap::{ContainerRef, PodRef};
 const MARGIN: Duration = Duration::from_secs(5);
 
 /// How long after a call its container is looked at for what it left, and how often while something is.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Sessions of one container that are looked for.
 const SESSIONS: usize = 256;
@@ -91,10 +91,10 @@ impl Watchdog {
 
     /// A call is over: what it executed should be, too.
     pub(super) fn watch(&mut self, session: ExecSession) {
-        let looking = self
-            .containers
-            .entry(session.container.clone())
-            .or_insert_with(|| WatchedContainer { sessions: VecDeque::new(), next: session.ended + LOOK });
+        let looking = self.containers.entry(session.container.clone()).or_insert_with(|| WatchedContainer {
+            sessions: VecDeque::new(),
+            next: session.ended + CHECK_INTERVAL,
+        });
         looking.sessions.push_back(session);
         if looking.sessions.len() > SESSIONS {
             // Rather one of which nothing is known to be left.
@@ -111,8 +111,8 @@ impl Watchdog {
     /// Looks at the calls that go on, and asks about processes.
     pub(super) fn check(&mut self, tracker: &Tracker, now: Instant) {
         let before = mem::take(&mut self.stuck);
-        for (container, scene) in tracker.scenes() {
-            for call in &scene.calls {
+        for (container, execs) in tracker.containers() {
+            for call in &execs.calls {
                 if let Some(overdue) = overdue(call, container, now) {
                     self.stuck.insert((StuckKind::Overdue, call.id), overdue);
                 }
@@ -123,7 +123,7 @@ impl Watchdog {
                     self.stuck.insert((StuckKind::Unanswered, call.id), known.clone());
                 }
             }
-            for (call, pid, exited) in scene.exited_unanswered() {
+            for (call, pid, exited) in execs.exited_unanswered() {
                 if now - exited >= MARGIN {
                     let found = StuckExec {
                         pid,
@@ -138,7 +138,7 @@ impl Watchdog {
             if now < looking.next {
                 continue;
             }
-            looking.next = now + LOOK;
+            looking.next = now + CHECK_INTERVAL;
             let is_due = |session: &&ExecSession| now - session.ended >= MARGIN;
             let sessions: HashSet<u32> =
                 looking.sessions.iter().filter(is_due).map(|session| session.pid).collect();

@@ -10,7 +10,7 @@ use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// What is waited at first, and at most.
 const FIRST: Duration = Duration::from_secs(10);
-const LONGEST: Duration = Duration::from_secs(300);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
 /// After so long, what was waited before counts no more (the kubelet's housekeeping), though it be waited for at that time.
 const RESET_AFTER: Duration = Duration::from_secs(600);
@@ -72,9 +72,9 @@ impl Backoff {
     ) -> Result<(), BackoffError> {
         let known = self.lock().get(key).filter(|entry| !entry.is_forgotten(now)).copied();
         // What seems to fail later than now has failed before the clock was set back, or by a clock that goes before ours.
-        let is_told_wrong = failed > now;
+        let expects_wrong = failed > now;
         let wait =
-            known.map_or(Ok(()), |entry| entry.wait(if is_told_wrong { entry.noted } else { failed }, now));
+            known.map_or(Ok(()), |entry| entry.wait(if expects_wrong { entry.noted } else { failed }, now));
         if wait.is_ok() {
             self.note(key, now);
         }
@@ -102,7 +102,7 @@ impl Backoff {
             }
             !is_forgotten
         });
-        let delay = entries.get(key).map_or(FIRST, |entry| (entry.delay * 2).min(LONGEST));
+        let delay = entries.get(key).map_or(FIRST, |entry| (entry.delay * 2).min(MAX_BACKOFF));
         let entry = BackoffEntry { delay, noted: now };
         entries.insert(key.to_owned(), entry);
         if let Some((state, table)) = &self.state {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn after_ten_minutes_it_begins_anew() {
+    fn backoff_is_reset_after_ten_minutes() {
         let backoff = Backoff::default();
         for seconds in [0, 10, 30] {
             assert_eq!(backoff.check_and_record("main", at(seconds), at(seconds + 40)), Ok(()), "{seconds}");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_holds_nobody_up() {
+    fn a_clock_that_is_set_back_delays_no_restart() {
         let backoff = Backoff::default();
         assert_eq!(backoff.check_and_record("main", at(5000), at(5000)), Ok(()));
         assert!(backoff.check_and_record("main", at(5001), at(5002)).is_err());

@@ -16,7 +16,7 @@ pub struct ManifestSource {
     wanted: Arc<PodSet>,
     /// What else is told of probes.
     specs: SpecResolver,
-    told: ProblemTracker,
+    reported: ProblemTracker,
     paths: BTreeSet<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ impl ManifestSource {
         let files = Files::new(paths, ReadOptions { redacts, ignores_unsupported });
         let wanted = Arc::new(merge(&files.documents().collect::<Vec<_>>()));
         let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let mut documents = Self { files, wanted, specs, told: ProblemTracker::default(), paths };
+        let mut documents = Self { files, wanted, specs, reported: ProblemTracker::default(), paths };
         let problems: Vec<String> = documents.problems().into_iter().collect();
         if !problems.is_empty() {
             return Err(problems);
@@ -92,23 +92,23 @@ impl ManifestSource {
 
     /// Looks at them again. Tells whether they say something else. A pod of which something is wrong now stays what it was.
     pub(super) async fn rescan(self) -> (Self, bool) {
-        let Self { files, wanted, specs, told, paths } = self;
+        let Self { files, wanted, specs, reported, paths } = self;
         let (files, has_changed) = rescan_blocking(files).await;
         if !has_changed {
-            return (Self { files, wanted, specs, told, paths }, false);
+            return (Self { files, wanted, specs, reported, paths }, false);
         }
         let mut now = merge(&files.documents().collect::<Vec<_>>());
         let is_wrong = |pod: &&Arc<Pod>| now.wrong.contains(&pod.full_name());
         let kept: Vec<Arc<Pod>> = wanted.pods.iter().filter(is_wrong).cloned().collect();
         now.pods.extend(kept);
-        (Self { files, wanted: Arc::new(now), specs, told, paths }, true)
+        (Self { files, wanted: Arc::new(now), specs, reported, paths }, true)
     }
 
     /// What is newly wrong or left out, and what is so no longer.
     pub(super) fn problem_changes(&mut self) -> [Vec<String>; 2] {
         let left_out = self.files.warnings().into_iter().map(|warning| format!("left out: {warning}"));
         let now = self.problems().into_iter().chain(left_out).collect();
-        self.told.take(now)
+        self.reported.take(now)
     }
 
     fn problems(&self) -> BTreeSet<String> {

@@ -76,7 +76,7 @@ pub use runtime_status::was_created_after;
 pub use v1::{ContainerState, ContainerStatusV1, PodStatus, PodStatusCondition};
 
 /// From one look at the documents to the next.
-const LOOK: Duration = Duration::from_secs(2);
+const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What it takes to play.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ pub struct KubeletConfig {
     /// Where the files of pods are.
     pub pods: PathBuf,
     /// Knows what clients have made.
-    pub keeper: ClientPods,
+    pub client_pods: ClientPods,
     /// What outlives us, and what was there of it.
     pub state: (StateStore, Snapshot),
     /// What is played: files and folders.
@@ -108,13 +108,13 @@ pub struct KubeletConfig {
     /// Whether pods of before that nobody wants any more are removed.
     pub prune: bool,
     /// Who is told what happens.
-    pub witness: Arc<dyn EventSink>,
+    pub event_sink: Arc<dyn EventSink>,
 }
 
 /// Plays pods. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Kubelet {
-    means: Arc<WorkerContext>,
+    context: Arc<WorkerContext>,
     cast: Arc<PodWorkers>,
     prune: bool,
     log_rotation: LogRotatePolicy,
@@ -136,13 +136,13 @@ impl Kubelet {
             keep_logs,
             log_rotation,
             pods,
-            keeper: client_pods,
+            client_pods,
             state: (state, kept),
             paths,
             prune,
-            witness: events,
+            event_sink: events,
         } = parts;
-        let means = WorkerContext {
+        let context = WorkerContext {
             relay_client: runtime_service(&acts),
             images: image_service(&acts),
             raw_client: RawClient::new(&acts),
@@ -150,7 +150,7 @@ impl Kubelet {
             upstream: asks.socket().clone(),
             executor,
             prober,
-            node: NodeInfo::detect(logs, keep_logs, pods, state.folder().display().to_string()),
+            node: NodeInfo::detect(logs, keep_logs, pods, state.dir().display().to_string()),
             restart_backoff: Backoff::restore(&kept, (&state, StateTable::RestartBackoff))?,
             image_backoff: Backoff::restore(&kept, (&state, StateTable::ImageBackoff))?,
             probe_killed: ProbeKilled::new(&kept, state.clone())?,
@@ -164,28 +164,28 @@ impl Kubelet {
             runtime_name: OnceCell::new(),
             pleg_cache: PlegCache::default(),
         };
-        if means.kubelet.is_active() {
-            means.events.paused();
+        if context.kubelet.is_active() {
+            context.events.paused();
         }
-        Ok(Self { means: Arc::new(means), cast: Arc::new(PodWorkers::new()), prune, log_rotation })
+        Ok(Self { context: Arc::new(context), cast: Arc::new(PodWorkers::new()), prune, log_rotation })
     }
 
     /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
     /// all of them are gone.
     pub async fn run(&self, mut documents: ManifestSource, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
-        let looking = tokio::spawn(pleg::run(self.means.clone(), self.cast.clone()));
-        let logs = ContainerLogManager::new(self.means.clone(), self.cast.clone(), self.log_rotation);
+        let looking = tokio::spawn(pleg::run(self.context.clone(), self.cast.clone()));
+        let logs = ContainerLogManager::new(self.context.clone(), self.cast.clone(), self.log_rotation);
         let _rotating = AbortOnDropHandle::new(tokio::spawn(logs.run()));
-        let mut trouble = self.means.state.write_error();
-        self.means.unmount_stale().await;
-        let telling = tokio::spawn(mounting::tell(self.means.clone()));
+        let mut trouble = self.context.state.write_error();
+        self.context.unmount_stale().await;
+        let telling = tokio::spawn(mounting::tell(self.context.clone()));
         let wanted = documents.pods();
-        self.terminate_all(self.means.registry.pods_to_terminate(&wanted), &mut workers);
+        self.terminate_all(self.context.registry.pods_to_terminate(&wanted), &mut workers);
         let mut finding = JoinSet::new();
-        finding.spawn(find_orphans(self.means.clone(), wanted.clone()));
+        finding.spawn(find_orphans(self.context.clone(), wanted.clone()));
         self.set_pods(wanted, &mut workers);
-        let mut looks = Instant::now() + LOOK;
+        let mut looks = Instant::now() + RESCAN_INTERVAL;
         while !end.is_cancelled() {
             tokio::select! {
                 () = end.cancelled() => {}
@@ -198,22 +198,22 @@ impl Kubelet {
                     if has_changed {
                         let pods = documents.pods();
                         // Those that are about to end are probed until then.
-                        let told = documents.specs_with_running(&self.cast.except(&pods));
-                        if let Some(prober) = &self.means.prober {
+                        let reported = documents.specs_with_running(&self.cast.except(&pods));
+                        if let Some(prober) = &self.context.prober {
                             // Before there is anything to probe by them.
-                            prober.set_specs(told.clone());
+                            prober.set_specs(reported.clone());
                         }
-                        self.means.events.specs_changed(told);
+                        self.context.events.specs_changed(reported);
                         self.set_pods(pods, &mut workers);
                     }
                     let [problems, solved] = documents.problem_changes();
                     for problem in problems {
-                        self.means.events.problem(problem);
+                        self.context.events.problem(problem);
                     }
                     for problem in solved {
-                        self.means.events.problem_resolved(problem);
+                        self.context.events.problem_resolved(problem);
                     }
-                    looks = Instant::now() + LOOK;
+                    looks = Instant::now() + RESCAN_INTERVAL;
                 }
             }
         }
@@ -233,8 +233,9 @@ impl Kubelet {
         end: CancellationToken,
     ) {
         let mut workers = JoinSet::new();
-        let looking = AbortOnDropHandle::new(tokio::spawn(pleg::run(self.means.clone(), self.cast.clone())));
-        let mut trouble = self.means.state.write_error();
+        let looking =
+            AbortOnDropHandle::new(tokio::spawn(pleg::run(self.context.clone(), self.cast.clone())));
+        let mut trouble = self.context.state.write_error();
         loop {
             let pods = kept.borrow_and_update().all();
             self.set_pods(pods, &mut workers);
@@ -252,8 +253,8 @@ impl Kubelet {
     fn on_state_error(&self, reason: Option<&str>) {
         let what = "--state-dir: the state cannot be written, and probeshim retries";
         match reason {
-            Some(reason) => self.means.events.state_error(Some(format!("{what}: {reason}"))),
-            None => self.means.events.state_error(None),
+            Some(reason) => self.context.events.state_error(Some(format!("{what}: {reason}"))),
+            None => self.context.events.state_error(None),
         }
     }
 
@@ -264,13 +265,13 @@ impl Kubelet {
         workers: &mut JoinSet<WorkerExit>,
     ) {
         // They may have come to be wanted since.
-        there.retain(|pod| !self.cast.lock().values().any(|player| player.pods.borrow().uid == pod.uid));
+        there.retain(|pod| !self.cast.lock().values().any(|worker| worker.pods.borrow().uid == pod.uid));
         if self.prune {
             self.terminate_all(there, workers);
         } else {
             for pod in there {
                 let (name, uid) = (pod.full_name(), &pod.uid);
-                self.means.events.problem(format!(
+                self.context.events.problem(format!(
                     "pod {name} (uid {uid}) was played before, and no manifest has it any more: it is left as it is; --prune removes it"
                 ));
             }
@@ -286,52 +287,52 @@ impl Kubelet {
             if self.cast.lock().contains_key(&name) {
                 continue;
             }
-            let player = self.start_worker(pod, workers);
-            player.signals.terminate.cancel();
-            self.cast.lock().insert(name, player);
+            let worker = self.start_worker(pod, workers);
+            worker.signals.terminate.cancel();
+            self.cast.lock().insert(name, worker);
         }
     }
 
     /// These pods are to be, and no others.
     fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         let mut wanted: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
-        let mut players = self.cast.lock();
-        for (name, player) in &mut *players {
+        let mut handles = self.cast.lock();
+        for (name, worker) in &mut *handles {
             let pod = wanted.remove(name);
-            let known = player.pods.borrow().clone();
+            let known = worker.pods.borrow().clone();
             match pod {
-                Some(pod) if pod.uid == known.uid && !player.signals.terminate.is_cancelled() => {
-                    player.successors.clear();
+                Some(pod) if pod.uid == known.uid && !worker.signals.terminate.is_cancelled() => {
+                    worker.successors.clear();
                     if pod != known {
                         if !pod.is_client_pod() {
                             info!(pod = name, "the manifest of a pod has changed");
                         }
-                        player.pods.send_replace(pod);
+                        worker.pods.send_replace(pod);
                     }
                 }
                 // A static pod that is written otherwise is another pod: the one goes, then the other comes.
                 next => {
-                    player.successors = Vec::from_iter(next);
-                    player.signals.terminate.cancel();
+                    worker.successors = Vec::from_iter(next);
+                    worker.signals.terminate.cancel();
                 }
             }
         }
         for (name, pod) in wanted {
             // Everything of a pod is known by its uid, so that two of one cannot be there together.
-            let is_it = |player: &&mut PodWorkerHandle| {
-                let known = player.pods.borrow();
+            let is_it = |handle: &&mut PodWorkerHandle| {
+                let known = handle.pods.borrow();
                 let is_named = known.origin == PodOrigin::Orphan && known.full_name() == pod.full_name();
                 !pod.is_client_pod() && (known.uid == pod.uid || is_named)
             };
-            let other = players.values_mut().find(is_it);
+            let other = handles.values_mut().find(is_it);
             if let Some(player) = other {
                 player.successors.push(pod);
             } else {
                 let player = self.start_worker(pod, workers);
-                players.insert(name, player);
+                handles.insert(name, player);
             }
         }
-        drop(players);
+        drop(handles);
         self.cast.changed.send_replace(());
     }
 
@@ -339,13 +340,13 @@ impl Kubelet {
     fn start_worker(&self, pod: Arc<Pod>, workers: &mut JoinSet<WorkerExit>) -> PodWorkerHandle {
         let (name, signals) = (pod.key(), Arc::new(WorkerSignals::default()));
         let started = match pod.origin {
-            PodOrigin::Manifest => self.means.registry.register(&pod),
+            PodOrigin::Manifest => self.context.registry.register(&pod),
             PodOrigin::Orphan | PodOrigin::Client { .. } => SystemTime::now(),
         };
-        let (standings, standing) = watch::channel(PublishedPod::new(pod.clone(), started));
+        let (published_pods, published) = watch::channel(PublishedPod::new(pod.clone(), started));
         let (pods, wanted) = watch::channel(pod);
-        let worker = PodWorker::new(self.means.clone(), wanted, signals.clone(), standings);
-        let (mut changes, cast) = (standing.clone(), self.cast.clone());
+        let worker = PodWorker::new(self.context.clone(), wanted, signals.clone(), published_pods);
+        let (mut changes, cast) = (published.clone(), self.cast.clone());
         workers.spawn(async move {
             let mut run = std::pin::pin!(AssertUnwindSafe(worker.run()).catch_unwind());
             loop {
@@ -355,7 +356,7 @@ impl Kubelet {
                 }
             }
         });
-        PodWorkerHandle { pods, signals, standing, successors: Vec::new() }
+        PodWorkerHandle { pods, signals, status: published, successors: Vec::new() }
     }
 
     /// A worker has ended. Tells whether its pod is gone.
@@ -364,13 +365,13 @@ impl Kubelet {
         if !is_gone {
             error!(pod = name, "a pod is not played any more, and containers or files of it are left");
         }
-        let mut players = self.cast.lock();
-        for next in players.remove(&name).map(|player| player.successors).unwrap_or_default() {
+        let mut handles = self.cast.lock();
+        for next in handles.remove(&name).map(|worker| worker.successors).unwrap_or_default() {
             let name = next.key();
-            let player = self.start_worker(next, workers);
-            players.insert(name, player);
+            let handle = self.start_worker(next, workers);
+            handles.insert(name, handle);
         }
-        drop(players);
+        drop(handles);
         self.cast.changed.send_replace(());
         is_gone
     }
@@ -378,36 +379,36 @@ impl Kubelet {
     /// The longest that any of the pods may take for its end.
     #[must_use]
     pub fn longest_grace_period(&self) -> Duration {
-        let players = self.cast.lock();
-        let periods = players
+        let workers = self.cast.lock();
+        let periods = workers
             .values()
-            .map(|player| player.pods.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
+            .map(|worker| worker.pods.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
         Duration::from_secs(periods.max().unwrap_or(0).into())
     }
 
     /// What is being ended is ended at once.
     pub fn force_terminate(&self) {
-        for player in self.cast.lock().values() {
-            player.signals.force.cancel();
+        for worker in self.cast.lock().values() {
+            worker.signals.force.cancel();
         }
     }
 
     /// How all pods stand, by their namespaces and names.
     #[must_use]
     pub fn published_pods(&self) -> Vec<PublishedPod> {
-        let standing = |player: &PodWorkerHandle| PublishedPod {
-            is_deleted: player.signals.terminate.is_cancelled(),
-            ..player.standing.borrow().clone()
+        let published = |worker: &PodWorkerHandle| PublishedPod {
+            is_deleted: worker.signals.terminate.is_cancelled(),
+            ..worker.status.borrow().clone()
         };
-        self.cast.lock().values().map(standing).collect()
+        self.cast.lock().values().map(published).collect()
     }
 
     /// All pods as a kubelet tells of them.
     #[must_use]
     pub fn to_json(&self) -> Vec<Value> {
-        let redacts = self.means.executor.redacts();
-        let node = &self.means.node.name;
-        self.published_pods().iter().map(|standing| standing.to_json(node, redacts)).collect()
+        let redacts = self.context.executor.redacts();
+        let node = &self.context.node.name;
+        self.published_pods().iter().map(|published| published.to_json(node, redacts)).collect()
     }
 
     /// Changes with each of them.
@@ -424,19 +425,19 @@ impl Kubelet {
 
     /// Something has happened to a pod that it should look at.
     pub fn wake(&self, pod: &tap::PodRef) {
-        self.cast.update(pod, |player| player.signals.sync.notify_one());
+        self.cast.update(pod, |worker| worker.signals.sync.notify_one());
     }
 
     /// A kubelet has been seen to use the runtime.
     pub fn on_kubelet_seen(&self) {
-        if self.means.kubelet.observed() {
-            self.means.events.paused();
+        if self.context.kubelet.observed() {
+            self.context.events.paused();
         }
     }
 
     /// Whether nothing is started or ended, because a kubelet is there.
     #[must_use]
     pub fn is_paused(&self) -> bool {
-        self.means.kubelet.is_active()
+        self.context.kubelet.is_active()
     }
 }

@@ -83,9 +83,9 @@ impl WorkerContext {
 }
 
 /// Reports, once the runtime answers, that mounts do not reach it.
-pub(super) async fn tell(means: Arc<WorkerContext>) {
-    while means.runtime_name().await.is_err() {
+pub(super) async fn tell(context: Arc<WorkerContext>) {
+    while context.runtime_name().await.is_err() {
         sleep(RETRY_INTERVAL).await;
     }
-    means.report_unreachable_mounts().await;
+    context.report_unreachable_mounts().await;
 }

@@ -16,7 +16,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const HUGE_PAGES: &str = "/sys/kernel/mm/hugepages";
 
 /// The most nameservers that resolvers heed, as the kubelet counts.
-pub(super) const MOST_SERVERS: usize = 3;
+pub(super) const MAX_DNS_NAMESERVERS: usize = 3;
 
 /// What is known of this node.
 #[derive(Clone, Debug)]
@@ -61,9 +61,9 @@ impl NodeInfo {
 fn dns(text: &str) -> Dns {
     let mut dns = Dns { include_node_config: true, ..Dns::default() };
     for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let keyword = words.next().unwrap_or_default();
-        let rest = words.map(str::to_owned);
+        let mut fields = line.split_whitespace();
+        let keyword = fields.next().unwrap_or_default();
+        let rest = fields.map(str::to_owned);
         match keyword {
             "nameserver" => dns.servers.extend(rest.take(1)),
             "search" => dns.searches = rest.collect(),
@@ -71,13 +71,13 @@ fn dns(text: &str) -> Dns {
             _ => {}
         }
     }
-    dns.servers.truncate(MOST_SERVERS);
+    dns.servers.truncate(MAX_DNS_NAMESERVERS);
     dns
 }
 
 /// Folders are called by the size in kB: `hugepages-2048kB`.
-fn page_sizes(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn page_sizes(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let size =
         |name: String| -> Option<u64> { name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok() };
     let mut sizes: Vec<u64> =
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn huge_pages_by_the_names_that_cri_has() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for size in ["1048576", "2048", "64"] {
-            fs::create_dir(folder.path().join(format!("hugepages-{size}kB"))).unwrap();
+            fs::create_dir(dir.path().join(format!("hugepages-{size}kB"))).unwrap();
         }
-        assert_eq!(page_sizes(folder.path()), ["64KB", "2MB", "1GB"]);
+        assert_eq!(page_sizes(dir.path()), ["64KB", "2MB", "1GB"]);
     }
 }

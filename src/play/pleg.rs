@@ -12,28 +12,28 @@ use super::pod_workers::PodWorkers;
 use crate::terminal::sanitize;
 
 /// From the end of one look to the next.
-const RELIST: Duration = Duration::from_secs(1);
+const RELIST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Looks again and again.
-pub(super) async fn run(means: Arc<WorkerContext>, cast: Arc<PodWorkers>) {
-    let mut is_told = false;
+pub(super) async fn run(context: Arc<WorkerContext>, cast: Arc<PodWorkers>) {
+    let mut is_reported = false;
     loop {
-        match means.list_all().await {
+        match context.list_all().await {
             Ok(mut records) => {
-                is_told = false;
-                means.probe_killed.retain(|id| records.values().any(|record| record.contains_key(id)));
+                is_reported = false;
+                context.probe_killed.retain(|id| records.values().any(|record| record.contains_key(id)));
                 for (pod, signals) in cast.senders() {
-                    if means.pleg_cache.take(&pod, records.remove(&pod).unwrap_or_default()) {
+                    if context.pleg_cache.take(&pod, records.remove(&pod).unwrap_or_default()) {
                         signals.sync.notify_one();
                     }
                 }
             }
             Err(status) => {
-                if !std::mem::replace(&mut is_told, true) {
+                if !std::mem::replace(&mut is_reported, true) {
                     warn!("the runtime does not tell what is on the node: {}", sanitize(status.message()));
                 }
             }
         }
-        sleep(RELIST).await;
+        sleep(RELIST_INTERVAL).await;
     }
 }

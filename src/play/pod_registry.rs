@@ -14,7 +14,7 @@ use crate::cri::labels::{POD_NAME, POD_NAMESPACE, POD_UID};
 use crate::state::{Snapshot, StateError, StateStore, StateTable};
 
 /// From one attempt to ask a runtime that does not answer to the next.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is remembered of pods that are played, by their uids. It outlives us.
 #[derive(Debug)]
@@ -127,26 +127,26 @@ pub(super) struct Orphans {
 }
 
 /// Looks for them, as soon as the runtime answers.
-pub(super) async fn find_orphans(means: Arc<WorkerContext>, wanted: Vec<Arc<Pod>>) -> Orphans {
+pub(super) async fn find_orphans(context: Arc<WorkerContext>, wanted: Vec<Arc<Pod>>) -> Orphans {
     let there = loop {
-        match means.list_managed().await {
+        match context.list_managed().await {
             Ok(there) => break there,
             // That is told by who looks all the time.
-            Err(_) => sleep(RETRY).await,
+            Err(_) => sleep(RETRY_INTERVAL).await,
         }
     };
     let mut seen = HashSet::new();
-    let mut strays = Orphans::default();
+    let mut orphans = Orphans::default();
     for labels in there {
         let label = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
         let uid = label(POD_UID);
         if !wanted.iter().any(|pod| pod.uid == uid) && seen.insert(uid.to_owned()) {
-            strays.running.push(orphan_pod(label(POD_NAMESPACE), label(POD_NAME), uid));
+            orphans.running.push(orphan_pod(label(POD_NAMESPACE), label(POD_NAME), uid));
         }
     }
-    strays.removed = means.registry.not_desired(&wanted, |_| true);
-    strays.removed.retain(|pod| !seen.contains(&pod.uid) && !wanted.iter().any(|it| it.uid == pod.uid));
-    strays
+    orphans.removed = context.registry.not_desired(&wanted, |_| true);
+    orphans.removed.retain(|pod| !seen.contains(&pod.uid) && !wanted.iter().any(|it| it.uid == pod.uid));
+    orphans
 }
 
 /// A pod of which nothing is known but its names.

@@ -13,7 +13,7 @@ use crate::tap;
 /// The pods that are played.
 #[derive(Debug)]
 pub(super) struct PodWorkers {
-    players: Mutex<BTreeMap<String, PodWorkerHandle>>,
+    workers: Mutex<BTreeMap<String, PodWorkerHandle>>,
     /// Changes with each of them.
     pub(super) changed: watch::Sender<()>,
 }
@@ -23,24 +23,24 @@ pub(super) struct PodWorkers {
 pub(super) struct PodWorkerHandle {
     pub(super) pods: watch::Sender<Arc<Pod>>,
     pub(super) signals: Arc<WorkerSignals>,
-    pub(super) standing: watch::Receiver<PublishedPod>,
+    pub(super) status: watch::Receiver<PublishedPod>,
     /// What comes after it, once it is gone: another pod of its name, or of its uid.
     pub(super) successors: Vec<Arc<Pod>>,
 }
 
 impl PodWorkers {
     pub(super) fn new() -> Self {
-        Self { players: Mutex::default(), changed: watch::Sender::new(()) }
+        Self { workers: Mutex::default(), changed: watch::Sender::new(()) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, BTreeMap<String, PodWorkerHandle>> {
-        self.players.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The pods that are there, but these.
     pub(super) fn except(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
-        let players = self.lock();
-        let there = players.values().map(|player| player.pods.borrow().clone());
+        let workers = self.lock();
+        let there = workers.values().map(|worker| worker.pods.borrow().clone());
         there.filter(|known| !pods.iter().any(|pod| pod.uid == known.uid)).collect()
     }
 
@@ -48,15 +48,15 @@ impl PodWorkers {
     pub(super) fn update<T>(&self, pod: &tap::PodRef, what: impl FnOnce(&PodWorkerHandle) -> T) -> Option<T> {
         let (namespace, name) = (pod.namespace.as_deref()?, pod.name.as_deref()?);
         let uid = pod.uid.as_deref()?;
-        let players = self.lock();
-        let named = players.get(&format!("{namespace}/{name}"));
-        let named = named.filter(|player| player.pods.borrow().uid == uid);
-        named.or_else(|| players.get(&identity(namespace, name, uid))).map(what)
+        let workers = self.lock();
+        let named = workers.get(&format!("{namespace}/{name}"));
+        let named = named.filter(|worker| worker.pods.borrow().uid == uid);
+        named.or_else(|| workers.get(&identity(namespace, name, uid))).map(what)
     }
 
     /// Who is told, by the identities of pods.
     pub(super) fn senders(&self) -> Vec<(String, Arc<WorkerSignals>)> {
-        let players = self.lock();
-        players.values().map(|it| (it.pods.borrow().identity(), it.signals.clone())).collect()
+        let workers = self.lock();
+        workers.values().map(|it| (it.pods.borrow().identity(), it.signals.clone())).collect()
     }
 }

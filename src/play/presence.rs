@@ -17,7 +17,7 @@ const ACTIVE_WINDOW: Duration = Duration::from_secs(600);
 /// What is known of a kubelet. It outlives us.
 #[derive(Debug)]
 pub(super) struct KubeletPresence {
-    sightings: Mutex<LastSeen>,
+    last_seen: Mutex<LastSeen>,
     state: StateStore,
 }
 
@@ -35,16 +35,16 @@ impl KubeletPresence {
         let is_recent =
             |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |elapsed| elapsed < ACTIVE_WINDOW);
         let last = before.iter().any(is_recent).then(Instant::now);
-        Ok(Self { sightings: Mutex::new(LastSeen { last, noted: None }), state })
+        Ok(Self { last_seen: Mutex::new(LastSeen { last, noted: None }), state })
     }
 
     /// One has been seen. Tells whether none was there just before.
     pub(super) fn observed(&self) -> bool {
         let (was_there, now) = (self.is_active(), Instant::now());
-        let mut sightings = self.lock();
-        sightings.last = Some(now);
-        if sightings.noted.is_none_or(|noted| now - noted > KUBELET_TTL / 2) {
-            sightings.noted = Some(now);
+        let mut last_seen = self.lock();
+        last_seen.last = Some(now);
+        if last_seen.noted.is_none_or(|noted| now - noted > KUBELET_TTL / 2) {
+            last_seen.noted = Some(now);
             self.state.upsert(StateTable::Kubelet, LAST_SEEN_KEY, &SystemTime::now());
         }
         !was_there
@@ -56,6 +56,6 @@ impl KubeletPresence {
     }
 
     fn lock(&self) -> MutexGuard<'_, LastSeen> {
-        self.sightings.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -151,7 +151,7 @@ mod tests {
 
     /// Each as kubectl words it, with how many of how many containers are ready.
     #[test]
-    fn pods_are_told_of_as_by_kubectl() {
+    fn pods_are_printed_like_kubectl_does() {
         let pod = pod(
             "{initContainers: [{name: first, image: i}, {name: side, image: i, restartPolicy: Always}], \
              containers: [{name: a, image: i}, {name: b, image: i}]}",
@@ -194,16 +194,16 @@ mod tests {
                 let is_ready = is_running(&state) && name != "first";
                 status(name, state, is_ready)
             };
-            let mut standing = PublishedPod::new(Arc::new(pod.clone()), SystemTime::now());
-            standing.status = Some(PodStatus {
+            let mut published = PublishedPod::new(Arc::new(pod.clone()), SystemTime::now());
+            published.status = Some(PodStatus {
                 phase: "Running",
                 conditions,
                 init_container_statuses: vec![of("first", first), of("side", side)],
                 container_statuses: vec![of("a", a), of("b", b)],
                 ..PodStatus::default()
             });
-            let Summary { ready, total, status_column, .. } = standing.summary();
-            assert_eq!((ready, status_column.as_str()), expected, "{:?}", standing.status);
+            let Summary { ready, total, status_column, .. } = published.summary();
+            assert_eq!((ready, status_column.as_str()), expected, "{:?}", published.status);
             assert_eq!(total, 3);
         }
     }
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn restarts_of_those_that_run_first_count_while_they_do() {
         let pod = pod("{initContainers: [{name: first, image: i}], containers: [{name: a, image: i}]}");
-        let mut standing = PublishedPod::new(Arc::new(pod), SystemTime::now());
+        let mut published = PublishedPod::new(Arc::new(pod), SystemTime::now());
         let first =
             ContainerStatusV1 { restart_count: 2, last_state: ended(1), ..status("first", running(), false) };
         let main =
@@ -222,10 +222,10 @@ mod tests {
             container_statuses: vec![main],
             ..PodStatus::default()
         };
-        standing.status = Some(status.clone());
-        let told = standing.summary();
-        assert_eq!((told.restarts, told.restarted.as_deref()), (2, Some("2026-11-22T12:00:09Z")));
-        standing.status = Some(PodStatus { conditions: vec![met("Initialized")], ..status });
-        assert_eq!((standing.summary().restarts, standing.summary().restarted), (1, None));
+        published.status = Some(status.clone());
+        let reported = published.summary();
+        assert_eq!((reported.restarts, reported.restarted.as_deref()), (2, Some("2026-11-22T12:00:09Z")));
+        published.status = Some(PodStatus { conditions: vec![met("Initialized")], ..status });
+        assert_eq!((published.summary().restarts, published.summary().restarted), (1, None));
     }
 }

@@ -24,10 +24,10 @@ use crate::terminal::sanitize;
 use crate::tls::{ServerTrust, Tls, TlsError};
 
 /// How long the kubelet may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The longest answer that is taken.
-const LONGEST: usize = 64 << 20;
+const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
 /// Where a kubelet is asked, and as whom.
 #[derive(Clone, Debug)]
@@ -74,14 +74,14 @@ pub(super) enum KubeletError {
     #[error("its answer is no list of pods: {0}")]
     NotPodList(#[from] serde_json::Error),
     /// It takes too long.
-    #[error("it does not answer within {PATIENCE:?}")]
+    #[error("it does not answer within {REQUEST_TIMEOUT:?}")]
     TimedOut,
 }
 
 impl KubeletClient {
     /// The pods of the node, and what is wrong with some of them. `redact`: commands are not shown in that.
     pub(super) async fn pods(&self, redact: bool) -> Result<(Manifests, Vec<String>), KubeletError> {
-        let answer = timeout(PATIENCE, self.ask()).await.map_err(|_| KubeletError::TimedOut)??;
+        let answer = timeout(REQUEST_TIMEOUT, self.ask()).await.map_err(|_| KubeletError::TimedOut)??;
         let list: Value = serde_json::from_slice(&answer)?;
         let mut problems = Vec::new();
         let manifests = manifest::read(&list, Source::Kubelet, redact, &mut problems).into_iter().collect();
@@ -137,7 +137,7 @@ where
     if response.status() != StatusCode::OK {
         return Err(KubeletError::Refused(response.status()));
     }
-    let body = Limited::new(response.into_body(), LONGEST).collect().await;
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
     let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
         Ok(_) => KubeletError::Answer("it is longer than 64 MiB".into()),
         Err(error) => KubeletError::Answer(error),

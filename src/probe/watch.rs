@@ -23,7 +23,7 @@ const RESCAN_BACKOFF_FACTOR: u32 = 50;
 const KUBELET_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// News that may wait to be taken.
-const WAITING: usize = 64;
+const UPDATE_QUEUE_CAPACITY: usize = 64;
 
 /// What becomes of the sources of specs.
 #[derive(Debug)]
@@ -62,9 +62,9 @@ impl SpecSources {
     /// Watches them for as long as somebody takes the news. What is wrong from the start is the first of it.
     #[must_use]
     pub fn watch(self, specs: SpecResolver) -> (mpsc::Receiver<SpecUpdate>, RefreshTrigger) {
-        let (news, told) = mpsc::channel(WAITING);
-        let (hurry, sources) = (RefreshTrigger::default(), self);
-        let hurried = hurry.clone();
+        let (news, updates) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
+        let (refresh, sources) = (RefreshTrigger::default(), self);
+        let hurried = refresh.clone();
         tokio::spawn(async move {
             let closed = news.clone();
             tokio::select! {
@@ -72,19 +72,19 @@ impl SpecSources {
                 () = closed.closed() => {}
             }
         });
-        (told, hurry)
+        (updates, refresh)
     }
 
-    async fn run(self, mut specs: SpecResolver, news: mpsc::Sender<SpecUpdate>, hurry: RefreshTrigger) {
+    async fn run(self, mut specs: SpecResolver, news: mpsc::Sender<SpecUpdate>, refresh: RefreshTrigger) {
         let Self { mut files, kubelet, redacts } = self;
         let (mut of_files, mut of_kubelet) = (ProblemTracker::default(), ProblemTracker::default());
         of_files.diff(files.problems(), &news).await;
         let (mut look, mut ask) = (Instant::now() + MIN_RESCAN_INTERVAL, Instant::now());
-        let mut asked = ask;
+        let mut last_request = ask;
         loop {
             tokio::select! {
                 () = sleep_until(look), if !files.is_empty() => {
-                    let begun = Instant::now();
+                    let started = Instant::now();
                     let has_changed;
                     (files, has_changed) = rescan_blocking(files).await;
                     of_files.diff(files.problems(), &news).await;
@@ -92,9 +92,9 @@ impl SpecSources {
                         specs = specs.with_manifests(files.manifests());
                         let _ = news.send(SpecUpdate::Specs(specs.clone())).await;
                     }
-                    look = Instant::now() + MIN_RESCAN_INTERVAL.max(RESCAN_BACKOFF_FACTOR * begun.elapsed());
+                    look = Instant::now() + MIN_RESCAN_INTERVAL.max(RESCAN_BACKOFF_FACTOR * started.elapsed());
                 }
-                () = hurry.0.notified(), if kubelet.is_some() => ask = ask.min(asked + KUBELET_REFRESH_INTERVAL),
+                () = refresh.0.notified(), if kubelet.is_some() => ask = ask.min(last_request + KUBELET_REFRESH_INTERVAL),
                 () = sleep_until(ask), if kubelet.is_some() => {
                     let Some(kubelet) = &kubelet else { continue };
                     let problems = match kubelet.pods(redacts).await {
@@ -108,8 +108,8 @@ impl SpecSources {
                     };
                     let of = |problem| format!("{}: {problem}", kubelet.name());
                     of_kubelet.diff(problems.into_iter().map(of).collect(), &news).await;
-                    asked = Instant::now();
-                    ask = asked + kubelet.interval;
+                    last_request = Instant::now();
+                    ask = last_request + kubelet.interval;
                 }
                 else => return,
             }
@@ -148,8 +148,8 @@ impl ProblemTracker {
     async fn diff(&mut self, now: BTreeSet<String>, news: &mpsc::Sender<SpecUpdate>) {
         let [new, over] = self.take(now);
         let new = new.into_iter().map(SpecUpdate::Problem);
-        for told in new.chain(over.into_iter().map(SpecUpdate::Resolved)) {
-            let _ = news.send(told).await;
+        for updates in new.chain(over.into_iter().map(SpecUpdate::Resolved)) {
+            let _ = news.send(updates).await;
         }
     }
 }

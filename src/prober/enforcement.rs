@@ -41,14 +41,14 @@ pub struct EnforcementSettings {
     /// How many kills there may be; `None` for any number.
     pub most: Option<KillLimit>,
     /// Who is never killed.
-    pub spared: Vec<Selector>,
+    pub protected: Vec<Selector>,
 }
 
 /// What is done about probes that have failed.
 #[derive(Debug)]
 pub(super) struct Enforcement {
     most: Option<KillLimit>,
-    spared: Vec<ProtectedSelector>,
+    protected: Vec<ProtectedSelector>,
     now: Mutex<EnforcementState>,
 }
 
@@ -117,11 +117,12 @@ impl EnforcementMode {
 
 impl Enforcement {
     pub(super) fn new(settings: EnforcementSettings) -> Self {
-        let EnforcementSettings { mode, most, spared } = settings;
-        let spared =
-            spared.into_iter().map(|matches| ProtectedSelector { matches, is_met: AtomicBool::new(false) });
+        let EnforcementSettings { mode, most, protected } = settings;
+        let spared = protected
+            .into_iter()
+            .map(|matches| ProtectedSelector { matches, is_met: AtomicBool::new(false) });
         let now = EnforcementState { mode, kills: VecDeque::new(), is_held: false };
-        Self { most, spared: spared.collect(), now: Mutex::new(now) }
+        Self { most, protected: spared.collect(), now: Mutex::new(now) }
     }
 
     pub(super) fn mode(&self) -> EnforcementMode {
@@ -135,20 +136,20 @@ impl Enforcement {
 
     /// Whether a container is never killed.
     pub(super) fn is_protected(&self, sandbox: &Sandbox, container: &Container) -> bool {
-        self.spared.iter().any(|spared| spared.has(sandbox, container))
+        self.protected.iter().any(|protected| protected.has(sandbox, container))
     }
 
     /// A container is on the node, whether it is probed or not.
     pub(super) fn mark_matched(&self, sandbox: &Sandbox, container: &Container) {
-        for spared in self.spared.iter().filter(|spared| spared.has(sandbox, container)) {
-            spared.is_met.store(true, Ordering::Relaxed);
+        for protected in self.protected.iter().filter(|spared| spared.has(sandbox, container)) {
+            protected.is_met.store(true, Ordering::Relaxed);
         }
     }
 
     /// Who is to be spared, and has not been seen.
     pub(super) fn unmatched(&self) -> Vec<String> {
-        let is_unmet = |spared: &&ProtectedSelector| !spared.is_met.load(Ordering::Relaxed);
-        self.spared.iter().filter(is_unmet).map(|spared| spared.matches.to_string()).collect()
+        let is_unmet = |protected: &&ProtectedSelector| !protected.is_met.load(Ordering::Relaxed);
+        self.protected.iter().filter(is_unmet).map(|spared| spared.matches.to_string()).collect()
     }
 
     /// What is to be done about somebody who is not spared. A kill is counted.

@@ -34,7 +34,7 @@ enum ExecBackend {
     Runtime(MeteredRuntimeClient),
     /// A test answers.
     #[cfg(test)]
-    Played(tests::Player),
+    Played(tests::KubeletPods),
 }
 
 impl Executor {
@@ -56,11 +56,11 @@ impl Executor {
         limit: Option<Duration>,
     ) -> Result<ExecSyncResponse, Status> {
         let ContainerNames { pod, container } = names.clone();
-        let told = self.internal_calls.as_ref();
-        let told = told.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
+        let reported = self.internal_calls.as_ref();
+        let message = reported.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
         let answered = with_timeout(limit, self.way.exec_sync(request)).await;
-        if let Some(told) = told {
-            told.end(code(&answered), answered.as_ref().ok().map(result_of));
+        if let Some(sent) = message {
+            sent.end(code(&answered), answered.as_ref().ok().map(result_of));
         }
         answered
     }
@@ -75,13 +75,13 @@ impl Executor {
         kill: Option<KillRecord>,
     ) -> Result<(), Status> {
         let ContainerNames { pod, container } = names.clone();
-        let told = self.internal_calls.as_ref().map(|calls| calls.stop(pod, container, kill));
+        let reported = self.internal_calls.as_ref().map(|calls| calls.stop(pod, container, kill));
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
         let answered = with_timeout(limit, self.way.stop_container(request)).await;
-        if let Some(told) = told {
-            told.end(code(&answered), None);
+        if let Some(message) = reported {
+            message.end(code(&answered), None);
         }
         ignore_not_found(answered).map(drop)
     }
@@ -96,7 +96,7 @@ impl ExecBackend {
         match self {
             Self::Runtime(client) => client.clone().exec_sync(request).await,
             #[cfg(test)]
-            Self::Played(player) => player.exec(request).await.map(Response::new),
+            Self::Played(kubelet_pods) => kubelet_pods.exec(request).await.map(Response::new),
         }
     }
 
@@ -107,8 +107,8 @@ impl ExecBackend {
         match self {
             Self::Runtime(client) => client.clone().stop_container(request).await,
             #[cfg(test)]
-            Self::Played(player) => {
-                player.stop(request).await.map(|()| Response::new(StopContainerResponse {}))
+            Self::Played(kubelet_pods) => {
+                kubelet_pods.stop(request).await.map(|()| Response::new(StopContainerResponse {}))
             }
         }
     }
@@ -133,7 +133,7 @@ mod tests {
 
     /// Answers as a test says, after as long as it says.
     #[derive(Clone)]
-    pub(super) struct Player {
+    pub(super) struct KubeletPods {
         execs: Arc<Execs>,
         stops: Arc<Stops>,
     }
@@ -141,7 +141,7 @@ mod tests {
     type Execs = dyn Fn(&ExecSyncRequest) -> (Duration, Result<ExecSyncResponse, Status>) + Send + Sync;
     type Stops = dyn Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync;
 
-    impl Player {
+    impl KubeletPods {
         pub(super) async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
             let (takes, answered) = (self.execs)(&request);
             sleep(takes).await;
@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    impl fmt::Debug for Player {
+    impl fmt::Debug for KubeletPods {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("Player")
         }
@@ -169,8 +169,9 @@ mod tests {
             + Sync
             + 'static,
         ) -> Self {
-            let player = Player { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
-            Self { way: ExecBackend::Played(player), internal_calls: None, redacts: false }
+            let kubelet_pods =
+                KubeletPods { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
+            Self { way: ExecBackend::Played(kubelet_pods), internal_calls: None, redacts: false }
         }
 
         /// The same, with stops that are answered by a test as well.
@@ -178,9 +179,9 @@ mod tests {
             self,
             stops: impl Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync + 'static,
         ) -> Self {
-            let ExecBackend::Played(player) = self.way else { panic!("it is the runtime's") };
-            let player = Player { stops: Arc::new(stops), ..player };
-            Self { way: ExecBackend::Played(player), ..self }
+            let ExecBackend::Played(kubelet_pods) = self.way else { panic!("it is the runtime's") };
+            let pods = KubeletPods { stops: Arc::new(stops), ..kubelet_pods };
+            Self { way: ExecBackend::Played(pods), ..self }
         }
     }
 }

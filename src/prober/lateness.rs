@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_knows_how_late_the_thread_was_and_by_whom() {
+    async fn an_attempt_knows_the_lateness_of_its_thread_and_the_pod_that_caused_it() {
         let ([a, b], _thread) = meters();
         let delay = during(&a, async || {}).await;
         assert_eq!((delay.lateness, delay.own_time), (Duration::ZERO, Duration::ZERO));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_named_where_the_machine_was_slow() {
+    async fn no_pod_is_blamed_for_a_slow_machine() {
         let ([a, b], _thread) = meters();
         b.add(milliseconds(1), Instant::now());
         let delay = during(&a, async || advance(milliseconds(300)).await).await;

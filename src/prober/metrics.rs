@@ -196,7 +196,7 @@ impl ProberMetrics {
         self.faults.inc();
     }
 
-    pub(super) fn begun(&self) {
+    pub(super) fn started(&self) {
         self.workers.inc();
     }
 

@@ -85,11 +85,11 @@ impl ProbeManager {
     pub fn start(
         parts: ProberConfig,
         executor: Executor,
-        witness: Arc<dyn EventSink>,
+        event_sink: Arc<dyn EventSink>,
         runtime: Handle,
     ) -> Self {
         let ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter } = parts;
-        let roster = PodTable {
+        let pods = PodTable {
             since: Instant::now(),
             is_listed: false,
             is_settled: skip_start_jitter,
@@ -99,11 +99,19 @@ impl ProbeManager {
             kubelet_seen: None,
             is_over: false,
         };
-        let roster = Mutex::new(roster);
+        let pod_table = Mutex::new(pods);
         let enforcement = Arc::new(Enforcement::new(enforcement));
         let thread_use = Arc::default();
-        let shared =
-            ManagerInner { executor, metrics, witness, enquiries, runtime, enforcement, roster, thread_use };
+        let shared = ManagerInner {
+            executor,
+            metrics,
+            event_sink,
+            enquiries,
+            runtime,
+            enforcement,
+            pods: pod_table,
+            thread_use,
+        };
         let shared = Arc::new(shared);
         shared.runtime.spawn(shared.clone().housekeeping());
         Self { shared }
@@ -113,15 +121,15 @@ impl ProbeManager {
     pub fn changed(&self, world: &Inventory, changes: &[Change]) {
         let mut touched: Vec<Arc<str>> = Vec::new();
         let mut seen = HashSet::new();
-        let mut roster = self.shared.lock();
+        let mut pods = self.shared.lock();
         for change in changes {
-            if let Some(key) = roster.apply(world, change)
+            if let Some(key) = pods.apply(world, change)
                 && seen.insert(key.clone())
             {
                 touched.push(key);
             }
         }
-        drop(roster);
+        drop(pods);
         for key in touched {
             if let Some((pod, todo)) = self.shared.refresh(&key, true) {
                 self.shared.apply_effects(&pod, todo);
@@ -214,11 +222,11 @@ impl ProbeManager {
 
     /// The whole node has been listed: what comes from now on is new.
     pub fn mark_listed(&self) {
-        let mut roster = self.shared.lock();
-        if !roster.is_listed {
-            (roster.is_listed, roster.since) = (true, Instant::now());
+        let mut pods = self.shared.lock();
+        if !pods.is_listed {
+            (pods.is_listed, pods.since) = (true, Instant::now());
             for unmet in self.shared.enforcement.unmatched() {
-                self.shared.witness.global_event(GlobalEvent::SelectorUnmatched(unmet));
+                self.shared.event_sink.global_event(GlobalEvent::SelectorUnmatched(unmet));
             }
         }
     }
@@ -232,7 +240,7 @@ impl ProbeManager {
     /// Does something else about them from now on; `by` says who wants that.
     pub fn set_mode(&self, to: EnforcementMode, by: String) {
         let from = self.shared.enforcement.set_mode(to);
-        self.shared.witness.global_event(GlobalEvent::Switched { from, to, by });
+        self.shared.event_sink.global_event(GlobalEvent::Switched { from, to, by });
     }
 
     /// How kills stand.
@@ -266,9 +274,9 @@ impl ProbeManager {
     /// What is written of probes is different from now on.
     pub fn set_specs(&self, specs: SpecResolver) {
         let keys: Vec<Arc<str>> = {
-            let mut roster = self.shared.lock();
-            roster.specs = specs;
-            roster.pods.keys().cloned().collect()
+            let mut pods = self.shared.lock();
+            pods.specs = specs;
+            pods.pods.keys().cloned().collect()
         };
         let todos: Vec<_> = keys.iter().filter_map(|key| self.shared.refresh(key, false)).collect();
         // Workers that begin together by the hundred are spread, as those are that begin with us.
@@ -300,12 +308,12 @@ impl ProbeManager {
 
     /// Ends all workers.
     pub fn stop(&self) {
-        let mut roster = self.shared.lock();
-        roster.is_over = true;
-        for pod in roster.pods.values().filter_map(|entry| entry.pod.as_ref()) {
+        let mut pods = self.shared.lock();
+        pods.is_over = true;
+        for pod in pods.pods.values().filter_map(|entry| entry.pod.as_ref()) {
             pod.lock().stop();
         }
-        roster.pods.clear();
+        pods.pods.clear();
     }
 
     /// How all pods are that are probed.

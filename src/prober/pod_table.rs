@@ -176,9 +176,9 @@ impl PodEntry {
                 let (names, id) = (container.name.clone(), container.id.clone());
                 let attempt = container.name.attempt.unwrap_or(0);
                 let age = Age { attempt, created_at: container.created_at, seen: container.seen };
-                let is_spared = enforcement.is_protected(&self.sandbox, container);
+                let is_protected = enforcement.is_protected(&self.sandbox, container);
                 let hash = container.annotations.get(CONTAINER_HASH).map(str::to_owned);
-                pod.upsert_container(ContainerUpdate { names, id, age, state, is_spared, hash }, todo);
+                pod.upsert_container(ContainerUpdate { names, id, age, state, is_protected, hash }, todo);
             }
         }
         pod.sync(now, todo);

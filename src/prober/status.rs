@@ -132,12 +132,12 @@ pub(crate) fn phase(
         }
     }
     // Once a regular container has been started, what runs before them does not hold the pod back.
-    let has_begun = spec.containers.iter().any(|container| {
+    let has_started = spec.containers.iter().any(|container| {
         container.role == ContainerKind::Regular && stage(&container.name) != ContainerProgress::Waiting
     });
-    if has_failed_for_good && !has_begun {
+    if has_failed_for_good && !has_started {
         PodPhase::Failed
-    } else if !has_begun && (initialising > 0 || sidecars_starting > 0) || waiting > 0 {
+    } else if !has_started && (initialising > 0 || sidecars_starting > 0) || waiting > 0 {
         PodPhase::Pending
     } else if running > 0 {
         PodPhase::Running
@@ -277,8 +277,8 @@ mod tests {
             (RestartPolicy::OnFailure, ContainerProgress::BackOff(1), ended(0), PodPhase::Running),
             (RestartPolicy::Never, ended(0), ContainerProgress::Ended(None), PodPhase::Running),
         ] {
-            let told = phase(&spec(policy), false, |name| if name == "a" { a } else { b });
-            assert_eq!(told, expected, "{policy:?} {a:?} {b:?}");
+            let reported = phase(&spec(policy), false, |name| if name == "a" { a } else { b });
+            assert_eq!(reported, expected, "{policy:?} {a:?} {b:?}");
         }
         let first = ContainerSpec { role: ContainerKind::Init, ..ContainerSpec::named("first") };
         for (policy, code, expected) in [
@@ -288,13 +288,13 @@ mod tests {
         ] {
             let mut spec = spec(policy);
             spec.containers.push(first.clone().into());
-            let told =
+            let message =
                 phase(
                     &spec,
                     false,
                     |name| if name == "first" { ended(code) } else { ContainerProgress::Waiting },
                 );
-            assert_eq!(told, expected, "{policy:?}, and the first one has ended with {code}");
+            assert_eq!(message, expected, "{policy:?}, and the first one has ended with {code}");
         }
         let mut spec = spec(RestartPolicy::Never);
         spec.containers
@@ -311,8 +311,8 @@ mod tests {
             (ended(137), ended(0), false, PodPhase::Succeeded),
             (ended(0), ended(3), true, PodPhase::Failed),
         ] {
-            let told = phase(&spec, is_terminal, |name| if name == "side" { side } else { main });
-            assert_eq!(told, expected, "a sidecar {side:?} beside {main:?}");
+            let sent = phase(&spec, is_terminal, |name| if name == "side" { side } else { main });
+            assert_eq!(sent, expected, "a sidecar {side:?} beside {main:?}");
         }
     }
 }

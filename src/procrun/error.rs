@@ -14,8 +14,8 @@ pub(super) struct CriError {
 
 impl CriError {
     /// What containerd has no code for, which is most.
-    pub(super) fn unknown(words: impl Into<String>) -> Self {
-        Self { code: Code::Unknown, message: words.into() }
+    pub(super) fn unknown(message: impl Into<String>) -> Self {
+        Self { code: Code::Unknown, message: message.into() }
     }
 
     /// Nothing has this id or name.
@@ -24,18 +24,18 @@ impl CriError {
     }
 
     /// The time that the caller gave is over.
-    pub(super) fn deadline_exceeded(words: impl Into<String>) -> Self {
-        Self { code: Code::DeadlineExceeded, message: words.into() }
+    pub(super) fn deadline_exceeded(message: impl Into<String>) -> Self {
+        Self { code: Code::DeadlineExceeded, message: message.into() }
     }
 
     /// What was asked for can never be.
-    pub(super) fn invalid(words: impl Into<String>) -> Self {
-        Self { code: Code::InvalidArgument, message: words.into() }
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self { code: Code::InvalidArgument, message: message.into() }
     }
 
     /// The answer is too long to be sent.
-    pub(super) fn too_long(words: impl Into<String>) -> Self {
-        Self { code: Code::ResourceExhausted, message: words.into() }
+    pub(super) fn too_long(message: impl Into<String>) -> Self {
+        Self { code: Code::ResourceExhausted, message: message.into() }
     }
 
     /// The same, with what was being done before it.
@@ -55,7 +55,7 @@ impl CriError {
 
     /// The words alone.
     #[cfg(test)]
-    pub(super) fn words(&self) -> &str {
+    pub(super) fn message(&self) -> &str {
         &self.message
     }
 }
@@ -67,7 +67,7 @@ impl From<CriError> for Status {
 }
 
 /// What the system said, in the words of Go: without the number, and in small letters.
-pub(super) fn words_of(error: &io::Error) -> String {
+pub(super) fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();

@@ -9,7 +9,7 @@ use tonic::Status;
 use crate::cri::v1;
 
 /// Events that a subscriber may lag behind, as many as with containerd.
-const LAG: usize = 1000;
+const BROADCAST_CAPACITY: usize = 1000;
 
 /// Hands each event to every subscriber.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct EventBroadcast {
 
 impl Default for EventBroadcast {
     fn default() -> Self {
-        Self { sender: broadcast::Sender::new(LAG) }
+        Self { sender: broadcast::Sender::new(BROADCAST_CAPACITY) }
     }
 }
 

@@ -73,7 +73,7 @@ impl Images {
     /// Tells of the image of this name or id, if there can be one.
     pub(super) fn tell(&self, name: &str) -> Option<Arc<Image>> {
         let image = self.find(name)?;
-        self.told().insert(image.id.clone(), image.clone());
+        self.listed_images().insert(image.id.clone(), image.clone());
         Some(image)
     }
 
@@ -111,7 +111,7 @@ impl Images {
         }
         if name.starts_with(DIGEST) {
             // A digest alone tells no name.
-            return self.told().get(name).cloned();
+            return self.listed_images().get(name).cloned();
         }
         let named = Image::named(name);
         let known = self.known().get(&named.id).cloned();
@@ -133,7 +133,7 @@ impl Images {
         }
     }
 
-    fn told(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Image>>> {
+    fn listed_images(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Image>>> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::task::{spawn_blocking, yield_now};
 use tracing::{error, warn};
 
-use super::error::{CriError, words_of};
+use super::error::{CriError, error_text};
 
 /// Length of the longest line that stays whole, as with containerd's default `max_container_log_line_size`.
 const MAX_LINE_BYTES: usize = 16 << 10;
@@ -199,17 +199,17 @@ pub(super) fn path(directory: &str, file: &str) -> Result<Option<PathBuf>, CriEr
 }
 
 fn open(path: &Path) -> Result<File, CriError> {
-    let failed = |words: String| {
-        CriError::unknown(format!("open {}: {words}", path.display()))
+    let failed = |error_text: String| {
+        CriError::unknown(format!("open {}: {error_text}", path.display()))
             .context("failed to create and open log file")
     };
-    make_folders(path.parent().unwrap_or(path))
+    create_dirs(path.parent().unwrap_or(path))
         .map_err(|refusal| refusal.context("failed to create and open log file"))?;
     // A pipe without a reader would hold up everyone.
     let nonblock = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().append(true).create(true).mode(0o640).custom_flags(nonblock).open(path);
-    let file = file.map_err(|error| failed(words_of(&error)))?;
-    let kind = file.metadata().map_err(|error| failed(words_of(&error)))?.file_type();
+    let file = file.map_err(|error| failed(error_text(&error)))?;
+    let kind = file.metadata().map_err(|error| failed(error_text(&error)))?.file_type();
     if !kind.is_file() && !kind.is_char_device() {
         return Err(failed("not a file".to_owned()));
     }
@@ -217,12 +217,12 @@ fn open(path: &Path) -> Result<File, CriError> {
 }
 
 /// Makes a folder and those above it; the one that could not be made is named.
-fn make_folders(folder: &Path) -> Result<(), CriError> {
-    let Err(error) = fs::create_dir_all(folder) else { return Ok(()) };
+fn create_dirs(dir: &Path) -> Result<(), CriError> {
+    let Err(error) = fs::create_dir_all(dir) else { return Ok(()) };
     // The first from above that is no folder is what is in the way.
-    let above = folder.ancestors().filter(|above| !above.as_os_str().is_empty()).collect::<Vec<_>>();
-    let blocked = above.into_iter().rev().find(|above| !above.is_dir()).unwrap_or(folder);
-    Err(CriError::unknown(format!("mkdir {}: {}", blocked.display(), words_of(&error))))
+    let above = dir.ancestors().filter(|above| !above.as_os_str().is_empty()).collect::<Vec<_>>();
+    let blocked = above.into_iter().rev().find(|above| !above.is_dir()).unwrap_or(dir);
+    Err(CriError::unknown(format!("mkdir {}: {}", blocked.display(), error_text(&error))))
 }
 
 #[cfg(test)]

@@ -4,34 +4,34 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use super::error::{CriError, words_of};
+use super::error::{CriError, error_text};
 
 /// Any of the bits that make a file a program.
 const EXECUTABLE: u32 = 0o111;
 
 /// The program that `name` means in a working directory, with what `PATH` says.
-pub(super) fn look_path(name: &str, folder: &Path, path: &str) -> Result<PathBuf, CriError> {
+pub(super) fn look_path(name: &str, dir: &Path, path: &str) -> Result<PathBuf, CriError> {
     let refused = |reason: &str| CriError::unknown(format!("exec: {name:?}: {reason}"));
     if name.contains('/') {
-        let program = folder.join(name);
+        let program = dir.join(name);
         return match fs::metadata(&program) {
-            Err(error) => Err(refused(&format!("stat {name}: {}", words_of(&error)))),
+            Err(error) => Err(refused(&format!("stat {name}: {}", error_text(&error)))),
             Ok(file) if !is_program(&file) => Err(refused("permission denied")),
             Ok(_) => Ok(program),
         };
     }
-    let folders = path.split(':').map(|part| folder.join(part));
-    let found = folders
+    let dirs = path.split(':').map(|part| dir.join(part));
+    let found = dirs
         .map(|part| part.join(name))
         .find(|program| !name.is_empty() && fs::metadata(program).is_ok_and(|file| is_program(&file)));
     found.ok_or_else(|| refused("executable file not found in $PATH"))
 }
 
 /// A working directory inside a container's folder, which is `/` to it: no way leads out of there.
-pub(super) fn working_dir(root: &Path, folder: &str) -> PathBuf {
+pub(super) fn working_dir(root: &Path, dir: &str) -> PathBuf {
     let mut inside = root.to_owned();
     let mut depth = 0_usize;
-    for part in Path::new(folder).components() {
+    for part in Path::new(dir).components() {
         match part {
             Component::Normal(part) => {
                 inside.push(part);
@@ -61,23 +61,23 @@ mod tests {
         assert_eq!(look_path("sh", root, "/nowhere:/bin").unwrap(), Path::new("/bin/sh"));
         assert_eq!(look_path("/bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
         assert_eq!(look_path("bin/sh", root, "").unwrap(), Path::new("/bin/sh"));
-        for (name, told) in [
+        for (name, expected) in [
             ("", r#"exec: "": executable file not found in $PATH"#),
             ("no-such", r#"exec: "no-such": executable file not found in $PATH"#),
             ("/no/such", r#"exec: "/no/such": stat /no/such: no such file or directory"#),
             ("/etc/passwd", r#"exec: "/etc/passwd": permission denied"#),
             ("/etc", r#"exec: "/etc": permission denied"#),
         ] {
-            assert_eq!(look_path(name, root, "/bin").unwrap_err().to_string(), told);
+            assert_eq!(look_path(name, root, "/bin").unwrap_err().to_string(), expected);
         }
     }
 
     #[test]
     fn a_working_directory_is_inside() {
-        for (folder, inside) in
+        for (dir, inside) in
             [("/", "/c"), ("", "/c"), ("/a/b", "/c/a/b"), ("/../../etc", "/c/etc"), ("/a/../..", "/c")]
         {
-            assert_eq!(working_dir(Path::new("/c"), folder), Path::new(inside));
+            assert_eq!(working_dir(Path::new("/c"), dir), Path::new(inside));
         }
     }
 }

@@ -55,7 +55,7 @@ impl ProcSnapshot {
             attributes: Some(container.attributes()),
             cpu: usage.map(|usage| usage.cpu(self.taken)),
             memory: usage.map(|usage| usage.memory(self.taken)),
-            writable_layer: Some(folder(&container.folder)),
+            writable_layer: Some(dir(&container.dir)),
             ..v1::ContainerStats::default()
         }
     }
@@ -141,11 +141,11 @@ impl ResourceUsage {
 }
 
 /// What the files below a folder take.
-pub(super) fn folder(path: &Path) -> v1::FilesystemUsage {
+pub(super) fn dir(path: &Path) -> v1::FilesystemUsage {
     let (mut bytes, mut files) = (0, 0);
     let mut waiting = vec![path.to_owned()];
-    while let Some(folder) = waiting.pop() {
-        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             let Ok(file) = entry.metadata() else { continue };
             bytes += file.len();
             files += 1;

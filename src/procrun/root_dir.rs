@@ -22,18 +22,18 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The hold on a folder.
 #[derive(Debug)]
 pub(super) struct Root {
-    folder: PathBuf,
+    dir: PathBuf,
     _lock: LockFile,
 }
 
 impl Root {
     /// Takes a folder, which is made where it is missing. What an earlier runtime left that was killed is moved aside.
-    pub(super) fn lock(folder: &Path) -> io::Result<Self> {
+    pub(super) fn lock(dir: &Path) -> io::Result<Self> {
         // For its owner alone: other users must neither look in nor hold the lock.
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let folder = folder.canonicalize()?;
-        check_owner(&folder)?;
-        let lock = LockFile::acquire(&folder.join("procrun")).map_err(|error| match error {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let directory = dir.canonicalize()?;
+        check_owner(&directory)?;
+        let lock = LockFile::acquire(&directory.join("procrun")).map_err(|error| match error {
             held @ LockError::Held { .. } => {
                 let reason = format!("another procrun works there: {held}");
                 io::Error::new(io::ErrorKind::ResourceBusy, reason)
@@ -41,11 +41,11 @@ impl Root {
             LockError::Io { source, .. } => source,
             not_a_lock @ LockError::NotALock { .. } => io::Error::other(not_a_lock),
         })?;
-        let root = Self { folder, _lock: lock };
+        let root = Self { dir: directory, _lock: lock };
         let containers = root.containers();
         if containers.symlink_metadata().is_ok() {
             let aside = format!("{CONTAINERS}.{:08x}", fastrand::u32(..));
-            fs::rename(&containers, root.folder.join(aside))?;
+            fs::rename(&containers, root.dir.join(aside))?;
         }
         // What containers write is their owner's business.
         DirBuilder::new().mode(0o700).create(&containers)?;
@@ -59,13 +59,13 @@ impl Root {
 
     /// The folder of all of them.
     pub(super) fn containers(&self) -> PathBuf {
-        self.folder.join(CONTAINERS)
+        self.dir.join(CONTAINERS)
     }
 
     /// Removes what earlier runtimes left, whose guardians may still be at work.
     pub(super) async fn remove_stale(&self) {
-        let left = |folder: &Path| -> Vec<PathBuf> {
-            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+        let left = |dir: &Path| -> Vec<PathBuf> {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
             let is_left =
                 |name: &str| name.strip_prefix(CONTAINERS).is_some_and(|rest| rest.starts_with('.'));
             entries
@@ -73,7 +73,7 @@ impl Root {
                 .map(|entry| entry.path())
                 .collect()
         };
-        for path in left(&self.folder) {
+        for path in left(&self.dir) {
             for attempt in 1..=ATTEMPTS {
                 match remove(path.clone()).await {
                     Ok(()) => break,
@@ -111,12 +111,12 @@ fn check_owner(directory: &Path) -> io::Result<()> {
 }
 
 /// Removes a folder with all that is in it, also where a container took away its own permissions. What is not there is removed.
-pub(super) async fn remove(folder: PathBuf) -> io::Result<()> {
+pub(super) async fn remove(dir: PathBuf) -> io::Result<()> {
     let removing = spawn_blocking(move || {
-        let removed = match fs::remove_dir_all(&folder) {
+        let removed = match fs::remove_dir_all(&dir) {
             Err(denied) if denied.kind() == io::ErrorKind::PermissionDenied => {
-                make_removable(&folder);
-                fs::remove_dir_all(&folder)
+                make_removable(&dir);
+                fs::remove_dir_all(&dir)
             }
             other => other,
         };
@@ -129,12 +129,12 @@ pub(super) async fn remove(folder: PathBuf) -> io::Result<()> {
 }
 
 /// Lets their owner into a folder and those below it, as far as they are ours. Links are not followed.
-fn make_removable(folder: &Path) {
-    if !folder.symlink_metadata().is_ok_and(|file| file.is_dir()) {
+fn make_removable(dir: &Path) {
+    if !dir.symlink_metadata().is_ok_and(|file| file.is_dir()) {
         return;
     }
-    let _ = fs::set_permissions(folder, Permissions::from_mode(0o700));
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+    let _ = fs::set_permissions(dir, Permissions::from_mode(0o700));
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         make_removable(&entry.path());
     }
 }
@@ -147,44 +147,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_users_can_neither_look_into_the_folder_nor_hold_its_lock() {
+    fn other_users_can_neither_read_the_root_directory_nor_lock_it() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("a/root");
-        let lock = folder.join("procrun.lock");
+        let dir = place.path().join("a/root");
+        let lock = dir.join("procrun.lock");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        let root = Root::lock(&folder).unwrap();
-        assert_eq!((mode(&folder), mode(&lock), mode(&root.containers())), (0o700, 0o600, 0o700));
-        let refused = Root::lock(&folder).unwrap_err().to_string();
+        let root = Root::lock(&dir).unwrap();
+        assert_eq!((mode(&dir), mode(&lock), mode(&root.containers())), (0o700, 0o600, 0o700));
+        let refused = Root::lock(&dir).unwrap_err().to_string();
         assert!(refused.starts_with("another procrun works there"), "{refused}");
         drop(root);
         // A lock file that an earlier version has left.
         let mut open = OpenOptions::new();
         drop(open.write(true).create(true).truncate(true).mode(0o644).open(&lock).unwrap());
         fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
-        let _root = Root::lock(&folder).unwrap();
+        let _root = Root::lock(&dir).unwrap();
         assert_eq!(mode(&lock), 0o600);
     }
 
     /// Another user may have made it first, as in /tmp.
     #[test]
-    fn a_folder_of_another_user_or_of_everybody_is_refused() {
+    fn a_root_directory_of_another_user_or_writable_by_all_is_refused() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("root");
-        fs::create_dir(&folder).unwrap();
+        let dir = place.path().join("root");
+        fs::create_dir(&dir).unwrap();
         for (mode, expected) in
             [(0o755, Ok(())), (0o777, Err("every user (mode 0777)")), (0o1777, Err("(mode 1777)"))]
         {
-            fs::set_permissions(&folder, Permissions::from_mode(mode)).unwrap();
-            let claimed = Root::lock(&folder).map(drop).map_err(|error| error.to_string());
+            fs::set_permissions(&dir, Permissions::from_mode(mode)).unwrap();
+            let claimed = Root::lock(&dir).map(drop).map_err(|error| error.to_string());
             match (&claimed, expected) {
                 (Ok(()), Ok(())) => {}
                 (Err(error), Err(reason)) => assert!(error.contains(reason), "{error}"),
                 _ => panic!("{mode:o}: {claimed:?}"),
             }
         }
-        assert!(
-            !folder.join(CONTAINERS).exists() || fs::read_dir(folder.join(CONTAINERS)).unwrap().count() == 0
-        );
+        assert!(!dir.join(CONTAINERS).exists() || fs::read_dir(dir.join(CONTAINERS)).unwrap().count() == 0);
         let own = rustix::process::geteuid();
         // A directory that another user is sure to own.
         let (other, owner) = if own.is_root() {

@@ -64,10 +64,10 @@ impl CallHistory {
     /// Keeps what was recorded on disk before, each call as it was recorded last, and returns the number from which new calls are counted:
     /// a thousand later at least, because the probeshim before this one may still be recording its last. `redact`: what is shown of
     /// commands is the program alone.
-    pub fn load(&self, folder: &Path, redact: bool) -> u64 {
+    pub fn load(&self, dir: &Path, redact: bool) -> u64 {
         let (mut kept, mut last) = (self.lock(), None);
         let mut known = HashSet::new();
-        journal::read_last(folder, |record| {
+        journal::read_last(dir, |record| {
             let record = Arc::new(if redact { record.redacted() } else { record });
             let id = record.call.id;
             last = last.max(Some(id));

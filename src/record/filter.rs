@@ -41,36 +41,39 @@ impl Filter {
         let call = &record.call;
         self.method.as_ref().is_none_or(|method| call.method == *method)
             && self.since.is_none_or(|since| call.start + call.duration >= since)
-            && self.pod.as_ref().is_none_or(|asked| call.pod.as_deref().is_some_and(|pod| is_pod(pod, asked)))
-            && self.container.as_ref().is_none_or(|asked| {
-                call.container.as_deref().is_some_and(|container| is_container(container, asked))
+            && self
+                .pod
+                .as_ref()
+                .is_none_or(|wanted| call.pod.as_deref().is_some_and(|pod| is_pod(pod, wanted)))
+            && self.container.as_ref().is_none_or(|requested| {
+                call.container.as_deref().is_some_and(|container| is_container(container, requested))
             })
-            && self.probe.as_ref().is_none_or(|asked| is_probe(record, asked))
+            && self.probe.as_ref().is_none_or(|request| is_probe(record, request))
     }
 }
 
-fn is_pod(pod: &PodRef, asked: &str) -> bool {
-    let is_named = |name: &Option<String>| name.as_deref() == Some(asked);
+fn is_pod(pod: &PodRef, wanted: &str) -> bool {
+    let is_named = |name: &Option<String>| name.as_deref() == Some(wanted);
     let whole_name = || Some(format!("{}/{}", pod.namespace.as_ref()?, pod.name.as_ref()?));
     is_named(&pod.name)
         || is_named(&pod.uid)
         || is_named(&whole_name())
-        || has_prefix(pod.id.as_deref(), asked)
+        || has_prefix(pod.id.as_deref(), wanted)
 }
 
-fn is_container(container: &ContainerRef, asked: &str) -> bool {
-    container.name.as_deref() == Some(asked) || has_prefix(container.id.as_deref(), asked)
+fn is_container(container: &ContainerRef, wanted: &str) -> bool {
+    container.name.as_deref() == Some(wanted) || has_prefix(container.id.as_deref(), wanted)
 }
 
 /// Whether what was asked for is an id, or as much of one as nobody takes for a name.
-fn has_prefix(id: Option<&str>, asked: &str) -> bool {
-    asked.len() >= 4 && id.is_some_and(|id| id.starts_with(asked))
+fn has_prefix(id: Option<&str>, wanted: &str) -> bool {
+    wanted.len() >= 4 && id.is_some_and(|id| id.starts_with(wanted))
 }
 
-fn is_probe(record: &CallRecord, asked: &str) -> bool {
+fn is_probe(record: &CallRecord, wanted: &str) -> bool {
     let label =
         record.insight.as_ref().map(|insight| insight.identity.label().unwrap_or(ProbeMatch::UNKNOWN));
-    label.is_some_and(|label| label.eq_ignore_ascii_case(asked))
+    label.is_some_and(|label| label.eq_ignore_ascii_case(wanted))
 }
 
 impl Selection {

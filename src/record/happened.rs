@@ -158,28 +158,26 @@ impl Event {
 
     /// Calls cannot be recorded on disk.
     #[must_use]
-    pub fn journal_write_failed(folder: &Path, reason: &str) -> Self {
+    pub fn journal_write_failed(dir: &Path, reason: &str) -> Self {
         let message = format!(
             "Calls are not recorded in {}: {reason}; probeshim retries, and calls are forwarded as before",
-            folder.display()
+            dir.display()
         );
         Self::new(EventType::Warning, "RecordWriteFailed", message)
     }
 
     /// Calls are recorded on disk again.
     #[must_use]
-    pub fn journal_write_recovered(folder: &Path) -> Self {
-        let message = format!("Calls are recorded in {} again", folder.display());
+    pub fn journal_write_recovered(dir: &Path) -> Self {
+        let message = format!("Calls are recorded in {} again", dir.display());
         Self::new(EventType::Normal, "RecordWriteRecovered", message)
     }
 
     /// The files in which calls are recorded were removed while they were written.
     #[must_use]
-    pub fn journal_removed(folder: &Path) -> Self {
-        let message = format!(
-            "Another process removed the records in {}; recording starts again there",
-            folder.display()
-        );
+    pub fn journal_removed(dir: &Path) -> Self {
+        let message =
+            format!("Another process removed the records in {}; recording starts again there", dir.display());
         Self::new(EventType::Warning, "RecordRemoved", message)
     }
 

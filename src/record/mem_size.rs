@@ -57,8 +57,8 @@ fn own(record: &CallRecord) -> usize {
         MethodName::Unknown(path) => block(path),
     };
     let exec = record.call.exec.as_ref().map_or(0, |exec| {
-        let words: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
-        size_of::<ExecCall>() + 2 * ALLOCATION + words
+        let text: usize = exec.command.iter().map(|word| size_of::<String>() + block(word)).sum();
+        size_of::<ExecCall>() + 2 * ALLOCATION + text
     });
     let kill = record.call.kill.as_ref().map_or(0, |kill| {
         let failures: usize =

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_whose_frames_do_not_go_to_the_runtime_is_paused_after_a_turn() {
+    async fn a_client_that_sends_only_control_frames_is_paused_after_a_turn() {
         assert!(is_paused_after_a_turn(|_| 0));
         assert!(is_paused_after_a_turn(|read| read / 10));
         assert!(!is_paused_after_a_turn(|read| read / 2));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_begun_in_each_poll_and_ends_with_its_turn() {
+    fn a_turn_starts_with_each_poll_and_ends_with_its_budget() {
         let turns = Turns::new(RelayMetrics::default());
         let (reading, calls) = (turns.new_turn(), turns.new_turn());
         let task = turns.clone().run(std::future::poll_fn(|_| {

@@ -135,11 +135,11 @@ mod tests {
 
     #[test]
     fn a_link_to_a_socket_is_the_same_socket() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| SocketPath::parse(folder.path().join(name).to_str().unwrap()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| SocketPath::parse(dir.path().join(name).to_str().unwrap()).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(at("a").as_path()).unwrap();
         std::os::unix::fs::symlink(at("a").as_path(), at("link").as_path()).unwrap();
-        std::os::unix::fs::symlink(folder.path(), folder.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("folder")).unwrap();
         assert!(at("link").is_same_as(&at("a")));
         assert!(at("folder/b").is_same_as(&at("b")), "neither exists, but both name one place");
         assert!(!at("a").is_same_as(&at("b")));

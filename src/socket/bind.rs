@@ -46,7 +46,7 @@ pub enum BindError {
     IsUpstream(PathBuf),
     /// A folder stands there.
     #[error("{0} is a folder; name a socket in it, such as {0}/probeshim.sock")]
-    IsFolder(PathBuf),
+    IsDirectory(PathBuf),
     /// Something stands there that is not a socket, and is not ours to remove.
     #[error("{0} exists and is not a socket; remove it or listen on another path")]
     NotASocket(PathBuf),
@@ -79,7 +79,7 @@ pub fn bind(path: &SocketPath, access: BindMode<'_>) -> Result<BoundListener, Bi
     }
     let path = path.as_path();
     if path.is_dir() {
-        return Err(BindError::IsFolder(path.into()));
+        return Err(BindError::IsDirectory(path.into()));
     }
     let lock = LockFile::acquire(path)?;
     remove_stale(path)?;
@@ -116,14 +116,14 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindErro
 
 /// Makes the missing folders above `path`, each with mode 0755, whatever the umask.
 fn create_parent(path: &Path) -> Result<(), BindError> {
-    let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|folder| !folder.exists()).collect();
-    for folder in missing.into_iter().rev() {
-        match DirBuilder::new().create(folder) {
-            Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o755)),
+    let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|dir| !dir.exists()).collect();
+    for directory in missing.into_iter().rev() {
+        match DirBuilder::new().create(directory) {
+            Ok(()) => fs::set_permissions(directory, Permissions::from_mode(0o755)),
             Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(other) => Err(other),
         }
-        .map_err(failed("make the folder", folder))?;
+        .map_err(failed("make the folder", directory))?;
     }
     Ok(())
 }

@@ -126,22 +126,22 @@ mod tests {
 
     #[test]
     fn one_at_a_time_and_nothing_left_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("a.sock");
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("a.sock");
         let held = LockFile::acquire(&socket).unwrap();
         let refused = LockFile::acquire(&socket).unwrap_err().to_string();
         assert!(refused.contains(&format!("(pid {})", std::process::id())), "{refused}");
         drop(held);
-        assert!(!folder.path().join("a.sock.lock").exists());
+        assert!(!dir.path().join("a.sock.lock").exists());
         LockFile::acquire(&socket).unwrap();
     }
 
     #[test]
     fn a_link_is_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let elsewhere = folder.path().join("elsewhere");
-        std::os::unix::fs::symlink(&elsewhere, folder.path().join("a.sock.lock")).unwrap();
-        assert!(matches!(LockFile::acquire(&folder.path().join("a.sock")), Err(LockError::Io { .. })));
-        assert!(!elsewhere.exists());
+        let dir = tempfile::tempdir().unwrap();
+        let other_place = dir.path().join("elsewhere");
+        std::os::unix::fs::symlink(&other_place, dir.path().join("a.sock.lock")).unwrap();
+        assert!(matches!(LockFile::acquire(&dir.path().join("a.sock")), Err(LockError::Io { .. })));
+        assert!(!other_place.exists());
     }
 }

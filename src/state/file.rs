@@ -112,19 +112,19 @@ type StateContent = (Option<u64>, Values);
 
 impl StateFile {
     /// Takes the file and reads all of it.
-    pub(super) fn open(folder: &Path) -> Result<(Self, Values), StateError> {
+    pub(super) fn open(dir: &Path) -> Result<(Self, Values), StateError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |source| StateError::File { path, source }
         };
-        let made = make_folder(folder);
+        let made = create_dir(dir);
         let made = made.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => io::Error::other("is not a folder; name one, or a place for one"),
             _ => error,
         });
-        made.map_err(failed(folder))?;
-        let folder = folder.canonicalize().map_err(failed(folder))?;
-        let path = path(&folder);
+        made.map_err(failed(dir))?;
+        let directory = dir.canonicalize().map_err(failed(dir))?;
+        let path = path(&directory);
         let lock = LockFile::acquire(&path)?;
         if let FileVersion::Other(found) = version_of(&path) {
             format_version::set_aside(&path, found, VERSION).map_err(failed(&path))?;
@@ -158,7 +158,7 @@ impl StateFile {
     }
 
     /// Where it is.
-    pub(super) fn folder(&self) -> PathBuf {
+    pub(super) fn dir(&self) -> PathBuf {
         self.path.parent().map(Path::to_owned).unwrap_or_default()
     }
 
@@ -226,7 +226,7 @@ impl StateFile {
             Presence::Removed => {}
         }
         let (_, values) = self.with_database(values)?;
-        make_folder(&self.folder())?;
+        create_dir(&self.dir())?;
         if !self.lock.is_in_place() {
             self.lock = LockFile::acquire(&self.path)?;
         }
@@ -246,13 +246,13 @@ impl StateFile {
         self.give_up();
         (self.handle, self.database) = (handle, Some(database));
         warn!(path = %self.path.display(), "another process removed the state file; it was written again with its whole content");
-        Ok(sync_folder(&self.path)?)
+        Ok(sync_dir(&self.path)?)
     }
 }
 
 /// The file below a folder.
-pub(super) fn path(folder: &Path) -> PathBuf {
-    folder.join("state.redb")
+pub(super) fn path(dir: &Path) -> PathBuf {
+    dir.join("state.redb")
 }
 
 /// Name of a state file that is still being written.
@@ -266,7 +266,7 @@ fn make(path: &Path) -> Result<(), redb::Error> {
     let new = new_path(path);
     drop(create(&new, &Values::new())?);
     fs::rename(&new, path)?;
-    Ok(sync_folder(path)?)
+    Ok(sync_dir(path)?)
 }
 
 /// Creates a file with these values and has it on disk.
@@ -302,14 +302,14 @@ fn apply(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
 }
 
 /// Has the name of a file on disk.
-fn sync_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().map(fs::File::open).transpose()?;
-    folder.map_or(Ok(()), |folder| folder.sync_all())
+fn sync_dir(path: &Path) -> io::Result<()> {
+    let dir = path.parent().map(fs::File::open).transpose()?;
+    dir.map_or(Ok(()), |directory| directory.sync_all())
 }
 
 /// Makes a folder for its owner alone, where it is missing.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+fn create_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 fn open(path: &Path) -> Result<(fs::File, Database), DatabaseError> {

@@ -29,7 +29,7 @@ use file::StateFile;
 use writer::{Message, StateWriter};
 
 /// How long it is waited for the disk.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is kept, by its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +58,7 @@ pub struct StateStore(Arc<StateStoreInner>);
 
 #[derive(Debug)]
 struct StateStoreInner {
-    folder: PathBuf,
+    dir: PathBuf,
     messages: Sender<Message>,
     /// Why changes are not on disk, if they are not.
     trouble: watch::Receiver<Option<String>>,
@@ -101,27 +101,27 @@ impl StateTable {
 impl StateStore {
     /// Opens what is kept below a folder, which is made where it is missing, for its owner alone. One
     /// probeshim at a time has it.
-    pub fn open(folder: &Path) -> Result<(Self, Snapshot), StateError> {
-        let (file, kept) = StateFile::open(folder)?;
-        let folder = file.folder();
+    pub fn open(dir: &Path) -> Result<(Self, Snapshot), StateError> {
+        let (file, kept) = StateFile::open(dir)?;
+        let directory = file.dir();
         let (messages, written) = channel();
         let (troubles, trouble) = watch::channel(None);
         let writer = StateWriter::new(file, troubles);
         let started = thread::Builder::new().name("state".to_owned()).spawn(move || writer.run(&written));
         started.map_err(StateError::System)?;
-        Ok((Self(Arc::new(StateStoreInner { folder, messages, trouble })), Snapshot(kept)))
+        Ok((Self(Arc::new(StateStoreInner { dir: directory, messages, trouble })), Snapshot(kept)))
     }
 
     /// Whether anything was ever kept below a folder.
     #[must_use]
-    pub fn exists(folder: &Path) -> bool {
-        file::path(folder).exists()
+    pub fn exists(dir: &Path) -> bool {
+        file::path(dir).exists()
     }
 
     /// The folder, without links.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.0.folder
+    pub fn dir(&self) -> &Path {
+        &self.0.dir
     }
 
     /// Keeps a value from now on.
@@ -142,7 +142,7 @@ impl StateStore {
     pub async fn flush(&self) {
         let (settled, wait) = oneshot::channel();
         self.send(Message::Flush(settled));
-        if timeout(PATIENCE, wait).await.is_err() {
+        if timeout(FLUSH_TIMEOUT, wait).await.is_err() {
             warn!("the state is not on disk yet: the disk is slow");
         }
     }

@@ -26,11 +26,11 @@ pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let before = QUIET.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(before);
-    done.map_err(|payload| words(&*payload))
+    done.map_err(|payload| text(&*payload))
 }
 
 /// Returns the message of a panic.
-fn words(payload: &(dyn Any + Send)) -> String {
+fn text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason is given").to_owned()
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_caught_with_its_words_and_others_are_told_of_as_before() {
+    fn a_panic_is_caught_with_its_message_and_other_panics_are_reported() {
         assert_eq!(catch(|| 7), Ok(7));
         assert_eq!(catch(|| -> u8 { panic!("at {}", 1) }), Err("at 1".to_owned()));
         assert_eq!(catch(|| -> u8 { panic!("plain") }), Err("plain".to_owned()));

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::*;
 
-fn opened(folder: &Path) -> (StateStore, Snapshot) {
-    StateStore::open(folder).unwrap()
+fn opened(dir: &Path) -> (StateStore, Snapshot) {
+    StateStore::open(dir).unwrap()
 }
 
 fn all(kept: &Snapshot, table: StateTable) -> Vec<(String, u32)> {
@@ -15,16 +15,16 @@ fn all(kept: &Snapshot, table: StateTable) -> Vec<(String, u32)> {
 }
 
 /// Something is kept, and the way to it is given up.
-async fn keep(folder: &Path, what: impl FnOnce(&StateStore)) {
-    let (state, _) = opened(folder);
+async fn keep(dir: &Path, what: impl FnOnce(&StateStore)) {
+    let (state, _) = opened(dir);
     what(&state);
     state.close().await.unwrap();
 }
 
 #[tokio::test]
 async fn what_is_kept_is_there_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let below = folder.path().join("a/b");
+    let dir = tempfile::tempdir().unwrap();
+    let below = dir.path().join("a/b");
     keep(&below, |state| {
         for number in 0..100 {
             state.upsert(StateTable::Pods, &format!("{number:03}"), &number);
@@ -47,16 +47,16 @@ async fn what_is_kept_is_there_again() {
 
 #[tokio::test]
 async fn one_at_a_time_has_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let (_state, _) = opened(folder.path());
-    let refused = StateStore::open(folder.path()).unwrap_err().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let (_state, _) = opened(dir.path());
+    let refused = StateStore::open(dir.path()).unwrap_err().to_string();
     assert!(refused.contains("another probeshim (pid"), "{refused}");
 }
 
 #[test]
-fn a_file_is_no_folder() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+fn a_file_as_state_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
     fs::write(&file, "").unwrap();
     let refused = StateStore::open(&file).unwrap_err().to_string();
     assert_eq!(refused, format!("{}: is not a folder; name one, or a place for one", file.display()));
@@ -68,26 +68,26 @@ async fn a_file_of_another_version_is_set_aside_unchanged() {
     for (version, name) in
         [(Some(0), "v0"), (Some(2), "v2"), (Some(u64::MAX), "v18446744073709551615"), (None, "no-version")]
     {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("state.redb");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.redb");
         let mut set_aside = Vec::new();
         for (count, is_closed) in [(1, true), (2, false)] {
-            keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &count)).await;
+            keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &count)).await;
             file::tests::set_version(&path, version);
             if !is_closed {
                 let left = file::tests::bytes_after_crash(&path);
                 fs::write(&path, left).unwrap();
             }
             let bytes = fs::read(&path).unwrap();
-            let (state, kept) = opened(folder.path());
+            let (state, kept) = opened(dir.path());
             assert_eq!(all(&kept, StateTable::Pods), [], "{name}");
             state.upsert(StateTable::Pods, "b", &1);
             state.close().await.unwrap();
-            set_aside.push((folder.path().join(format!("state.redb.{name}-set-aside-{count}")), bytes));
+            set_aside.push((dir.path().join(format!("state.redb.{name}-set-aside-{count}")), bytes));
             for (path, bytes) in &set_aside {
                 assert!(fs::read(path).unwrap() == *bytes, "{} is unchanged", path.display());
             }
-            let (state, kept) = opened(folder.path());
+            let (state, kept) = opened(dir.path());
             assert_eq!(
                 all(&kept, StateTable::Pods),
                 [("b".to_owned(), 1)],
@@ -100,11 +100,11 @@ async fn a_file_of_another_version_is_set_aside_unchanged() {
 
 #[tokio::test]
 async fn an_empty_file_is_refused_and_stays_empty() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.redb");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.redb");
     fs::write(&path, "").unwrap();
     for _ in 0..2 {
-        let refused = StateStore::open(folder.path()).unwrap_err().to_string();
+        let refused = StateStore::open(dir.path()).unwrap_err().to_string();
         assert!(refused.contains("state.redb: it is empty"), "{refused}");
         assert_eq!(fs::metadata(&path).unwrap().len(), 0);
     }
@@ -112,11 +112,11 @@ async fn an_empty_file_is_refused_and_stays_empty() {
 
 #[tokio::test]
 async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
-    let folder = tempfile::tempdir().unwrap();
-    keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
-    file::tests::remove_table(&folder.path().join("state.redb"), StateTable::SubPathMounts);
-    keep(folder.path(), |state| state.upsert(StateTable::SubPathMounts, "b", &2)).await;
-    let (_state, kept) = opened(folder.path());
+    let dir = tempfile::tempdir().unwrap();
+    keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
+    file::tests::remove_table(&dir.path().join("state.redb"), StateTable::SubPathMounts);
+    keep(dir.path(), |state| state.upsert(StateTable::SubPathMounts, "b", &2)).await;
+    let (_state, kept) = opened(dir.path());
     assert_eq!(all(&kept, StateTable::Pods), [("a".to_owned(), 1)]);
     assert_eq!(all(&kept, StateTable::SubPathMounts), [("b".to_owned(), 2)]);
 }
@@ -124,13 +124,13 @@ async fn a_file_that_is_older_than_the_table_of_mounts_is_read_and_gets_it() {
 /// Wherever it is cut off, it is refused, or nothing is missing.
 #[tokio::test]
 async fn what_is_cut_off_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.redb");
-    keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.redb");
+    keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &1)).await;
     let whole = fs::read(&path).unwrap();
     for length in [0, 1, 100, 4096, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
-        match StateStore::open(folder.path()) {
+        match StateStore::open(dir.path()) {
             Ok((state, kept)) => {
                 assert_eq!(all(&kept, StateTable::Pods), [("a".to_owned(), 1)], "cut at {length}");
                 state.close().await.unwrap();
@@ -140,14 +140,14 @@ async fn what_is_cut_off_is_refused() {
         }
     }
     fs::write(&path, "something else").unwrap();
-    assert!(matches!(StateStore::open(folder.path()), Err(StateError::Damaged(_))));
+    assert!(matches!(StateStore::open(dir.path()), Err(StateError::Damaged(_))));
 }
 
 #[tokio::test]
-async fn what_is_not_readable_is_told_of_by_its_key() {
-    let folder = tempfile::tempdir().unwrap();
-    keep(folder.path(), |state| state.upsert(StateTable::Pods, "a", &"text")).await;
-    let (_state, kept) = opened(folder.path());
+async fn an_unreadable_entry_is_reported_with_its_key() {
+    let dir = tempfile::tempdir().unwrap();
+    keep(dir.path(), |state| state.upsert(StateTable::Pods, "a", &"text")).await;
+    let (_state, kept) = opened(dir.path());
     let refused = kept.entries::<u32>(StateTable::Pods).unwrap_err().to_string();
     assert!(refused.contains("pods of a"), "{refused}");
 }
@@ -155,11 +155,11 @@ async fn what_is_not_readable_is_told_of_by_its_key() {
 /// Damages a real file in many ways. Each is opened and read, or refused in words, with nothing on standard
 /// error: never a panic.
 #[tokio::test]
-async fn a_damaged_file_is_read_or_refused_in_words() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("state.redb");
+async fn a_damaged_file_is_read_or_refused_with_a_message() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.redb");
     for round in 0..20 {
-        keep(folder.path(), |state| {
+        keep(dir.path(), |state| {
             for number in 0..50 {
                 state.upsert(StateTable::Pods, &format!("{round}-{number}"), &"x".repeat(1 + 37 * number));
                 state.upsert(StateTable::RestartBackoff, &format!("{}-{number}", round % 3), &number);
@@ -194,7 +194,7 @@ async fn a_damaged_file_is_read_or_refused_in_words() {
             }
         }
         fs::write(&path, &damaged).unwrap();
-        match StateStore::open(folder.path()) {
+        match StateStore::open(dir.path()) {
             Ok((state, kept)) => {
                 read += 1;
                 let _ = kept.entries::<serde_json::Value>(StateTable::Pods);

@@ -10,7 +10,7 @@ use super::file::{Changes, StateFile, WriteError};
 use super::{CloseError, StateTable};
 
 /// When it is tried again where the disk has not taken something, unless there is something new before.
-const RETRY: Duration = Duration::from_secs(5);
+const WRITE_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Interval of checks that the file still exists, while nothing changes.
 const REMOVAL_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -45,7 +45,7 @@ impl StateWriter {
     /// Writes until it is closed, or nobody is left to tell anything.
     pub(super) fn run(mut self, messages: &Receiver<Message>) {
         while self.closes.is_none() {
-            let pause = if self.pending.is_empty() { REMOVAL_CHECK_INTERVAL } else { RETRY };
+            let pause = if self.pending.is_empty() { REMOVAL_CHECK_INTERVAL } else { WRITE_RETRY_DELAY };
             let first = messages.recv_timeout(pause);
             let is_over = matches!(first, Err(RecvTimeoutError::Disconnected));
             for message in first.into_iter().chain(messages.try_iter()) {
@@ -93,8 +93,8 @@ impl StateWriter {
                 None
             }
             Err(error) => {
-                if let WriteError::Panic(words) = &error {
-                    self.panic = Some(words.clone());
+                if let WriteError::Panic(text) = &error {
+                    self.panic = Some(text.clone());
                 }
                 Some(error.to_string())
             }

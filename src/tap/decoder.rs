@@ -21,7 +21,7 @@ use crate::relay::{BodyStats, CallInfo, CallOutcome, Capture, CaptureError, Comp
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// Calls that are taken from the queue at once.
-const BATCH: usize = 256;
+const BATCH_ITEMS: usize = 256;
 
 /// What was seen, decoded.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ pub struct DecodedCall {
     /// The call.
     pub call: Call,
     /// What it told.
-    pub told: Observations,
+    pub observations: Observations,
     /// The request as its bytes came, where something was made by it and it is to be handed on; or why it is not known.
     pub request: Option<Result<RedactedBytes, String>>,
 }
@@ -144,7 +144,7 @@ impl Decoder {
         metrics: TapMetrics,
         keep_raw_requests: bool,
     ) -> Self {
-        Self { queue, batch: Vec::with_capacity(BATCH), gather_until: None, metrics, keep_raw_requests }
+        Self { queue, batch: Vec::with_capacity(BATCH_ITEMS), gather_until: None, metrics, keep_raw_requests }
     }
 
     /// Hands everything that waits to `sink`, in its order, once something does; `false` if the tap is gone and its queue is empty.
@@ -157,10 +157,10 @@ impl Decoder {
         }
         self.gather_until = None;
         let mut batch = std::mem::take(&mut self.batch);
-        let taken = self.queue.recv_many(&mut batch, BATCH).await;
+        let taken = self.queue.recv_many(&mut batch, BATCH_ITEMS).await;
         for queued in batch.drain(..) {
-            if let Some(sighting) = self.decode(queued) {
-                sink(sighting);
+            if let Some(event) = self.decode(queued) {
+                sink(event);
             }
         }
         self.batch = batch;
@@ -172,10 +172,10 @@ impl Decoder {
 
     fn decode(&self, queued: QueueItem) -> Option<TapEvent> {
         match queued {
-            QueueItem::Asked(asked) => self::asked(asked),
+            QueueItem::Asked(requested) => self::request(requested),
             QueueItem::Streamed(head, message) => self.streamed(&head, &message).map(TapEvent::Streamed),
             QueueItem::Ended(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
-            QueueItem::Own(sighting) => Some(*sighting),
+            QueueItem::Own(event) => Some(*event),
         }
     }
 
@@ -216,10 +216,10 @@ impl Decoder {
             read.facts.clear();
         }
         let sent = request.whole.zip(request.passed).map(|(whole, sent)| SendTimes { whole, sent });
-        let told = Observations { observed_since: head.since, items: read.facts };
+        let reported = Observations { observed_since: head.since, items: read.facts };
         let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&head.method);
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
-        DecodedCall { head, sent, call: read.call, told, request }
+        DecodedCall { head, sent, call: read.call, observations: reported, request }
     }
 
     /// Reads what was captured into the call, or counts why not.
@@ -236,8 +236,8 @@ impl Decoder {
 }
 
 /// A call that is announced: an ExecSync, or one that stops something.
-fn asked(asked: RequestSent) -> Option<TapEvent> {
-    let RequestSent { head, request, whole, sent } = asked;
+fn request(requested: RequestSent) -> Option<TapEvent> {
+    let RequestSent { head, request, whole, sent } = requested;
     let mut reading = MessageContext::new(Call::new(&head));
     // What cannot be read is counted when the call has ended.
     read(&mut reading, &request, methods::spec_for(&head.method)?.request?).ok()?;

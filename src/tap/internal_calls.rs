@@ -36,7 +36,7 @@ pub struct InternalCalls {
 #[derive(Debug)]
 struct RateWindow {
     since: Instant,
-    told: u32,
+    reported: u32,
 }
 
 /// One that goes on.
@@ -54,7 +54,7 @@ impl InternalCalls {
             pid: i32::try_from(std::process::id()).ok(),
             program: Some(env!("CARGO_PKG_NAME").to_owned()),
         };
-        let second = RateWindow { since: Instant::now(), told: 0 };
+        let second = RateWindow { since: Instant::now(), reported: 0 };
         Self { queue, numbers, metrics, peer: Arc::new(peer), second: Arc::new(Mutex::new(second)) }
     }
 
@@ -71,9 +71,9 @@ impl InternalCalls {
             self.metrics.own_untold();
             return None;
         }
-        let mut begun = self.new_call(EXEC_SYNC, pod, container.clone());
+        let mut started = self.new_call(EXEC_SYNC, pod, container.clone());
         let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
-        let head = &begun.head;
+        let head = &started.head;
         self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
             head: Arc::downgrade(head),
             id: head.id,
@@ -81,8 +81,8 @@ impl InternalCalls {
             container: Some(container),
             exec: Box::new(exec.clone()),
         })));
-        begun.call.exec = Some(Box::new(exec));
-        Some(begun)
+        started.call.exec = Some(Box::new(exec));
+        Some(started)
     }
 
     /// A container is about to be stopped, for a probe that has failed if there is one.
@@ -93,9 +93,9 @@ impl InternalCalls {
         container: Arc<ContainerRef>,
         kill: Option<KillRecord>,
     ) -> InternalCall {
-        let mut begun = self.new_call(STOP_CONTAINER, pod, container);
-        begun.call.kill = kill.map(Box::new);
-        begun
+        let mut started = self.new_call(STOP_CONTAINER, pod, container);
+        started.call.kill = kill.map(Box::new);
+        started
     }
 
     /// Waits until everything has been seen that had passed before. Tells whether that is so: there may be no room to ask.
@@ -118,11 +118,11 @@ impl InternalCalls {
         InternalCall { calls: self.clone(), head, call }
     }
 
-    fn send(&self, sighting: TapEvent) {
+    fn send(&self, event: TapEvent) {
         // There is nobody to tell once the tap has gone.
         let Some(queue) = self.queue.upgrade() else { return };
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) =
-            queue.try_send(QueueItem::Own(Box::new(sighting)))
+            queue.try_send(QueueItem::Own(Box::new(event)))
         {
             self.metrics.dropped(&queued);
         }
@@ -132,10 +132,10 @@ impl InternalCalls {
 impl RateWindow {
     fn has_room(&mut self, now: Instant) -> bool {
         if now - self.since >= Duration::from_secs(1) {
-            *self = Self { since: now, told: 0 };
+            *self = Self { since: now, reported: 0 };
         }
-        self.told += 1;
-        self.told <= MAX_EXECS_PER_SECOND
+        self.reported += 1;
+        self.reported <= MAX_EXECS_PER_SECOND
     }
 }
 
@@ -148,7 +148,13 @@ impl InternalCall {
         }
         (call.duration, call.ending) = (head.since.elapsed(), CallOutcome::Completed(Some(code)));
         let sent = Some(SendTimes { whole: head.since, sent: head.since });
-        let told = Observations { observed_since: head.since, items: Vec::new() };
-        calls.send(TapEvent::CallEnded(Box::new(DecodedCall { head, sent, call, told, request: None })));
+        let reported = Observations { observed_since: head.since, items: Vec::new() };
+        calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
+            head,
+            sent,
+            call,
+            observations: reported,
+            request: None,
+        })));
     }
 }

@@ -111,7 +111,7 @@ impl QueueItem {
     fn is_end(&self) -> bool {
         match self {
             Self::Ended(_) => true,
-            Self::Own(sighting) => matches!(**sighting, TapEvent::CallEnded(_)),
+            Self::Own(event) => matches!(**event, TapEvent::CallEnded(_)),
             Self::Asked(_) | Self::Streamed(..) => false,
         }
     }

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_json_line_means_the_same_and_shows_nothing_that_a_terminal_obeys() {
+    fn a_json_line_escapes_terminal_controls_and_keeps_its_meaning() {
         let hostile = "\u{9b}31m \u{202e}abc\u{2066} \u{200b} größer";
         let line = serde_json::json!({"message": hostile, "n": 1}).to_string() + "\n";
         let mut written = HarmlessLines(Vec::new());

@@ -21,10 +21,10 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{info, warn};
 
 /// Spans that may wait to be sent, each with its children.
-const WAITING: usize = 2_048;
+const QUEUE_CAPACITY: usize = 2_048;
 
 /// Spans that are sent at once, each with its children.
-const BATCH: usize = 256;
+const BATCH_SPANS: usize = 256;
 
 /// How long spans are let gather.
 const GATHER: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl Traces {
     pub fn start(settings: &TraceConfig) -> Result<(Self, JoinHandle<()>), TracesError> {
         let mut exporter = exporter(settings)?;
         exporter.set_resource(&resource());
-        let (spans, waiting) = mpsc::channel(WAITING);
+        let (spans, waiting) = mpsc::channel(QUEUE_CAPACITY);
         let task = tokio::spawn(send(exporter, waiting));
         Ok((Self { spans, dropped: Counter::default() }, task))
     }
@@ -139,8 +139,8 @@ impl Traces {
 
 fn exporter(settings: &TraceConfig) -> Result<SpanExporter, ExporterBuildError> {
     let Some(endpoint) = &settings.endpoint else { return SpanExporter::builder().build() };
-    let told = PROTOCOL_VARIABLES.iter().find_map(|name| variable(name));
-    let is_grpc = told.map_or(endpoint.port == GRPC_PORT, |protocol| protocol == "grpc");
+    let reported = PROTOCOL_VARIABLES.iter().find_map(|name| variable(name));
+    let is_grpc = reported.map_or(endpoint.port == GRPC_PORT, |protocol| protocol == "grpc");
     if is_grpc {
         return SpanExporter::builder().with_tonic().with_endpoint(&endpoint.url).build();
     }
@@ -171,8 +171,8 @@ pub fn has_endpoint() -> bool {
 async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
     let scope =
         InstrumentationScope::builder(env!("CARGO_PKG_NAME")).with_version(env!("CARGO_PKG_VERSION")).build();
-    let (mut batch, mut is_failing) = (Vec::with_capacity(BATCH), false);
-    while waiting.recv_many(&mut batch, BATCH).await > 0 {
+    let (mut batch, mut is_failing) = (Vec::with_capacity(BATCH_SPANS), false);
+    while waiting.recv_many(&mut batch, BATCH_SPANS).await > 0 {
         gather(&mut waiting, &mut batch).await;
         let data: Vec<SpanData> = batch.drain(..).flat_map(|span| span.into_data(&scope)).collect();
         if !data.is_empty() {
@@ -190,8 +190,8 @@ async fn send(exporter: SpanExporter, mut waiting: mpsc::Receiver<Span>) {
 /// Takes what comes within a second, as much as is sent at once; less, where nothing more will come.
 async fn gather(waiting: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
     let until = Instant::now() + GATHER;
-    while batch.len() < BATCH {
-        let more = waiting.recv_many(batch, BATCH - batch.len());
+    while batch.len() < BATCH_SPANS {
+        let more = waiting.recv_many(batch, BATCH_SPANS - batch.len());
         match timeout_at(until, more).await {
             Err(_) | Ok(0) => return,
             Ok(_) => {}

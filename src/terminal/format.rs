@@ -86,8 +86,8 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
 }
 
 /// A command as a shell would take it.
-pub(crate) fn command(words: &[String]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+pub(crate) fn command(args: &[String]) -> String {
+    let quoted: Vec<String> = args.iter().map(|word| quote(word)).collect();
     quoted.join(" ")
 }
 
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn commands_can_be_typed_again() {
-        let words = ["sh", "-c", "test -f /tmp/it's", ""].map(str::to_owned);
-        assert_eq!(command(&words), r"sh -c 'test -f /tmp/it'\''s' ''");
+        let args = ["sh", "-c", "test -f /tmp/it's", ""].map(str::to_owned);
+        assert_eq!(command(&args), r"sh -c 'test -f /tmp/it'\''s' ''");
     }
 
     #[test]

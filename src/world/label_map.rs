@@ -21,8 +21,9 @@ impl LabelMap {
     }
 
     /// Whether they are these.
-    pub(super) fn is(&self, told: &HashMap<String, String>) -> bool {
-        told.len() == self.0.len() && told.iter().all(|(key, text)| self.get(key) == Some(text))
+    pub(super) fn is(&self, observations: &HashMap<String, String>) -> bool {
+        observations.len() == self.0.len()
+            && observations.iter().all(|(key, text)| self.get(key) == Some(text))
     }
 }
 
@@ -41,12 +42,12 @@ mod tests {
 
     #[test]
     fn texts_are_found_by_their_keys() {
-        let told =
+        let observations =
             [("tier", "web"), ("app", "shop"), ("zone", "")].map(|(key, text)| (key.into(), text.into()));
-        let told = HashMap::from(told);
-        let texts: LabelMap = told.iter().collect();
+        let received = HashMap::from(observations);
+        let texts: LabelMap = received.iter().collect();
         assert!(texts.iter().eq([("app", "shop"), ("tier", "web"), ("zone", "")]));
         assert_eq!(["app", "zone", "other"].map(|key| texts.get(key)), [Some("shop"), Some(""), None]);
-        assert!(texts.is(&told) && !texts.is(&HashMap::new()) && !LabelMap::default().is(&told));
+        assert!(texts.is(&received) && !texts.is(&HashMap::new()) && !LabelMap::default().is(&received));
     }
 }

@@ -19,7 +19,7 @@ const KEPT_ANNOTATIONS: [&str; 5] = [
 ];
 
 /// Bytes that are kept of the annotations of one sandbox or container. Kubernetes allows 256 KiB; what matters here is shorter.
-const LONGEST_ANNOTATIONS: usize = 64 << 10;
+const MAX_ANNOTATION_BYTES: usize = 64 << 10;
 
 /// Where something is known from. The latest to have said something new counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,9 +252,9 @@ impl<'a, T: Clone> CopyOnWrite<'a, T> {
         self.changed.get_or_insert_with(|| self.known.clone())
     }
 
-    fn set<V: PartialEq>(&mut self, known: &V, told: V, field: fn(&mut T) -> &mut V) {
-        if *known != told {
-            *field(self.get()) = told;
+    fn set<V: PartialEq>(&mut self, known: &V, observations: V, field: fn(&mut T) -> &mut V) {
+        if *known != observations {
+            *field(self.get()) = observations;
         }
     }
 }
@@ -274,7 +274,7 @@ fn retained_annotations(annotations: &HashMap<String, String>) -> LabelMap {
     let matters = |key: &str| KEPT_ANNOTATIONS.iter().any(|kept| key.starts_with(kept));
     let mut kept: Vec<_> = annotations.iter().filter(|(key, _)| matters(key)).collect();
     kept.sort_by_key(|(_, value)| value.len());
-    let mut room = LONGEST_ANNOTATIONS;
+    let mut room = MAX_ANNOTATION_BYTES;
     let fits = |(key, value): &(&String, &String)| {
         let left = room.checked_sub(key.len() + value.len());
         room = left.unwrap_or(0);

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_asked_for_only_where_that_takes_them_from_nobody() {
+    fn container_events_are_subscribed_only_if_the_runtime_broadcasts_them() {
         for (name, version, expected) in [
             ("containerd", "v2.2.1", true),
             ("containerd", "2.0.7", true),

@@ -21,22 +21,22 @@ use crate::tap::{Observation, Observations};
 use crate::terminal::sanitize;
 
 /// From one list to the next.
-const RELIST: Duration = Duration::from_secs(10);
+const RELIST_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a subscription to events may take to begin.
 const SUBSCRIBE_GRACE: Duration = Duration::from_millis(100);
 
 /// How long the runtime may take to answer one of our questions.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long to wait before a runtime that is gone is asked again: at first, and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// Enquiries that are made at once.
 const MAX_INSPECTS: usize = 16;
 
 /// Notices that may wait to be taken; the runtime's stream waits then, which it is made for.
-const WAITING: usize = 1_024;
+const EVENT_QUEUE_CAPACITY: usize = 1_024;
 
 /// Something that the runtime told us.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Watcher {
         own: MeteredChannel,
         enquiries: mpsc::Receiver<InspectRequest>,
     ) -> mpsc::Receiver<RuntimeEvent> {
-        let (notices, told) = mpsc::channel(WAITING);
+        let (notices, observations) = mpsc::channel(EVENT_QUEUE_CAPACITY);
         let heard = notices.clone();
         let watcher = Self { client: own.client(), own, notices, enquiries };
         tokio::spawn(async move {
@@ -90,12 +90,12 @@ impl Watcher {
                 () = heard.closed() => {}
             }
         });
-        told
+        observations
     }
 
     /// Watches the runtime whenever it is there.
     async fn run(mut self) {
-        let mut pause = RETRY.0;
+        let mut pause = RECONNECT_BACKOFF.0;
         loop {
             match self.version().await {
                 Ok(runtime) => {
@@ -104,14 +104,14 @@ impl Watcher {
                     info!(error = sanitize(ended.message()), "the runtime tells nothing now");
                     self.send(RuntimeEvent::Disconnected).await;
                     // One that answers, and yet cannot be watched, is asked less and less often too.
-                    if began.elapsed() > RETRY.1 {
-                        pause = RETRY.0;
+                    if began.elapsed() > RECONNECT_BACKOFF.1 {
+                        pause = RECONNECT_BACKOFF.0;
                     }
                 }
                 Err(status) => debug!(error = sanitize(status.message()), "the runtime tells nothing yet"),
             }
             sleep(pause).await;
-            pause = (2 * pause).min(RETRY.1);
+            pause = (2 * pause).min(RECONNECT_BACKOFF.1);
         }
     }
 
@@ -122,7 +122,7 @@ impl Watcher {
 
     /// Watches for as long as the runtime's events last; without events, for as long as it answers. Returns what ended it.
     async fn watch(&mut self, runtime: RuntimeInfo) -> Status {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
         let mut containers = self.containers(&runtime);
         // A subscription takes a moment to begin, and grpc-go does not say when it has.
@@ -130,27 +130,28 @@ impl Watcher {
         let settled = sleep(if tells_execs { SUBSCRIBE_GRACE } else { Duration::ZERO });
         let mut settled = pin!(settled);
         let mut is_settled = false;
-        let mut ticks = interval(RELIST);
+        let mut ticks = interval(RELIST_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // Beside the events, which must not wait for it.
         let mut listing = None;
-        let (mut asked, mut waiting, mut answers) = (HashSet::new(), VecDeque::new(), JoinSet::new());
+        let (mut pending_inspects, mut waiting, mut answers) =
+            (HashSet::new(), VecDeque::new(), JoinSet::new());
         loop {
             while answers.len() < MAX_INSPECTS
-                && let Some(enquiry) = waiting.pop_front()
+                && let Some(request) = waiting.pop_front()
             {
-                answers.spawn(inspect(self.client.clone(), enquiry));
+                answers.spawn(inspect(self.client.clone(), request));
             }
             tokio::select! {
                 // Who has not been told asks again.
-                Some(enquiry) = self.enquiries.recv() => if asked.insert(enquiry.clone()) {
-                    waiting.push_back(enquiry);
+                Some(request) = self.enquiries.recv() => if pending_inspects.insert(request.clone()) {
+                    waiting.push_back(request);
                 },
-                Some(Ok((enquiry, told))) = answers.join_next() => {
-                    asked.remove(&enquiry);
-                    match told {
-                        Ok(told) => self.send(RuntimeEvent::Observed(Source::Inspect, told)).await,
-                        Err(status) => debug!(?enquiry, status = sanitize(status.message()), "not told"),
+                Some(Ok((request, inspected))) = answers.join_next() => {
+                    pending_inspects.remove(&request);
+                    match inspected {
+                        Ok(observations) => self.send(RuntimeEvent::Observed(Source::Inspect, observations)).await,
+                        Err(status) => debug!(?request, status = sanitize(status.message()), "not told"),
                     }
                 }
                 () = &mut settled, if !is_settled => {
@@ -161,10 +162,10 @@ impl Watcher {
                     containers = containers.or_else(|| self.containers(&runtime));
                     listing = Some(Box::pin(list(self.client.clone())));
                 }
-                told = on_list(&mut listing) => {
+                listed = on_list(&mut listing) => {
                     listing = None;
-                    match told {
-                        Ok(told) => self.send(RuntimeEvent::Observed(Source::List, told)).await,
+                    match listed {
+                        Ok(observations) => self.send(RuntimeEvent::Observed(Source::List, observations)).await,
                         // Its events tell whether it is there.
                         Err(status) if tasks.is_some() => {
                             debug!(status = sanitize(status.message()), "the runtime was not listed");
@@ -187,8 +188,8 @@ impl Watcher {
                 event = next(&mut containers) => match event {
                     // What it tells may have been so a while ago, but not before the stream began.
                     Ok(event) => {
-                        let told = Observations { observed_since: begun, items: Observation::of_event(event) };
-                        self.send(RuntimeEvent::Observed(Source::Event, told)).await;
+                        let observations = Observations { observed_since: started, items: Observation::of_event(event) };
+                        self.send(RuntimeEvent::Observed(Source::Event, observations)).await;
                     }
                     Err(status) => {
                         debug!(status = sanitize(status.message()), "the runtime's container events have ended");
@@ -215,10 +216,10 @@ impl Watcher {
 /// What somebody wants to know.
 async fn inspect(
     mut client: MeteredRuntimeClient,
-    enquiry: InspectRequest,
+    inspect: InspectRequest,
 ) -> (InspectRequest, Result<Observations, Status>) {
     let observed_since = Instant::now();
-    let fact = match &enquiry {
+    let fact = match &inspect {
         InspectRequest::Sandbox(id) => {
             let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
             let answer = with_timeout(client.pod_sandbox_status(request)).await;
@@ -231,7 +232,7 @@ async fn inspect(
                 .map(|answer| answer.into_inner().status.map(|status| Observation::Container(status.into())))
         }
     };
-    (enquiry, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
+    (inspect, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
 }
 
 /// Everything that is there.
@@ -299,6 +300,6 @@ where
 }
 
 async fn with_timeout<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-    let answered = timeout(PATIENCE, answer).await;
-    answered.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {PATIENCE:?}"))))
+    let answered = timeout(CALL_TIMEOUT, answer).await;
+    answered.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {CALL_TIMEOUT:?}"))))
 }

@@ -203,12 +203,12 @@ pub(in crate::admin) fn merge_managed(
     probed: &[PodReport],
 ) -> Vec<StatusPod> {
     let (mut beside, others): (Vec<_>, Vec<_>) =
-        others.into_iter().partition(|pod| played.iter().any(|standing| pod.same_pod(standing)));
+        others.into_iter().partition(|pod| played.iter().any(|published| pod.same_pod(published)));
     let mut all: Vec<StatusPod> = Vec::new();
-    for standing in played {
-        let mut pod = StatusPod::played(standing, probed);
+    for status in played {
+        let mut pod = StatusPod::played(status, probed);
         // Who plays it may not have everything that is there.
-        let its = beside.iter_mut().filter(|other| other.same_pod(standing) && other.id == pod.id);
+        let its = beside.iter_mut().filter(|other| other.same_pod(status) && other.id == pod.id);
         for container in its.flat_map(|other| std::mem::take(&mut other.containers)) {
             if pod.containers.iter().all(|known| known.name != container.name) {
                 pod.containers.push(container);
@@ -221,25 +221,25 @@ pub(in crate::admin) fn merge_managed(
 }
 
 impl StatusPod {
-    fn same_pod(&self, standing: &PublishedPod) -> bool {
-        let (namespace, name) = standing.names();
+    fn same_pod(&self, published: &PublishedPod) -> bool {
+        let (namespace, name) = published.names();
         let names = [&self.namespace, &self.name, &self.uid].map(Option::as_deref);
-        names == [namespace, name, standing.uid()].map(Some)
+        names == [namespace, name, published.uid()].map(Some)
     }
 
-    fn played(standing: &PublishedPod, probed: &[PodReport]) -> Self {
-        let (namespace, name) = standing.names();
-        let status = standing.status();
-        let report = probed.iter().find(|report| report.names.uid.as_deref() == Some(standing.uid()));
+    fn played(published: &PublishedPod, probed: &[PodReport]) -> Self {
+        let (namespace, name) = published.names();
+        let status = published.status();
+        let report = probed.iter().find(|report| report.names.uid.as_deref() == Some(published.uid()));
         let has_sandbox = status.is_some_and(|status| status.is("PodReadyToStartContainers"));
         let conditions = status.into_iter().flat_map(|status| &status.conditions);
         let containers = status.into_iter().flat_map(PodStatus::containers);
-        let Summary { ready, total, restarts, restarted, status_column } = standing.summary();
+        let Summary { ready, total, restarts, restarted, status_column } = published.summary();
         Self {
             namespace: Some(namespace.to_owned()),
             name: Some(name.to_owned()),
-            uid: Some(standing.uid().to_owned()),
-            id: standing.sandbox().unwrap_or_default().to_owned(),
+            uid: Some(published.uid().to_owned()),
+            id: published.sandbox().unwrap_or_default().to_owned(),
             sandbox: if has_sandbox { "ready" } else { "stopped" }.to_owned(),
             ip: status.map(|status| status.pod_ip.clone()).filter(|ip| !ip.is_empty()),
             source: "play".to_owned(),
@@ -247,7 +247,7 @@ impl StatusPod {
             status: Some(status_column),
             ready_containers: Some(ready),
             total_containers: Some(total),
-            started: Some(time(standing.started())),
+            started: Some(time(published.started())),
             restarts: Some(restarts),
             restarted,
             ready: status.map(|status| status.is("Ready")),

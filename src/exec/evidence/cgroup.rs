@@ -92,9 +92,9 @@ impl Cgroup {
         };
         let v2 = || {
             let (_, path) = own().find(|(controllers, _)| controllers.iter().all(String::is_empty))?;
-            let folder = mounts.iter().find(|mount| mount.version == Version::V2)?.dir(path)?;
+            let dir = mounts.iter().find(|mount| mount.version == Version::V2)?.dir(path)?;
             // A hybrid host has a hierarchy of version 2 as well, without controllers.
-            folder.join("cpu.stat").exists().then_some(folder)
+            dir.join("cpu.stat").exists().then_some(dir)
         };
         if let Some(cpu) = v1("cpu") {
             return Some(Self {
@@ -106,8 +106,8 @@ impl Cgroup {
                 freezer: v1("freezer"),
             });
         }
-        let folder = v2()?;
-        let same = || Some(folder.clone());
+        let directory = v2()?;
+        let same = || Some(directory.clone());
         let (cpu, memory, pids, freezer) = (same(), same(), same(), same());
         Some(Self { version: Version::V2, cpu, cpuacct: None, memory, pids, freezer })
     }
@@ -126,7 +126,7 @@ impl Cgroup {
         let oom_kills = read(self.memory.as_ref(), oom_file).and_then(|text| field_value(&text, "oom_kill"));
         let pressure = match self.version {
             Version::V1 => None,
-            Version::V2 => self.cpu.as_deref().and_then(|folder| pressures(folder, ".pressure")),
+            Version::V2 => self.cpu.as_deref().and_then(|dir| pressures(dir, ".pressure")),
         };
         Counters { cpu, pressure, oom_kills }
     }
@@ -169,13 +169,13 @@ impl Cgroup {
 }
 
 /// How long some have stood still: of a control group (`cpu.pressure`), or of the whole node (`/proc/pressure/cpu`).
-pub(super) fn pressures(folder: &Path, ending: &str) -> Option<PressureStall> {
-    let of = |what: &str| parse_psi_total(&fs::read_to_string(folder.join(format!("{what}{ending}"))).ok()?);
+pub(super) fn pressures(dir: &Path, ending: &str) -> Option<PressureStall> {
+    let of = |what: &str| parse_psi_total(&fs::read_to_string(dir.join(format!("{what}{ending}"))).ok()?);
     Some(PressureStall { cpu: of("cpu")?, io: of("io")?, memory: of("memory")? })
 }
 
-fn read(folder: Option<&PathBuf>, file: &str) -> Option<String> {
-    fs::read_to_string(folder?.join(file)).ok()
+fn read(dir: Option<&PathBuf>, file: &str) -> Option<String> {
+    fs::read_to_string(dir?.join(file)).ok()
 }
 
 impl CgroupMount {
@@ -190,9 +190,9 @@ impl CgroupMount {
 mod tests {
     use super::*;
 
-    fn write(folder: &Path, file: &str, text: &str) {
-        fs::create_dir_all(folder).unwrap();
-        fs::write(folder.join(file), text).unwrap();
+    fn write(dir: &Path, file: &str, text: &str) {
+        fs::create_dir_all(dir).unwrap();
+        fs::write(dir.join(file), text).unwrap();
     }
 
     fn mount(version: Version, controllers: &[&str], root: &str, point: PathBuf) -> CgroupMount {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_read_from_the_folders_of_its_controllers() {
+    fn cgroup_v1_is_read_from_the_directories_of_its_controllers() {
         let here = tempfile::tempdir().unwrap();
         let at = |controller: &str| here.path().join(controller).join("kubepods/c0ffee");
         write(&at("cpu"), "cpu.stat", "nr_periods 9\nnr_throttled 4\nthrottled_time 1000000\n");
@@ -235,16 +235,16 @@ mod tests {
     }
 
     #[test]
-    fn version_2_is_read_from_one_folder() {
+    fn cgroup_v2_is_read_from_one_directory() {
         let here = tempfile::tempdir().unwrap();
-        let folder = here.path().join("cri-containerd-c0ffee.scope");
-        write(&folder, "cpu.stat", "usage_usec 10\nnr_periods 9\nnr_throttled 4\nthrottled_usec 1000\n");
-        write(&folder, "cpu.max", "max 100000\n");
-        write(&folder, "memory.events", "low 0\noom 1\noom_kill 2\n");
-        write(&folder, "cgroup.events", "populated 1\nfrozen 0\n");
-        write(&folder, "cgroup.procs", "12\n13\n");
+        let dir = here.path().join("cri-containerd-c0ffee.scope");
+        write(&dir, "cpu.stat", "usage_usec 10\nnr_periods 9\nnr_throttled 4\nthrottled_usec 1000\n");
+        write(&dir, "cpu.max", "max 100000\n");
+        write(&dir, "memory.events", "low 0\noom 1\noom_kill 2\n");
+        write(&dir, "cgroup.events", "populated 1\nfrozen 0\n");
+        write(&dir, "cgroup.procs", "12\n13\n");
         for what in ["cpu", "io", "memory"] {
-            write(&folder, &format!("{what}.pressure"), "some avg10=0.00 total=1000\n");
+            write(&dir, &format!("{what}.pressure"), "some avg10=0.00 total=1000\n");
         }
         // Part of the hierarchy is mounted, as in a container.
         let mounts = [mount(Version::V2, &[], "/kubepods", here.path().to_owned())];

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use procfs::process::Process as Proc;
 
-/// Words of a process that are looked at, in bytes. A command that is longer is not told by its words.
-const LONGEST: usize = 64 << 10;
+/// Maximum size of an argument list that is compared with commands, in bytes.
+const MAX_COMPARED_BYTES: usize = 64 << 10;
 
 /// Processes that are told of at once, and words and bytes of each.
 const MAX_PROCESSES: usize = 32;
@@ -25,9 +25,9 @@ pub struct ProcessInfo {
 
 /// The words of a process; `None` where it is gone, or has none any more.
 pub(super) fn read_cmdline(pid: u32) -> Option<Vec<String>> {
-    let words = Proc::new(i32::try_from(pid).ok()?).ok()?.cmdline().ok()?;
-    let length: usize = words.iter().map(String::len).sum();
-    (!words.is_empty() && length <= LONGEST).then_some(words)
+    let args = Proc::new(i32::try_from(pid).ok()?).ok()?.cmdline().ok()?;
+    let length: usize = args.iter().map(String::len).sum();
+    (!args.is_empty() && length <= MAX_COMPARED_BYTES).then_some(args)
 }
 
 /// Those of some processes that belong to one of these sessions and have not ended. The OCI runtimes give each command that they execute a
@@ -38,7 +38,7 @@ pub(super) fn in_sessions(pids: &[i32], sessions: &HashSet<u32>) -> Vec<ProcessI
         let stat = process.stat().ok()?;
         let session = u32::try_from(stat.session).ok().filter(|session| sessions.contains(session))?;
         let is_zombie = stat.state == 'Z';
-        let command = process.cmdline().ok().filter(|words| !words.is_empty());
+        let command = process.cmdline().ok().filter(|args| !args.is_empty());
         // What has no words, as a process that is ending, has a name.
         let command = command.unwrap_or_else(|| vec![stat.comm]);
         let short = |word: String| word.chars().take(MAX_CMDLINE_BYTES).collect();

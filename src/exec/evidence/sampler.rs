@@ -19,7 +19,7 @@ use super::processes::{in_sessions, read_cmdline};
 use super::{Evidence, PressureStall, ProcessInfo};
 
 /// Questions that may wait; more are not asked.
-const WAITING: usize = 1_024;
+const QUEUE_CAPACITY: usize = 1_024;
 
 /// How old a baseline may be to serve another call as well.
 const FRESH: Duration = Duration::from_millis(100);
@@ -52,7 +52,7 @@ pub(in crate::exec) enum SamplerAnswer {
     /// What went on.
     Evidence { call: u64, evidence: Box<Evidence> },
     /// The words of a process.
-    Command { container: Arc<str>, exec: Box<str>, words: Vec<String> },
+    Command { container: Arc<str>, exec: Box<str>, args: Vec<String> },
     /// What is left.
     Left { container: Arc<str>, processes: Vec<ProcessInfo> },
     /// The first process of a container; `None` where the runtime, who is asked for it in the sampler's stead, did not tell.
@@ -88,7 +88,7 @@ struct Baseline {
 impl Sampler {
     /// Starts the thread. It answers as long as somebody listens.
     pub(in crate::exec) fn start(answers: UnboundedSender<SamplerAnswer>) -> io::Result<Self> {
-        let (asks, asked) = sync_channel(WAITING);
+        let (asks, request) = sync_channel(QUEUE_CAPACITY);
         thread::Builder::new().name("sampler".to_owned()).spawn(move || {
             let state = SamplerState {
                 mounts: mounts(),
@@ -97,7 +97,7 @@ impl Sampler {
                 node: None,
                 answers,
             };
-            state.run(&asked);
+            state.run(&request);
         })?;
         Ok(Self(asks))
     }
@@ -109,8 +109,8 @@ impl Sampler {
 }
 
 impl SamplerState {
-    fn run(mut self, asked: &Receiver<Ask>) {
-        while let Ok(ask) = asked.recv() {
+    fn run(mut self, request: &Receiver<Ask>) {
+        while let Ok(ask) = request.recv() {
             if let Some(answer) = self.answer(ask)
                 && self.answers.send(answer).is_err()
             {
@@ -140,8 +140,8 @@ impl SamplerState {
                 return Some(SamplerAnswer::Evidence { call, evidence });
             }
             Ask::Command { container, exec, pid } => {
-                let words = read_cmdline(pid)?;
-                return Some(SamplerAnswer::Command { container, exec, words });
+                let args = read_cmdline(pid)?;
+                return Some(SamplerAnswer::Command { container, exec, args });
             }
             Ask::Left { container, sessions } => {
                 // Nothing is found where nobody can look.

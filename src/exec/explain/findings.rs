@@ -45,11 +45,11 @@ pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
     {
         found.push(format!("The container has {current} of at most {max} processes and threads."));
     }
-    let (whose, pressure, measured) = match evidence.container_pressure {
+    let (owner, pressure, measured) = match evidence.container_pressure {
         Some(pressure) => ("the container", Some(pressure), evidence.window),
         None => ("the node", evidence.node_pressure, evidence.psi_window),
     };
-    found.extend(pressure.iter().flat_map(|pressure| stalls(pressure, whose, measured)));
+    found.extend(pressure.iter().flat_map(|pressure| stalls(pressure, owner, measured)));
     if let Some((load, processors)) = evidence.load
         && load >= NOTABLE_LOAD * f64::from(u32::try_from(processors).unwrap_or(u32::MAX))
     {
@@ -63,14 +63,14 @@ pub(super) fn notable(evidence: &Evidence) -> Vec<String> {
     found
 }
 
-fn stalls(pressure: &PressureStall, whose: &str, window: Duration) -> Vec<String> {
+fn stalls(pressure: &PressureStall, owner: &str, window: Duration) -> Vec<String> {
     let all = [("processor time", pressure.cpu), ("storage", pressure.io), ("memory", pressure.memory)];
     let notable = all.into_iter().filter(|(_, stalled)| {
         !window.is_zero() && stalled.as_secs_f64() / window.as_secs_f64() >= NOTABLE_STALL
     });
     let sentence = |(what, stalled)| {
         format!(
-            "Processes of {whose} stood still for want of {what} for {} of {} ({}).",
+            "Processes of {owner} stood still for want of {what} for {} of {} ({}).",
             duration(stalled),
             duration(window),
             percent(stalled, window)

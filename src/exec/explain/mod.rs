@@ -22,22 +22,22 @@ const CRIO_TIMEOUT: i32 = -1;
 #[must_use]
 pub fn explain(record: &CallRecord) -> Vec<String> {
     let call = &*record.call;
-    let mut told = vec![describe_call(call)];
+    let mut sentences = vec![describe_call(call)];
     if let Some(kill) = call.kill.as_deref() {
-        told.extend(self::kill(kill));
-        told.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
-        return told;
+        sentences.extend(self::kill(kill));
+        sentences.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
+        return sentences;
     }
     let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.insight.as_deref()) else {
-        told.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
-        return told;
+        sentences.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
+        return sentences;
     };
-    told.push(describe_purpose(&insight.identity));
-    told.push(describe_outcome(call, exec, insight));
-    told.extend(insight.fate.map(describe_command));
-    told.push(describe_phases(&insight.phases, call.duration));
-    told.extend(evidence(insight));
-    told
+    sentences.push(describe_purpose(&insight.identity));
+    sentences.push(describe_outcome(call, exec, insight));
+    sentences.extend(insight.command_outcome.map(describe_command));
+    sentences.push(describe_phases(&insight.phases, call.duration));
+    sentences.extend(evidence(insight));
+    sentences
 }
 
 fn describe_call(call: &Call) -> String {
@@ -55,7 +55,7 @@ fn describe_call(call: &Call) -> String {
 /// What led to a kill.
 fn kill(kill: &KillRecord) -> Vec<String> {
     let KillRecord { probe, message, threshold, grace_period, failures } = kill;
-    let mut told = vec![
+    let mut sentences = vec![
         match threshold {
             1 => format!("{message}: the {probe} probe failed, and its threshold is 1."),
             _ => format!("{message}: the {probe} probe failed {threshold} times in a row, its threshold."),
@@ -64,12 +64,12 @@ fn kill(kill: &KillRecord) -> Vec<String> {
     ];
     let at = |failure: &ProbeFailure| format!("{}: {}", time_of(failure.at), failure.message);
     if failures.len() == 1 {
-        told.push(format!("The attempt that failed, {}", failures.iter().map(at).collect::<String>()));
+        sentences.push(format!("The attempt that failed, {}", failures.iter().map(at).collect::<String>()));
     } else if !failures.is_empty() {
-        told.push(format!("The last {} attempts that failed:", failures.len()));
-        told.extend(failures.iter().map(at));
+        sentences.push(format!("The last {} attempts that failed:", failures.len()));
+        sentences.extend(failures.iter().map(at));
     }
-    told
+    sentences
 }
 
 /// A time of the day, in UTC.
@@ -164,11 +164,11 @@ fn end(ending: CallOutcome) -> String {
     }
 }
 
-fn describe_command(fate: CommandOutcome) -> String {
-    let Some(started) = fate.started.map(duration) else {
+fn describe_command(command_outcome: CommandOutcome) -> String {
+    let Some(started) = command_outcome.started.map(duration) else {
         return "The command was never heard to start.".to_owned();
     };
-    match (fate.exited.map(duration), fate.status) {
+    match (command_outcome.exited.map(duration), command_outcome.status) {
         (Some(exited), Some(137)) => {
             format!("The command started after {started} and was killed after {exited} (SIGKILL).")
         }

@@ -81,18 +81,18 @@ fn what_nothing_tells_apart_stays_so() {
 #[test]
 fn command_lines_tell_only_where_each_is_that_of_a_call() {
     let clock = Clock::new();
-    let words = |word: &str| vec![word.to_owned()];
-    let (one, other) = (words("one"), words("other"));
+    let args = |word: &str| vec![word.to_owned()];
+    let (one, other) = (args("one"), args("other"));
     let calls = [
         CallCandidate { command: &one, ..claim(clock, 0, Some((100, 0))) },
         CallCandidate { command: &other, ..claim(clock, 0, Some((100, 0))) },
     ];
-    let execution = |number, words: Option<Vec<String>>| ExecInstance {
-        command: words,
+    let execution = |number, text: Option<Vec<String>>| ExecInstance {
+        command: text,
         ..clock.execution(number, 10, Some((90, 0)))
     };
-    let told = [execution(1, Some(other.clone())), execution(2, Some(one.clone()))];
-    assert_eq!(found(&calls, &told), [Match::One(1), Match::One(0)]);
+    let instances = [execution(1, Some(other.clone())), execution(2, Some(one.clone()))];
+    assert_eq!(found(&calls, &instances), [Match::One(1), Match::One(0)]);
     let either = || [Match::OneOf(vec![0, 1]), Match::OneOf(vec![0, 1])];
     assert_eq!(
         found(&calls, &[execution(1, Some(other.clone())), execution(2, None)]),
@@ -104,11 +104,11 @@ fn command_lines_tell_only_where_each_is_that_of_a_call() {
 }
 
 #[test]
-fn executions_of_others_are_nobodys() {
+fn exec_instances_of_other_clients_match_no_call() {
     let clock = Clock::new();
-    let mut stranger = clock.execution(1, 10, Some((90, 0)));
-    stranger.exec = "by-hand".into();
-    assert_eq!(found(&[claim(clock, 0, Some((100, 0)))], &[stranger]), [Match::None]);
+    let mut foreign = clock.execution(1, 10, Some((90, 0)));
+    foreign.exec = "by-hand".into();
+    assert_eq!(found(&[claim(clock, 0, Some((100, 0)))], &[foreign]), [Match::None]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_call_that_was_refused_needs_no_execution() {
 }
 
 #[test]
-fn what_may_be_a_strangers_is_not_taken_for_a_calls() {
+fn an_exec_that_may_be_foreign_is_not_matched() {
     let clock = Clock::new();
     let ended = |outcome| CallCandidate {
         end: Some(CandidateEnd { at: clock.at(50), outcome }),

@@ -108,7 +108,7 @@ impl EndedCall {
             identity: place.identity,
             phases,
             margin: exec.timeout().map(|timeout| TimeoutMargin::between(timeout, call.duration)),
-            fate: CommandOutcome::from_call(&call, execution.as_ref(), timeline.since),
+            command_outcome: CommandOutcome::from_call(&call, execution.as_ref(), timeline.since),
             assessment: self.assessment,
             evidence: self.evidence,
         };
@@ -148,7 +148,7 @@ impl DetachedExec {
             } else {
                 Phases::Missing { parts: timeline.parts(), what: MissingEvents::Everything }
             };
-            insight.fate =
+            insight.command_outcome =
                 CommandOutcome::from_call(&record.call, Some(&execution).filter(|_| is_its), timeline.since);
         }
         (record, Some(execution).filter(|_| !is_its))

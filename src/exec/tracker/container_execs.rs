@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::call::{DetachedExec, EndedCall, InFlight};
-use super::{EventCoverage, MAX_UNMATCHED, PATIENCE};
+use super::{EventCoverage, LATE_EVENT_TIMEOUT, MAX_UNMATCHED};
 use crate::containerd::TaskEvent;
 use crate::exec::exec_instance::{EventTime, ExecInstance, SKEW};
 use crate::exec::matching::{CallCandidate, ExecOutcome, ExitEvents, Match, Matching};
@@ -240,8 +240,8 @@ impl ContainerExecs {
         let first = self.calls.iter().map(|call| call.since).min();
         self.executions.retain(|execution| {
             let Some(last) = execution.exited.or(execution.first_event()) else { return false };
-            let patience = if execution.exited.is_some() { PATIENCE } else { LATE_EXIT_TTL };
-            first.is_some_and(|first| last.received_at >= first) || now - last.received_at < patience
+            let timeout = if execution.exited.is_some() { LATE_EVENT_TIMEOUT } else { LATE_EXIT_TTL };
+            first.is_some_and(|first| last.received_at >= first) || now - last.received_at < timeout
         });
         while self.executions.len() > MAX_UNMATCHED + self.calls.len() {
             // Rather what is over than what may be a call's that goes on.
@@ -252,7 +252,7 @@ impl ContainerExecs {
 
     /// Forgets what was executed in a container that exited a while ago.
     pub(super) fn close(&mut self, now: Instant) {
-        if self.closed.is_some_and(|closed| now - closed > 2 * PATIENCE) {
+        if self.closed.is_some_and(|closed| now - closed > 2 * LATE_EVENT_TIMEOUT) {
             self.executions.clear();
             self.outliving.clear();
         }

@@ -26,7 +26,7 @@ use call::{EndedCall, end_of};
 use container_execs::{ContainerExecs, LATE_EXIT_TTL, ResolvedCall};
 
 /// How long what belongs to a call may come after its end: events, and evidence.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LATE_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Commands of a container that are remembered at most, of those that nothing is known to have asked for.
 const MAX_UNMATCHED: usize = 64;
@@ -45,8 +45,8 @@ pub(super) struct CallContext {
 pub(super) struct Tracker {
     settings: SlownessConfig,
     events: EventCoverage,
-    scenes: HashMap<Arc<str>, ContainerExecs>,
-    habits: Periodicity,
+    containers: HashMap<Arc<str>, ContainerExecs>,
+    patterns: Periodicity,
     pub(super) sample_requests: Vec<Ask>,
     pub(super) records: Vec<CallRecord>,
     /// Commands that were executed for calls that have been recorded: what they left behind is in their sessions.
@@ -82,8 +82,8 @@ impl Tracker {
         Self {
             settings,
             events: EventCoverage::Interrupted,
-            scenes: HashMap::new(),
-            habits: Periodicity::default(),
+            containers: HashMap::new(),
+            patterns: Periodicity::default(),
             sample_requests: Vec::new(),
             records: Vec::new(),
             sessions: Vec::new(),
@@ -91,28 +91,28 @@ impl Tracker {
     }
 
     /// Each container in which something goes on.
-    pub(super) fn scenes(&self) -> impl Iterator<Item = (&Arc<str>, &ContainerExecs)> {
-        self.scenes.iter()
+    pub(super) fn containers(&self) -> impl Iterator<Item = (&Arc<str>, &ContainerExecs)> {
+        self.containers.iter()
     }
 
     /// Calls that have been asked and not answered: in a container, and on the node.
     fn in_flight(&self, container: &str) -> (usize, usize) {
-        let here = self.scenes.get(container).map_or(0, ContainerExecs::unanswered);
-        (here, self.scenes.values().map(ContainerExecs::unanswered).sum())
+        let here = self.containers.get(container).map_or(0, ContainerExecs::unanswered);
+        (here, self.containers.values().map(ContainerExecs::unanswered).sum())
     }
 
     /// Calls that have been asked and not answered: on the node, and in the container that has most of them.
     pub(super) fn in_flight_now(&self) -> (usize, usize) {
-        let counts = self.scenes.values().map(ContainerExecs::unanswered);
+        let counts = self.containers.values().map(ContainerExecs::unanswered);
         counts.fold((0, 0), |(all, most), count| (all + count, most.max(count)))
     }
 
     /// A call is on its way. `container` is the whole id of where it executes.
-    pub(super) fn on_request(&mut self, container: &Arc<str>, asked: ExecRequest, place: CallContext) {
-        let Some(head) = asked.head.upgrade() else { return };
-        let call = self.begin(container, &head, asked.sent, Arc::new(*asked.exec), place);
-        self.sample_requests.push(Ask::Baseline { call: asked.id, container: container.clone() });
-        self.scenes.entry(container.clone()).or_default().calls.push(call);
+    pub(super) fn on_request(&mut self, container: &Arc<str>, request: ExecRequest, place: CallContext) {
+        let Some(head) = request.head.upgrade() else { return };
+        let call = self.begin(container, &head, request.sent, Arc::new(*request.exec), place);
+        self.sample_requests.push(Ask::Baseline { call: request.id, container: container.clone() });
+        self.containers.entry(container.clone()).or_default().calls.push(call);
     }
 
     fn begin(
@@ -124,7 +124,7 @@ impl Tracker {
         mut place: CallContext,
     ) -> InFlight {
         let key = PatternKey::new(place.pattern_key(container), &exec.command, exec.timeout_seconds);
-        let learned = self.habits.record_start(&key, head.since);
+        let learned = self.patterns.record_start(&key, head.since);
         if place.identity == ProbeMatch::Unknown {
             place.identity = learned;
         }
@@ -152,7 +152,7 @@ impl Tracker {
         now: Instant,
     ) {
         let id = ended.call.id;
-        let known = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id));
+        let known = self.containers.get_mut(container).and_then(|execs| execs.call_mut(id));
         if let Some(call) = known {
             call.place.learn(place);
         } else {
@@ -160,10 +160,10 @@ impl Tracker {
             let sent = ended.sent.unwrap_or(SendTimes { whole: ended.head.since, sent: ended.head.since });
             let exec = Arc::new((**exec).clone());
             let call = self.begin(container, &ended.head, sent, exec, place);
-            self.scenes.entry(container.clone()).or_default().calls.push(call);
+            self.containers.entry(container.clone()).or_default().calls.push(call);
         }
-        let Some(call) = self.scenes.get(container).and_then(|scene| scene.call(id)) else { return };
-        let assessment = self.settings.assessment(&ended.call, self.habits.median(&call.key));
+        let Some(call) = self.containers.get(container).and_then(|scene| scene.call(id)) else { return };
+        let assessment = self.settings.assessment(&ended.call, self.patterns.median(&call.key));
         let awaits_evidence = assessment != Assessment::Fine;
         let ask = if awaits_evidence {
             let in_flight = self.in_flight(container);
@@ -173,12 +173,12 @@ impl Tracker {
         };
         self.sample_requests.push(ask);
         if ended.call.ending == CallOutcome::Completed(Some(Code::OK)) {
-            self.habits.record_duration(&call.key, ended.call.duration);
+            self.patterns.record_duration(&call.key, ended.call.duration);
         }
         let end = end_of(&ended.call, call.since);
-        let until = now + PATIENCE;
+        let until = now + LATE_EVENT_TIMEOUT;
         let concluding = EndedCall { ended, end, assessment, until, evidence: None, awaits_evidence };
-        if let Some(call) = self.scenes.get_mut(container).and_then(|scene| scene.call_mut(id)) {
+        if let Some(call) = self.containers.get_mut(container).and_then(|scene| scene.call_mut(id)) {
             call.concluding = Some(concluding);
         }
         self.conclude(container, now);
@@ -189,11 +189,11 @@ impl Tracker {
         let Some(exec) = stamped.event.exec() else { return };
         let container: Arc<str> = stamped.event.container().into();
         let moment = EventTime::new(stamped.at, now);
-        let scene = self.scenes.entry(container.clone()).or_default();
-        if let Some(index) = scene.outliving.iter().position(|one| *one.execution.exec == *exec) {
-            scene.outliving[index].execution.apply(&stamped.event, moment);
-            if scene.outliving[index].execution.exited.is_some() {
-                let outliving = scene.outliving.remove(index);
+        let execs = self.containers.entry(container.clone()).or_default();
+        if let Some(index) = execs.outliving.iter().position(|one| *one.execution.exec == *exec) {
+            execs.outliving[index].execution.apply(&stamped.event, moment);
+            if execs.outliving[index].execution.exited.is_some() {
+                let outliving = execs.outliving.remove(index);
                 let (pid, end) = (outliving.execution.pid, outliving.end);
                 let (record, others) = outliving.amend();
                 // Until now it might have turned out to be another's; of a call that told of no exit it has been watched since.
@@ -201,14 +201,14 @@ impl Tracker {
                 self.sessions
                     .extend(pid.map(|pid| ExecSession::for_record(&record, &container, pid, end.at)));
                 self.records.push(record);
-                scene.executions.extend(others);
+                execs.executions.extend(others);
                 self.conclude(&container, now.instant);
             }
             return;
         }
-        scene.take(exec, &stamped.event, moment);
+        execs.take(exec, &stamped.event, moment);
         if let TaskEvent::ExecStarted { pid, .. } = stamped.event
-            && scene.calls.len() > 1
+            && execs.calls.len() > 1
         {
             self.sample_requests.push(Ask::Command { container: container.clone(), exec: exec.into(), pid });
         }
@@ -218,14 +218,14 @@ impl Tracker {
     /// The container that a call was filed under. By the time it ends the container's id may be known whole, where only its beginning was
     /// when it was asked.
     pub(super) fn container_of(&self, call: u64) -> Option<&Arc<str>> {
-        let found = self.scenes.iter().find(|(_, scene)| scene.call(call).is_some());
+        let found = self.containers.iter().find(|(_, execs)| execs.call(call).is_some());
         found.map(|(container, _)| container)
     }
 
     /// A container has exited: what was executed in it ends, and is heard of now or never.
     pub(super) fn container_exited(&mut self, container: &str, now: Instant) {
-        if let Some(scene) = self.scenes.get_mut(container) {
-            scene.closed.get_or_insert(now);
+        if let Some(execs) = self.containers.get_mut(container) {
+            execs.closed.get_or_insert(now);
         }
     }
 
@@ -248,7 +248,7 @@ impl Tracker {
 
     /// No event tells more of the calls that go on.
     fn mark_events_lost(&mut self, now: Instant) {
-        for call in self.scenes.values_mut().flat_map(|scene| &mut scene.calls) {
+        for call in self.containers.values_mut().flat_map(|container| &mut container.calls) {
             call.is_blind = true;
         }
         self.conclude_all(now);
@@ -261,8 +261,8 @@ impl Tracker {
 
     /// What went on during a call.
     pub(super) fn evidence(&mut self, id: u64, evidence: Evidence, now: Instant) {
-        let found = self.scenes.iter_mut().find_map(|(container, scene)| {
-            let concluding = scene.call_mut(id)?.concluding.as_mut()?;
+        let found = self.containers.iter_mut().find_map(|(container, execs)| {
+            let concluding = execs.call_mut(id)?.concluding.as_mut()?;
             Some((container.clone(), concluding))
         });
         let Some((container, concluding)) = found else { return };
@@ -272,42 +272,43 @@ impl Tracker {
     }
 
     /// The words of a command's process.
-    pub(super) fn command(&mut self, container: &Arc<str>, exec: &str, words: Vec<String>) {
-        let scene = self.scenes.get_mut(container);
+    pub(super) fn command(&mut self, container: &Arc<str>, exec: &str, args: Vec<String>) {
+        let execs = self.containers.get_mut(container);
         if let Some(execution) =
-            scene.and_then(|scene| scene.executions.iter_mut().find(|execution| *execution.exec == *exec))
+            execs.and_then(|scene| scene.executions.iter_mut().find(|execution| *execution.exec == *exec))
         {
-            execution.command = Some(words);
+            execution.command = Some(args);
         }
     }
 
     /// Records what has been waited for long enough, and forgets what nobody waits for.
     pub(super) fn tick(&mut self, now: Instant) {
         self.conclude_all(now);
-        for scene in self.scenes.values_mut() {
+        for container in self.containers.values_mut() {
             // Its end has not been seen: there was too much to see.
-            let lost =
-                scene.calls.extract_if(.., |call| call.concluding.is_none() && call.head.strong_count() == 0);
+            let lost = container
+                .calls
+                .extract_if(.., |call| call.concluding.is_none() && call.head.strong_count() == 0);
             self.sample_requests.extend(lost.map(|call| Ask::Forget { call: call.id }));
-            scene.outliving.retain(|one| now - one.end.at < LATE_EXIT_TTL);
-            scene.close(now);
+            container.outliving.retain(|one| now - one.end.at < LATE_EXIT_TTL);
+            container.close(now);
         }
-        self.scenes.retain(|_, scene| !scene.is_empty());
+        self.containers.retain(|_, execs| !execs.is_empty());
     }
 
     /// Records everything that has ended, as it is known.
     pub(super) fn flush(&mut self, now: Instant) {
-        self.tick(now + PATIENCE);
+        self.tick(now + LATE_EVENT_TIMEOUT);
     }
 
     /// When [`tick`](Self::tick) has something to record.
     pub(super) fn next_tick(&self) -> Option<Instant> {
-        let calls = self.scenes.values().flat_map(|scene| &scene.calls);
+        let calls = self.containers.values().flat_map(|container| &container.calls);
         calls.filter_map(|call| Some(call.concluding.as_ref()?.until)).min()
     }
 
     fn conclude_all(&mut self, now: Instant) {
-        let containers: Vec<Arc<str>> = self.scenes.keys().cloned().collect();
+        let containers: Vec<Arc<str>> = self.containers.keys().cloned().collect();
         for container in containers {
             self.conclude(&container, now);
         }
@@ -316,22 +317,22 @@ impl Tracker {
     /// Records all calls of a container of which everything is known that will be.
     fn conclude(&mut self, container: &Arc<str>, now: Instant) {
         // Where it is worked on it is not among the others: a fault loses it, and not those that come after it.
-        let Some(mut scene) = self.scenes.remove(container) else { return };
-        while let Some(concluded) = scene.next_resolved(self.events, now) {
+        let Some(mut execs) = self.containers.remove(container) else { return };
+        while let Some(concluded) = execs.next_resolved(self.events, now) {
             let ResolvedCall { call, concluding, phases, execution } = concluded;
             let end = concluding.end;
-            let pids = scene.pids_of(end.outcome, &phases, execution.as_ref());
+            let pids = execs.pids_of(end.outcome, &phases, execution.as_ref());
             let (record, outliving) = concluding.finish(call, phases, execution);
             self.sessions
                 .extend(pids.into_iter().map(|pid| ExecSession::for_record(&record, container, pid, end.at)));
             self.records.push(record);
-            scene.outliving.extend(outliving);
-            if scene.outliving.len() > MAX_UNMATCHED {
-                scene.outliving.remove(0);
+            execs.outliving.extend(outliving);
+            if execs.outliving.len() > MAX_UNMATCHED {
+                execs.outliving.remove(0);
             }
         }
-        scene.forget_executions(now);
-        self.scenes.insert(container.clone(), scene);
+        execs.forget_executions(now);
+        self.containers.insert(container.clone(), execs);
     }
 }
 

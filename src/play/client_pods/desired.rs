@@ -258,9 +258,9 @@ impl ClientPod {
 
     /// Names that nobody uses any more would become more and more in a sandbox that lives long.
     fn forget_the_oldest(&mut self) {
-        let is_let_go = |it: &ClientContainer| it.stage == ClientStage::LetGo;
-        if self.containers.iter().filter(|it| is_let_go(it)).count() > MAX_RELEASED
-            && let Some(oldest) = self.containers.iter().position(is_let_go)
+        let is_released = |it: &ClientContainer| it.stage == ClientStage::LetGo;
+        if self.containers.iter().filter(|it| is_released(it)).count() > MAX_RELEASED
+            && let Some(oldest) = self.containers.iter().position(is_released)
         {
             self.containers.remove(oldest);
         }
@@ -308,18 +308,18 @@ mod tests {
 
     /// The names of containers that are kept alive, after all of this was done.
     fn kept(acts: Vec<ClientAction>) -> Vec<String> {
-        let mut ledger = DesiredState::default();
+        let mut desired = DesiredState::default();
         for act in acts {
-            ledger.take(&key(), act);
+            desired.take(&key(), act);
         }
-        let containers = ledger.pod(&key()).map(|kept| kept.containers.clone()).unwrap_or_default();
+        let containers = desired.pod(&key()).map(|kept| kept.containers.clone()).unwrap_or_default();
         containers.iter().filter(|it| it.is_restartable()).map(|it| it.name.clone()).collect()
     }
 
     #[test]
     fn what_a_client_has_started_is_kept_until_it_lets_it_go() {
         let started = |name: &str| ClientAction::ContainerStarted(name.to_owned());
-        let let_go = |name: &str| ClientAction::ContainerReleased(name.to_owned());
+        let release = |name: &str| ClientAction::ContainerReleased(name.to_owned());
         let lost = ClientAction::ContainerCreated {
             name: "a".to_owned(),
             id: None,
@@ -334,16 +334,16 @@ mod tests {
             (vec![created("a"), started("a")], &["a"]),
             (vec![ran(), started("a")], &[]),
             (vec![ran(), lost, started("a")], &[]),
-            (vec![ran(), created("a"), started("a"), let_go("a")], &[]),
-            (vec![ran(), created("a"), started("a"), let_go("a"), started("a")], &[]),
-            (vec![ran(), created("a"), started("a"), let_go("a"), created("a"), started("a")], &["a"]),
+            (vec![ran(), created("a"), started("a"), release("a")], &[]),
+            (vec![ran(), created("a"), started("a"), release("a"), started("a")], &[]),
+            (vec![ran(), created("a"), started("a"), release("a"), created("a"), started("a")], &["a"]),
             (vec![ran(), created("a"), started("a"), created("a")], &[]),
             (vec![ran(), created("a"), started("a"), ClientAction::PodReleased], &[]),
             (vec![ran(), created("a"), started("a"), ClientAction::SandboxRemoved], &[]),
             (vec![ran(), created("a"), started("a"), ClientAction::SandboxGone], &["a"]),
             (vec![ran(), created("a"), ClientAction::SandboxGone, started("a")], &[]),
             (vec![ran(), created("a"), started("a"), ran()], &[]),
-            (vec![let_go("a"), attempted], &[]),
+            (vec![release("a"), attempted], &[]),
         ] {
             assert_eq!(kept(acts.clone()), expected, "{acts:?}");
         }
@@ -351,13 +351,13 @@ mod tests {
 
     #[test]
     fn why_something_is_not_kept_is_known() {
-        let mut ledger = DesiredState::default();
-        ledger.take(&key(), created("a"));
+        let mut desired = DesiredState::default();
+        desired.take(&key(), created("a"));
         let request = Err("it is too long".to_owned());
-        ledger.take(&key(), ClientAction::ContainerCreated { name: "b".to_owned(), id: None, request });
-        ledger.take(&key(), created("c"));
-        ledger.take(&key(), ClientAction::ContainerReleased("c".to_owned()));
-        let kept = ledger.pod(&key()).unwrap();
+        desired.take(&key(), ClientAction::ContainerCreated { name: "b".to_owned(), id: None, request });
+        desired.take(&key(), created("c"));
+        desired.take(&key(), ClientAction::ContainerReleased("c".to_owned()));
+        let kept = desired.pod(&key()).unwrap();
         assert_eq!(kept.sandbox, Err("its RunPodSandbox was not seen".to_owned()));
         let obstacles = ["a", "b", "c", "d"].map(|name| kept.not_restartable_reason(name));
         assert_eq!(
@@ -369,18 +369,18 @@ mod tests {
                 Some("its CreateContainer was not seen")
             ]
         );
-        ledger.take(&key(), ClientAction::ContainerStarted("a".to_owned()));
-        let kept = ledger.pod(&key()).unwrap();
+        desired.take(&key(), ClientAction::ContainerStarted("a".to_owned()));
+        let kept = desired.pod(&key()).unwrap();
         assert_eq!(kept.not_restartable_reason("a"), None);
         assert!(kept.is_released("c") && !kept.is_released("a"));
-        ledger.take(&key(), ClientAction::PodReleased);
-        assert!(ledger.pod(&key()).unwrap().is_released("a"));
+        desired.take(&key(), ClientAction::PodReleased);
+        assert!(desired.pod(&key()).unwrap().is_released("a"));
     }
 
     #[test]
     fn what_has_finished_is_so_until_its_owner_makes_it_again() {
-        let mut ledger = DesiredState::default();
-        let stage = |ledger: &DesiredState| ledger.pod(&key()).unwrap().containers[0].stage;
+        let mut desired = DesiredState::default();
+        let stage = |state: &DesiredState| state.pod(&key()).unwrap().containers[0].stage;
         let finished = |id: &str| ClientAction::ContainerCompleted("a".to_owned(), id.to_owned());
         for (act, expected) in [
             (created("a"), ClientStage::Created),
@@ -391,21 +391,21 @@ mod tests {
             (created("a"), ClientStage::Created),
             (ClientAction::ContainerStarted("a".to_owned()), ClientStage::Started),
         ] {
-            ledger.take(&key(), act.clone());
-            assert_eq!(stage(&ledger), expected, "{act:?}");
+            desired.take(&key(), act.clone());
+            assert_eq!(stage(&desired), expected, "{act:?}");
         }
     }
 
     #[test]
-    fn names_that_nobody_uses_any_more_are_forgotten() {
-        let mut ledger = DesiredState::default();
-        ledger.take(&key(), created("first"));
+    fn unused_names_are_removed() {
+        let mut desired = DesiredState::default();
+        desired.take(&key(), created("first"));
         for number in 0..1000 {
             let name = format!("job-{number}");
-            ledger.take(&key(), created(&name));
-            ledger.take(&key(), ClientAction::ContainerReleased(name));
+            desired.take(&key(), created(&name));
+            desired.take(&key(), ClientAction::ContainerReleased(name));
         }
-        let kept = ledger.pod(&key()).unwrap();
+        let kept = desired.pod(&key()).unwrap();
         assert_eq!(kept.containers.len(), 1 + MAX_RELEASED);
         assert!(kept.is_released("job-999") && kept.containers[0].name == "first");
     }

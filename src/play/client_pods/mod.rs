@@ -32,14 +32,14 @@ pub struct ClientPods {
 /// What is kept alive, and what is not.
 #[derive(Clone, Debug, Default)]
 pub struct ClientPodsSnapshot {
-    ledger: DesiredState,
+    desired: DesiredState,
     pods: BTreeMap<PodKey, Arc<Pod>>,
 }
 
 impl ClientPods {
     /// Goes on with what was kept before.
     pub fn new(kept: &state::Snapshot, state: StateStore) -> Result<Self, StateError> {
-        let mut now = ClientPodsSnapshot { ledger: persist::read(kept)?, pods: BTreeMap::new() };
+        let mut now = ClientPodsSnapshot { desired: persist::read(kept)?, pods: BTreeMap::new() };
         for key in now.keys() {
             now.to_pod(&key);
         }
@@ -62,11 +62,11 @@ impl ClientPods {
     pub fn record(&self, key: &PodKey, act: ClientAction) {
         self.now.send_if_modified(|now| {
             let now = Arc::make_mut(now);
-            let before = now.ledger.pod(key).cloned();
-            now.ledger.take(key, act);
-            let is_changed = before.as_ref() != now.ledger.pod(key);
+            let before = now.desired.pod(key).cloned();
+            now.desired.take(key, act);
+            let is_changed = before.as_ref() != now.desired.pod(key);
             if is_changed {
-                persist::write(&self.state, key, before.as_ref(), now.ledger.pod(key));
+                persist::write(&self.state, key, before.as_ref(), now.desired.pod(key));
                 now.to_pod(key);
             }
             is_changed
@@ -78,7 +78,7 @@ impl ClientPodsSnapshot {
     /// All pods of which anything is known.
     #[must_use]
     pub fn keys(&self) -> Vec<PodKey> {
-        self.ledger.iter().map(|(key, _)| key.clone()).collect()
+        self.desired.iter().map(|(key, _)| key.clone()).collect()
     }
 
     /// Those that are kept alive.
@@ -88,7 +88,7 @@ impl ClientPodsSnapshot {
 
     /// Makes a pod anew of what is known of it.
     fn to_pod(&mut self, key: &PodKey) {
-        match self.ledger.pod(key).and_then(|kept| pod(key, kept)) {
+        match self.desired.pod(key).and_then(|kept| pod(key, kept)) {
             Some(pod) => drop(self.pods.insert(key.clone(), Arc::new(pod))),
             None => drop(self.pods.remove(key)),
         }
@@ -97,32 +97,32 @@ impl ClientPodsSnapshot {
     /// The id of the newest sandbox of a pod, as far as it is known.
     #[must_use]
     pub fn newest_sandbox(&self, pod: &PodKey) -> Option<&str> {
-        self.ledger.pod(pod)?.sandbox_id.as_deref()
+        self.desired.pod(pod)?.sandbox_id.as_deref()
     }
 
     /// The id of the newest container of a name, as far as it is known.
     #[must_use]
     pub fn newest(&self, pod: &PodKey, container: &str) -> Option<&str> {
-        self.ledger.pod(pod)?.newest(container)?.id.as_deref()
+        self.desired.pod(pod)?.newest(container)?.id.as_deref()
     }
 
     /// Whether a container has been made by its owner, and has not been seen to be started.
     #[must_use]
     pub fn is_created_only(&self, pod: &PodKey, container: &str) -> bool {
-        let known = self.ledger.pod(pod).and_then(|kept| kept.newest(container));
+        let known = self.desired.pod(pod).and_then(|kept| kept.newest(container));
         known.is_some_and(|known| known.stage == ClientStage::Created)
     }
 
     /// Whether the owner of a container has stopped or removed it.
     #[must_use]
-    pub fn is_let_go(&self, pod: &PodKey, container: &str) -> bool {
-        self.ledger.pod(pod).is_some_and(|kept| kept.is_released(container))
+    pub fn is_released(&self, pod: &PodKey, container: &str) -> bool {
+        self.desired.pod(pod).is_some_and(|kept| kept.is_released(container))
     }
 
     /// Why a container of a pod is not started again when it ends, if it is not.
     #[must_use]
     pub fn obstacle(&self, pod: &PodKey, container: &str) -> Option<String> {
-        match self.ledger.pod(pod) {
+        match self.desired.pod(pod) {
             Some(kept) => kept.not_restartable_reason(container).map(str::to_owned),
             None => Some("its RunPodSandbox and CreateContainer were not seen".to_owned()),
         }
@@ -138,9 +138,9 @@ fn pod(key: &PodKey, kept: &ClientPod) -> Option<Pod> {
         let read = RawRunPodSandbox::read(&request.0);
         read.map(Arc::new).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
     });
-    let asked = origin.as_ref().map(|authored| authored.decoded().clone());
+    let decoded = origin.as_ref().map(|authored| authored.decoded().clone());
     let newest = kept.sandbox_id.as_deref().map(Arc::from);
-    let RunPodSandboxRequest { config, runtime_handler } = asked.unwrap_or_default();
+    let RunPodSandboxRequest { config, runtime_handler } = decoded.unwrap_or_default();
     let config = config.unwrap_or_default();
     let namespaces =
         config.linux.and_then(|linux| linux.security_context).and_then(|it| it.namespace_options);

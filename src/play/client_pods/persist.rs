@@ -41,7 +41,7 @@ enum StoredRequest {
 
 /// Reads what was kept before.
 pub(super) fn read(kept: &state::Snapshot) -> Result<DesiredState, StateError> {
-    let mut ledger = DesiredState::default();
+    let mut desired = DesiredState::default();
     let mut containers: Vec<StoredContainer> =
         kept.entries(StateTable::Containers)?.into_iter().map(|(_, container)| container).collect();
     containers.sort_by_key(|container| container.place);
@@ -57,9 +57,9 @@ pub(super) fn read(kept: &state::Snapshot) -> Result<DesiredState, StateError> {
         });
         let containers = containers.collect();
         let kept = ClientPod { sandbox: request.captured(), sandbox_id: id, containers };
-        ledger.restore(pod, kept);
+        desired.restore(pod, kept);
     }
-    Ok(ledger)
+    Ok(desired)
 }
 
 /// Writes what has changed of a pod.
@@ -118,7 +118,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_kept_is_kept_again() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let key = |name: &str| {
             let [namespace, name, uid] = ["n", name, "u"].map(str::to_owned);
             PodKey { namespace, name, uid }
@@ -132,8 +132,8 @@ mod tests {
         let ran = || {
             ClientAction::SandboxCreated(Some("id".to_owned()), Ok(RedactedBytes(b"pod".as_slice().into())))
         };
-        let mut ledger = DesiredState::default();
-        let (state, _) = StateStore::open(folder.path()).unwrap();
+        let mut desired = DesiredState::default();
+        let (state, _) = StateStore::open(dir.path()).unwrap();
         for (pod, act) in [
             ("a", ran()),
             ("a", created("z")),
@@ -160,13 +160,13 @@ mod tests {
             ("e", created("main")),
             ("e", ClientAction::ContainerReleased("main".to_owned())),
         ] {
-            let before = ledger.pod(&key(pod)).cloned();
-            ledger.take(&key(pod), act);
-            write(&state, &key(pod), before.as_ref(), ledger.pod(&key(pod)));
+            let before = desired.pod(&key(pod)).cloned();
+            desired.take(&key(pod), act);
+            write(&state, &key(pod), before.as_ref(), desired.pod(&key(pod)));
         }
         state.close().await.unwrap();
-        let (_state, kept) = StateStore::open(folder.path()).unwrap();
-        assert_eq!(read(&kept).unwrap(), ledger);
-        assert_eq!(ledger.iter().count(), 4);
+        let (_state, kept) = StateStore::open(dir.path()).unwrap();
+        assert_eq!(read(&kept).unwrap(), desired);
+        assert_eq!(desired.iter().count(), 4);
     }
 }

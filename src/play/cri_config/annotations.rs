@@ -63,8 +63,8 @@ fn handler(hook: &Value) -> String {
         );
     }
     if let Some(command) = hook.get("exec").and_then(|exec| exec["command"].as_array()) {
-        let words: Vec<String> = command.iter().filter_map(Value::as_str).map(go_json_string).collect();
-        return format!("{{\"exec\":{{\"command\":[{}]}}}}", words.join(","));
+        let args: Vec<String> = command.iter().filter_map(Value::as_str).map(go_json_string).collect();
+        return format!("{{\"exec\":{{\"command\":[{}]}}}}", args.join(","));
     }
     hook.to_string()
 }

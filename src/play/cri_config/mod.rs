@@ -8,7 +8,7 @@ mod security;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::node::{MOST_SERVERS, NodeInfo};
+use super::node::{MAX_DNS_NAMESERVERS, NodeInfo};
 use super::spec::{Container, Dns, Pod, StringMap};
 use crate::cri::labels;
 use crate::cri::v1::{
@@ -20,7 +20,7 @@ pub(super) use annotations::hash;
 pub(super) use env::{EnvFacts, field, resource, variables};
 
 /// The longest name of a host.
-const LONGEST_HOSTNAME: usize = 63;
+const MAX_HOSTNAME_LEN: usize = 63;
 
 /// Where it is noted when a pod was seen first.
 const CONFIG_SEEN: &str = "kubernetes.io/config.seen";
@@ -59,7 +59,7 @@ pub(super) fn sandbox(pod: &Pod, node: &NodeInfo, attempt: u32, seen: &str) -> P
             attempt,
         }),
         hostname: if pod.host.network { String::new() } else { hostname(pod) },
-        log_directory: log_folder(pod, &node.logs).display().to_string(),
+        log_directory: log_dir(pod, &node.logs).display().to_string(),
         dns_config: Some(dns(&pod.dns, &node.dns)),
         port_mappings: ports.map(port).collect(),
         labels,
@@ -113,7 +113,7 @@ pub(super) fn container(
 }
 
 /// The folder of a pod's logs.
-pub(super) fn log_folder(pod: &Pod, logs: &Path) -> PathBuf {
+pub(super) fn log_dir(pod: &Pod, logs: &Path) -> PathBuf {
     logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid))
 }
 
@@ -125,7 +125,7 @@ fn log_path(container: &Container, attempt: u32) -> String {
 /// What a pod calls itself.
 pub(super) fn hostname(pod: &Pod) -> String {
     let name = pod.hostname.as_deref().unwrap_or(&pod.name);
-    let end = name.len().min(LONGEST_HOSTNAME);
+    let end = name.len().min(MAX_HOSTNAME_LEN);
     // Names of Kubernetes are ASCII.
     let cut = name.get(..end).unwrap_or(name);
     if cut.len() < name.len() { cut.trim_end_matches(['-', '.']).to_owned() } else { cut.to_owned() }
@@ -142,7 +142,7 @@ fn dns(pod: &Dns, node: &Dns) -> DnsConfig {
         }
     };
     add(&mut dns.servers, &pod.servers);
-    dns.servers.truncate(MOST_SERVERS);
+    dns.servers.truncate(MAX_DNS_NAMESERVERS);
     add(&mut dns.searches, &pod.searches);
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     dns.options.retain(|known| !pod.options.iter().any(|more| name(more) == name(known)));

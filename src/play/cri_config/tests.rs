@@ -41,7 +41,7 @@ fn hashes_are_those_of_a_kubelet() {
 }
 
 #[test]
-fn a_container_is_asked_for_as_a_kubelet_asks() {
+fn container_configs_equal_those_of_a_kubelet() {
     let pod = pod(
         "{terminationGracePeriodSeconds: 3, securityContext: {fsGroup: 2000, supplementalGroups: [3000], runAsUser: 0},
           containers: [{name: main, image: 'i:1', command: [sh, -c, 'echo $(A) $(NODE) $$(A) $(UNKNOWN)'], args: ['x$(B)'],
@@ -84,7 +84,7 @@ fn a_container_is_asked_for_as_a_kubelet_asks() {
 }
 
 #[test]
-fn a_sandbox_is_asked_for_as_a_kubelet_asks() {
+fn sandbox_configs_equal_those_of_a_kubelet() {
     let text = "{kind: Pod, metadata: {name: p, namespace: test, uid: u, labels: {app: x}, annotations: {note: hello}},
         spec: {hostname: myhost, dnsConfig: {nameservers: [1.2.3.4], options: [{name: ndots, value: '3'}, {name: edns0}]},
         initContainers: [{name: side, image: i, restartPolicy: Always, ports: [{containerPort: 9}]}],

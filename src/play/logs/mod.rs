@@ -34,7 +34,7 @@ const TIMESTAMP_FORMAT: &str = "%Y%m%d-%H%M%S";
 /// Rotates the logs of the containers of played pods.
 #[derive(Debug)]
 pub(super) struct ContainerLogManager {
-    means: Arc<WorkerContext>,
+    context: Arc<WorkerContext>,
     cast: Arc<PodWorkers>,
     policy: LogRotatePolicy,
     /// Containers whose logs could not be rotated the last time, which was logged.
@@ -71,15 +71,15 @@ enum RotateError {
 }
 
 impl ContainerLogManager {
-    pub(super) fn new(means: Arc<WorkerContext>, cast: Arc<PodWorkers>, policy: LogRotatePolicy) -> Self {
-        Self { means, cast, policy, failing: HashSet::new() }
+    pub(super) fn new(context: Arc<WorkerContext>, cast: Arc<PodWorkers>, policy: LogRotatePolicy) -> Self {
+        Self { context, cast, policy, failing: HashSet::new() }
     }
 
     /// Checks all logs again and again. Beside a kubelet nothing is rotated: it rotates the logs of every container.
     pub(super) async fn run(mut self) {
         let Some(max_size) = self.policy.max_size else { return };
         loop {
-            if !self.means.kubelet.is_active() {
+            if !self.context.kubelet.is_active() {
                 self.rotate_logs(max_size).await;
             }
             sleep(self.policy.monitor_interval).await;
@@ -113,14 +113,14 @@ impl ContainerLogManager {
     async fn running_containers(&self) -> Result<Vec<Container>, RotateError> {
         let state = Some(ContainerStateValue { state: ContainerState::ContainerRunning.into() });
         let filter = Some(ContainerFilter { state, ..ContainerFilter::default() });
-        let mut asks = self.means.runtime_client.clone();
+        let mut asks = self.context.runtime_client.clone();
         let listed =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(ListContainersRequest { filter }))
                 .await;
         let listed = listed.map_err(|status| RotateError::Runtime { method: "ListContainers", status })?;
         let mut containers = listed.containers;
         let uids: HashSet<String> =
-            self.cast.lock().values().map(|player| player.pods.borrow().uid.clone()).collect();
+            self.cast.lock().values().map(|worker| worker.pods.borrow().uid.clone()).collect();
         containers.retain(|container| container.labels.get(POD_UID).is_some_and(|uid| uids.contains(uid)));
         Ok(containers)
     }
@@ -129,7 +129,7 @@ impl ContainerLogManager {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         let answer = with_timeout(
             RUNTIME_REQUEST_TIMEOUT,
-            self.means.runtime_client.clone().container_status(request),
+            self.context.runtime_client.clone().container_status(request),
         )
         .await;
         let answer = answer.map_err(|status| RotateError::Runtime { method: "ContainerStatus", status })?;
@@ -138,7 +138,7 @@ impl ContainerLogManager {
             let request = ReopenContainerLogRequest { container_id: id.to_owned() };
             with_timeout(
                 RUNTIME_REQUEST_TIMEOUT,
-                self.means.relay_client.clone().reopen_container_log(request),
+                self.context.relay_client.clone().reopen_container_log(request),
             )
             .await
             .map(drop)

@@ -11,20 +11,20 @@ use super::*;
 
 /// A log of a runtime in a folder of its own.
 struct Log {
-    folder: TempDir,
+    dir: TempDir,
     /// Lines that were written so far.
     lines: Mutex<usize>,
 }
 
 impl Log {
     fn new() -> Self {
-        let log = Self { folder: tempfile::tempdir().unwrap(), lines: Mutex::new(0) };
+        let log = Self { dir: tempfile::tempdir().unwrap(), lines: Mutex::new(0) };
         log.write(10);
         log
     }
 
     fn path(&self) -> PathBuf {
-        self.folder.path().canonicalize().unwrap().join("0.log")
+        self.dir.path().canonicalize().unwrap().join("0.log")
     }
 
     /// Appends numbered lines to the log, as a runtime that has just opened it.
@@ -49,7 +49,7 @@ impl Log {
     }
 
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let entries = fs::read_dir(self.dir.path()).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -57,7 +57,7 @@ impl Log {
     }
 
     fn text(&self, name: &str) -> String {
-        let file = fs::File::open(self.folder.path().join(name)).unwrap();
+        let file = fs::File::open(self.dir.path().join(name)).unwrap();
         let mut text = String::new();
         if name.strip_suffix(".gz").is_some() {
             GzDecoder::new(file).read_to_string(&mut text).unwrap();
@@ -87,7 +87,7 @@ async fn rotated_logs_are_compressed_with_the_next_rotation_and_lose_nothing() {
     assert_eq!(log.names(), ["0.log", "0.log.19700101-000000"]);
     assert!(log.rotate(10, 5).await.unwrap());
     assert_eq!(log.names(), ["0.log", "0.log.19700101-000000.gz", "0.log.19700101-000010"]);
-    let compressed = fs::metadata(log.folder.path().join("0.log.19700101-000000.gz")).unwrap();
+    let compressed = fs::metadata(log.dir.path().join("0.log.19700101-000000.gz")).unwrap();
     assert_eq!(compressed.permissions().mode() & 0o777, 0o600);
     assert_eq!(log.numbers(), (0..30).collect::<Vec<_>>());
     for second in 20..30 {
@@ -133,7 +133,7 @@ async fn a_log_that_is_not_reopened_gets_its_name_back() {
 #[tokio::test]
 async fn a_missing_log_is_reopened_first() {
     let log = Log::new();
-    fs::rename(log.path(), log.folder.path().join("0.log.19700101-000000")).unwrap();
+    fs::rename(log.path(), log.dir.path().join("0.log.19700101-000000")).unwrap();
     assert!(log.rotate(10, 5).await.unwrap());
     assert_eq!(log.names(), ["0.log", "0.log.19700101-000000.gz", "0.log.19700101-000010"]);
     assert_eq!(log.numbers(), (0..30).collect::<Vec<_>>());
@@ -142,7 +142,7 @@ async fn a_missing_log_is_reopened_first() {
 #[tokio::test]
 async fn leftovers_of_interrupted_rotations_are_removed() {
     let log = Log::new();
-    let put = |name: &str| fs::write(log.folder.path().join(name), "left").unwrap();
+    let put = |name: &str| fs::write(log.dir.path().join(name), "left").unwrap();
     put("0.log.19691231-000000.tmp");
     put("0.log.19691231-000001");
     put("0.log.19691231-000001.gz");
@@ -177,10 +177,10 @@ async fn links_in_the_directory_of_a_log_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     let victim = outside.path().join("victim");
     fs::write(&victim, "untouched").unwrap();
-    symlink(&victim, log.folder.path().join("0.log.19691231-000000")).unwrap();
+    symlink(&victim, log.dir.path().join("0.log.19691231-000000")).unwrap();
     // Where the compressed form of the next log is written.
     assert!(log.rotate(0, 5).await.unwrap());
-    symlink(&victim, log.folder.path().join("0.log.19700101-000000.tmp")).unwrap();
+    symlink(&victim, log.dir.path().join("0.log.19700101-000000.tmp")).unwrap();
     assert!(log.rotate(10, 5).await.unwrap());
     assert_eq!(log.text("0.log.19700101-000000.gz").lines().count(), 10);
     assert_eq!(fs::read_to_string(&victim).unwrap(), "untouched");
@@ -189,7 +189,7 @@ async fn links_in_the_directory_of_a_log_are_not_followed() {
     symlink(&victim, log.path()).unwrap();
     assert!(log.rotate(20, 5).await.unwrap_err().to_string().ends_with("not a regular file"));
     // A directory on the way.
-    symlink(log.folder.path(), outside.path().join("link")).unwrap();
+    symlink(log.dir.path(), outside.path().join("link")).unwrap();
     let through = outside.path().join("link/0.log");
     assert!(LogDirectory::open(&through).is_err());
     remove_log(through).await;

@@ -48,13 +48,13 @@ pub(super) fn write(
     let name = digest.iter().take(8).fold("..".to_owned(), |name, byte| format!("{name}{byte:02x}"));
     let current = readlinkat(volume, DATA, Vec::new()).ok().map(|link| OsString::from_vec(link.into_bytes()));
     if current.as_deref() != Some(OsStr::new(&name)) {
-        let folder = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;
+        let dir = make(volume, OsStr::new(&name), DIRECTORY_MODE)?;
         for (file, content) in &files {
-            write_file(&folder, &file.path, content, file.mode.unwrap_or(mode))?;
+            write_file(&dir, &file.path, content, file.mode.unwrap_or(mode))?;
         }
         if let Some(group) = group {
             volumes::give(volume, group)?;
-            volumes::apply_fs_group(&folder, group)?;
+            volumes::apply_fs_group(&dir, group)?;
         }
         ignore_missing(unlinkat(volume, NEXT, AtFlags::empty()))?;
         symlinkat(&name, volume, NEXT)?;
@@ -92,12 +92,12 @@ fn remove_others(volume: &OwnedFd, names: &BTreeSet<&str>, current: &str) -> io:
 }
 
 /// Writes one file at a path below a directory.
-fn write_file(folder: &OwnedFd, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
+fn write_file(dir: &OwnedFd, path: &str, content: &[u8], mode: u32) -> io::Result<()> {
     let path: PathBuf = Path::new(path).components().collect();
     let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Errno::INVAL.into());
     };
-    let above = open_or_make(folder, above, DIRECTORY_MODE, Links::Refuse)?;
+    let above = open_or_make(dir, above, DIRECTORY_MODE, Links::Refuse)?;
     beneath::write_file(above, name, content, mode)
 }
 

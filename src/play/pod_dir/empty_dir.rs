@@ -83,16 +83,16 @@ mod tests {
 
     #[test]
     fn a_directory_is_complete_or_not_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let (parent, path) = (trusted(folder.path()).unwrap(), folder.path().join("v"));
+        let dir = tempfile::tempdir().unwrap();
+        let (parent, path) = (trusted(dir.path()).unwrap(), dir.path().join("v"));
         // A crash came before it had its mode.
-        fs::create_dir_all(folder.path().join(UNFINISHED).join("x")).unwrap();
+        fs::create_dir_all(dir.path().join(UNFINISHED).join("x")).unwrap();
         let group = rustix::process::getegid().as_raw();
         let volume = EmptyDir { in_memory: false, size: None, group: Some(group) };
         volume.ensure(&parent, OsStr::new("v")).unwrap();
         let found = fs::metadata(&path).unwrap();
         assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, group));
-        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
         assert_eq!((left, fs::read_dir(&path).unwrap().count()), (vec!["v".into()], 0));
         // Containers may do with it what they like.
         fs::write(path.join("file"), "x").unwrap();
@@ -107,8 +107,8 @@ mod tests {
         if !may_mount() {
             return skip("mounts take the right to mount");
         }
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
         let (parent, path) = (trusted(&root).unwrap(), root.join("v"));
         fs::create_dir(&path).unwrap();
         let volume = EmptyDir { in_memory: true, size: Some(1 << 20), group: Some(4_242) };

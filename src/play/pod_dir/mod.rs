@@ -289,7 +289,7 @@ pub(super) fn unmount_stale(path: &Path) -> io::Result<()> {
 
 /// Directory of the volumes of a kind, below that of the pod; of empty directories where it is none with files.
 fn below(kind: Option<FilesKind>) -> PathBuf {
-    Path::new("volumes").join(kind.map_or("kubernetes.io~empty-dir", volumes::folder))
+    Path::new("volumes").join(kind.map_or("kubernetes.io~empty-dir", volumes::dir))
 }
 
 /// What a pod calls itself and others.

@@ -104,8 +104,8 @@ mod tests {
         if !may_mount() {
             return skip("mounts take the right to mount");
         }
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
         let point = path.join(OsStr::from_bytes(b"\xff \\\xfe"));
         fs::create_dir(&point).unwrap();
         mount("tmpfs", &point, "tmpfs", MountFlags::empty(), c"size=4096").unwrap();

@@ -63,35 +63,35 @@ mod tests {
 
     #[test]
     fn a_message_is_what_was_left_or_the_end_of_the_log() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
         let (file, log) = (path.join("message"), path.join("log"));
         std::fs::write(&file, "").unwrap();
         let line = |number: usize| format!("2026-11-22T07:00:00.1Z stdout F line {number}\n");
         let text: String = (0..200).map(line).collect();
         std::fs::write(&log, text + "2026-11-22T07:00:00.1Z stderr P half\n").unwrap();
-        let told = message(Some(&file), Some(&log));
-        assert!(told.starts_with("line 121\n") && told.ends_with("line 199\nhalf"), "{told}");
+        let reported = message(Some(&file), Some(&log));
+        assert!(reported.starts_with("line 121\n") && reported.ends_with("line 199\nhalf"), "{reported}");
         assert_eq!(message(Some(&file), None), "");
         std::fs::write(&file, "long ".repeat(1_000) + "gone").unwrap();
-        let told = message(Some(&file), Some(&log));
-        assert!(told.len() == 4_096 && told.ends_with("long gone"), "{told}");
+        let sent = message(Some(&file), Some(&log));
+        assert!(sent.len() == 4_096 && sent.ends_with("long gone"), "{sent}");
     }
 
     #[test]
     fn neither_links_nor_pipes_are_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().canonicalize().unwrap();
         std::fs::create_dir(path.join("host")).unwrap();
         std::fs::write(path.join("host/secret"), "secret").unwrap();
-        let words = |name: &str| message(Some(&path.join(name)), Some(&path.join(name)));
-        assert_eq!(words("host/secret"), "secret");
+        let read_message = |name: &str| message(Some(&path.join(name)), Some(&path.join(name)));
+        assert_eq!(read_message("host/secret"), "secret");
         symlink(path.join("host/secret"), path.join("link")).unwrap();
         symlink("host", path.join("directory")).unwrap();
         mkfifoat(CWD, path.join("pipe"), Mode::RWXU).unwrap();
         // A pipe that nobody writes to would hold the reader up for good.
         for name in ["link", "directory/secret", "pipe", "host", "absent"] {
-            assert_eq!(words(name), "", "{name}");
+            assert_eq!(read_message(name), "", "{name}");
         }
     }
 }

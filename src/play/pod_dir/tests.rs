@@ -19,21 +19,21 @@ use crate::play::spec::HostPathKind;
 
 /// The files of a pod, with what tells of it.
 struct Place {
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     node: NodeInfo,
 }
 
 impl Place {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         // As the kernel tells of mounts below it.
-        let path = folder.path().canonicalize().unwrap();
+        let path = dir.path().canonicalize().unwrap();
         let (logs, pods) = (path.join("logs"), path.join("pods"));
         let node = NodeInfo {
             address: "192.0.2.2".to_owned(),
             ..NodeInfo::detect(logs, false, pods, String::new())
         };
-        Self { _folder: folder, node }
+        Self { _dir: dir, node }
     }
 
     fn facts<'a>(&'a self, pod: &'a Pod, addresses: &'a [String]) -> EnvFacts<'a> {
@@ -43,9 +43,9 @@ impl Place {
 
 /// Whether this machine lets us mount.
 pub(super) fn may_mount() -> bool {
-    let folder = tempfile::tempdir().unwrap();
-    let mounted = mount("tmpfs", folder.path(), "tmpfs", MountFlags::empty(), c"size=4096");
-    mounted.and_then(|()| unmount(folder.path(), UnmountFlags::empty())).is_ok()
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = mount("tmpfs", dir.path(), "tmpfs", MountFlags::empty(), c"size=4096");
+    mounted.and_then(|()| unmount(dir.path(), UnmountFlags::empty())).is_ok()
 }
 
 fn read(path: &Path) -> String {
@@ -77,8 +77,8 @@ spec:
 fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     let place = Place::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let (folder, addresses) = (PodDir::for_pod(&pod, &place.node.pods), ["10.0.0.4".to_owned()]);
-    folder.prepare(&place.facts(&pod, &addresses)).unwrap();
+    let (dir, addresses) = (PodDir::for_pod(&pod, &place.node.pods), ["10.0.0.4".to_owned()]);
+    dir.prepare(&place.facts(&pod, &addresses)).unwrap();
     let root = place.node.pods.join("u");
     let files = root.join("volumes/kubernetes.io~configmap/files");
     assert_eq!((read(&files.join("a/mode")), read(&files.join("other"))), ("fast".into(), "x".into()));
@@ -88,7 +88,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     assert_eq!(read(&labels), "app=\"web\"");
     let facts = place.facts(&pod, &addresses);
     let variables = super::super::cri_config::variables(&pod.containers[0], &facts);
-    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
+    let mounts = dir.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
     let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
     assert_eq!(paths, ["/e", "/f", "/d", "/etc/hosts", "/dev/termination-log"]);
     assert!(mounts[0].host_path.ends_with("empty/sub/deep") && Path::new(&mounts[0].host_path).is_dir());
@@ -98,7 +98,7 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     );
     assert_eq!(mode(Path::new(&mounts[0].host_path)), 0o777, "as its volume");
     assert!(mounts.iter().all(|mount| !mount.recursive_read_only), "the runtime cannot");
-    let mounts = folder.mounts(&pod.containers[0], &facts, &variables, true, false).unwrap();
+    let mounts = dir.mounts(&pod.containers[0], &facts, &variables, true, false).unwrap();
     let recursive: Vec<bool> = mounts.iter().map(|mount| mount.recursive_read_only).collect();
     assert_eq!(recursive, [false, true, false, false, false]);
     let hosts = read(Path::new(&mounts[3].host_path));
@@ -109,16 +109,16 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     assert_eq!(mode(Path::new(&mounts[4].host_path)), 0o666);
 
     let before = fs::read_link(files.join("..data")).unwrap();
-    folder.prepare(&place.facts(&pod, &addresses)).unwrap();
+    dir.prepare(&place.facts(&pod, &addresses)).unwrap();
     assert_eq!(fs::read_link(files.join("..data")).unwrap(), before, "nothing has changed");
     let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow").replace("path: other", "path: third"));
     let other = other.unwrap().remove(0);
-    folder.prepare(&place.facts(&other, &addresses)).unwrap();
+    dir.prepare(&place.facts(&other, &addresses)).unwrap();
     assert_eq!((read(&files.join("a/mode")), read(&files.join("third"))), ("slow".into(), "x".into()));
     assert!(!files.join("other").exists() && !files.join(before).exists());
-    folder.remove().unwrap();
+    dir.remove().unwrap();
     assert!(!root.exists());
-    folder.remove().unwrap();
+    dir.remove().unwrap();
 }
 
 /// The process may be killed after any step of an update.
@@ -126,8 +126,8 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
 fn an_interrupted_update_of_a_volume_is_completed() {
     let place = Place::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let folder = PodDir::for_pod(&pod, &place.node.pods);
-    folder.prepare(&place.facts(&pod, &[])).unwrap();
+    let dir = PodDir::for_pod(&pod, &place.node.pods);
+    dir.prepare(&place.facts(&pod, &[])).unwrap();
     let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
     let names = || -> Vec<String> {
         let entries = fs::read_dir(&files).unwrap();
@@ -141,7 +141,7 @@ fn an_interrupted_update_of_a_volume_is_completed() {
     fs::create_dir_all(files.join("..0123456789abcdef/x")).unwrap();
     symlink("..0123456789abcdef", files.join("..data_tmp")).unwrap();
     symlink("..data/left", files.join("left")).unwrap();
-    folder.prepare(&place.facts(&pod, &[])).unwrap();
+    dir.prepare(&place.facts(&pod, &[])).unwrap();
     assert_eq!(names(), before);
     assert_eq!(read(&files.join("other")), "x");
 }
@@ -150,20 +150,20 @@ fn an_interrupted_update_of_a_volume_is_completed() {
 fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_alone() {
     let place = Place::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let folder = PodDir::for_pod(&pod, &place.node.pods);
-    folder.prepare(&place.facts(&pod, &[])).unwrap();
+    let dir = PodDir::for_pod(&pod, &place.node.pods);
+    dir.prepare(&place.facts(&pod, &[])).unwrap();
     let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
     fs::create_dir(files.join("absent")).unwrap();
     let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow")).unwrap().remove(0);
-    folder.prepare(&place.facts(&other, &[])).unwrap();
+    dir.prepare(&place.facts(&other, &[])).unwrap();
     assert_eq!(read(&files.join("a/mode")), "slow");
     assert!(files.join("absent").is_dir());
 }
 
 #[test]
 fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
-    let folder = tempfile::tempdir().unwrap();
-    let at = |name: &str| folder.path().join(name).display().to_string();
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
     fs::write(at("file"), "").unwrap();
     for (name, kind, expected) in [
         ("file", "File", Ok(())),
@@ -193,15 +193,19 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
 fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
     let place = Place::new();
     let mut pod = Pod::clone(&play(DOCUMENTS).unwrap()[0]);
-    let folder = tempfile::tempdir_in(place.node.pods.parent().unwrap()).unwrap();
-    let name = folder.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let dir = tempfile::tempdir_in(place.node.pods.parent().unwrap()).unwrap();
+    let name = dir.path().file_name().unwrap().to_str().unwrap().to_owned();
     fs::create_dir(&place.node.pods).unwrap();
     for uid in [format!("../{name}"), "..".to_owned(), ".".to_owned(), String::new()] {
         pod.uid = uid;
-        let folder = PodDir::for_pod(&pod, &place.node.pods);
-        assert!(folder.prepare(&place.facts(&pod, &[])).is_err() && folder.remove().is_err(), "{}", pod.uid);
+        let directory = PodDir::for_pod(&pod, &place.node.pods);
+        assert!(
+            directory.prepare(&place.facts(&pod, &[])).is_err() && directory.remove().is_err(),
+            "{}",
+            pod.uid
+        );
     }
-    assert!(folder.path().is_dir() && place.node.pods.is_dir());
+    assert!(dir.path().is_dir() && place.node.pods.is_dir());
 }
 
 #[test]
@@ -228,8 +232,8 @@ fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
 
 #[test]
 fn a_path_of_the_host_is_made_without_following_a_dangling_link() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path();
     symlink(path.join("elsewhere"), path.join("link")).unwrap();
     for kind in [HostPathKind::FileOrCreate, HostPathKind::DirectoryOrCreate] {
         assert!(volumes::host_path(&path.join("link"), kind).is_err(), "{kind:?}");

@@ -19,7 +19,7 @@ use crate::play::spec::{FilesKind, HostPathKind};
 pub(super) const GROUP_DIRECTORY_MODE: u32 = 0o2070;
 
 /// What the kubelet calls the folders of volumes with files.
-pub(super) fn folder(kind: FilesKind) -> &'static str {
+pub(super) fn dir(kind: FilesKind) -> &'static str {
     match kind {
         FilesKind::ConfigMap => "kubernetes.io~configmap",
         FilesKind::Secret => "kubernetes.io~secret",
@@ -115,8 +115,8 @@ mod tests {
             let top = open(trusted(&directory).unwrap(), Path::new("v"), OFlags::RDONLY, Links::Refuse);
             return apply_fs_group(&top.unwrap(), group).unwrap();
         }
-        let folder = tempfile::tempdir().unwrap();
-        let parent = trusted(folder.path()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let parent = trusted(dir.path()).unwrap();
         for number in 0..100 {
             open_or_make(&parent, &Path::new("v").join(format!("{number}/a/b")), 0o700, Links::Refuse)
                 .unwrap();
@@ -124,10 +124,10 @@ mod tests {
         limited::run(
             concat!(module_path!(), "::a_group_gets_any_number_of_directories"),
             "-n 64",
-            folder.path(),
+            dir.path(),
         );
         for path in ["v", "v/0", "v/57/a", "v/99/a/b"] {
-            assert_eq!(fs::metadata(folder.path().join(path)).unwrap().mode() & 0o7777, 0o2770, "{path}");
+            assert_eq!(fs::metadata(dir.path().join(path)).unwrap().mode() & 0o7777, 0o2770, "{path}");
         }
     }
 }

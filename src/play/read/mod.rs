@@ -196,14 +196,14 @@ pub(super) fn merge(documents: &[&ParsedDocument]) -> PodSet {
             continue;
         }
         let (template, named) = (Cursor::root("", template), ObjectName { namespace, name });
-        let (mut told, mut problems) = (Vec::new(), Vec::new());
+        let (mut reported, mut problems) = (Vec::new(), Vec::new());
         if *is_wrong {
-            pod::read(&template, &named, None, &mut told);
+            pod::read(&template, &named, None, &mut reported);
         }
-        let misread = objects.missing();
+        let invalid = objects.missing();
         let pod = pod::read(&template, &named, Some(&objects), &mut problems);
-        problems.retain(|problem| !problem.is_unsupported && !told.contains(problem));
-        let is_right = !is_wrong && problems.is_empty() && objects.missing() == misread;
+        problems.retain(|problem| !problem.is_unsupported && !reported.contains(problem));
+        let is_right = !is_wrong && problems.is_empty() && objects.missing() == invalid;
         match pod.filter(|_| is_right) {
             // Everything of a pod is known by its uid.
             Some(pod) if wanted.pods.iter().any(|known| known.uid == pod.uid) => {

@@ -39,7 +39,7 @@ pub(super) struct ConfigObjects<'a> {
     data: BTreeMap<(bool, &'a str, &'a str), &'a ConfigData>,
     classes: BTreeMap<&'a str, &'a str>,
     /// What is there and cannot be read, which has been told of: kinds, namespaces and names.
-    misread: BTreeSet<(&'a str, &'a str, &'a str)>,
+    invalid: BTreeSet<(&'a str, &'a str, &'a str)>,
     /// How often that was asked for.
     missed: Cell<usize>,
 }
@@ -184,7 +184,7 @@ impl<'a> ConfigObjects<'a> {
 
     /// Something is there that cannot be read.
     pub(super) fn invalid(&mut self, key: (&'a str, &'a str, &'a str)) {
-        self.misread.insert(key);
+        self.invalid.insert(key);
     }
 
     /// How often something was asked for that cannot be read.
@@ -194,9 +194,9 @@ impl<'a> ConfigObjects<'a> {
 
     /// Whether something is there that cannot be read: that it is missing need not be told.
     fn is_invalid(&self, key: (&str, &str, &str)) -> bool {
-        let is_misread = self.misread.contains(&key);
-        self.missed.set(self.missed.get() + usize::from(is_misread));
-        is_misread
+        let is_invalid = self.invalid.contains(&key);
+        self.missed.set(self.missed.get() + usize::from(is_invalid));
+        is_invalid
     }
 
     /// The runtime's name of a class, if there is such a class; empty where it cannot be read.

@@ -169,7 +169,7 @@ spec:
 }
 
 #[test]
-fn a_pod_is_told_apart_by_its_names_and_by_what_is_written() {
+fn pods_are_distinguished_by_name_and_manifest() {
     let one = |more: &str| {
         let text = format!(
             "{{kind: Pod, metadata: {{name: p{more}}}, spec: {{containers: [{{name: a, image: i}}]}}}}"
@@ -193,9 +193,9 @@ fn a_pod_is_told_apart_by_its_names_and_by_what_is_written() {
             "{{kind: Pod, metadata: {{name: {name}, uid: u}}, spec: {{containers: [{{name: a, image: i}}]}}}}"
         )
     };
-    let told = problems(&format!("{}\n---\n{}", same("a"), same("b")));
-    assert_eq!(told, ["doc 2: metadata.uid is \"u\"; it must be the uid of one pod only"]);
+    let reported = problems(&format!("{}\n---\n{}", same("a"), same("b")));
+    assert_eq!(reported, ["doc 2: metadata.uid is \"u\"; it must be the uid of one pod only"]);
     let twice = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: i}]}}";
-    let told = problems(&format!("{twice}\n---\n{twice}"));
-    assert_eq!(told, ["doc 2: Pod default/p is in doc 1 already"]);
+    let sent = problems(&format!("{twice}\n---\n{twice}"));
+    assert_eq!(sent, ["doc 2: Pod default/p is in doc 1 already"]);
 }

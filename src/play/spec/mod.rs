@@ -349,10 +349,10 @@ impl Pod {
     /// How good the resources are that it asks for.
     pub(super) fn qos(&self) -> Qos {
         let all = || self.containers.iter().map(|container| &container.resources);
-        let is_asked = |quantity: &Quantity| !quantity.is_zero();
+        let is_requested = |quantity: &Quantity| !quantity.is_zero();
         let counted = |map: &BTreeMap<String, Quantity>| -> Vec<(String, Quantity)> {
             let counts = |(name, quantity): &(&String, &Quantity)| {
-                (*name == "cpu" || *name == "memory") && is_asked(quantity)
+                (*name == "cpu" || *name == "memory") && is_requested(quantity)
             };
             map.iter().filter(counts).map(|(name, quantity)| (name.clone(), *quantity)).collect()
         };

@@ -29,8 +29,8 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
     let probes = "livenessProbe: {exec: {command: [x]}}, startupProbe: {exec: {command: [x]}}";
     let pod = pod(&format!("{{containers: [{{name: main, image: i, {probes}}}]}}"));
     let container = pod.container("main").unwrap();
-    let (crashes, begun) = (Backoff::default(), Instant::now());
-    let now = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000) + begun.elapsed();
+    let (crashes, started) = (Backoff::default(), Instant::now());
+    let now = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000) + started.elapsed();
     let mut runtime = seen(vec![running(&pod, "main")]);
     let mut waited = [0; COUNT];
     for (number, wait) in waited.iter_mut().enumerate() {
@@ -47,7 +47,7 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
                 seen: &before,
                 verdicts: &verdicts,
                 probed: Some(&pod.spec),
-                condemned: &|_| false,
+                probe_killed: &|_| false,
             });
             assert!(!actions.kill_pod && actions.containers_to_start == ["main"], "{actions:?}");
             for _ in &actions.containers_to_kill {

@@ -25,7 +25,7 @@ use crate::tap;
 use crate::terminal::sanitize;
 
 /// How often it is looked whether the node has been listed.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What was made for a client.
 #[derive(Debug, Default)]
@@ -47,10 +47,10 @@ impl PodWorker {
         let mut pace = Requeue::default();
         while !self.signals.terminate.is_cancelled() {
             self.pod = self.pods.borrow_and_update().clone();
-            if let Some(prober) = self.means.prober.clone() {
+            if let Some(prober) = self.context.prober.clone() {
                 if !prober.has_listed() {
                     // It is not known yet what is written of what is there.
-                    sleep(LOOK).await;
+                    sleep(POLL_INTERVAL).await;
                     continue;
                 }
                 // The pod may have become known to it only now.
@@ -69,8 +69,8 @@ impl PodWorker {
             sleep(TERMINATION_RETRY).await;
             self.remove_unwanted().await;
         }
-        self.means.pleg_cache.forget(&self.pod.identity());
-        if let Some(prober) = &self.means.prober {
+        self.context.pleg_cache.forget(&self.pod.identity());
+        if let Some(prober) = &self.context.prober {
             prober.set_restartable(&self.names, HashSet::new());
         }
     }
@@ -84,10 +84,10 @@ impl PodWorker {
             let newest =
                 seen.latest(&container.name).filter(|instance| instance.state == InstanceState::Exited);
             let is_back = |it: &ContainerInstance| {
-                should_restart_after_kill(&self.pod, container, it, self.means.probe_killed.has(&it.id))
+                should_restart_after_kill(&self.pod, container, it, self.context.probe_killed.has(&it.id))
             };
             if let Some(ended) = newest.filter(|instance| !is_back(instance)) {
-                self.means.client_pods.record(
+                self.context.client_pods.record(
                     &key,
                     ClientAction::ContainerCompleted(container.name.clone(), ended.id.to_string()),
                 );
@@ -97,14 +97,14 @@ impl PodWorker {
 
     /// Whether its owner has done nothing with it that was not known of when it was looked at.
     pub(super) async fn is_still_kept(&self) -> bool {
-        let is_known = self.means.internal_calls.flush().await;
+        let is_known = self.context.internal_calls.flush().await;
         is_known && !self.pods.has_changed().unwrap_or(true) && !self.signals.terminate.is_cancelled()
     }
 
     /// Whether a container is still to be, as it was asked for.
     pub(super) async fn still_desired(&self, container: &Container) -> bool {
         let Some(own) = &container.own else { return true };
-        self.means.internal_calls.flush().await && self.wants(&container.name, own)
+        self.context.internal_calls.flush().await && self.wants(&container.name, own)
     }
 
     fn wants(&self, name: &str, made_of: &ClientRequest) -> bool {
@@ -126,7 +126,7 @@ impl PodWorker {
 
     /// What was made while its owner has let it go is removed: nobody knows of it.
     async fn remove_unwanted(&self) {
-        if !self.means.internal_calls.flush().await {
+        if !self.context.internal_calls.flush().await {
             // It is looked again with the next sync.
             return;
         }
@@ -198,7 +198,7 @@ impl PodWorker {
         let of_sandbox = place.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
         request.set_field(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
         let created =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.raw_client.create_container(request)).await;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.raw_client.create_container(request)).await;
         let created = created.map_err(|status| failed(sanitize(status.message())))?;
         Ok((created.container_id, attempt))
     }
@@ -207,7 +207,7 @@ impl PodWorker {
 /// Where the log of another attempt is written: where the name of the first one's ends with its number, that of the other's with its own; else
 /// it is put before the last dot.
 fn next_log_path(path: &str, first: u32, attempt: u32) -> String {
-    let (folder, file) = path.rsplit_once('/').map_or(("", path), |(folder, file)| (folder, file));
+    let (dir, file) = path.rsplit_once('/').map_or(("", path), |(directory, file)| (directory, file));
     let (stem, extension) = match file.rsplit_once('.') {
         Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
         _ => (file, String::new()),
@@ -219,7 +219,7 @@ fn next_log_path(path: &str, first: u32, attempt: u32) -> String {
         Some(before) => format!("{before}{attempt}{extension}"),
         None => format!("{stem}.{attempt}{extension}"),
     };
-    if folder.is_empty() && !path.starts_with('/') { next } else { format!("{folder}/{next}") }
+    if dir.is_empty() && !path.starts_with('/') { next } else { format!("{dir}/{next}") }
 }
 
 #[cfg(test)]

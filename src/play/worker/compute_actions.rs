@@ -61,7 +61,7 @@ pub(super) struct ActionInputs<'a> {
     /// What is probed, by all sources; `None` where nothing is.
     pub(super) probed: Option<&'a PodSpec>,
     /// Whether a container is ended for a probe, or has been, by its id.
-    pub(super) condemned: &'a dyn Fn(&str) -> bool,
+    pub(super) probe_killed: &'a dyn Fn(&str) -> bool,
 }
 
 impl ActionInputs<'_> {
@@ -241,15 +241,15 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
 }
 
 fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
-    let ActionInputs { pod, seen, verdicts, condemned, .. } = view;
+    let ActionInputs { pod, seen, verdicts, probe_killed, .. } = view;
     let mut kept = 0;
     for container in pod.regular_containers() {
         let name = &container.name;
         let running = match seen.latest(name) {
             Some(instance) if instance.state == InstanceState::Running => instance,
             other => {
-                let is_condemned = |instance: &ContainerInstance| condemned(&instance.id);
-                let is_back = |it: &ContainerInstance| should_start(pod, container, it, is_condemned(it));
+                let is_probe_killed = |instance: &ContainerInstance| probe_killed(&instance.id);
+                let is_back = |it: &ContainerInstance| should_start(pod, container, it, is_probe_killed(it));
                 if other.map_or(!pod.is_over(container), is_back) {
                     actions.containers_to_start.push(name.clone());
                     if let Some(instance) = other.filter(|instance| instance.state == InstanceState::Unknown)
@@ -318,11 +318,16 @@ fn resets(view: ActionInputs<'_>) -> Vec<ContainerToKill> {
 
 /// Whether a container that does not run is started. What was ended for a probe is, whatever its exit code, unless nothing ever is: so it is
 /// where it is started in the sync that ends it, and so it has to be where that sync was cut short.
-fn should_start(pod: &Pod, container: &Container, instance: &ContainerInstance, is_condemned: bool) -> bool {
+fn should_start(
+    pod: &Pod,
+    container: &Container,
+    instance: &ContainerInstance,
+    is_probe_killed: bool,
+) -> bool {
     match instance.state {
         InstanceState::Running => false,
         InstanceState::Created | InstanceState::Unknown => true,
-        InstanceState::Exited => should_restart_after_kill(pod, container, instance, is_condemned),
+        InstanceState::Exited => should_restart_after_kill(pod, container, instance, is_probe_killed),
     }
 }
 
@@ -331,10 +336,10 @@ pub(super) fn should_restart_after_kill(
     pod: &Pod,
     container: &Container,
     instance: &ContainerInstance,
-    is_condemned: bool,
+    is_probe_killed: bool,
 ) -> bool {
     let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
-    should_restart(pod, container, instance) || is_condemned && policy != RestartPolicy::Never
+    should_restart(pod, container, instance) || is_probe_killed && policy != RestartPolicy::Never
 }
 
 /// Whether one that has ended is started again.

@@ -18,7 +18,7 @@ use crate::terminal::{format, sanitize};
 
 /// Whose image it is, and what it is for.
 pub(super) struct ImagePuller<'a> {
-    pub(super) means: &'a WorkerContext,
+    pub(super) context: &'a WorkerContext,
     pub(super) pod: &'a Pod,
     pub(super) container: &'a Container,
     pub(super) names: (&'a Arc<tap::PodRef>, &'a Arc<tap::ContainerRef>),
@@ -54,18 +54,19 @@ impl ImagePuller<'_> {
 
     async fn pull(&self, image: &str) -> Result<(String, Option<Image>), StartError> {
         let key = format!("{}/{image}", self.pod.uid);
-        if let Err(BackoffError { delay, until }) = self.means.image_backoff.check(&key, SystemTime::now()) {
+        if let Err(BackoffError { delay, until }) = self.context.image_backoff.check(&key, SystemTime::now())
+        {
             self.tell("BackOff", false, format!("Back-off pulling image {image:?}"));
             let message = format!("Back-off pulling image {image:?}, for {}", format::duration(delay));
             return Err(StartError { until: Some(until), ..StartError::new("ImagePullBackOff", message) });
         }
         self.tell("Pulling", false, format!("Pulling image {image:?}"));
-        let begun = Instant::now();
+        let started = Instant::now();
         match self.pull_with_credentials(image).await {
             Ok(pulled) => {
                 let status = self.status(&pulled).await?;
                 let size = status.as_ref().map_or(0, |image| image.size);
-                let took = format::duration(begun.elapsed());
+                let took = format::duration(started.elapsed());
                 self.tell(
                     "Pulled",
                     false,
@@ -77,7 +78,7 @@ impl ImagePuller<'_> {
                 let reason = sanitize(status.message());
                 self.tell("Failed", true, format!("Failed to pull image {image:?}: {reason}"));
                 let now = SystemTime::now();
-                let delay = self.means.image_backoff.record_failure(&key, now);
+                let delay = self.context.image_backoff.record_failure(&key, now);
                 let error = StartError::new("ErrImagePull", reason);
                 Err(StartError { until: Some(now + delay), ..error })
             }
@@ -99,7 +100,7 @@ impl ImagePuller<'_> {
                 sandbox_config: Some(self.sandbox.clone()),
             };
             // It may take as long as it takes.
-            match self.means.images.clone().pull_image(request).await {
+            match self.context.images.clone().pull_image(request).await {
                 Ok(answer) => return Ok(answer.into_inner().image_ref),
                 Err(status) => refused = status,
             }
@@ -123,7 +124,7 @@ impl ImagePuller<'_> {
     async fn status(&self, image: &str) -> Result<Option<Image>, StartError> {
         let request = ImageStatusRequest { image: Some(self.spec(image)), verbose: false };
         let answered =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.images.clone().image_status(request)).await;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.images.clone().image_status(request)).await;
         let answer = answered.map_err(|status| {
             let message = format!("Failed to inspect image {image:?}: {}", sanitize(status.message()));
             StartError::new("ImageInspectError", message)
@@ -132,7 +133,7 @@ impl ImagePuller<'_> {
     }
 
     fn tell(&self, reason: &'static str, is_warning: bool, message: String) {
-        self.means.tell(self.names.0, Some(self.names.1), (reason, is_warning), message);
+        self.context.tell(self.names.0, Some(self.names.1), (reason, is_warning), message);
     }
 }
 

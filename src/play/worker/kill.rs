@@ -34,11 +34,11 @@ impl PodWorker {
     /// Ends one container that is doomed.
     pub(super) async fn kill_container(
         &self,
-        doomed: &ContainerToKill,
+        to_kill: &ContainerToKill,
         seen: &RuntimePodStatus,
         report: Option<&PodReport>,
     ) -> Result<(), Status> {
-        let ContainerToKill { id, name, message, reason } = doomed;
+        let ContainerToKill { id, name, message, reason } = to_kill;
         let Some(container) = self.pod.container(name) else { return Ok(()) };
         let mut ending = self.kill_spec(container, message.clone());
         let mut mark = None;
@@ -50,9 +50,9 @@ impl PodWorker {
             mark = probe.map(|probe| kill_record(probe, &ending));
         }
         // Whoever comes after us has to know why it ended.
-        self.means.state.flush().await;
+        self.context.state.flush().await;
         let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
-        if let (KillReason::Probe(kind), Some(prober)) = (reason, &self.means.prober) {
+        if let (KillReason::Probe(kind), Some(prober)) = (reason, &self.context.prober) {
             prober.on_container_killed(&self.names, name, *kind, killed.is_ok());
         }
         killed
@@ -69,12 +69,12 @@ impl PodWorker {
         first: &[CancellationToken],
     ) -> Result<(), Status> {
         self.record_event(Some(names), ("Killing", false), ending.message.clone());
-        let begun = Instant::now();
+        let started = Instant::now();
         self.pre_stop(names, id, &ending).await;
-        let left = wait_for_predecessors(first, ending.grace_period_after(begun.elapsed())).await;
+        let left = wait_for_predecessors(first, ending.grace_period_after(started.elapsed())).await;
         let both = ContainerNames { pod: self.names.clone(), container: names.clone() };
         let mark = mark.map(|mark| tap::KillRecord { grace_period: left, ..mark });
-        self.means.executor.stop(&both, id, left, mark).await
+        self.context.executor.stop(&both, id, left, mark).await
     }
 
     async fn pre_stop(&self, names: &Arc<tap::ContainerRef>, id: &Arc<str>, ending: &KillPlan) {
@@ -83,7 +83,8 @@ impl PodWorker {
         let container = self.pod.container(name).map(|container| container.spec.clone());
         let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
         let hooked = self.hook_context(&container, names, id, &self.address().unwrap_or_default());
-        if let Err(HookError::Failed(_)) = hooked.run(hook, self.means.executor.clone(), Some(period)).await {
+        if let Err(HookError::Failed(_)) = hooked.run(hook, self.context.executor.clone(), Some(period)).await
+        {
             self.record_event(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
         }
     }
@@ -119,7 +120,7 @@ impl PodWorker {
             ignore_not_found(
                 with_timeout(
                     RUNTIME_REQUEST_TIMEOUT,
-                    self.means.relay_client.clone().stop_pod_sandbox(request),
+                    self.context.relay_client.clone().stop_pod_sandbox(request),
                 )
                 .await,
             )?;
@@ -156,8 +157,8 @@ impl PodWorker {
     /// Removes a container, and its log with what was rotated of it, unless logs stay.
     pub(super) async fn remove_with_log(&self, instance: &ContainerInstance) -> Result<(), Status> {
         self.remove(&instance.id).await?;
-        if !self.means.node.keeps_logs {
-            let logs = cri_config::log_folder(&self.pod, &self.means.node.logs).join(&instance.name);
+        if !self.context.node.keeps_logs {
+            let logs = cri_config::log_dir(&self.pod, &self.context.node.logs).join(&instance.name);
             remove_log(logs.join(format!("{}.log", instance.restart_count))).await;
         }
         Ok(())
@@ -167,10 +168,13 @@ impl PodWorker {
     pub(super) async fn remove(&self, id: &str) -> Result<(), Status> {
         let request = RemoveContainerRequest { container_id: id.to_owned() };
         ignore_not_found(
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.relay_client.clone().remove_container(request))
-                .await,
+            with_timeout(
+                RUNTIME_REQUEST_TIMEOUT,
+                self.context.relay_client.clone().remove_container(request),
+            )
+            .await,
         )?;
-        self.means.probe_killed.forget(id);
+        self.context.probe_killed.forget(id);
         Ok(())
     }
 }
@@ -197,10 +201,10 @@ async fn wait_for_predecessors(first: &[CancellationToken], seconds: u32) -> u32
     if first.is_empty() {
         return seconds;
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let all = join_all(first.iter().map(CancellationToken::cancelled));
     let _ = timeout(Duration::from_secs(seconds.into()), all).await;
-    let waited = u32::try_from(begun.elapsed().as_secs()).unwrap_or(u32::MAX);
+    let waited = u32::try_from(started.elapsed().as_secs()).unwrap_or(u32::MAX);
     seconds.saturating_sub(waited).max(KillPlan::MIN_GRACE_PERIOD)
 }
 
@@ -290,13 +294,13 @@ mod tests {
             let names = ["a", "b", "second", "first"];
             let turns: TerminationOrder =
                 names.map(|name| (name.to_owned(), CancellationToken::new())).into();
-            let begun = Instant::now();
+            let started = Instant::now();
             let ended = join_all(names.into_iter().zip(takes).map(async |(name, takes)| {
                 let left = wait_for_predecessors(&predecessors(&pod, name, &turns), grace).await;
-                let told = begun.elapsed().as_secs();
+                let reported = started.elapsed().as_secs();
                 tokio::time::sleep(Duration::from_secs(left.min(takes).into())).await;
                 turns[name].cancel();
-                (name, told, begun.elapsed().as_secs())
+                (name, reported, started.elapsed().as_secs())
             }));
             assert_eq!(ended.await, expected, "with {grace}s");
         }

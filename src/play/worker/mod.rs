@@ -62,14 +62,14 @@ pub(super) struct WorkerSignals {
 /// Plays one pod.
 #[derive(Debug)]
 pub(super) struct PodWorker {
-    means: Arc<WorkerContext>,
+    context: Arc<WorkerContext>,
     pod: Arc<Pod>,
     /// What it is to be from now on.
     pods: watch::Receiver<Arc<Pod>>,
     names: Arc<tap::PodRef>,
-    folder: PodDir,
+    dir: PodDir,
     signals: Arc<WorkerSignals>,
-    standing: watch::Sender<PublishedPod>,
+    published: watch::Sender<PublishedPod>,
     memory: Mutex<WorkerState>,
 }
 
@@ -111,15 +111,15 @@ enum SyncError {
 
 impl PodWorker {
     pub(super) fn new(
-        means: Arc<WorkerContext>,
+        context: Arc<WorkerContext>,
         pods: watch::Receiver<Arc<Pod>>,
         signals: Arc<WorkerSignals>,
-        standing: watch::Sender<PublishedPod>,
+        published: watch::Sender<PublishedPod>,
     ) -> Self {
         let pod = pods.borrow().clone();
-        let folder = PodDir::for_pod(&pod, &means.node.pods);
+        let dir = PodDir::for_pod(&pod, &context.node.pods);
         let names = Arc::new(names(&pod));
-        Self { means, pod, pods, names, folder, signals, standing, memory: Mutex::default() }
+        Self { context, pod, pods, names, dir, signals, published, memory: Mutex::default() }
     }
 
     /// Plays the pod until it is told to end, and leaves nothing of it. Tells whether that was so.
@@ -133,7 +133,7 @@ impl PodWorker {
             self.run_client_pod().await;
             return true;
         }
-        if let Some(prober) = &self.means.prober {
+        if let Some(prober) = &self.context.prober {
             // Its workers begin before there is anything to probe.
             prober.add_pod(self.awaited());
         }
@@ -185,11 +185,11 @@ impl PodWorker {
 
     /// Looks what is so, and does what is to be done.
     async fn sync(&self) -> Result<SyncResult, SyncError> {
-        let seen = self.means.pod_status(&self.pod).await?;
+        let seen = self.context.pod_status(&self.pod).await?;
         self.record_completed(&seen);
-        let report = self.means.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
+        let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
         if self.lost_for_good(&seen) {
-            self.standing.send_modify(|standing| standing.failure = Some(FailureCause::Killed));
+            self.published.send_modify(|published| published.failure = Some(FailureCause::Killed));
         }
         let status = self.update_status(&seen, report.as_ref(), false).await?;
         if status.is_terminal() {
@@ -198,7 +198,7 @@ impl PodWorker {
         if self.deadline_left().is_some_and(|left| left.is_zero()) {
             let (reason, message) = DEADLINE_EXCEEDED;
             self.record_event(None, (reason, false), message.to_owned());
-            self.standing.send_modify(|standing| standing.failure = Some(FailureCause::Deadline));
+            self.published.send_modify(|standing| standing.failure = Some(FailureCause::Deadline));
             return Ok(SyncResult::Terminal);
         }
         if self.is_paused() {
@@ -215,7 +215,7 @@ impl PodWorker {
             seen: &seen,
             verdicts: &verdicts,
             probed: self.probed(report.as_ref()),
-            condemned: &|id| self.means.probe_killed.has(id),
+            probe_killed: &|id| self.context.probe_killed.has(id),
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
         let has_failed = |instance: &&ContainerInstance| {
@@ -224,7 +224,7 @@ impl PodWorker {
                 .any(|kind| verdicts(&instance.id, kind) == Some(ProbeResult::Failure))
         };
         for instance in seen.live().filter(has_failed) {
-            self.means.probe_killed.add(&instance.id);
+            self.context.probe_killed.add(&instance.id);
         }
         if self.pod.is_client_pod() && !self.is_still_kept().await {
             return Ok(SyncResult::Changed);
@@ -235,8 +235,8 @@ impl PodWorker {
     /// Whether nothing is started or ended.
     fn is_paused(&self) -> bool {
         let is_let_be =
-            || self.means.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
-        self.means.kubelet.is_active() || self.pod.is_client_pod() && is_let_be()
+            || self.context.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
+        self.context.kubelet.is_active() || self.pod.is_client_pod() && is_let_be()
     }
 
     /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
@@ -254,7 +254,7 @@ impl PodWorker {
                 }
                 () = self.signals.sync.notified() => {
                     is_woken = true;
-                    let report = self.means.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
+                    let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
                     // It was asked what the runtime calls itself before.
                     let _ = self.update_status(seen, report.as_ref(), false).await;
                 }
@@ -266,7 +266,7 @@ impl PodWorker {
     fn lost_for_good(&self, seen: &RuntimePodStatus) -> bool {
         let mut ended = seen.containers.iter().filter(|instance| {
             instance.state == InstanceState::Exited
-                && self.means.probe_killed.has(&instance.id)
+                && self.context.probe_killed.has(&instance.id)
                 && seen.latest(&instance.name).is_some_and(|newest| newest.id == instance.id)
         });
         ended.any(|instance| {
@@ -279,7 +279,7 @@ impl PodWorker {
     /// How long it may still run, where that is limited.
     fn deadline_left(&self) -> Option<Duration> {
         let limit = Duration::from_secs(self.pod.active_deadline?.into());
-        let ran = SystemTime::now().duration_since(self.standing.borrow().started);
+        let ran = SystemTime::now().duration_since(self.published.borrow().started);
         Some(limit.saturating_sub(ran.unwrap_or_default()))
     }
 
@@ -290,12 +290,12 @@ impl PodWorker {
         report: Option<&PodReport>,
         is_terminal: bool,
     ) -> Result<PodStatus, Status> {
-        let runtime = self.means.runtime_name().await?;
+        let runtime = self.context.runtime_name().await?;
         let (before, started) = self.last_status();
         let memory = self.lock();
         let basis = StatusInputs {
             pod: &self.pod,
-            node: &self.means.node,
+            node: &self.context.node,
             seen,
             report,
             probed: self.probed(report),
@@ -308,28 +308,28 @@ impl PodWorker {
         };
         let mut new = status(&basis, SystemTime::now());
         drop(memory);
-        if self.standing.borrow().failure == Some(FailureCause::Deadline) && is_terminal {
+        if self.published.borrow().failure == Some(FailureCause::Deadline) && is_terminal {
             let (reason, message) = DEADLINE_EXCEEDED;
             new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
         }
         let sandbox = seen.sandbox().map(|sandbox| sandbox.id.to_string());
-        let (pod, told) = (self.pod.clone(), new.clone());
-        self.standing.send_modify(|standing| {
-            (standing.pod, standing.sandbox) = (pod, sandbox);
-            standing.update(told);
+        let (pod, reported) = (self.pod.clone(), new.clone());
+        self.published.send_modify(|published| {
+            (published.pod, published.sandbox) = (pod, sandbox);
+            published.update(reported);
         });
         Ok(new)
     }
 
     /// Its last status, and when it was seen first.
     fn last_status(&self) -> (Option<PodStatus>, SystemTime) {
-        let standing = self.standing.borrow();
-        (standing.status.clone(), standing.started)
+        let published = self.published.borrow();
+        (published.status.clone(), published.started)
     }
 
     /// What is probed, by all sources, as far as that is known already; `None` where nothing is.
     fn probed<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
-        self.means.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
+        self.context.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
     }
 
     fn lock(&self) -> MutexGuard<'_, WorkerState> {
@@ -337,8 +337,8 @@ impl PodWorker {
     }
 
     fn address(&self) -> Option<String> {
-        let standing = self.standing.borrow();
-        standing.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
+        let published = self.published.borrow();
+        published.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
     }
 
     fn record_event(
@@ -347,7 +347,7 @@ impl PodWorker {
         what: (&'static str, bool),
         message: String,
     ) {
-        self.means.tell(&self.names, container, what, message);
+        self.context.tell(&self.names, container, what, message);
     }
 }
 

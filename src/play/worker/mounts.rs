@@ -20,23 +20,23 @@ impl PodWorker {
         variables: &[(String, String)],
         recurses: bool,
     ) -> Result<Vec<Mount>, String> {
-        let points = self.folder.subpath_targets(container);
-        let binds = !points.is_empty() && self.means.binds_subpaths().await?;
+        let points = self.dir.subpath_targets(container);
+        let binds = !points.is_empty() && self.context.binds_subpaths().await?;
         if points.is_empty() && self.uses_memory(container) {
             // The container finds the directory below the tmpfs then.
-            self.means.report_unreachable_mounts().await;
+            self.context.report_unreachable_mounts().await;
         }
         if binds {
-            self.means.subpath_mounts.record(&points, &self.mount_owner(&container.name));
+            self.context.subpath_mounts.record(&points, &self.mount_owner(&container.name));
             // The record is written before the mount: after a crash there may be a record without a mount, but no mount without a record.
-            self.means.state.flush().await;
+            self.context.state.flush().await;
         }
-        let (folder, pod, means) = (self.folder.clone(), self.pod.clone(), self.means.clone());
+        let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
         let (name, container, addresses) = (container.name.clone(), container.clone(), addresses.to_vec());
         let variables = variables.to_vec();
         let mounted = spawn_blocking(move || {
-            let facts = EnvFacts { pod: &pod, node: &means.node, addresses: &addresses };
-            folder.mounts(&container, &facts, &variables, recurses, binds)
+            let facts = EnvFacts { pod: &pod, node: &context.node, addresses: &addresses };
+            dir.mounts(&container, &facts, &variables, recurses, binds)
         });
         match mounted.await {
             Ok(mounted) => mounted.map_err(|error| {
@@ -61,17 +61,17 @@ impl PodWorker {
     /// Unmounts the subPaths of containers that do not run, whether or not the pod still has them. What cannot be unmounted is tried again with
     /// the next sync.
     pub(super) async fn release_subpaths(&self, seen: &RuntimePodStatus) {
-        let known = self.means.subpath_mounts.containers_of(&self.pod.uid);
+        let known = self.context.subpath_mounts.containers_of(&self.pod.uid);
         self.lock().unreleased.retain(|name| known.contains(name));
         for name in known {
             if seen.live().any(|instance| instance.name == name) {
                 continue;
             }
-            let (folder, container) = (self.folder.clone(), name.clone());
-            match spawn_blocking(move || folder.release(&container)).await {
+            let (dir, container) = (self.dir.clone(), name.clone());
+            match spawn_blocking(move || dir.release(&container)).await {
                 Ok(Ok(())) => {
                     let owner = self.mount_owner(&name);
-                    self.means.subpath_mounts.forget(|known| *known == owner);
+                    self.context.subpath_mounts.forget(|known| *known == owner);
                 }
                 Ok(Err(error)) if self.lock().unreleased.insert(name.clone()) => {
                     let (pod, error) = (self.pod.full_name(), sanitize(&error.to_string()));

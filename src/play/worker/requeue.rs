@@ -13,7 +13,7 @@ pub(super) const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 const SPREAD: f64 = 0.5;
 
 /// When it is tried again where something has failed.
-const RETRY: Duration = Duration::from_secs(10);
+const SYNC_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// What is waited after a sync that has done something, and how often twice as long if there is another and another.
 const SHORT_DELAY: Duration = Duration::from_millis(5);
@@ -47,11 +47,11 @@ impl Requeue {
             Ok(SyncResult::NoChange | SyncResult::Terminal) => SYNC_FREQUENCY,
             Ok(SyncResult::Retry(until)) => {
                 let left = until.map(|until| until.duration_since(SystemTime::now()).unwrap_or_default());
-                left.unwrap_or(RETRY).min(SYNC_FREQUENCY)
+                left.unwrap_or(SYNC_RETRY_DELAY).min(SYNC_FREQUENCY)
             }
             Err(error) => {
                 warn!(pod = pod.full_name(), "a pod was not synced: {error}");
-                RETRY
+                SYNC_RETRY_DELAY
             }
         };
         self.in_a_row = 0;

@@ -45,9 +45,9 @@ impl PodWorker {
         let unnamed = Arc::new(unnamed);
         self.back_off(container, place.seen, &unnamed)?;
         // Or else it would not be waited for as long once we are back from an end of ours.
-        self.means.state.flush().await;
+        self.context.state.flush().await;
         let wanted = ImagePuller {
-            means: &self.means,
+            context: &self.context,
             pod: &self.pod,
             container,
             names: (&self.names, &unnamed),
@@ -72,7 +72,7 @@ impl PodWorker {
         }
         let request = StartContainerRequest { container_id: id.clone() };
         let started =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.relay_client.clone().start_container(request))
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.relay_client.clone().start_container(request))
                 .await;
         let started = started.map_err(|status| StartError::new("RunContainerError", argv(&status)));
         started.inspect_err(|error| self.failed(&named, error))?;
@@ -91,7 +91,7 @@ impl PodWorker {
         names: &Arc<tap::ContainerRef>,
     ) -> Result<(), StartError> {
         let is_time =
-            check_backoff(&self.means.restart_backoff, &self.pod, container, seen, SystemTime::now());
+            check_backoff(&self.context.restart_backoff, &self.pod, container, seen, SystemTime::now());
         let Err(BackoffError { delay, until }) = is_time else { return Ok(()) };
         let (name, pod) = (&container.name, &self.pod);
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
@@ -109,10 +109,10 @@ impl PodWorker {
         image: &str,
         known: Option<&Image>,
     ) -> Result<(String, u32), StartError> {
-        let (pod, node) = (&*self.pod, &self.means.node);
+        let (pod, node) = (&*self.pod, &self.context.node);
         let wrong = |message: String| StartError::new("CreateContainerConfigError", message);
         verify_run_as_non_root(pod, container, known).map_err(wrong)?;
-        let logs = cri_config::log_folder(pod, &node.logs).join(&container.name);
+        let logs = cri_config::log_dir(pod, &node.logs).join(&container.name);
         let attempt = restart_count(place.seen.latest(&container.name), &logs);
         let made = make_log_directory(&node.logs, &logs);
         made.map_err(|error| wrong(format!("{}: {error}", logs.display())))?;
@@ -126,9 +126,11 @@ impl PodWorker {
             config: Some(cri_config::container(pod, container, node, making)),
             sandbox_config: Some(place.config.clone()),
         };
-        let created =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, self.means.relay_client.clone().create_container(request))
-                .await;
+        let created = with_timeout(
+            RUNTIME_REQUEST_TIMEOUT,
+            self.context.relay_client.clone().create_container(request),
+        )
+        .await;
         let created = created.map_err(|status| StartError::new("CreateContainerError", argv(&status)))?;
         Ok((created.container_id, attempt))
     }
@@ -140,7 +142,8 @@ impl PodWorker {
         if needed.or(wanted(RecursiveReadOnly::IfPossible)).is_none() {
             return Ok(false);
         }
-        let can = self.means.supports_rro(&self.pod.runtime_handler).await.map_err(|status| argv(&status))?;
+        let can =
+            self.context.supports_rro(&self.pod.runtime_handler).await.map_err(|status| argv(&status))?;
         match needed.filter(|_| !can) {
             Some(mount) => {
                 let volume = &mount.volume;
@@ -163,7 +166,7 @@ impl PodWorker {
         let id: Arc<str> = names.id.as_deref().unwrap_or_default().into();
         let address = place.addresses.first().map(String::as_str).unwrap_or_default();
         let hooked = self.hook_context(&container.spec, names, &id, address);
-        let reason = match hooked.run(hook, self.means.executor.clone(), None).await {
+        let reason = match hooked.run(hook, self.context.executor.clone(), None).await {
             Ok(()) => return Ok(()),
             Err(HookError::Failed(reason)) => sanitize(&reason),
             Err(HookError::TimedOut | HookError::Panicked) => "a fault of probeshim's own".to_owned(),
@@ -222,17 +225,17 @@ fn verify_run_as_non_root(pod: &Pod, container: &Container, image: Option<&Image
     if own.is_not_root.or(common.is_not_root) != Some(true) {
         return Ok(());
     }
-    let whose =
+    let owner =
         format!("(pod: \"{}_{}({})\", container: {})", pod.name, pod.namespace, pod.uid, container.name);
     match own.user.or(common.user) {
-        Some(0) => Err(format!("container's runAsUser breaks non-root policy {whose}")),
+        Some(0) => Err(format!("container's runAsUser breaks non-root policy {owner}")),
         Some(_) => Ok(()),
         None => match image.map(|image| (image.uid.map(|uid| uid.value), image.username.as_str())) {
             Some((Some(uid), _)) if uid != 0 => Ok(()),
             Some((None, name)) if !name.is_empty() => Err(format!(
-                "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {whose}"
+                "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {owner}"
             )),
-            _ => Err(format!("container has runAsNonRoot and image will run as root {whose}")),
+            _ => Err(format!("container has runAsNonRoot and image will run as root {owner}")),
         },
     }
 }
@@ -266,12 +269,12 @@ mod tests {
             (&["-42.log", "+42.log"], 0),
             (&["6.log", "6.log.rotated", "6.log.rotated.rotated"], 7),
         ] {
-            let folder = tempfile::tempdir().unwrap();
+            let dir = tempfile::tempdir().unwrap();
             for name in names {
-                fs::write(folder.path().join(name), "").unwrap();
+                fs::write(dir.path().join(name), "").unwrap();
             }
-            fs::create_dir(folder.path().join("77.log")).unwrap();
-            assert_eq!(restart_count(None, folder.path()), expected, "{names:?}");
+            fs::create_dir(dir.path().join("77.log")).unwrap();
+            assert_eq!(restart_count(None, dir.path()), expected, "{names:?}");
         }
         assert_eq!(restart_count(None, Path::new("/nowhere")), 0);
     }

@@ -168,12 +168,12 @@ impl StatusInputs<'_> {
     fn terminated(&self, container: &Container, instance: &ContainerInstance) -> Terminated {
         let log = (container.fallback_to_logs_on_error && instance.exit_code != 0)
             .then_some(instance.log.as_path());
-        let words = [instance.message.clone(), message(instance.message_file.as_deref(), log)];
-        let words: Vec<String> = words.into_iter().filter(|words| !words.is_empty()).collect();
+        let messages = [instance.message.clone(), message(instance.message_file.as_deref(), log)];
+        let text: Vec<String> = messages.into_iter().filter(|message| !message.is_empty()).collect();
         Terminated {
             exit_code: instance.exit_code,
             reason: instance.reason.clone(),
-            message: words.join(": "),
+            message: text.join(": "),
             started_at: time(instance.started_at),
             finished_at: time(instance.finished_at),
             container_id: self.id(&instance.id),
@@ -248,7 +248,7 @@ fn conditions(
         .iter()
         .any(|container| container.spec.restart_rules.iter().any(|it| it.restarts_all));
     let resetting = may_reset.then(|| {
-        let told = match phase {
+        let reported = match phase {
             PodPhase::Succeeded => (false, Some("PodCompleted"), None),
             PodPhase::Failed => (false, Some("PodFailed"), None),
             _ if basis.is_resetting => {
@@ -257,7 +257,7 @@ fn conditions(
             }
             _ => met(false),
         };
-        ("AllContainersRestarting", told)
+        ("AllContainersRestarting", reported)
     });
     let all: [(&'static str, ConditionStatus); 5] = [
         ("PodReadyToStartContainers", met(has_sandbox)),
@@ -293,14 +293,14 @@ fn initialised(pod: &Pod, status: &PodStatus) -> ConditionStatus {
     };
     let all = pod.init_containers().zip(&status.init_container_statuses);
     let left: Vec<&str> = all.filter(|it| !is_done(*it)).map(|(it, _)| it.name.as_str()).collect();
-    let has_begun = |status: &ContainerStatusV1| {
+    let has_started = |status: &ContainerStatusV1| {
         status.state.running.is_some()
             || status.state.terminated.is_some()
             || status.last_state.terminated.is_some()
     };
     if status.phase == "Succeeded" {
         (true, Some("PodCompleted"), None)
-    } else if left.is_empty() || status.container_statuses.iter().any(has_begun) {
+    } else if left.is_empty() || status.container_statuses.iter().any(has_started) {
         (true, None, None)
     } else {
         let message = format!("containers with incomplete status: [{}]", left.join(" "));

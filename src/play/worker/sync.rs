@@ -47,7 +47,7 @@ impl PodWorker {
             return Ok(if is_done { SyncResult::Changed } else { SyncResult::NoChange });
         }
         // What is known of it has to outlive what is made now.
-        self.means.state.flush().await;
+        self.context.state.flush().await;
         let (config, authored) = self.sandbox_config(actions.create_sandbox, seen);
         let (sandbox, addresses) = match actions.create_sandbox {
             Some(_) => self.run_sandbox(&config, authored).await?,
@@ -75,11 +75,11 @@ impl PodWorker {
     ) -> Result<SyncResult, SyncError> {
         self.lock().is_resetting = true;
         self.update_status(seen, report, false).await?;
-        for doomed in &actions.containers_to_reset {
-            if seen.live().any(|instance| instance.id == doomed.id) {
-                self.kill_container(doomed, seen, report).await?;
+        for to_kill in &actions.containers_to_reset {
+            if seen.live().any(|instance| instance.id == to_kill.id) {
+                self.kill_container(to_kill, seen, report).await?;
             }
-            self.remove(&doomed.id).await?;
+            self.remove(&to_kill.id).await?;
         }
         Ok(SyncResult::Changed)
     }
@@ -110,8 +110,8 @@ impl PodWorker {
                 }
             }
         }
-        for doomed in &actions.containers_to_kill {
-            self.kill_container(doomed, seen, report).await?;
+        for to_kill in &actions.containers_to_kill {
+            self.kill_container(to_kill, seen, report).await?;
         }
         Ok(is_done)
     }
@@ -152,7 +152,7 @@ impl PodWorker {
         }
         let seen_at =
             jiff::Timestamp::try_from(self.last_status().1).map(|it| it.to_string()).unwrap_or_default();
-        (cri_config::sandbox(&self.pod, &self.means.node, attempt, &seen_at), None)
+        (cri_config::sandbox(&self.pod, &self.context.node, attempt, &seen_at), None)
     }
 
     /// Makes a sandbox. Returns its id and its addresses.
@@ -172,7 +172,7 @@ impl PodWorker {
             // Where a client has its logs is for it to say.
             std::fs::create_dir_all(&logs)
         } else {
-            make_log_directory(&self.means.node.logs, Path::new(&logs))
+            make_log_directory(&self.context.node.logs, Path::new(&logs))
         };
         made.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
         let request = RunPodSandboxRequest {
@@ -181,19 +181,19 @@ impl PodWorker {
         };
         let run = match authored {
             Some(authored) => {
-                with_timeout(RUNTIME_REQUEST_TIMEOUT * 2, self.means.raw_client.run_pod_sandbox(authored))
+                with_timeout(RUNTIME_REQUEST_TIMEOUT * 2, self.context.raw_client.run_pod_sandbox(authored))
                     .await
             }
             None => {
                 with_timeout(
                     RUNTIME_REQUEST_TIMEOUT * 2,
-                    self.means.relay_client.clone().run_pod_sandbox(request),
+                    self.context.relay_client.clone().run_pod_sandbox(request),
                 )
                 .await
             }
         };
         let id: Arc<str> = run.inspect_err(failed)?.pod_sandbox_id.into();
-        let seen = self.means.pod_status(&self.pod).await?;
+        let seen = self.context.pod_status(&self.pod).await?;
         let sandbox = seen.sandboxes.iter().find(|sandbox| sandbox.id == id);
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
     }
@@ -225,10 +225,10 @@ impl PodWorker {
 
     /// Makes the pod's files.
     pub(super) async fn prepare_pod_dir(&self, addresses: &[String]) -> Result<(), SyncError> {
-        let (folder, pod, means) = (self.folder.clone(), self.pod.clone(), self.means.clone());
+        let (dir, pod, context) = (self.dir.clone(), self.pod.clone(), self.context.clone());
         let addresses = addresses.to_vec();
         let prepared = spawn_blocking(move || {
-            folder.prepare(&EnvFacts { pod: &pod, node: &means.node, addresses: &addresses })
+            dir.prepare(&EnvFacts { pod: &pod, node: &context.node, addresses: &addresses })
         });
         let (reason, message) = match prepared.await {
             Ok(Ok(())) => return Ok(()),

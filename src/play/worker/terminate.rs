@@ -32,16 +32,16 @@ const REMOVE_ATTEMPTS: usize = 5;
 impl PodWorker {
     /// Ends everything of the pod.
     pub(super) async fn terminate(&self) {
-        if let Some(prober) = &self.means.prober {
+        if let Some(prober) = &self.context.prober {
             prober.stop_liveness_and_startup(&self.names);
         }
-        self.standing.send_modify(|standing| standing.is_ending = true);
-        self.means.registry.mark_terminating(&self.pod.uid);
-        let hurry = self.signals.force.clone();
+        self.published.send_modify(|published| published.is_ending = true);
+        self.context.registry.mark_terminating(&self.pod.uid);
+        let force = self.signals.force.clone();
         loop {
             let ended = tokio::select! {
                 ended = self.try_terminate() => ended,
-                () = hurry.cancelled() => return,
+                () = force.cancelled() => return,
             };
             let Err(error) = ended else { return };
             if self.never_created() {
@@ -51,23 +51,23 @@ impl PodWorker {
             self.record_event(None, ("FailedKillPod", true), format!("error killing pod: {error}"));
             tokio::select! {
                 () = sleep(TERMINATION_RETRY) => {}
-                () = hurry.cancelled() => return,
+                () = force.cancelled() => return,
             }
         }
     }
 
     async fn try_terminate(&self) -> Result<(), SyncError> {
-        let seen = self.means.pod_status(&self.pod).await?;
+        let seen = self.context.pod_status(&self.pod).await?;
         if self.last_status().0.is_none() {
             // Hooks may go to its address.
             self.update_status(&seen, None, false).await?;
         }
         self.run_publishing_status(&seen, self.kill_all(&seen, MIN_TERMINATION_GRACE)).await?;
-        let seen = self.means.pod_status(&self.pod).await?;
+        let seen = self.context.pod_status(&self.pod).await?;
         self.release_subpaths(&seen).await;
-        let report = self.means.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
+        let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
         self.update_status(&seen, report.as_ref(), true).await?;
-        if let Some(prober) = &self.means.prober {
+        if let Some(prober) = &self.context.prober {
             prober.remove_pod(&self.names);
         }
         Ok(())
@@ -94,16 +94,16 @@ impl PodWorker {
         let is_gone = tokio::select! {
             () = patient => true,
             () = self.signals.force.cancelled() => false,
-        } || self.removes_in_a_hurry().await;
+        } || self.remove_forcibly().await;
         self.forget();
         if is_gone {
-            self.means.registry.forget(&self.pod.uid);
+            self.context.registry.forget(&self.pod.uid);
         }
         is_gone
     }
 
     /// Removes everything of the pod within a limit. Returns whether it is gone.
-    async fn removes_in_a_hurry(&self) -> bool {
+    async fn remove_forcibly(&self) -> bool {
         let is_removed =
             matches!(timeout(FORCED_REMOVAL_TIMEOUT, self.remove_from_runtime()).await, Ok(Ok(())));
         let remove_files = async {
@@ -121,32 +121,32 @@ impl PodWorker {
 
     /// Forgets what was observed of the pod.
     fn forget(&self) {
-        if let Some(prober) = &self.means.prober {
+        if let Some(prober) = &self.context.prober {
             prober.remove_pod(&self.names);
         }
-        self.means.pleg_cache.forget(&self.pod.identity());
+        self.context.pleg_cache.forget(&self.pod.identity());
     }
 
     /// Whether the runtime has never answered, so that nothing was made of a pod that was not there before.
     fn never_created(&self) -> bool {
-        !self.means.pleg_cache.knows(&self.pod.identity()) && self.means.registry.is_new(&self.pod.uid)
+        !self.context.pleg_cache.knows(&self.pod.identity()) && self.context.registry.is_new(&self.pod.uid)
     }
 
     /// Removes the files of the pod, and its logs unless they are kept. Fails with the reason.
     async fn remove_files(&self) -> Result<(), String> {
-        let node = &self.means.node;
+        let node = &self.context.node;
         let logs =
-            (!node.keeps_logs).then(|| (node.logs.clone(), cri_config::log_folder(&self.pod, &node.logs)));
-        let folder = self.folder.clone();
+            (!node.keeps_logs).then(|| (node.logs.clone(), cri_config::log_dir(&self.pod, &node.logs)));
+        let dir = self.dir.clone();
         let removed = spawn_blocking(move || {
-            let removed = folder.remove();
+            let removed = dir.remove();
             if let Some((logs, own)) = logs {
                 remove_logs(&logs, &own);
             }
             removed
         });
         removed.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        self.means.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
+        self.context.subpath_mounts.forget(|owner| owner.uid == self.pod.uid);
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl PodWorker {
             return Ok(());
         }
         loop {
-            let seen = self.means.pod_status(&self.pod).await?;
+            let seen = self.context.pod_status(&self.pod).await?;
             if seen.containers.is_empty() && seen.sandboxes.is_empty() {
                 self.forget();
                 return Ok(());
@@ -180,7 +180,7 @@ impl PodWorker {
         ignore_not_found(
             with_timeout(
                 RUNTIME_REQUEST_TIMEOUT,
-                self.means.relay_client.clone().remove_pod_sandbox(request),
+                self.context.relay_client.clone().remove_pod_sandbox(request),
             )
             .await,
         )

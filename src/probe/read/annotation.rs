@@ -18,7 +18,7 @@ const RESTART_POLICY: &str = "restart-policy";
 
 /// How much is told of one annotation that cannot be read: reasons, and characters.
 const MAX_REPORTED: usize = 3;
-const LONGEST: usize = 500;
+const MAX_REPORTED_BYTES: usize = 500;
 
 /// A probe of a container. One that cannot be read is as if it were not there.
 pub(crate) fn read(sandbox: &Sandbox, container: &str, probe_type: ProbeType) -> Option<Probe> {
@@ -74,7 +74,7 @@ pub fn annotation_problems(sandbox: &Sandbox, redact: bool) -> Vec<String> {
             }
             Some(Ok(_)) => continue,
         };
-        problems.push(problem.chars().take(LONGEST).collect());
+        problems.push(problem.chars().take(MAX_REPORTED_BYTES).collect());
     }
     problems
 }

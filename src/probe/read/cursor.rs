@@ -106,11 +106,11 @@ impl<'a> Cursor<'a> {
     }
 
     /// One of a few words.
-    pub(crate) fn one_of<T: Copy>(&self, words: &[(&str, T)], problems: &mut Vec<Violation>) -> Option<T> {
+    pub(crate) fn one_of<T: Copy>(&self, choices: &[(&str, T)], problems: &mut Vec<Violation>) -> Option<T> {
         let text = self.text(problems)?;
-        let found = words.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
+        let found = choices.iter().find(|(word, _)| *word == text).map(|(_, meaning)| *meaning);
         if found.is_none() {
-            let allowed: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let allowed: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
             self.error(format!("must be one of {}", allowed.join(", ")), problems);
         }
         found

@@ -12,8 +12,8 @@ use crate::probe::pod_spec::{
 use crate::probe::source::Source;
 
 /// What the API server allows of a container.
-const MOST_RULES: usize = 20;
-const MOST_CODES: usize = 255;
+const MAX_RESTART_RULES: usize = 20;
+const MAX_EXIT_CODES: usize = 255;
 
 /// Reads a pod or a template of one.
 pub(crate) fn read(pod: &Cursor<'_>, source: Source, problems: &mut Vec<Violation>) -> PodSpec {
@@ -124,7 +124,7 @@ fn rules(container: &Cursor<'_>, problems: &mut Vec<Violation>) -> Vec<RestartRu
     if container.field("restartPolicy").is_none() && !rules.is_empty() {
         container.missing("restartPolicy", "must be there where there are restartPolicyRules", problems);
     }
-    if rules.len() > MOST_RULES {
+    if rules.len() > MAX_RESTART_RULES {
         node.error("must have at most 20 rules", problems);
     }
     rules.iter().filter_map(|rule| self::rule(rule, problems)).collect()
@@ -151,7 +151,7 @@ fn rule(rule: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<RestartRule>
     }
     let values = exit_codes.field("values");
     let list = values.as_ref().map(|values| values.list(problems)).unwrap_or_default();
-    if let Some(values) = values.filter(|_| list.len() > MOST_CODES) {
+    if let Some(values) = values.filter(|_| list.len() > MAX_EXIT_CODES) {
         values.error("must have at most 255 exit codes", problems);
     }
     let code = |code: &Cursor<'_>| {

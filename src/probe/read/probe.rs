@@ -35,7 +35,7 @@ pub(crate) const PROBE_FIELDS: [&str; 10] = [
 const HEADER_NAME: &str = "must be the name of a header: letters, digits and -";
 
 /// The longest name of a port.
-const LONGEST_PORT_NAME: usize = 15;
+const MAX_PORT_NAME_LEN: usize = 15;
 
 /// A probe; `None` where anything is wrong with it.
 pub(crate) fn probe(
@@ -218,7 +218,7 @@ fn port(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<Port> {
 fn wrong_name(name: &str) -> [(bool, &'static str); 4] {
     let is_known = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     [
-        (name.len() > LONGEST_PORT_NAME, "must be the name of a port, of at most 15 characters"),
+        (name.len() > MAX_PORT_NAME_LEN, "must be the name of a port, of at most 15 characters"),
         (
             !name.is_empty() && !name.bytes().all(is_known),
             "must be the name of a port: lower-case letters, digits and -",

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_say_which_containers() {
+    fn selectors_have_a_text_form() {
         let read = selector("namespace=kube-*,container=main,label.app=web").unwrap();
         assert_eq!(read.to_string(), "namespace kube-*, container main, label app=web");
         for (wrong, expected) in [
@@ -76,8 +76,8 @@ mod tests {
             ("name=web", "\"name\" is none of these"),
             ("pod=a,pod=b", "pod is there twice"),
         ] {
-            let told = selector(wrong).unwrap_err();
-            assert!(told.contains(expected), "{wrong}: {told}");
+            let error = selector(wrong).unwrap_err();
+            assert!(error.contains(expected), "{wrong}: {error}");
         }
     }
 }

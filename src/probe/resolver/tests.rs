@@ -68,18 +68,18 @@ fn seen_in(
 }
 
 fn specs(files: &[(&str, &str)]) -> Result<SpecResolver, String> {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {
-        std::fs::write(folder.path().join(name), text).unwrap();
+        std::fs::write(dir.path().join(name), text).unwrap();
     }
-    SpecResolver::read(&[folder.path()]).map_err(|errors| {
+    SpecResolver::read(&[dir.path()]).map_err(|errors| {
         let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        lines.join("\n").replace(&format!("{}/", folder.path().display()), "")
+        lines.join("\n").replace(&format!("{}/", dir.path().display()), "")
     })
 }
 
 /// A use, its command, its timeout and its source.
-fn told(uses: &[KnownExec]) -> Vec<(&str, String, i64, &str)> {
+fn summaries(uses: &[KnownExec]) -> Vec<(&str, String, i64, &str)> {
     uses.iter()
         .map(|used| (used.used.name(), used.command.join(" "), used.timeout_seconds, used.source.name()))
         .collect()
@@ -111,7 +111,7 @@ fn a_manifest_tells_of_the_pods_that_it_makes() {
     let (sandbox, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "web"), ("more", "x")], &[], &[]);
     let uses = specs.exec_uses(&sandbox, &container);
     assert_eq!(
-        told(&uses),
+        summaries(&uses),
         [
             ("startup", "true".to_owned(), 5, "manifest"),
             ("liveness", "test -f /tmp/x <> $(OTHER)".to_owned(), 1, "manifest"),
@@ -150,7 +150,7 @@ fn the_first_source_that_tells_of_a_use_counts() {
     let hook = [(PRE_STOP_HANDLER, r#"{"exec": {"command": ["kubelet"]}}"#)];
     let (sandbox, container) = seen("web", &[], &annotations, &hook);
     assert_eq!(
-        told(&specs.exec_uses(&sandbox, &container)),
+        summaries(&specs.exec_uses(&sandbox, &container)),
         [
             ("readiness", "manifest".to_owned(), 1, "manifest"),
             ("liveness", "annotated".to_owned(), 3, "annotation"),
@@ -159,13 +159,13 @@ fn the_first_source_that_tells_of_a_use_counts() {
     );
     let (sandbox, container) = seen("other", &[], &[], &hook);
     assert_eq!(
-        told(&specs.exec_uses(&sandbox, &container)),
+        summaries(&specs.exec_uses(&sandbox, &container)),
         [("preStop", "kubelet".to_owned(), 0, "kubelet-annotation")]
     );
 }
 
 #[test]
-fn annotations_that_cannot_be_read_are_told_of() {
+fn invalid_annotations_are_reported() {
     let many = json!({"exec": {"command": vec![1; 1000]}}).to_string();
     let annotations = [
         ("probeshim.io/liveness.good", r#"{"exec": {"command": ["true"]}}"#),
@@ -202,7 +202,7 @@ fn annotations_that_cannot_be_read_are_told_of() {
 }
 
 #[test]
-fn a_probe_that_executes_nothing_hides_one_that_is_written_elsewhere() {
+fn a_non_exec_probe_hides_exec_probes_of_lower_precedence() {
     let probe = |handler: Value| {
         json!({
             "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"},
@@ -212,7 +212,7 @@ fn a_probe_that_executes_nothing_hides_one_that_is_written_elsewhere() {
     };
     let applied = probe(json!({"exec": {"command": ["applied"]}}));
     let (sandbox, container) = seen("web", &[], &[(LAST_APPLIED, &applied)], &[]);
-    assert_eq!(told(&SpecResolver::default().exec_uses(&sandbox, &container))[0].1, "applied");
+    assert_eq!(summaries(&SpecResolver::default().exec_uses(&sandbox, &container))[0].1, "applied");
     let specs = specs(&[("pod.json", &probe(json!({"httpGet": {"port": 80}})))]).unwrap();
     assert!(specs.exec_uses(&sandbox, &container).is_empty());
 }
@@ -295,7 +295,10 @@ fn rules_come_first_and_match_by_what_they_say() {
     assert_eq!(command("web", &[("app", "shop")]).as_deref(), Some("none"));
     assert_eq!(command("web-1", &[]), None, "no container of this pod is known yet");
     let (sandbox, container) = seen("web-1", &[], &[], &[]);
-    assert_eq!(told(&specs.exec_uses(&sandbox, &container)), [("liveness", "b".to_owned(), 1, "config")]);
+    assert_eq!(
+        summaries(&specs.exec_uses(&sandbox, &container)),
+        [("liveness", "b".to_owned(), 1, "config")]
+    );
 }
 
 #[test]
@@ -356,7 +359,7 @@ fn a_container_that_only_a_later_source_knows_is_probed_as_well() {
 }
 
 #[test]
-fn what_nobody_knows_is_probed_only_where_it_is_named() {
+fn unknown_containers_are_probed_only_if_they_are_named() {
     let rule = |container: &str| Rule {
         matches: Selector { container: Some(WildMatch::new(container)), ..Selector::default() },
         probes: executing("x"),
@@ -389,6 +392,6 @@ fn of_static_pods_the_longest_name_counts() {
     let from_file = [("kubernetes.io/config.source", "file")];
     for (name, command) in [("web-api-node-1", "web-api"), ("web-node-1", "web")] {
         let (sandbox, container) = seen(name, &[], &from_file, &[]);
-        assert_eq!(told(&specs.exec_uses(&sandbox, &container))[0].1, command, "{name}");
+        assert_eq!(summaries(&specs.exec_uses(&sandbox, &container))[0].1, command, "{name}");
     }
 }

@@ -133,14 +133,14 @@ impl fmt::Display for DialError {
         match self {
             Self::Lookup { host } => write!(f, "dial tcp: lookup {host}: no such host"),
             Self::Connect { address, source } => {
-                write!(f, "dial tcp {address}: connect: {}", system_words(source))
+                write!(f, "dial tcp {address}: connect: {}", system_error(source))
             }
         }
     }
 }
 
 /// What Go says of an error of the system: the system's words, in small letters.
-pub(super) fn system_words(error: &io::Error) -> String {
+pub(super) fn system_error(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();
     let mut letters = text.chars();
@@ -170,7 +170,7 @@ pub(super) mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_lingers_as_the_kubelets_do_and_is_closed_once_nobody_has_it() {
+    async fn a_probe_connection_lingers_like_the_kubelets_and_is_closed_when_dropped() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let connection = dial("127.0.0.1", listener.local_addr().unwrap().port()).await.unwrap();
         let (mut accepted, peer) = listener.accept().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tonic::Status;
 
 use super::go::{format_seconds, quote, rpc_error};
-use super::{LONGEST_OUTPUT, ProbeError, ProbeOutcome, ProbeTarget};
+use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, ProbeTarget};
 use crate::cri::RUNTIME_REQUEST_TIMEOUT;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::prober::executor::{ContainerNames, Executor};
@@ -63,7 +63,7 @@ fn interpret(
 /// What the command wrote: all of stdout, then all of stderr, as much of it as the kubelet keeps.
 fn output(response: &ExecSyncResponse) -> String {
     let written = response.stdout.iter().chain(&response.stderr).copied();
-    let written: Vec<u8> = written.take(LONGEST_OUTPUT).collect();
+    let written: Vec<u8> = written.take(MAX_OUTPUT_BYTES).collect();
     String::from_utf8_lossy(&written).into_owned()
 }
 

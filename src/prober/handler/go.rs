@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_as_go_writes_them() {
+    fn quoted_text_equals_that_of_go() {
         assert_eq!(quote("a \"b\" \\ \n\u{1b}ö"), r#""a \"b\" \\ \n\x1bö""#);
         for (count, text) in [(1, "1s"), (60, "1m0s"), (90, "1m30s"), (3600, "1h0m0s"), (7265, "2h1m5s")] {
             assert_eq!(format_seconds(count), text);

@@ -33,7 +33,7 @@ use crate::probe::GrpcHealth;
 const CHECK: &str = "/grpc.health.v1.Health/Check";
 
 /// What is waited before a server is tried again, at first, as by grpc-go; each time it is 1.6 times as long.
-const RETRY: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// `grpc.health.v1.HealthCheckRequest`
 #[derive(Message)]
@@ -92,7 +92,7 @@ pub(super) async fn attempt(health: &GrpcHealth, host: &str, limit: Duration) ->
 
 /// Tries until there is a server: as the kubelet's, a connection that is refused is not the end of it.
 async fn connect(host: &str, port: u16) -> Server {
-    let mut pause = RETRY;
+    let mut pause = RECONNECT_DELAY;
     loop {
         if let Some(server) = greet(host, port).await {
             return server;

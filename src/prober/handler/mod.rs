@@ -24,7 +24,7 @@ pub(crate) use hook::{HookContext, HookError};
 pub(super) const USER_AGENT: &str = "kube-probe/1.36";
 
 /// What is kept of an output: the kubelet cuts there.
-pub(super) const LONGEST_OUTPUT: usize = 10 << 10;
+pub(super) const MAX_OUTPUT_BYTES: usize = 10 << 10;
 
 /// What came of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,12 +19,12 @@ use crate::tap::KillRecord;
 use crate::terminal::sanitize;
 
 /// What the kubelet waits before it tries again, and by how much of it more at most.
-const RETRY: Duration = Duration::from_secs(10);
+const STOP_RETRY_DELAY: Duration = Duration::from_secs(10);
 const RETRY_SPREAD: f64 = 0.5;
 
 /// Within which time a container that was stopped is seen to have ended, at the latest by a relist; and from one look to the next.
-const SEEN: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(100);
+const EXIT_VISIBLE_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A container that is being killed.
 pub(super) struct KillTask {
@@ -68,10 +68,10 @@ impl KillTask {
                     self.notice(ContainerEventKind::KillFailed, message.to_owned());
                 }
                 KillResult::Aborted(KillAbort::Gone) => return,
-                KillResult::Aborted(pardon) => {
+                KillResult::Aborted(abort) => {
                     self.notice(
                         ContainerEventKind::KillAborted,
-                        format!("Is not stopped after all: {}", pardon.reason()),
+                        format!("Is not stopped after all: {}", abort.reason()),
                     );
                     self.release();
                     return;
@@ -83,7 +83,7 @@ impl KillTask {
                         ContainerEventKind::KillFailed,
                         format!("The runtime has not stopped it: {reason}"),
                     );
-                    sleep(RETRY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
+                    sleep(STOP_RETRY_DELAY.mul_f64(1.0 + RETRY_SPREAD * fastrand::f64())).await;
                 }
             }
         }
@@ -91,13 +91,13 @@ impl KillTask {
 
     /// Whether it is seen to have ended, within a while.
     async fn has_ended(&self) -> bool {
-        let until = Instant::now() + SEEN;
+        let until = Instant::now() + EXIT_VISIBLE_TIMEOUT;
         while self.pod.lock().abort_reason(&self.order.container_id, Instant::now()) != Some(KillAbort::Gone)
         {
             if Instant::now() >= until {
                 return false;
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         true
     }
@@ -105,16 +105,16 @@ impl KillTask {
     async fn attempt(&self) -> KillResult {
         let _turn = self.pod.turn.acquire().await;
         let order = &self.order;
-        if let Some(pardon) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
-            return KillResult::Aborted(pardon);
+        if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
+            return KillResult::Aborted(abort);
         }
         self.notice(ContainerEventKind::Killing, order.kill.message.clone());
-        let begun = Instant::now();
+        let started = Instant::now();
         self.pre_stop().await;
         if let Some(pardon) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
             return KillResult::Aborted(pardon);
         }
-        let grace_period = order.kill.grace_period_after(begun.elapsed());
+        let grace_period = order.kill.grace_period_after(started.elapsed());
         let kill = KillRecord {
             probe: order.probe_type.name().to_owned(),
             message: order.kill.message.clone(),
@@ -172,7 +172,7 @@ impl KillTask {
 
     fn notice(&self, what: ContainerEventKind, message: String) {
         let ContainerNames { pod, container } = self.names();
-        self.shared.witness.container_event(ContainerEvent {
+        self.shared.event_sink.container_event(ContainerEvent {
             pod,
             container,
             probe_type: self.order.probe_type,

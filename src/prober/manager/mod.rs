@@ -39,18 +39,18 @@ pub(crate) const KUBELET_TTL: Duration = Duration::from_secs(60);
 pub(in crate::prober) struct ManagerInner {
     pub(in crate::prober) executor: Executor,
     pub(in crate::prober) metrics: ProberMetrics,
-    pub(in crate::prober) witness: Arc<dyn EventSink>,
+    pub(in crate::prober) event_sink: Arc<dyn EventSink>,
     pub(in crate::prober) enquiries: mpsc::Sender<InspectRequest>,
     pub(in crate::prober) runtime: Handle,
     pub(in crate::prober) enforcement: Arc<Enforcement>,
-    pub(in crate::prober) roster: Mutex<PodTable>,
+    pub(in crate::prober) pods: Mutex<PodTable>,
     /// Time that probes have lately taken from the prober's thread.
     pub(in crate::prober) thread_use: Arc<ThreadUse>,
 }
 
 impl ManagerInner {
     pub(in crate::prober) fn lock(&self) -> MutexGuard<'_, PodTable> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(in crate::prober) fn pods(&self) -> Vec<Arc<ProbedPod>> {
@@ -59,11 +59,11 @@ impl ManagerInner {
 
     /// Whether there has been a prober for less than this, and workers are spread.
     pub(in crate::prober) fn is_young(&self, period: Duration) -> bool {
-        let roster = self.lock();
-        if roster.is_settled {
+        let pods = self.lock();
+        if pods.is_settled {
             return false;
         }
-        !roster.is_listed || roster.since.elapsed() < period
+        !pods.is_listed || pods.since.elapsed() < period
     }
 
     /// Looks at every pod again and again, a few at a time: the probes of none wait for all the others.
@@ -71,12 +71,12 @@ impl ManagerInner {
         loop {
             sleep(HOUSEKEEPING_INTERVAL).await;
             let (keys, is_kubelet_there) = {
-                let roster = self.lock();
-                if roster.is_over {
+                let pods = self.lock();
+                if pods.is_over {
                     return;
                 }
-                let is_kubelet_there = roster.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET_TTL);
-                (roster.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
+                let is_kubelet_there = pods.kubelet_seen.is_some_and(|seen| seen.elapsed() < KUBELET_TTL);
+                (pods.pods.keys().cloned().collect::<Vec<_>>(), is_kubelet_there)
             };
             for keys in keys.chunks(PODS_PER_TICK) {
                 for key in keys {
@@ -93,14 +93,14 @@ impl ManagerInner {
     /// Does what is due for a pod, and asks for what still has to be known.
     pub(in crate::prober) fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
         let (now, mut todo) = (Instant::now(), Effects::default());
-        let roster = self.lock();
-        let Some(entry) = roster.pods.get(key) else { return };
+        let pods = self.lock();
+        let Some(entry) = pods.pods.get(key) else { return };
         let (unknown, pod) = (entry.missing_info(), entry.pod.clone());
-        drop(roster);
+        drop(pods);
         self.ask(unknown);
         let Some(pod) = pod else { return };
         let mut state = pod.lock();
-        if state.is_let_go() || state.next_sync <= now {
+        if state.is_released() || state.next_sync <= now {
             state.sync(now, &mut todo);
         }
         state.overdue(is_kubelet_there, now, &mut todo);
@@ -110,8 +110,8 @@ impl ManagerInner {
 
     /// Has the runtime asked. What finds no room is wanted again a second later.
     pub(in crate::prober) fn ask(&self, enquiries: Vec<InspectRequest>) {
-        for enquiry in enquiries {
-            let _ = self.enquiries.try_send(enquiry);
+        for inspect in enquiries {
+            let _ = self.enquiries.try_send(inspect);
         }
     }
 
@@ -122,9 +122,9 @@ impl ManagerInner {
         key: &Arc<str>,
         is_news: bool,
     ) -> Option<(Arc<ProbedPod>, Effects)> {
-        let (now, mut roster) = (Instant::now(), self.lock());
-        let (since, specs) = (roster.since, roster.specs.clone());
-        let entry = roster.pods.get_mut(key)?;
+        let (now, mut pods) = (Instant::now(), self.lock());
+        let (since, specs) = (pods.since, pods.specs.clone());
+        let entry = pods.pods.get_mut(key)?;
         for container in &entry.containers {
             self.enforcement.mark_matched(&entry.sandbox, container);
         }
@@ -152,14 +152,14 @@ impl ManagerInner {
                 self.metrics.verdict(notice.probe_type.title());
             }
             self.metrics.compared(notice.what);
-            self.witness.container_event(notice);
+            self.event_sink.container_event(notice);
         }
         if todo.result_changed {
             let names = pod.lock().names.clone();
-            self.witness.result_changed(&names);
+            self.event_sink.result_changed(&names);
         }
         for remark in todo.remarks {
-            self.witness.global_event(remark);
+            self.event_sink.global_event(remark);
         }
         for order in todo.kills {
             self.runtime.spawn(KillTask { shared: self.clone(), pod: pod.clone(), order }.run());
@@ -174,7 +174,7 @@ impl ManagerInner {
                 meter: None,
                 discarded: 0,
             };
-            self.metrics.begun();
+            self.metrics.started();
             let metrics = self.metrics.clone();
             self.runtime.spawn(async move {
                 worker.run(probe).await;

@@ -106,9 +106,9 @@ impl Worker {
     async fn attempt(&mut self, task: &AttemptContext) {
         let new_meter = || AttemptMeter::new(Series::new(task), &self.shared.thread_use);
         let meter = self.meter.get_or_insert_with(new_meter).clone();
-        let begun = Instant::now();
+        let started = Instant::now();
         let tried = self.shared.attempt_with_retries(task, &meter).await;
-        let took = begun.elapsed();
+        let took = started.elapsed();
         let metrics = &self.shared.metrics;
         let (what, message) = event_message(task, &tried.result);
         if tried.is_discarded(&task.probe, self.discarded) {
@@ -138,7 +138,7 @@ impl Worker {
         let Some(notice) = self.pod.lock().fault_of(&self.signals) else { return };
         let (pod, container) = (notice.pod.name.as_deref(), notice.container.name.as_deref());
         error!(pod, container, "{}, please report it", notice.message);
-        self.shared.witness.container_event(notice);
+        self.shared.event_sink.container_event(notice);
     }
 }
 
@@ -158,9 +158,9 @@ impl Tried {
             Some(culprit) => format!("the {} took most of its time", culprit.series),
             None => "no probe took much of its time".to_owned(),
         };
-        let told = if message.is_empty() { "" } else { ": " };
+        let reported = if message.is_empty() { "" } else { ": " };
         format!(
-            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{told}{message}"
+            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{reported}{message}"
         )
     }
 }
@@ -208,11 +208,11 @@ impl ManagerInner {
         let names = ContainerNames { pod: task.pod.clone(), container: task.container.clone() };
         let mut tries = 1;
         loop {
-            let begun = Instant::now();
+            let started = Instant::now();
             let attempt = attempt(&task.probe, &target, &names, &self.executor);
             let (result, delay) = timed(meter, timeout_of(&task.probe), attempt).await;
             if result.is_ok() || tries == MAX_PROBE_RETRIES {
-                return Tried { result, took: begun.elapsed(), delay };
+                return Tried { result, took: started.elapsed(), delay };
             }
             tries += 1;
         }
@@ -220,7 +220,7 @@ impl ManagerInner {
 
     fn notice(&self, task: &AttemptContext, what: ContainerEventKind, message: String) {
         let (pod, container, probe_type) = (task.pod.clone(), task.container.clone(), task.probe_type);
-        self.witness.container_event(ContainerEvent { pod, container, probe_type, what, message });
+        self.event_sink.container_event(ContainerEvent { pod, container, probe_type, what, message });
     }
 }
 
@@ -233,7 +233,7 @@ mod tests {
     /// Table 9.3, `RecordContainerEventUnknownStatus`, and `Probe` (success, warning, failure, unknown with error): each type of probe by
     /// its own name.
     #[test]
-    fn table_9_3_what_is_told() {
+    fn events_of_failed_probes_have_the_kubelets_messages() {
         for probe_type in ProbeType::ALL {
             let task = AttemptContext {
                 pod: Arc::default(),

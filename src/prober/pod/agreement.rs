@@ -22,15 +22,15 @@ impl PodState {
         let Some(job) = self.worker(place, probe_type) else { return };
         // Nothing is seen of most hooks.
         let hook = kill.pre_stop.as_ref().and(kill.hook_period()).unwrap_or_default();
-        let patience =
+        let timeout =
             Duration::from_secs(job.machine.probe.period.into()) + job.took + hook + MATCH_TOLERANCE;
-        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, patience));
+        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, timeout));
     }
 
     /// The kubelet stops a container: was that to be expected? What it stops again has been looked at.
     pub(super) fn match_stop(&mut self, place: usize, now: Instant, todo: &mut Effects) {
         let container = &self.containers[place];
-        if container.their_stop.is_some() || container.is_doomed {
+        if container.their_stop.is_some() || container.kill_pending {
             return;
         }
         for probe_type in ProbeType::KILLING {
@@ -54,7 +54,7 @@ impl PodState {
         let jobs = || ProbeType::KILLING.into_iter().filter_map(|it| self.worker(place, it));
         let nearly = jobs().filter(|job| job.is_one_failure_short()).max_by_key(|job| job.failed());
         let nearly = nearly.map(|job| (job.machine.probe_type, job.failed() > 0));
-        let stood: Vec<String> = jobs().map(ProbeWorker::standing).collect();
+        let stood: Vec<String> = jobs().map(ProbeWorker::summary).collect();
         self.containers[place].their_stop =
             Some(KubeletStop::Unexplained { nearly, stood: stood.join("; "), since: now });
     }
@@ -119,13 +119,13 @@ impl PodState {
             let is_running = self.containers[place].is_running();
             for probe_type in ProbeType::KILLING {
                 let expected = &mut self.containers[place].endings[probe_type as usize].expected;
-                let Some((_, patience)) =
-                    expected.take_if(|(since, patience)| !is_running || now >= *since + *patience)
+                let Some((_, timeout)) =
+                    expected.take_if(|(since, tolerance)| !is_running || now >= *since + *tolerance)
                 else {
                     continue;
                 };
                 if is_running && is_kubelet_there {
-                    let (probe, patience) = (probe_type.name(), patience.as_secs_f64());
+                    let (probe, patience) = (probe_type.name(), timeout.as_secs_f64());
                     let message = format!(
                         "The kubelet has not stopped it for its {probe} probe within {patience:.1}s of when it would have been"
                     );
@@ -162,7 +162,7 @@ impl ProbeWorker {
     }
 
     /// How it stands, with the last attempts of both sides.
-    fn standing(&self) -> String {
+    fn summary(&self) -> String {
         let (probe, threshold) = (self.machine.probe_type.name(), self.machine.probe.failure_threshold);
         let ours = match (self.machine.run.last, self.failures.back()) {
             (Some(ProbeResult::Failure), Some(failure)) => {

@@ -26,9 +26,9 @@ pub(in crate::prober) struct ProbedContainer {
     /// What each type of probe would have done to it.
     pub(super) endings: [WouldKillStats; 3],
     /// It is never killed.
-    pub(super) is_spared: bool,
+    pub(super) is_protected: bool,
     /// It is being killed by us, or has been.
-    pub(super) is_doomed: bool,
+    pub(super) kill_pending: bool,
     /// What the kubelet takes it for, as it has noted at the container.
     pub(super) hash: Option<String>,
     /// The kubelet has it stopped.
@@ -69,7 +69,7 @@ pub(in crate::prober) struct ContainerUpdate {
     pub(in crate::prober) id: Arc<str>,
     pub(in crate::prober) age: Age,
     pub(in crate::prober) state: ObservedState,
-    pub(in crate::prober) is_spared: bool,
+    pub(in crate::prober) is_protected: bool,
     pub(in crate::prober) hash: Option<String>,
 }
 
@@ -113,8 +113,8 @@ impl ProbedContainer {
     }
 
     pub(super) fn update(&mut self, known: ContainerUpdate) {
-        let ContainerUpdate { names, id: _, age, state, is_spared, hash } = known;
-        (self.names, self.age, self.is_spared, self.hash) = (names, age, is_spared, hash);
+        let ContainerUpdate { names, id: _, age, state, is_protected, hash } = known;
+        (self.names, self.age, self.is_protected, self.hash) = (names, age, is_protected, hash);
         // When it was started is learned once.
         if !matches!((self.state, state), (ObservedState::Running(_), ObservedState::Running(_))) {
             self.state = state;

@@ -49,16 +49,16 @@ impl PodState {
     }
 
     /// Whether a call that stopped the pod or a container has ended since this was asked last. It may have failed.
-    pub(in crate::prober) fn is_let_go(&mut self) -> bool {
+    pub(in crate::prober) fn is_released(&mut self) -> bool {
         let calls = self.containers.iter_mut().map(|container| &mut container.stopper);
-        let mut is_let_go = false;
+        let mut is_released = false;
         for call in calls.chain([&mut self.stopper]) {
             if call.strong_count() == 0 && !call.ptr_eq(&Weak::new()) {
                 *call = Weak::new();
-                is_let_go = true;
+                is_released = true;
             }
         }
-        is_let_go
+        is_released
     }
 
     /// A call stops the pod.
@@ -90,7 +90,7 @@ impl PodState {
     pub(super) fn decide(&mut self, place: usize, now: Instant, todo: &mut Effects) {
         let container = &self.containers[place];
         let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
-        if !container.is_running() || is_at_its_end || container.is_doomed {
+        if !container.is_running() || is_at_its_end || container.kill_pending {
             return;
         }
         for probe_type in ProbeType::KILLING {
@@ -112,7 +112,7 @@ impl PodState {
             let threshold = job.map_or(1, |job| job.machine.probe.failure_threshold);
             let failures = job.map(|job| job.last_failures(threshold)).unwrap_or_default();
             let container = &mut self.containers[place];
-            container.is_doomed = true;
+            container.kill_pending = true;
             if self.enforcement.mode() == EnforcementMode::Restart {
                 // Somebody else sees to it.
                 return;
@@ -144,7 +144,7 @@ impl PodState {
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
             return Some((ContainerEventKind::WouldKill, would + &but.unwrap_or_default()));
         }
-        if self.containers[place].is_spared {
+        if self.containers[place].is_protected {
             return Some((ContainerEventKind::WouldKill, "never killed: it is excluded".to_owned()));
         }
         if let Some(obstacle) = &kill.blocked_by {
@@ -195,7 +195,7 @@ impl PodState {
             Some(KillAbort::Gone)
         } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
             Some(KillAbort::Others)
-        } else if container.is_spared {
+        } else if container.is_protected {
             Some(KillAbort::Excluded)
         } else if !self.enforcement.mode().kills() {
             Some(KillAbort::Switched)
@@ -207,7 +207,7 @@ impl PodState {
     /// A container that was to be killed is left alone from now on: its probe counts anew.
     pub(in crate::prober) fn kill_aborted(&mut self, order: &KillRequest, now: Instant) {
         let Some(place) = self.index_by_id(&order.container_id) else { return };
-        self.containers[place].is_doomed = false;
+        self.containers[place].kill_pending = false;
         self.reset_counters(place, order.probe_type, now);
     }
 

@@ -140,7 +140,7 @@ impl PodState {
     pub(in crate::prober) fn upsert_container(&mut self, known: ContainerUpdate, todo: &mut Effects) {
         let name = known.names.name.as_deref().unwrap_or_default();
         let Some(place) = self.index_by_name(name) else {
-            let container = self.begun(known);
+            let container = self.started(known);
             self.containers.push(container);
             return;
         };
@@ -149,7 +149,7 @@ impl PodState {
             container.update(known);
         } else if known.age.is_newer_than(container.age) {
             self.replaced(place, known.hash.as_deref(), todo);
-            self.containers[place] = self.begun(known);
+            self.containers[place] = self.started(known);
         }
     }
 
@@ -158,8 +158,8 @@ impl PodState {
         self.containers.retain(|container| *container.id != *id);
     }
 
-    pub(super) fn begun(&self, known: ContainerUpdate) -> ProbedContainer {
-        let ContainerUpdate { names, id, age, state, is_spared, hash } = known;
+    pub(super) fn started(&self, known: ContainerUpdate) -> ProbedContainer {
+        let ContainerUpdate { names, id, age, state, is_protected, hash } = known;
         let mut container = ProbedContainer {
             names,
             id,
@@ -169,8 +169,8 @@ impl PodState {
             stopper: Weak::new(),
             results: [const { None }; 3],
             endings: [WouldKillStats::default(); 3],
-            is_spared,
-            is_doomed: false,
+            is_protected,
+            kill_pending: false,
             hash,
             their_stop: None,
         };

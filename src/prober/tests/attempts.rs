@@ -28,7 +28,7 @@ async fn a_container_that_has_not_been_started_yet_has_not_failed() {
     node.run("web/main");
     after(5.0).await;
     assert_eq!(
-        (node.told_since(begin), node.result("web/main", LIVENESS)),
+        (node.notices_since(begin), node.result("web/main", LIVENESS)),
         (vec![], Some(ProbeResult::Success))
     );
 }
@@ -50,7 +50,7 @@ async fn errors_count_for_nothing() {
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().run.length, 1);
     after(1.0).await;
     let killed: Vec<f64> = node
-        .told_since(begin)
+        .notices_since(begin)
         .into_iter()
         .filter(|(_, what, _)| *what == ContainerEventKind::WouldKill)
         .map(|(at, ..)| at)
@@ -92,7 +92,7 @@ async fn startup_delays_the_others_and_is_needed_again() {
     node.run_pod("web");
     after(240.0).await;
     let would_kill = |node: &Node, begin| {
-        node.told_since(begin).iter().any(|(_, what, _)| *what == ContainerEventKind::WouldKill)
+        node.notices_since(begin).iter().any(|(_, what, _)| *what == ContainerEventKind::WouldKill)
     };
     assert!(!would_kill(&node, begin), "startup delays liveness");
     is_up.store(true, Ordering::Relaxed);
@@ -199,8 +199,8 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     let written = |command: &str| {
         pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"exec": {"command": [command]}}))]))])
     };
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let seen = asked.clone();
+    let requested = Arc::new(Mutex::new(Vec::new()));
+    let seen = requested.clone();
     let mut node = Node::settled(&[written("old")], move |request| {
         seen.lock().unwrap().push(request.cmd[0].clone());
         succeed()
@@ -208,26 +208,26 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     .await;
     node.run_pod("web");
     after(1.5).await;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("a.json"), written("new").to_string()).unwrap();
-    node.prober.set_specs(SpecResolver::read(&[folder.path()]).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.json"), written("new").to_string()).unwrap();
+    node.prober.set_specs(SpecResolver::read(&[dir.path()]).unwrap());
     after(2.5).await;
     assert_eq!(node.workers(), ["web/main liveness"]);
-    let asked = asked.lock().unwrap();
+    let asked = requested.lock().unwrap();
     assert_eq!((asked[0].as_str(), asked.last().unwrap().as_str()), ("old", "new"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_is_the_same_elsewhere_goes_on() {
+async fn a_probe_continues_if_only_its_source_changes() {
     let written = || pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
     let mut node = Node::settled(&[written()], |_| succeed()).await;
     node.run_pod("web");
     after(5.5).await;
     let before = node.probe("web/main", READINESS).unwrap().run.length;
-    let mut told = SpecResolver::default();
+    let mut reported = SpecResolver::default();
     let list = json!({"kind": "PodList", "items": [written()]});
-    told.set_kubelet_pod_list(&list);
-    node.prober.set_specs(told);
+    reported.set_kubelet_pod_list(&list);
+    node.prober.set_specs(reported);
     after(2.0).await;
     let probe = node.probe("web/main", READINESS).unwrap();
     assert_eq!((probe.run.length, probe.probe.source), (before + 2, Source::Kubelet));
@@ -248,7 +248,7 @@ async fn a_pod_that_has_ended_with_all_its_containers_has_no_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_another_sandbox_everything_begins_anew() {
+async fn a_new_sandbox_resets_all_probe_state() {
     let all = probes(ProbeType::ALL.map(|probe_type| probe(probe_type, json!({}))));
     let mut node = Node::settled(&[pod("web", "Always", &[("main", all)])], |_| succeed()).await;
     node.run_pod("web");
@@ -259,7 +259,7 @@ async fn in_another_sandbox_everything_begins_anew() {
     after(3.0).await;
     assert!(!node.workers().contains(&everyone[0].to_owned()), "{:?}", node.workers());
     node.sandbox("web", "s-web-1", 1, true);
-    node.told(Observation::SandboxRemoved("s-web".into()));
+    node.reported(Observation::SandboxRemoved("s-web".into()));
     after(3.0).await;
     assert_eq!(node.workers(), everyone);
 }
@@ -275,7 +275,7 @@ async fn a_container_that_is_known_before_its_sandbox_is_probed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_one_worker_harms_nobody_and_is_told() {
+async fn a_panic_in_one_worker_is_reported_and_stops_no_other() {
     let one = || probes([probe(LIVENESS, json!({}))]);
     let pods = ["bad", "good"].map(|name| pod(name, "Always", &[("main", one())]));
     let calls = Arc::new(AtomicUsize::new(0));
@@ -291,7 +291,7 @@ async fn a_panic_in_one_worker_harms_nobody_and_is_told() {
     node.run_pod("good");
     after(3.5).await;
     let faults = node
-        .told_since(begin)
+        .notices_since(begin)
         .into_iter()
         .filter(|(_, what, _)| *what == ContainerEventKind::Panicked)
         .count();
@@ -300,7 +300,7 @@ async fn a_panic_in_one_worker_harms_nobody_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_who_looks_around_is_not_probed_and_does_not_count() {
+async fn interactive_execs_are_not_taken_for_probes() {
     let web = pod("web", "Always", &[("main", probes([probe(READINESS, json!({}))]))]);
     let mut node = Node::settled(&[web], |_| succeed()).await;
     node.run_pod("web");

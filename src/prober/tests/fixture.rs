@@ -27,7 +27,7 @@ pub(super) struct Node {
     pub(super) world: Arc<Inventory>,
     pub(super) prober: ProbeManager,
     pub(super) notices: Arc<Notices>,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 /// What was told, and when.
@@ -82,11 +82,11 @@ impl Node {
 
     /// The same, where what has failed may be killed.
     pub(super) fn enforcing(enforcement: EnforcementSettings, pods: &[Value], executor: Executor) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         for (count, pod) in pods.iter().enumerate() {
-            std::fs::write(folder.path().join(format!("{count}.json")), pod.to_string()).unwrap();
+            std::fs::write(dir.path().join(format!("{count}.json")), pod.to_string()).unwrap();
         }
-        let specs = SpecResolver::read(&[folder.path()]).unwrap();
+        let specs = SpecResolver::read(&[dir.path()]).unwrap();
         let notices = Arc::new(Notices::default());
         let mode =
             if enforcement.mode == EnforcementMode::Off { EnforcementMode::DryRun } else { enforcement.mode };
@@ -98,7 +98,7 @@ impl Node {
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
         let prober = ProbeManager::start(parts, executor, notices.clone(), Handle::current());
-        Self { world: Arc::default(), prober, notices, _folder: folder }
+        Self { world: Arc::default(), prober, notices, _dir: dir }
     }
 
     /// The same once it has run for longer than any period: nothing begins at a time of chance.
@@ -112,7 +112,7 @@ impl Node {
         node
     }
 
-    pub(super) fn told(&mut self, fact: Observation) {
+    pub(super) fn reported(&mut self, fact: Observation) {
         let now = Instant::now();
         let changes = self.world.fold(Source::List, now, now, vec![fact]);
         self.prober.changed(&self.world, &changes);
@@ -127,7 +127,7 @@ impl Node {
     pub(super) fn sandbox(&mut self, name: &str, id: &str, attempt: u32, is_ready: bool) {
         let metadata =
             v1::PodSandboxMetadata { name: name.into(), uid: name.into(), namespace: "it".into(), attempt };
-        self.told(Observation::Sandbox(SandboxObservation {
+        self.reported(Observation::Sandbox(SandboxObservation {
             id: id.to_owned(),
             metadata: Some(metadata),
             is_ready: Some(is_ready),
@@ -147,7 +147,7 @@ impl Node {
         let (pod, rest) = name.split_once('/').unwrap();
         let (container, attempt) = rest.split_once('#').unwrap_or((rest, "0"));
         let attempt = attempt.parse().unwrap();
-        self.told(Observation::Container(ContainerObservation {
+        self.reported(Observation::Container(ContainerObservation {
             id: format!("{pod}/{container}#{attempt}"),
             sandbox: Some(format!("s-{pod}")),
             metadata: Some(v1::ContainerMetadata { name: container.into(), attempt }),
@@ -204,11 +204,11 @@ impl Node {
     }
 
     /// What has been told, and how many seconds after a time.
-    pub(super) fn told_since(&self, begin: Instant) -> Vec<(f64, ContainerEventKind, String)> {
+    pub(super) fn notices_since(&self, begin: Instant) -> Vec<(f64, ContainerEventKind, String)> {
         let seconds = |at: Instant| (at.saturating_duration_since(begin).as_secs_f64() * 10.0).round() / 10.0;
         let notices = self.notices.0.lock().unwrap();
-        let told = notices.iter().filter(|(at, _)| *at >= begin);
-        told.map(|(at, notice)| (seconds(*at), notice.what, notice.message.clone())).collect()
+        let reported = notices.iter().filter(|(at, _)| *at >= begin);
+        reported.map(|(at, notice)| (seconds(*at), notice.what, notice.message.clone())).collect()
     }
 }
 
@@ -283,12 +283,12 @@ impl Node {
             Some(texts.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect())
         };
         self.pod(name);
-        self.told(Observation::Sandbox(SandboxObservation {
+        self.reported(Observation::Sandbox(SandboxObservation {
             id: format!("s-{name}"),
             annotations: texts(of_pod),
             ..SandboxObservation::default()
         }));
-        self.told(Observation::Container(ContainerObservation {
+        self.reported(Observation::Container(ContainerObservation {
             id: format!("{name}/main#0"),
             sandbox: Some(format!("s-{name}")),
             metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),

@@ -26,7 +26,7 @@ type Act = fn(&mut Node) -> Option<Arc<CallInfo>>;
 type Stops = Arc<Mutex<Vec<(f64, String, i64)>>>;
 
 const KILL: EnforcementSettings =
-    EnforcementSettings { mode: EnforcementMode::Kill, most: None, spared: Vec::new() };
+    EnforcementSettings { mode: EnforcementMode::Kill, most: None, protected: Vec::new() };
 
 /// A pod whose liveness probe fails every second, with more of its spec.
 fn failing(name: &str, more: &Value) -> Value {
@@ -44,7 +44,7 @@ async fn node(
 ) -> (Node, Stops, Instant) {
     let stops = Stops::default();
     let begin = Instant::now() + SETTLED;
-    let (asked, count) = (stops.clone(), AtomicUsize::new(0));
+    let (requested, count) = (stops.clone(), AtomicUsize::new(0));
     let executor =
         Executor::played(
             move |request| {
@@ -53,7 +53,7 @@ async fn node(
         );
     let executor = executor.with_stops(move |request: &StopContainerRequest| {
         let at = begin.elapsed().as_secs_f64().round();
-        asked.lock().unwrap().push((at, request.container_id.clone(), request.timeout));
+        requested.lock().unwrap().push((at, request.container_id.clone(), request.timeout));
         stop(count.fetch_add(1, Ordering::Relaxed))
     });
     let node = Node::enforcing(settings, pods, executor);
@@ -70,9 +70,9 @@ fn at_once(_: usize) -> (Duration, Result<(), Status>) {
     (Duration::ZERO, Ok(()))
 }
 
-fn told(node: &Node, begin: Instant, what: ContainerEventKind) -> Vec<(f64, String)> {
-    let told = node.told_since(begin).into_iter().filter(|(_, known, _)| *known == what);
-    told.map(|(at, _, message)| (at, message)).collect()
+fn reported(node: &Node, begin: Instant, what: ContainerEventKind) -> Vec<(f64, String)> {
+    let reported = node.notices_since(begin).into_iter().filter(|(_, known, _)| *known == what);
+    reported.map(|(at, _, message)| (at, message)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +87,7 @@ async fn what_has_failed_is_stopped_once_for_each_container() {
     after(50.0).await;
     assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
     let killing = "Container main failed liveness probe, will be restarted".to_owned();
-    assert_eq!(told(&node, begin, ContainerEventKind::Killing), [(0.0, killing)]);
+    assert_eq!(reported(&node, begin, ContainerEventKind::Killing), [(0.0, killing)]);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
     // Somebody else starts it again.
     node.run("web/main#1");
@@ -140,7 +140,7 @@ async fn the_grace_period_is_that_of_probe_pod_or_default_less_what_the_hook_too
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_fails_is_told_of_and_stops_nothing() {
+async fn a_failed_hook_is_reported_and_does_not_stop_the_kill() {
     for (hook, expected) in [
         (json!({"exec": {"command": ["bye"]}}), "PreStopHook failed: command terminated with exit code 3"),
         (json!({"tcpSocket": {"port": 80}}), "PreStopHook failed: tcpSocket is no handler of hooks"),
@@ -156,7 +156,10 @@ async fn a_hook_that_fails_is_told_of_and_stops_nothing() {
             node(KILL, &[web], |_| (Duration::ZERO, answer(3, "", "")), at_once).await;
         node.run_pod("web");
         after(1.0).await;
-        assert_eq!(told(&node, begin, ContainerEventKind::FailedPreStopHook), [(0.0, expected.to_owned())]);
+        assert_eq!(
+            reported(&node, begin, ContainerEventKind::FailedPreStopHook),
+            [(0.0, expected.to_owned())]
+        );
         assert_eq!(stops.lock().unwrap().len(), 1);
     }
 }
@@ -182,8 +185,8 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     assert!((12.0..=17.0).contains(&at[1]), "10 to 15 s after it failed, and its hook: {at:?}");
     // Its grace period, two minutes, 10 to 15 s, and its hook.
     assert!((160.0..=165.0).contains(&(at[2] - at[1])), "{at:?}");
-    assert_eq!(told(&node, begin, ContainerEventKind::Killing).len(), 3);
-    assert_eq!(told(&node, begin, ContainerEventKind::KillFailed).len(), 2);
+    assert_eq!(reported(&node, begin, ContainerEventKind::Killing).len(), 3);
+    assert_eq!(reported(&node, begin, ContainerEventKind::KillFailed).len(), 2);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
 }
 
@@ -195,7 +198,7 @@ async fn what_the_runtime_only_says_it_has_stopped_is_stopped_again() {
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
     assert_eq!(at, [0.0, 30.0], "it is seen at the latest by a relist");
     let failed = "The runtime says that it has stopped it, and it still runs".to_owned();
-    assert_eq!(told(&node, begin, ContainerEventKind::KillFailed), [(30.0, failed)]);
+    assert_eq!(reported(&node, begin, ContainerEventKind::KillFailed), [(30.0, failed)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,14 +261,18 @@ async fn who_ends_otherwise_is_left_alone() {
             true,
         ),
     ];
-    for (row, act, is_told) in acts {
+    for (row, act, is_reported) in acts {
         let (mut node, stops, begin) = node(KILL, &[slow()], well, at_once).await;
         node.run_pod("web");
         after(5.0).await;
         let call = act(&mut node);
         after(5.5).await;
         assert_eq!(stops.lock().unwrap().len(), 0, "{row}");
-        assert_eq!(told(&node, begin, ContainerEventKind::KillAborted).len(), usize::from(is_told), "{row}");
+        assert_eq!(
+            reported(&node, begin, ContainerEventKind::KillAborted).len(),
+            usize::from(is_reported),
+            "{row}"
+        );
         drop(call);
     }
 }
@@ -284,7 +291,7 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
     node.exit("b/main", 137);
     after(49.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
-    assert!(told(&node, begin, ContainerEventKind::KillSkipped).len() > 10, "it goes on to be probed");
+    assert!(reported(&node, begin, ContainerEventKind::KillSkipped).len() > 10, "it goes on to be probed");
     assert_eq!(*node.notices.1.lock().unwrap(), [GlobalEvent::KillRateLimited(most)], "said once");
     assert!(node.prober.kills().rate_limited);
     after(20.0).await;
@@ -293,10 +300,10 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_excluded_is_never_killed_and_a_selector_that_matches_nobody_is_told_of() {
+async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reported() {
     let pods = ["web", "api"].map(|name| failing(name, &json!({})));
     let only = |pod: &str| Selector { pod: Some(WildMatch::new(pod)), ..Selector::default() };
-    let settings = EnforcementSettings { spared: vec![only("we?"), only("nobody")], ..KILL };
+    let settings = EnforcementSettings { protected: vec![only("we?"), only("nobody")], ..KILL };
     let executor = Executor::played(|_| (Duration::ZERO, fail()));
     let mut node = Node::enforcing(settings, &pods, executor);
     node.run_pod("web");
@@ -310,11 +317,13 @@ async fn who_is_excluded_is_never_killed_and_a_selector_that_matches_nobody_is_t
     assert_eq!((killed("web"), killed("api")), (0, 1));
     let why = "Container main failed liveness probe, will be restarted (never killed: it is excluded)";
     let begin = Instant::now() - Duration::from_secs(10);
-    assert!(told(&node, begin, ContainerEventKind::WouldKill).iter().any(|(_, told)| told == why));
+    assert!(
+        reported(&node, begin, ContainerEventKind::WouldKill).iter().any(|(_, reported)| reported == why)
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_of_an_end_kills_nobody() {
+async fn an_unreadable_termination_setting_kills_no_container() {
     for (key, text, reason) in [
         (
             "io.kubernetes.pod.terminationGracePeriod",
@@ -335,7 +344,7 @@ async fn what_cannot_be_read_of_an_end_kills_nobody() {
         node.annotated("web", &annotations, &[(key, text)]);
         after(3.0).await;
         assert_eq!(stops.lock().unwrap().len(), 0);
-        let held = told(&node, begin, ContainerEventKind::KillSkipped);
+        let held = reported(&node, begin, ContainerEventKind::KillSkipped);
         assert!(held[0].1.ends_with(&format!("(not stopped: {reason})")), "{held:?}");
     }
 }

@@ -70,7 +70,7 @@ impl ProcrunContainer {
             Some(ContainerBackend::Processes { first, .. }) if self.stage().is_running() => first.pid,
             _ => 0,
         };
-        serde_json::json!({ "sandboxID": self.sandbox, "pid": pid, "folder": self.folder }).to_string()
+        serde_json::json!({ "sandboxID": self.sandbox, "pid": pid, "folder": self.dir }).to_string()
     }
 
     /// Who it is, for usage figures.

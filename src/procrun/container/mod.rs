@@ -33,7 +33,7 @@ pub(super) struct ProcrunContainer {
     /// Where its logs go, if anywhere.
     pub(super) log_path: Option<PathBuf>,
     /// Its own folder, in which its working directory is.
-    pub(super) folder: PathBuf,
+    pub(super) dir: PathBuf,
     /// What runs it, from its start on.
     pub(super) runner: OnceLock<ContainerBackend>,
     created_at: i64,
@@ -77,13 +77,13 @@ pub(super) struct ContainerParams {
     pub(super) config: v1::ContainerConfig,
     pub(super) image: Arc<Image>,
     pub(super) log_path: Option<PathBuf>,
-    pub(super) folder: PathBuf,
+    pub(super) dir: PathBuf,
 }
 
 impl ProcrunContainer {
     /// A container that is created.
     pub(super) fn new(parts: ContainerParams) -> Self {
-        let ContainerParams { id, name, sandbox, config, image, log_path, folder } = parts;
+        let ContainerParams { id, name, sandbox, config, image, log_path, dir } = parts;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
         Self {
             id,
@@ -92,7 +92,7 @@ impl ProcrunContainer {
             config,
             image,
             log_path,
-            folder,
+            dir,
             runner: OnceLock::new(),
             created_at: clock::now(),
             state: Mutex::default(),

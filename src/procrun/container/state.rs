@@ -170,18 +170,18 @@ mod tests {
     fn a_container_is_started_once_and_not_removed_while_it_starts_or_runs() {
         let mut life = ContainerFsm::default();
         life.start_started().unwrap();
-        assert!(life.start_started().unwrap_err().words().contains("already in starting state"));
-        assert!(life.begin_removal().unwrap_err().words().contains("starting state"));
+        assert!(life.start_started().unwrap_err().message().contains("already in starting state"));
+        assert!(life.begin_removal().unwrap_err().message().contains("starting state"));
         life.run(1);
-        assert!(life.start_started().unwrap_err().words().contains("CONTAINER_RUNNING"));
-        assert!(life.begin_removal().unwrap_err().words().contains("still running"));
+        assert!(life.start_started().unwrap_err().message().contains("CONTAINER_RUNNING"));
+        assert!(life.begin_removal().unwrap_err().message().contains("still running"));
         life.end(2, ContainerExit::Code(0));
         assert_eq!(
             life.stage,
             ContainerStage::Exited { started_at: 1, finished_at: 2, outcome: ContainerExit::Code(0) }
         );
         life.begin_removal().unwrap();
-        assert!(life.begin_removal().unwrap_err().words().contains("already in removing state"));
+        assert!(life.begin_removal().unwrap_err().message().contains("already in removing state"));
         life.abort_removal();
         life.begin_removal().unwrap();
     }

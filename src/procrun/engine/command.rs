@@ -8,7 +8,7 @@ use std::path::Path;
 use super::Engine;
 use crate::cri::v1::KeyValue;
 use crate::procrun::container::ProcrunContainer;
-use crate::procrun::error::{CriError, words_of};
+use crate::procrun::error::{CriError, error_text};
 use crate::procrun::lookpath;
 use crate::procrun::monitor::Command;
 
@@ -20,25 +20,24 @@ impl Engine {
     pub(super) fn command(
         &self,
         container: &ProcrunContainer,
-        words: Vec<String>,
+        args: Vec<String>,
     ) -> Result<Command, CriError> {
         let config = &container.config;
         if !config.working_dir.is_empty() && !Path::new(&config.working_dir).is_absolute() {
             return Err(CriError::unknown("Cwd must be an absolute path"));
         }
-        let folder = lookpath::working_dir(&container.folder, &config.working_dir);
-        make_folders(&container.folder, &folder).map_err(|error| {
-            CriError::unknown(format!("mkdir {}: {}", folder.display(), words_of(&error)))
-        })?;
+        let dir = lookpath::working_dir(&container.dir, &config.working_dir);
+        create_dirs(&container.dir, &dir)
+            .map_err(|error| CriError::unknown(format!("mkdir {}: {}", dir.display(), error_text(&error))))?;
         let envs = self.environment(container);
         let path = envs.iter().find(|env| env.key == "PATH").map(|env| String::from_utf8_lossy(&env.value));
-        let name = words.first().ok_or_else(|| CriError::unknown("args must not be empty"))?;
-        let program = lookpath::look_path(name, &folder, &path.unwrap_or_default())
+        let name = args.first().ok_or_else(|| CriError::unknown("args must not be empty"))?;
+        let program = lookpath::look_path(name, &dir, &path.unwrap_or_default())
             .map_err(|refusal| refusal.context("unable to start container process"))?;
         let text = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| CriError::unknown("a path is not valid UTF-8"))
         };
-        Ok(Command { program: text(&program)?, words, envs, folder: text(&folder)? })
+        Ok(Command { program: text(&program)?, args, envs, directory: text(&dir)? })
     }
 
     /// The environment of a container: a few variables that programs expect, and those of its config.
@@ -49,7 +48,7 @@ impl Engine {
         let hostname = of_pod
             .filter(|name| !name.is_empty())
             .unwrap_or_else(|| rustix::system::uname().nodename().to_string_lossy().into_owned());
-        let home = container.folder.display().to_string();
+        let home = container.dir.display().to_string();
         let given = &container.config.envs;
         let base = [("PATH", path), ("HOME", home), ("HOSTNAME", hostname)];
         base.into_iter()
@@ -61,11 +60,11 @@ impl Engine {
 }
 
 /// Makes a folder and those between it and `root`, which is there as long as the container is.
-fn make_folders(root: &Path, folder: &Path) -> io::Result<()> {
+fn create_dirs(root: &Path, dir: &Path) -> io::Result<()> {
     let missing: Vec<&Path> =
-        folder.ancestors().take_while(|above| *above != root).filter(|above| !above.is_dir()).collect();
-    for folder in missing.into_iter().rev() {
-        match fs::create_dir(folder) {
+        dir.ancestors().take_while(|above| *above != root).filter(|above| !above.is_dir()).collect();
+    for directory in missing.into_iter().rev() {
+        match fs::create_dir(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }

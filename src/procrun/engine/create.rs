@@ -8,7 +8,7 @@ use tracing::warn;
 use super::Engine;
 use crate::cri::v1::{ContainerConfig, ContainerEventType as Event, CreateContainerRequest};
 use crate::procrun::container::{ContainerParams, ProcrunContainer, name};
-use crate::procrun::error::{CriError, words_of};
+use crate::procrun::error::{CriError, error_text};
 use crate::procrun::{id, log, signal};
 
 impl Engine {
@@ -17,9 +17,10 @@ impl Engine {
         &self,
         request: CreateContainerRequest,
     ) -> Result<Arc<ProcrunContainer>, CriError> {
-        let asked = &request.pod_sandbox_id;
-        let not_found = |refusal: CriError| refusal.context(format!("failed to find sandbox id {asked:?}"));
-        let sandbox = self.sandboxes.get(asked).map_err(not_found)?;
+        let requested = &request.pod_sandbox_id;
+        let not_found =
+            |refusal: CriError| refusal.context(format!("failed to find sandbox id {requested:?}"));
+        let sandbox = self.sandboxes.get(requested).map_err(not_found)?;
         let config = request.config.unwrap_or_default();
         let pod = request.sandbox_config.unwrap_or_default();
         let name = name(config.metadata.as_ref(), pod.metadata.as_ref())?;
@@ -39,11 +40,13 @@ impl Engine {
         }
         signal::number(config.stop_signal)?;
         let log_path = log::path(&pod.log_directory, &config.log_path)?;
-        let folder = self.root.container_dir(&id);
+        let dir = self.root.container_dir(&id);
         if !sandbox.is_synthetic {
-            fs::create_dir(&folder).map_err(|error| {
-                let (folder, words) = (folder.display(), words_of(&error));
-                CriError::unknown(format!("failed to create container root directory \"{folder}\": {words}"))
+            fs::create_dir(&dir).map_err(|error| {
+                let (directory, error_text) = (dir.display(), error_text(&error));
+                CriError::unknown(format!(
+                    "failed to create container root directory \"{directory}\": {error_text}"
+                ))
             })?;
         }
         let parts = ContainerParams {
@@ -53,10 +56,10 @@ impl Engine {
             config,
             image: image.clone(),
             log_path,
-            folder: folder.clone(),
+            dir: dir.clone(),
         };
         let undo = |refusal: CriError| {
-            let _ = fs::remove_dir(&folder);
+            let _ = fs::remove_dir(&dir);
             refusal
         };
         // Between the look at the name and here, another may have been quicker.

@@ -15,15 +15,15 @@ use tracing::warn;
 use super::Engine;
 use crate::cri::v1::{ExecSyncRequest, ExecSyncResponse};
 use crate::procrun::container::{ContainerBackend, ProcrunContainer};
-use crate::procrun::error::{CriError, words_of};
+use crate::procrun::error::{CriError, error_text};
 use crate::procrun::monitor::{Monitor, MonitoredProcess, SignalTarget, StdStreams};
 use crate::procrun::{TimeoutKillScope, clock, id, signal};
 
 /// Bytes that are kept of each stream; the rest is read and dropped.
-const LONGEST_STREAM: usize = 16 << 20;
+const MAX_STREAM_BYTES: usize = 16 << 20;
 
 /// The longest answer, containerd's default limit for what it sends. A stream that is full does not fit.
-const LONGEST_ANSWER: usize = 16 << 20;
+const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -50,9 +50,9 @@ impl Engine {
         let answer =
             self.exec(request).await.map_err(|refusal| refusal.context("failed to exec in container"))?;
         let length = answer.encoded_len();
-        if length > LONGEST_ANSWER {
+        if length > MAX_RESPONSE_BYTES {
             return Err(CriError::too_long(format!(
-                "grpc: trying to send message larger than max ({length} vs. {LONGEST_ANSWER})"
+                "grpc: trying to send message larger than max ({length} vs. {MAX_RESPONSE_BYTES})"
             )));
         }
         Ok(answer)
@@ -98,7 +98,8 @@ impl Engine {
             ])
         };
         let command = self.command(container, request.cmd).map_err(not_started)?;
-        let streams = StdStreams::new().map_err(|error| not_started(CriError::unknown(words_of(&error))))?;
+        let streams =
+            StdStreams::new().map_err(|error| not_started(CriError::unknown(error_text(&error))))?;
         // From here on, whatever becomes of the call, the command ends with it.
         let process = guardian.launch(command, streams.theirs);
         let kills = self.settings.exec_timeout_kills;
@@ -191,7 +192,7 @@ impl OutputReader {
 async fn read(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
     let (mut kept, mut chunk) = (Vec::new(), vec![0; CHUNK]);
     while let Ok(length @ 1..) = stream.read(&mut chunk).await {
-        let room = LONGEST_STREAM - kept.len();
+        let room = MAX_STREAM_BYTES - kept.len();
         kept.extend_from_slice(&chunk[..length.min(room)]);
         yield_now().await;
     }

@@ -11,7 +11,7 @@ use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
 use crate::procrun::clock;
 use crate::procrun::container::{ContainerBackend, ContainerExit, InitProcess, ProcrunContainer};
-use crate::procrun::error::{CriError, words_of};
+use crate::procrun::error::{CriError, error_text};
 use crate::procrun::log::LogFile;
 use crate::procrun::monitor::{MonitoredProcess, Orphan, StdStreams};
 use crate::procrun::sandbox::ProcrunSandbox;
@@ -91,15 +91,15 @@ impl Engine {
             .await
             .map_err(|refusal| refusal.context("failed to create container loggers").with_path(&TASK))?;
         let config = &container.config;
-        let words = config.command.iter().chain(&config.args).cloned().collect();
-        let command = self.command(container, words).map_err(|refusal| refusal.with_path(&RUNC))?;
-        let (owner, name, folder) = (container.clone(), &container.name, &container.folder);
+        let args = config.command.iter().chain(&config.args).cloned().collect();
+        let command = self.command(container, args).map_err(|refusal| refusal.with_path(&RUNC))?;
+        let (owner, name, dir) = (container.clone(), &container.name, &container.dir);
         let guardian =
-            self.guardians.start(name, folder, move |orphan| report(&owner, &orphan)).map_err(|error| {
-                CriError::unknown(words_of(&error)).context("cannot start a guardian").with_path(&TASK)
+            self.guardians.start(name, dir, move |orphan| report(&owner, &orphan)).map_err(|error| {
+                CriError::unknown(error_text(&error)).context("cannot start a guardian").with_path(&TASK)
             })?;
         let streams =
-            StdStreams::new().map_err(|error| CriError::unknown(words_of(&error)).with_path(&TASK))?;
+            StdStreams::new().map_err(|error| CriError::unknown(error_text(&error)).with_path(&TASK))?;
         let mut process = guardian.launch(command, streams.theirs);
         let start = process.start().await.map_err(|error| {
             CriError::unknown(error.to_string()).context("unable to start container process").with_path(&RUNC)

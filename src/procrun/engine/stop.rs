@@ -9,7 +9,7 @@ use super::Engine;
 use crate::cri::v1::ContainerEventType as Event;
 use crate::procrun::clock;
 use crate::procrun::container::{ContainerBackend, ContainerExit, ProcrunContainer};
-use crate::procrun::error::{CriError, words_of};
+use crate::procrun::error::{CriError, error_text};
 use crate::procrun::monitor::SignalTarget;
 use crate::procrun::{root_dir, signal};
 
@@ -61,11 +61,11 @@ impl Engine {
         if let Some(ContainerBackend::Processes { guardian, .. }) = container.runner.get() {
             guardian.gone().await;
         }
-        if let Err(error) = root_dir::remove(container.folder.clone()).await {
+        if let Err(error) = root_dir::remove(container.dir.clone()).await {
             container.has_not_been_removed();
-            let (folder, words) = (container.folder.display(), words_of(&error));
+            let (dir, error_text) = (container.dir.display(), error_text(&error));
             return Err(CriError::unknown(format!(
-                "failed to remove container root directory \"{folder}\": {words}"
+                "failed to remove container root directory \"{dir}\": {error_text}"
             )));
         }
         if self.containers.remove(container) {

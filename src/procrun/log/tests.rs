@@ -54,8 +54,8 @@ fn log_to(file: File) -> Arc<LogFile> {
 async fn other_tasks_run_after_each_chunk_of_a_container_that_writes_without_pause() {
     const CHUNKS: usize = 20;
     for has_log in [true, false] {
-        let folder = tempfile::tempdir().unwrap();
-        let path = has_log.then(|| folder.path().join("log"));
+        let dir = tempfile::tempdir().unwrap();
+        let path = has_log.then(|| dir.path().join("log"));
         let log = Arc::new(LogFile::open(path.clone()).await.unwrap());
         let (turns, _counting) = count_turns();
         let (counted, read_at) = (turns.clone(), Arc::new(Mutex::new(Vec::new())));
@@ -77,8 +77,8 @@ async fn other_tasks_run_after_each_chunk_of_a_container_that_writes_without_pau
 
 #[tokio::test]
 async fn lines_of_one_chunk_share_its_timestamp() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
     let log = Arc::new(LogFile::open(Some(path.clone())).await.unwrap());
     log.follow("stderr", &b"one\ntwo\nthree"[..]).await;
     let written = fs::read_to_string(path).unwrap();
@@ -125,8 +125,8 @@ async fn a_log_that_cannot_be_written_to_holds_up_its_container_alone() {
 
 #[tokio::test]
 async fn a_closed_log_stays_closed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
     let log = Arc::new(LogFile::open(Some(path.clone())).await.unwrap());
     log.close().await;
     log.reopen().await.unwrap();
@@ -166,7 +166,7 @@ fn a_long_line_is_cut_into_partial_ones() {
 }
 
 #[test]
-fn a_log_stays_below_its_folder() {
+fn log_paths_do_not_leave_the_log_directory() {
     let below = |file| path("/logs/pod", file).map(|path| path.map(|path| path.display().to_string()));
     assert_eq!(below("main/0.log").unwrap().as_deref(), Some("/logs/pod/main/0.log"));
     assert_eq!(below("/main.log").unwrap().as_deref(), Some("/logs/pod/main.log"));

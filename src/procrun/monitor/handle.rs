@@ -54,7 +54,7 @@ impl Monitors {
     pub(in crate::procrun) fn start(
         &self,
         name: &str,
-        folder: &Path,
+        dir: &Path,
         orphan: impl Fn(Orphan) + Send + 'static,
     ) -> io::Result<Monitor> {
         if self.ending.is_cancelled() {
@@ -70,7 +70,7 @@ impl Monitors {
             .arg(SUBCOMMAND)
             .arg("--")
             .arg(harmless_name(name))
-            .arg(folder)
+            .arg(dir)
             .current_dir("/");
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;

@@ -59,13 +59,13 @@ pub(in crate::procrun) struct Command {
     pub(in crate::procrun) program: String,
     /// Its words, of which the first is what it is called.
     #[prost(string, repeated, tag = "2")]
-    pub(in crate::procrun) words: Vec<String>,
+    pub(in crate::procrun) args: Vec<String>,
     /// All of its environment.
     #[prost(message, repeated, tag = "3")]
     pub(in crate::procrun) envs: Vec<KeyValue>,
     /// Its working directory, absolute.
     #[prost(string, tag = "4")]
-    pub(in crate::procrun) folder: String,
+    pub(in crate::procrun) directory: String,
 }
 
 /// A signal to send to a process that was launched.

@@ -21,7 +21,7 @@ use super::protocol::{
     Exited, Launch, Launched, MonitorEvent, MonitorReply, Orphan, Refused, Signal, SignalTarget, framed,
 };
 use crate::procrun::clock::now;
-use crate::procrun::error::words_of;
+use crate::procrun::error::error_text;
 use crate::procrun::{processes, signal};
 
 /// All processes below this one.
@@ -29,7 +29,7 @@ use crate::procrun::{processes, signal};
 pub(super) struct ProcessTree {
     processes: Mutex<ProcessTable>,
     /// Told when there is something to reap for the first time, or never will be.
-    begun: Condvar,
+    started: Condvar,
     reports: Mutex<UnixStream>,
 }
 
@@ -49,17 +49,17 @@ struct ProcessTable {
 
 impl ProcessTree {
     pub(super) fn new(reports: UnixStream) -> Self {
-        Self { processes: Mutex::default(), begun: Condvar::new(), reports: Mutex::new(reports) }
+        Self { processes: Mutex::default(), started: Condvar::new(), reports: Mutex::new(reports) }
     }
 
     /// Launches a process in a process group of its own.
     pub(super) fn launch(&self, launch: Launch, [stdout, stderr]: [OwnedFd; 2]) {
         let wanted = launch.command.unwrap_or_default();
         let mut command = Command::new(&wanted.program);
-        if let Some((name, words)) = wanted.words.split_first() {
-            command.arg0(name).args(words);
+        if let Some((name, args)) = wanted.args.split_first() {
+            command.arg0(name).args(args);
         }
-        command.env_clear().current_dir(&wanted.folder).process_group(0);
+        command.env_clear().current_dir(&wanted.directory).process_group(0);
         command.envs(wanted.envs.iter().map(|env| (&env.key, OsStr::from_bytes(&env.value))));
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         // Held while it is launched: the reaper takes nobody that is not in the list yet.
@@ -76,10 +76,10 @@ impl ProcessTree {
                 processes.first.get_or_insert(launch.process);
                 let pid = pid.as_raw_pid();
                 self.report(MonitorEvent::Launched(Launched { process: launch.process, pid, at }));
-                self.begun.notify_all();
+                self.started.notify_all();
             }
             Err(error) => {
-                self.send_refused(launch.process, format!("exec {}: {}", wanted.program, words_of(&error)));
+                self.send_refused(launch.process, format!("exec {}: {}", wanted.program, error_text(&error)));
             }
         }
     }
@@ -100,14 +100,14 @@ impl ProcessTree {
         let mut processes = self.processes();
         processes.is_ending = true;
         kill_children();
-        self.begun.notify_all();
+        self.started.notify_all();
     }
 
     /// Reaps until the container has ended and nobody is left.
     pub(super) fn reap(&self) {
         let mut processes = self.processes();
         while processes.first.is_none() && !processes.is_ending {
-            processes = self.begun.wait(processes).unwrap_or_else(PoisonError::into_inner);
+            processes = self.started.wait(processes).unwrap_or_else(PoisonError::into_inner);
         }
         drop(processes);
         // Looks without reaping: who it is and what became of it is found under the lock.

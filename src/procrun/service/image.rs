@@ -67,8 +67,8 @@ impl ImageService for Service {
         &self,
         _: Request<v1::ImageFsInfoRequest>,
     ) -> ImageAnswer<v1::ImageFsInfoResponse> {
-        let folder = self.engine.root.containers();
-        let containers = spawn_blocking(move || proc_stats::folder(&folder)).await;
+        let dir = self.engine.root.containers();
+        let containers = spawn_blocking(move || proc_stats::dir(&dir)).await;
         let containers = containers.map_err(|fault| Status::internal(fault.to_string()))?;
         // Images have no content, and the folder of those is the one that they would be in.
         let images = v1::FilesystemUsage {

@@ -6,7 +6,7 @@ use tokio_stream::Stream;
 use tonic::{Response, Status};
 
 /// Items of one message, so that each stays well below the limits of clients.
-const BATCH: usize = 500;
+const BATCH_ITEMS: usize = 500;
 
 /// The stream of a response.
 pub(super) type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -18,7 +18,7 @@ pub(super) fn batched_stream<T: Send + 'static, M: Send + 'static>(
 ) -> Response<Streamed<M>> {
     let mut items = items.into_iter();
     let batches = std::iter::from_fn(move || {
-        let batch: Vec<T> = items.by_ref().take(BATCH).collect();
+        let batch: Vec<T> = items.by_ref().take(BATCH_ITEMS).collect();
         (!batch.is_empty()).then(|| Ok(message(batch)))
     });
     Response::new(Box::pin(tokio_stream::iter(batches)))
@@ -32,11 +32,11 @@ mod tests {
 
     #[tokio::test]
     async fn every_item_comes_once_and_no_batch_is_empty() {
-        for count in [0, 1, BATCH, BATCH + 1, 3 * BATCH] {
+        for count in [0, 1, BATCH_ITEMS, BATCH_ITEMS + 1, 3 * BATCH_ITEMS] {
             let items: Vec<usize> = (0..count).collect();
             let batches: Vec<Vec<usize>> =
                 batched_stream(items.clone(), |batch| batch).into_inner().map(Result::unwrap).collect().await;
-            assert!(batches.iter().all(|batch| (1..=BATCH).contains(&batch.len())));
+            assert!(batches.iter().all(|batch| (1..=BATCH_ITEMS).contains(&batch.len())));
             assert_eq!(batches.concat(), items);
         }
     }

@@ -24,13 +24,13 @@ use crate::cri::v1::runtime_service_server::RuntimeServiceServer;
 use crate::socket::Acceptor;
 
 /// The longest request, as with containerd.
-const LONGEST_REQUEST: usize = 16 << 20;
+const MAX_REQUEST_BYTES: usize = 16 << 20;
 
 /// Calls of one connection that may be given up before they are looked at: a kubelet that restarts gives up all of its own.
 const PENDING_RESETS: usize = 10_000;
 
 /// Clients that may wait to be served.
-const WAITING: usize = 16;
+const LISTEN_BACKLOG: usize = 16;
 
 /// A service of the CRI.
 #[derive(Clone, Debug)]
@@ -45,9 +45,9 @@ pub(super) async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let service = Service { engine };
-    let runtime = RuntimeServiceServer::new(service.clone()).max_decoding_message_size(LONGEST_REQUEST);
-    let images = ImageServiceServer::new(service).max_decoding_message_size(LONGEST_REQUEST);
-    let (clients, accepted) = mpsc::channel(WAITING);
+    let runtime = RuntimeServiceServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let images = ImageServiceServer::new(service).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let (clients, accepted) = mpsc::channel(LISTEN_BACKLOG);
     let ended = stop.clone();
     let mut acceptor = Acceptor::new(listener);
     let accepting = tokio::spawn(async move {

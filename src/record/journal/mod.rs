@@ -28,7 +28,7 @@ const QUEUE_CAPACITY: usize = 4_096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalConfig {
     /// Where segments are kept; made where it is missing, for its owner alone.
-    pub folder: PathBuf,
+    pub dir: PathBuf,
     /// Bytes that they may have together.
     pub limit: u64,
 }
@@ -36,7 +36,7 @@ pub struct JournalConfig {
 /// The way to the journal's thread. Copies share it.
 #[derive(Clone, Debug)]
 pub struct Journal {
-    folder: PathBuf,
+    dir: PathBuf,
     lines: SyncSender<Arc<CallRecord>>,
     dropped: Counter,
     failure: watch::Receiver<Option<String>>,
@@ -47,10 +47,10 @@ impl Journal {
     pub fn start(settings: JournalConfig, events: Arc<EventHistory>) -> io::Result<(Self, JoinHandle<()>)> {
         let (lines, written) = sync_channel(QUEUE_CAPACITY);
         let (failures, failure) = watch::channel(None);
-        let (folder, dropped) = (settings.folder.clone(), Counter::default());
+        let (dir, dropped) = (settings.dir.clone(), Counter::default());
         let writer = JournalWriter::new(settings, events, dropped.clone(), failures);
         let thread = thread::Builder::new().name("journal".to_owned()).spawn(move || writer.run(&written))?;
-        Ok((Self { folder, lines, dropped, failure }, thread))
+        Ok((Self { dir, lines, dropped, failure }, thread))
     }
 
     /// Adds what is counted of it to a registry.
@@ -71,8 +71,8 @@ impl Journal {
 
     /// Where it writes.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
     /// Why nothing is written, while the disk takes nothing.
@@ -103,8 +103,8 @@ mod tests {
         )
     }
 
-    fn written(folder: &Path, limit: u64, ids: std::ops::Range<u64>) {
-        let settings = JournalConfig { folder: folder.to_owned(), limit };
+    fn written(dir: &Path, limit: u64, ids: std::ops::Range<u64>) {
+        let settings = JournalConfig { dir: dir.to_owned(), limit };
         let (sender, records) = sync_channel(1000);
         for id in ids {
             sender.send(Arc::new(record(id))).unwrap();
@@ -114,24 +114,24 @@ mod tests {
         writer.run(&records);
     }
 
-    fn read(folder: &Path) -> Vec<u64> {
+    fn read(dir: &Path) -> Vec<u64> {
         let mut ids = Vec::new();
-        read_last(folder, |record| ids.push(record.call.id));
+        read_last(dir, |record| ids.push(record.call.id));
         ids
     }
 
     #[test]
     fn what_is_written_is_read_and_the_oldest_go() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("state");
-        written(&folder, 1 << 20, 1..4);
-        written(&folder, 1 << 20, 4..6);
-        assert_eq!(read(&folder), [1, 2, 3, 4, 5]);
-        written(&folder, 8_000, 6..200);
+        let dir = place.path().join("state");
+        written(&dir, 1 << 20, 1..4);
+        written(&dir, 1 << 20, 4..6);
+        assert_eq!(read(&dir), [1, 2, 3, 4, 5]);
+        written(&dir, 8_000, 6..200);
         let sizes: Vec<u64> =
-            segments::list_segments(&folder).unwrap().into_iter().map(|(_, size)| size).collect();
+            segments::list_segments(&dir).unwrap().into_iter().map(|(_, size)| size).collect();
         assert!(sizes.iter().sum::<u64>() <= 8_000 && sizes.len() > 4, "{sizes:?}");
-        let last = read(&folder);
+        let last = read(&dir);
         assert!(last.is_sorted() && last.len() > 10 && last.ends_with(&[198, 199]), "{last:?}");
     }
 
@@ -156,9 +156,9 @@ mod tests {
     }
 
     impl Recording {
-        fn start(folder: PathBuf) -> Self {
+        fn start(dir: PathBuf) -> Self {
             let events = Arc::new(EventHistory::default());
-            let settings = JournalConfig { folder, limit: 1 << 20 };
+            let settings = JournalConfig { dir, limit: 1 << 20 };
             let (journal, thread) = Journal::start(settings, events.clone()).unwrap();
             Self { journal, thread, events, next: 0 }
         }
@@ -182,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn recording_comes_back_when_the_folder_can_be_written_again() {
+    fn recording_resumes_when_the_directory_is_writable_again() {
         let place = tempfile::tempdir().unwrap();
-        let (file, folder) = (place.path().join("file"), place.path().join("file/calls"));
+        let (file, dir) = (place.path().join("file"), place.path().join("file/calls"));
         fs::write(&file, "").unwrap();
-        let mut recording = Recording::start(folder.clone());
+        let mut recording = Recording::start(dir.clone());
         recording.until(|journal| journal.failure().is_some());
         let reason = recording.journal.failure().unwrap();
         assert!(reason.contains("Not a directory"), "{reason}");
@@ -196,12 +196,12 @@ mod tests {
         assert_eq!(recording.reasons(), ["RecordWriteFailed", "RecordWriteRecovered"]);
         let last = recording.next - 1;
         recording.end();
-        let ids = read(&folder);
+        let ids = read(&dir);
         assert_eq!(ids, (0..=last).collect::<Vec<_>>(), "what waited meanwhile is not lost");
     }
 
     #[test]
-    fn the_failure_tells_for_how_long_another_probeshim_holds_the_folder() {
+    fn the_failure_names_the_probeshim_that_holds_the_directory() {
         let place = tempfile::tempdir().unwrap();
         let lock = LockFile::acquire(&place.path().join("calls")).unwrap();
         let mut recording = Recording::start(place.path().to_owned());
@@ -219,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_removed_is_told_of_and_made_anew() {
+    fn a_removed_record_directory_is_reported_and_created_again() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path().join("state/calls");
-        let mut recording = Recording::start(folder.clone());
-        recording.until(|_| !read(&folder).is_empty());
+        let dir = place.path().join("state/calls");
+        let mut recording = Recording::start(dir.clone());
+        recording.until(|_| !read(&dir).is_empty());
         fs::remove_dir_all(place.path().join("state")).unwrap();
-        recording.until(|_| !read(&folder).is_empty());
+        recording.until(|_| !read(&dir).is_empty());
         assert_eq!(recording.reasons(), ["RecordRemoved"]);
         assert_eq!(recording.journal.failure(), None);
         recording.end();
@@ -235,35 +235,35 @@ mod tests {
     #[test]
     fn segments_of_another_version_are_set_aside_unchanged() {
         let place = tempfile::tempdir().unwrap();
-        let folder = place.path();
-        written(folder, 1 << 20, 1..3);
-        let bytes = fs::read(segments::path_of(folder, 1)).unwrap();
+        let dir = place.path();
+        written(dir, 1 << 20, 1..3);
+        let bytes = fs::read(segments::path_of(dir, 1)).unwrap();
         let others = [("v0-", "v0"), ("v2-", "v2"), ("", "no-version")];
         let names = others.map(|(version, name)| {
             let old = format!("calls-{version}00000007.jsonl");
-            (folder.join(&old), folder.join(format!("{old}.{name}-set-aside-1")))
+            (dir.join(&old), dir.join(format!("{old}.{name}-set-aside-1")))
         });
         for (old, _) in &names {
             fs::write(old, &bytes).unwrap();
         }
         // Only regular files are segments.
-        let directory = folder.join("calls-v3-00000001.jsonl");
+        let directory = dir.join("calls-v3-00000001.jsonl");
         fs::create_dir(&directory).unwrap();
-        assert_eq!(read(folder), [1, 2], "not read, also before they are set aside");
-        written(folder, 1, 3..5);
+        assert_eq!(read(dir), [1, 2], "not read, also before they are set aside");
+        written(dir, 1, 3..5);
         for (old, new) in &names {
             assert!(!old.exists() && fs::read(new).unwrap() == bytes, "{}", old.display());
         }
         assert!(directory.is_dir());
-        assert_eq!(read(folder).last(), Some(&4));
+        assert_eq!(read(dir).last(), Some(&4));
         // The same names come again: nothing is overwritten.
         fs::write(&names[2].0, "other").unwrap();
-        written(folder, 1 << 20, 5..6);
+        written(dir, 1 << 20, 5..6);
         assert_eq!(fs::read(&names[2].1).unwrap(), bytes);
-        let second = folder.join("calls-00000007.jsonl.no-version-set-aside-2");
+        let second = dir.join("calls-00000007.jsonl.no-version-set-aside-2");
         assert_eq!(fs::read_to_string(second).unwrap(), "other");
         let numbers: Vec<u64> =
-            segments::list_segments(folder).unwrap().into_iter().map(|(number, _)| number).collect();
+            segments::list_segments(dir).unwrap().into_iter().map(|(number, _)| number).collect();
         assert!(
             numbers.iter().all(|number| *number < 7),
             "{numbers:?}: numbers of other versions do not count"

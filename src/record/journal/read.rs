@@ -18,18 +18,18 @@ use crate::tap::{ContainerRef, PodRef};
 const TAIL_BYTES: u64 = 8 << 20;
 
 /// Bytes of a line that are read: no record is as long.
-const LONGEST_LINE: u64 = 1 << 20;
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Hands over the last records of a folder, in the order in which they were written. What cannot be read, as a line that a crash tore, is
 /// passed over.
-pub(in crate::record) fn read_last(folder: &Path, mut found: impl FnMut(CallRecord)) {
+pub(in crate::record) fn read_last(dir: &Path, mut found: impl FnMut(CallRecord)) {
     let (mut left, mut parts) = (TAIL_BYTES, Vec::new());
-    for (number, size) in segments::list_segments(folder).unwrap_or_default().into_iter().rev() {
+    for (number, size) in segments::list_segments(dir).unwrap_or_default().into_iter().rev() {
         if left == 0 {
             break;
         }
         let from = size.saturating_sub(left);
-        parts.push((segments::path_of(folder, number), from..size));
+        parts.push((segments::path_of(dir, number), from..size));
         left -= size - from;
     }
     let mut shared = Interner::default();
@@ -43,7 +43,7 @@ fn read_segment(path: &Path, part: Range<u64>, mut found: impl FnMut(CallRecord)
     let mut file = regular_file::open(path)?;
     file.seek(SeekFrom::Start(part.start))?;
     let (mut reader, mut line) = (BufReader::new(file.take(part.end - part.start)), Vec::new());
-    while reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)? > 0 {
+    while reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
         let call: Option<json::Call> = serde_json::from_slice(&line).ok();
         if let Some(record) = call.and_then(|call| CallRecord::try_from(call).ok()) {
             found(record);

@@ -19,11 +19,11 @@ const VERSION: u64 = 1;
 
 /// Segments that the limit is divided into, at least, and how long one becomes at most.
 const SEGMENTS: u64 = 8;
-const LONGEST_SEGMENT: u64 = 64 << 20;
+const MAX_SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The segments of a folder.
 pub(super) struct Segments {
-    folder: PathBuf,
+    dir: PathBuf,
     limit: u64,
     /// Numbers and sizes, the oldest first; the last is written to.
     known: Vec<(u64, u64)>,
@@ -34,21 +34,21 @@ pub(super) struct Segments {
 
 impl Segments {
     /// Opens the last segment, to go on behind it. A line that a crash tore there is ended. Segments of other format versions are set aside.
-    pub(super) fn open(folder: &Path, limit: u64) -> io::Result<Self> {
-        set_aside_others(folder)?;
-        let mut known = list_segments(folder)?;
+    pub(super) fn open(dir: &Path, limit: u64) -> io::Result<Self> {
+        set_aside_others(dir)?;
+        let mut known = list_segments(dir)?;
         let last = match known.last() {
             Some((number, _)) => *number,
-            None => next_number(folder)?,
+            None => next_number(dir)?,
         };
-        let mut file = append_to(&path_of(folder, last))?;
+        let mut file = append_to(&path_of(dir, last))?;
         let id = FileId::from_metadata(&file.metadata()?);
         let size = file.metadata()?.len();
         if known.is_empty() {
             known.push((last, size));
         }
         let mut segments =
-            Self { folder: folder.to_owned(), limit, known, file: BufWriter::new(file.try_clone()?), id };
+            Self { dir: dir.to_owned(), limit, known, file: BufWriter::new(file.try_clone()?), id };
         if size > 0 && !ends_with_newline(&mut file)? {
             segments.write(b"\n")?;
         }
@@ -57,7 +57,7 @@ impl Segments {
 
     /// Appends a line, to another segment if the last is full.
     pub(super) fn append(&mut self, line: &[u8]) -> io::Result<()> {
-        let segment = (self.limit / SEGMENTS).clamp(1, LONGEST_SEGMENT);
+        let segment = (self.limit / SEGMENTS).clamp(1, MAX_SEGMENT_BYTES);
         let is_full = self.known.last().is_some_and(|(_, size)| *size >= segment);
         if is_full {
             self.rotate()?;
@@ -73,7 +73,7 @@ impl Segments {
     /// Whether the file that is written to has lost its name: what is written to it then is lost with it.
     pub(super) fn is_removed(&self) -> bool {
         let last = self.known.last().map_or(1, |(number, _)| *number);
-        FileId::from_path(&path_of(&self.folder, last)).map_or(true, |named| named != self.id)
+        FileId::from_path(&path_of(&self.dir, last)).map_or(true, |named| named != self.id)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -87,17 +87,17 @@ impl Segments {
     /// Begins another segment, and removes the oldest until there is room for it.
     fn rotate(&mut self) -> io::Result<()> {
         self.file.flush()?;
-        let next = next_number(&self.folder)?;
+        let next = next_number(&self.dir)?;
         let room = self.limit - self.limit / SEGMENTS;
         while self.known.iter().map(|(_, size)| size).sum::<u64>() > room {
             let (oldest, _) = self.known.remove(0);
-            match fs::remove_file(path_of(&self.folder, oldest)) {
+            match fs::remove_file(path_of(&self.dir, oldest)) {
                 // Another process has removed the file.
                 Err(gone) if gone.kind() == io::ErrorKind::NotFound => {}
                 removed => removed?,
             }
         }
-        let file = append_to(&path_of(&self.folder, next))?;
+        let file = append_to(&path_of(&self.dir, next))?;
         self.id = FileId::from_metadata(&file.metadata()?);
         self.file = BufWriter::new(file);
         self.known.push((next, 0));
@@ -119,8 +119,8 @@ fn ends_with_newline(file: &mut File) -> io::Result<bool> {
 }
 
 /// Where a segment is.
-pub(super) fn path_of(folder: &Path, number: u64) -> PathBuf {
-    folder.join(format!("calls-v{VERSION}-{number:08}.jsonl"))
+pub(super) fn path_of(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("calls-v{VERSION}-{number:08}.jsonl"))
 }
 
 /// Format version, if there is one, and number in the name of a segment. `None` if it is no segment's name.
@@ -142,8 +142,8 @@ fn number_of(name: &OsStr) -> Option<u64> {
 }
 
 /// Renames the segments of other format versions. Whatever else has such a name is left alone.
-fn set_aside_others(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn set_aside_others(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let Some((version, _)) =
             parse_name(&entry.file_name()).filter(|(version, _)| *version != Some(VERSION))
@@ -158,9 +158,9 @@ fn set_aside_others(folder: &Path) -> io::Result<()> {
 }
 
 /// The number after those of all names in a folder, whatever has them.
-fn next_number(folder: &Path) -> io::Result<u64> {
+fn next_number(dir: &Path) -> io::Result<u64> {
     let mut next = 1;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let number = number_of(&entry?.file_name());
         next = next.max(number.map_or(1, |number| number.saturating_add(1)));
     }
@@ -168,9 +168,9 @@ fn next_number(folder: &Path) -> io::Result<u64> {
 }
 
 /// Numbers and sizes of the segments of this version in a folder, the oldest first. What is no regular file is passed over: opening a FIFO would wait.
-pub(super) fn list_segments(folder: &Path) -> io::Result<Vec<(u64, u64)>> {
+pub(super) fn list_segments(dir: &Path) -> io::Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let Some(number) = number_of(&entry.file_name()) else { continue };
         match entry.metadata() {

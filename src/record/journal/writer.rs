@@ -104,7 +104,7 @@ impl JournalWriter {
                     LOCK_RETRY_INTERVAL
                 }
                 Stop::Removed => {
-                    self.publish(Event::journal_removed(&self.settings.folder));
+                    self.publish(Event::journal_removed(&self.settings.dir));
                     Duration::ZERO
                 }
                 Stop::Failed(error) => {
@@ -125,14 +125,14 @@ impl JournalWriter {
 
     /// Opens the folder and writes what comes.
     fn write(&mut self, records: &Receiver<Arc<CallRecord>>) -> Result<std::convert::Infallible, Stop> {
-        let folder = &self.settings.folder;
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let _lock = LockFile::acquire(&folder.join("calls")).map_err(|error| match error {
+        let dir = &self.settings.dir;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        let _lock = LockFile::acquire(&dir.join("calls")).map_err(|error| match error {
             LockError::Io { source, .. } => Stop::Failed(source),
             held @ LockError::Held { .. } => Stop::Held(held),
             not_a_lock @ LockError::NotALock { .. } => Stop::Failed(io::Error::other(not_a_lock)),
         })?;
-        let mut segments = Segments::open(folder, self.settings.limit)?;
+        let mut segments = Segments::open(dir, self.settings.limit)?;
         self.holder_logged = false;
         if !self.failure_published {
             self.failure.send_replace(None);
@@ -188,7 +188,7 @@ impl JournalWriter {
         // Whoever sees the failure finds the event.
         if !self.failure_published {
             self.failure_published = true;
-            self.publish(Event::journal_write_failed(&self.settings.folder, &reason));
+            self.publish(Event::journal_write_failed(&self.settings.dir, &reason));
         }
         self.failure.send_replace(Some(reason));
     }
@@ -196,7 +196,7 @@ impl JournalWriter {
     fn recovered(&mut self) {
         if self.failure_published {
             self.failure_published = false;
-            self.publish(Event::journal_write_recovered(&self.settings.folder));
+            self.publish(Event::journal_write_recovered(&self.settings.dir));
             self.failure.send_replace(None);
         }
     }

@@ -161,7 +161,7 @@ impl From<&tap::ContainerRef> for Container {
 
 impl Exec {
     fn new(exec: &tap::ExecCall, insight: Option<&ExecAnalysis>) -> Self {
-        let fate = insight.and_then(|insight| insight.fate);
+        let command_outcome = insight.and_then(|insight| insight.command_outcome);
         Self {
             command: exec.command.clone(),
             command_truncated: exec.truncated,
@@ -179,10 +179,10 @@ impl Exec {
                 Assessment::Slow(why) => Some(why.name().to_owned()),
                 Assessment::Fine | Assessment::Failed => None,
             }),
-            started_ms: fate.and_then(|fate| fate.started).map(milliseconds),
-            exited_ms: fate.and_then(|fate| fate.exited).map(milliseconds),
-            exit_status: fate.and_then(|fate| fate.status),
-            killed: fate.and_then(|fate| fate.is_killed()),
+            started_ms: command_outcome.and_then(|fate| fate.started).map(milliseconds),
+            exited_ms: command_outcome.and_then(|fate| fate.exited).map(milliseconds),
+            exit_status: command_outcome.and_then(|fate| fate.status),
+            killed: command_outcome.and_then(|fate| fate.is_killed()),
             evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
         }
     }

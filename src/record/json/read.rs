@@ -86,9 +86,9 @@ fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, RecordError> {
     let slow = exec.slow_because.as_deref().and_then(Slow::named);
     let assessment = Assessment::named(assessment, slow).ok_or(RecordError)?;
     // Events tell of a command whose call does not; if only that it was never started.
-    let is_told = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
-    let has_fate = is_told || (exec.exit_code.is_none() && phases.state == "complete");
-    let fate = CommandOutcome {
+    let is_present = exec.started_ms.or(exec.exited_ms).is_some() || exec.exit_status.is_some();
+    let has_command_outcome = is_present || (exec.exit_code.is_none() && phases.state == "complete");
+    let command_outcome = CommandOutcome {
         started: exec.started_ms.map(duration).transpose()?,
         exited: exec.exited_ms.map(duration).transpose()?,
         status: exec.exit_status,
@@ -97,7 +97,7 @@ fn insight(exec: &Exec) -> Result<Option<ExecAnalysis>, RecordError> {
         identity: exec.probe.as_ref().map(identity).transpose()?.unwrap_or_default(),
         phases: read_phases(phases)?,
         margin: exec.margin_ms.map(margin).transpose()?,
-        fate: has_fate.then_some(fate),
+        command_outcome: has_command_outcome.then_some(command_outcome),
         assessment,
         evidence: exec.evidence.as_ref().map(evidence).transpose()?.map(Arc::new),
     }))

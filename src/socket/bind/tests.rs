@@ -35,7 +35,7 @@ impl Place {
 }
 
 #[test]
-fn without_a_model_the_mode_is_0660_and_folders_are_0755() {
+fn without_an_upstream_file_sockets_have_mode_0660_and_directories_0755() {
     let place = Place::new();
     let _held = place.claim("a/b/shim").unwrap();
     assert_eq!(place.mode("a/b/shim"), 0o660);
@@ -101,11 +101,11 @@ fn a_file_put_in_our_place_is_not_removed() {
 }
 
 #[test]
-fn folders_files_and_the_upstream_itself_are_refused() {
+fn directories_files_and_the_upstream_socket_are_refused() {
     let place = Place::new();
     fs::create_dir(place.0.path().join("folder")).unwrap();
     fs::write(place.0.path().join("file"), "kept").unwrap();
-    assert!(matches!(place.claim("folder"), Err(BindError::IsFolder(_))));
+    assert!(matches!(place.claim("folder"), Err(BindError::IsDirectory(_))));
     assert!(matches!(place.claim("file"), Err(BindError::NotASocket(_))));
     assert_eq!(fs::read(place.0.path().join("file")).unwrap(), b"kept");
     assert!(matches!(place.claim("upstream"), Err(BindError::IsUpstream(_))));

@@ -23,53 +23,53 @@ fn values(keys: &[&str]) -> Vec<(StateTable, String, Vec<u8>)> {
 }
 
 #[test]
-fn what_the_disk_does_not_take_is_held_and_told_of_and_tried_again() {
+fn failed_writes_are_kept_reported_and_retried() {
     let place = tempfile::tempdir().unwrap();
-    let [folder, away] = ["state", "away"].map(|name| place.path().join(name));
-    let (mut file, _) = StateFile::open(&folder).unwrap();
+    let [dir, away] = ["state", "away"].map(|name| place.path().join(name));
+    let (mut file, _) = StateFile::open(&dir).unwrap();
     file.give_up();
     let (troubles, mut trouble) = watch::channel(None);
     let mut writer = StateWriter::new(file, troubles);
-    fs::rename(&folder, &away).unwrap();
-    fs::write(&folder, "").unwrap();
+    fs::rename(&dir, &away).unwrap();
+    fs::write(&dir, "").unwrap();
     writer.take(change("a"));
     writer.save();
-    let told = trouble.borrow_and_update().clone().unwrap();
-    assert!(told.contains("Not a directory"), "{told}");
+    let reported = trouble.borrow_and_update().clone().unwrap();
+    assert!(reported.contains("Not a directory"), "{reported}");
     writer.save();
     assert!(!trouble.has_changed().unwrap(), "it is told once");
-    fs::remove_file(&folder).unwrap();
-    fs::rename(&away, &folder).unwrap();
+    fs::remove_file(&dir).unwrap();
+    fs::rename(&away, &dir).unwrap();
     writer.take(change("b"));
     writer.save();
     assert_eq!(*trouble.borrow_and_update(), None);
     drop(writer);
-    assert_eq!(StateFile::open(&folder).unwrap().1, values(&["a", "b"]));
+    assert_eq!(StateFile::open(&dir).unwrap().1, values(&["a", "b"]));
 }
 
 #[test]
-fn a_file_that_is_removed_is_written_anew_with_all_that_was_in_it() {
+fn a_removed_state_file_is_written_again_with_its_content() {
     let place = tempfile::tempdir().unwrap();
-    let folder = place.path().join("state");
-    let (file, _) = StateFile::open(&folder).unwrap();
+    let dir = place.path().join("state");
+    let (file, _) = StateFile::open(&dir).unwrap();
     let (troubles, trouble) = watch::channel(None);
     let mut writer = StateWriter::new(file, troubles);
     writer.take(change("a"));
     writer.save();
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
     writer.save();
-    assert!(folder.join("state.redb").exists(), "also where nothing has changed");
-    fs::remove_file(folder.join("state.redb")).unwrap();
+    assert!(dir.join("state.redb").exists(), "also where nothing has changed");
+    fs::remove_file(dir.join("state.redb")).unwrap();
     writer.take(change("b"));
     writer.save();
     // Also after a failure.
     writer.file.give_up();
-    fs::remove_file(folder.join("state.redb")).unwrap();
+    fs::remove_file(dir.join("state.redb")).unwrap();
     writer.take(change("c"));
     writer.save();
     assert_eq!(*trouble.borrow(), None);
     drop(writer);
-    assert_eq!(StateFile::open(&folder).unwrap().1, values(&["a", "b", "c"]));
+    assert_eq!(StateFile::open(&dir).unwrap().1, values(&["a", "b", "c"]));
 }
 
 /// A file system in memory, unmounted when dropped.
@@ -88,10 +88,10 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
     if mount("tmpfs", &disk.0, "tmpfs", MountFlags::empty(), c"size=64m").is_err() {
         return skip::skip("mounts take the right to mount");
     }
-    let (empty, folder, filler) = (disk.0.join("empty"), disk.0.join("state"), disk.0.join("filler"));
+    let (empty, dir, filler) = (disk.0.join("empty"), disk.0.join("state"), disk.0.join("filler"));
     StateFile::open(&empty).unwrap().0.close().unwrap();
-    let size = |folder: &Path| fs::metadata(folder.join("state.redb")).unwrap().blocks() * 512;
-    let (file, _) = StateFile::open(&folder).unwrap();
+    let size = |directory: &Path| fs::metadata(directory.join("state.redb")).unwrap().blocks() * 512;
+    let (file, _) = StateFile::open(&dir).unwrap();
     let (troubles, trouble) = watch::channel(None);
     let mut writer = StateWriter::new(file, troubles);
     let large = vec![0; 1 << 20];
@@ -102,22 +102,22 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
     assert_eq!(*trouble.borrow(), None);
     // Leaves room for a file without values, and none for the values.
     let room = size(&empty) + (1 << 20);
-    assert!(size(&folder) > room, "{} is too small", size(&folder));
+    assert!(size(&dir) > room, "{} is too small", size(&dir));
     let free = statvfs(&disk.0).unwrap();
     let filling = free.f_bavail * free.f_frsize - room;
     fs::write(&filler, vec![0; usize::try_from(filling).unwrap()]).unwrap();
-    fs::remove_file(folder.join("state.redb")).unwrap();
+    fs::remove_file(dir.join("state.redb")).unwrap();
     for _ in 0..3 {
         writer.save();
-        let told = trouble.borrow().clone().unwrap();
-        assert!(told.contains("No space left on device"), "{told}");
-        assert!(!folder.join("state.new").exists(), "what cannot be used takes no room");
+        let reported = trouble.borrow().clone().unwrap();
+        assert!(reported.contains("No space left on device"), "{reported}");
+        assert!(!dir.join("state.new").exists(), "what cannot be used takes no room");
     }
     fs::remove_file(&filler).unwrap();
     writer.save();
     assert_eq!(*trouble.borrow(), None);
     drop(writer);
-    let (_file, values) = StateFile::open(&folder).unwrap();
+    let (_file, values) = StateFile::open(&dir).unwrap();
     assert_eq!(values.len(), 4);
     assert!(values.iter().all(|(.., value)| *value == large));
 }
@@ -133,7 +133,7 @@ fn a_file_that_is_replaced_is_left_as_it_is() {
     fs::write(&path, "precious").unwrap();
     writer.take(Message::Change(StateTable::Pods, "a".to_owned(), None));
     writer.save();
-    let told = trouble.borrow().clone().unwrap();
-    assert!(told.contains("state.redb has been replaced by another file"), "{told}");
+    let reported = trouble.borrow().clone().unwrap();
+    assert!(reported.contains("state.redb has been replaced by another file"), "{reported}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 }

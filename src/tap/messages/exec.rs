@@ -9,7 +9,7 @@ use crate::cri::v1;
 use crate::tap::call::{ExecCall, ExecResult};
 
 /// Bytes that are kept of the words of a command. Commands are scripts at times, and clients can send what they like.
-const LONGEST_COMMAND: usize = 4096;
+const MAX_COMMAND_BYTES: usize = 4096;
 
 /// `ExecSyncRequest`, whose words are kept only as long as there is room: half a million of them fit into a mebibyte.
 #[derive(Debug, Default)]
@@ -85,7 +85,7 @@ impl Message for ExecSyncPartial {
 impl ExecCommand {
     /// Keeps a word, or as much of it as there is room for.
     fn add(&mut self, word: String) {
-        let (room, length) = (LONGEST_COMMAND.saturating_sub(self.bytes), word.len());
+        let (room, length) = (MAX_COMMAND_BYTES.saturating_sub(self.bytes), word.len());
         if room == 0 {
             self.is_cut = true;
             return;
@@ -102,8 +102,8 @@ impl ExecCommand {
 mod tests {
     use super::*;
 
-    fn read(words: &[&str]) -> ExecSyncPartial {
-        let cmd = words.iter().map(ToString::to_string).collect();
+    fn read(text: &[&str]) -> ExecSyncPartial {
+        let cmd = text.iter().map(ToString::to_string).collect();
         let request = v1::ExecSyncRequest { container_id: "c0ffee".into(), cmd, timeout: 7 };
         let read = ExecSyncPartial::decode(&*request.encode_to_vec()).unwrap();
         assert_eq!((read.container_id.as_str(), read.timeout), ("c0ffee", 7));

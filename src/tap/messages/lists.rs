@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_list_for_which_nothing_was_asked_tells_what_is_not_there() {
+    fn only_an_unfiltered_list_proves_that_an_object_is_absent() {
         for whole in [None, Some(v1::ContainerFilter::default())] {
             assert!(matches!(&read(whole)[..], [Observation::ContainerList(all)] if all.len() == 2));
         }

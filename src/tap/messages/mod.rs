@@ -11,7 +11,7 @@ use super::call::{Call, ContainerRef, PodRef};
 use super::observation::Observation;
 
 /// Bytes that are kept of a name or an id.
-const LONGEST_NAME: usize = 253;
+const MAX_NAME_LEN: usize = 253;
 
 /// A call while its messages are read.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl MessageContext {
 
 /// A name or an id, as much of it as is kept.
 fn name(text: String) -> String {
-    cut(text, LONGEST_NAME)
+    cut(text, MAX_NAME_LEN)
 }
 
 /// The beginning of a text that takes no more than so many bytes.

@@ -52,7 +52,7 @@ impl Scenario {
     }
 
     /// A call is asked.
-    fn asked(&mut self, id: u64, at: u32, timeout: i64) {
+    fn on_request(&mut self, id: u64, at: u32, timeout: i64) {
         let head = Arc::new(CallInfo {
             id,
             peer: None,
@@ -62,7 +62,7 @@ impl Scenario {
             trace: None,
         });
         let sent = SendTimes { whole: self.at(at), sent: self.at(at + 1) };
-        let asked = ExecRequest {
+        let on_request = ExecRequest {
             head: Arc::downgrade(&head),
             id,
             sent,
@@ -70,7 +70,7 @@ impl Scenario {
             exec: Box::new(Self::exec(timeout, None)),
         };
         self.heads.insert(id, head);
-        self.tracker.on_request(&self.container.clone(), asked, CallContext::default());
+        self.tracker.on_request(&self.container.clone(), on_request, CallContext::default());
     }
 
     /// It ends; with an exit code, or else at the runtime's timeout.
@@ -83,8 +83,8 @@ impl Scenario {
         let head = self.heads.remove(&id).unwrap();
         let duration = self.at(at) - head.since;
         let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&head) };
-        let told = Observations { observed_since: head.since, items: Vec::new() };
-        let ended = DecodedCall { sent: None, call, told, head, request: None };
+        let observations = Observations { observed_since: head.since, items: Vec::new() };
+        let ended = DecodedCall { sent: None, call, observations, head, request: None };
         let now = self.at(at);
         self.tracker.on_end(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }

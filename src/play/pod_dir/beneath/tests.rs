@@ -14,8 +14,8 @@ use crate::play::pod_dir::tests::{may_mount, skip::skip};
 
 /// A directory with links in it, beside one that none of them may lead to.
 fn tree() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().canonicalize().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
     let volume = path.join("volume");
     fs::create_dir_all(volume.join("inner/deep")).unwrap();
     fs::create_dir_all(path.join("outside/deep")).unwrap();
@@ -35,12 +35,12 @@ fn tree() -> (tempfile::TempDir, PathBuf) {
     }
     symlink(path.join("outside"), volume.join("absolute")).unwrap();
     symlink(volume.join("inner"), volume.join("absolute-in")).unwrap();
-    (folder, volume)
+    (dir, volume)
 }
 
 #[test]
 fn links_are_followed_below_the_directory_and_lead_out_of_it_by_no_kernel() {
-    let (_folder, volume) = tree();
+    let (_dir, volume) = tree();
     let dir = trusted(&volume).unwrap();
     let by_kernel = |path: &str, flags, links| open(&dir, Path::new(path), flags, links);
     let by_steps = |path: &str, flags, links| walk(dir.as_fd(), Path::new(path), flags, links);
@@ -94,7 +94,7 @@ fn links_are_followed_below_the_directory_and_lead_out_of_it_by_no_kernel() {
 
 #[test]
 fn missing_directories_are_made_where_links_lead_but_not_through_dangling_ones() {
-    let (folder, volume) = tree();
+    let (directory, volume) = tree();
     let dir = trusted(&volume).unwrap();
     let make = |path: &str| open_or_make(&dir, Path::new(path), 0o2775, Links::Follow);
     for (path, made) in [
@@ -122,16 +122,17 @@ fn missing_directories_are_made_where_links_lead_but_not_through_dangling_ones()
         let error = make(path).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(expected.raw_os_error()), "{path}: {error}");
     }
-    let mut there: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    let mut there: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
     there.sort();
     assert_eq!(there, ["outside", "volume"]);
-    assert_eq!(fs::read_dir(folder.path().join("outside")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(directory.path().join("outside")).unwrap().count(), 1);
     assert!(!volume.join("nowhere").exists());
 }
 
 #[test]
 fn only_names_of_single_entries_are_taken() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let dir: BorrowedFd<'_> = rustix::fs::CWD;
     for wrong in ["", ".", "..", "a/b", "a/", "/a", "./a"] {
         assert!(!is_name(OsStr::new(wrong)), "{wrong:?}");
@@ -140,14 +141,14 @@ fn only_names_of_single_entries_are_taken() {
                 && write_file(dir, OsStr::new(wrong), b"", 0o644).is_err()
         );
     }
-    let dir = trusted(folder.path()).unwrap();
-    symlink("elsewhere", folder.path().join("link")).unwrap();
+    let dir = trusted(directory.path()).unwrap();
+    symlink("elsewhere", directory.path().join("link")).unwrap();
     assert!(write_file(&dir, OsStr::new("link"), b"", 0o644).is_err(), "a link is not written through");
     write_file(&dir, OsStr::new("..data"), b"1", 0o604).unwrap();
     write_file(&dir, OsStr::new("..data"), b"2", 0o600).unwrap();
-    assert_eq!(fs::read(folder.path().join("..data")).unwrap(), b"2");
-    assert_eq!(fs::metadata(folder.path().join("..data")).unwrap().mode() & 0o777, 0o600);
-    assert!(!folder.path().join("elsewhere").exists());
+    assert_eq!(fs::read(directory.path().join("..data")).unwrap(), b"2");
+    assert_eq!(fs::metadata(directory.path().join("..data")).unwrap().mode() & 0o777, 0o600);
+    assert!(!directory.path().join("elsewhere").exists());
 }
 
 #[test]
@@ -178,7 +179,7 @@ const LOOKUPS: usize = 300;
 /// Where `..` is on the way, the kernel refuses a lookup during which anything was renamed on the machine.
 #[test]
 fn a_link_upwards_is_followed_while_directories_are_renamed() {
-    let (_folder, volume) = tree();
+    let (_dir, volume) = tree();
     for name in ["a", "other", "links"] {
         fs::create_dir_all(volume.join(name).join("b")).unwrap();
     }
@@ -213,7 +214,7 @@ fn what_is_mounted_on_an_entry_is_not_opened_on_any_kernel() {
     if !may_mount() {
         return skip("mounts take the right to mount");
     }
-    let (_folder, volume) = tree();
+    let (_dir, volume) = tree();
     let (dir, point) = (trusted(&volume).unwrap(), volume.join("point"));
     fs::create_dir(&point).unwrap();
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;

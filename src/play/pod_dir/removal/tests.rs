@@ -11,8 +11,8 @@ use crate::play::pod_dir::tests::{limited, may_mount, skip::skip};
 
 #[test]
 fn links_are_removed_and_not_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (tree, host) = (folder.path().join("tree"), folder.path().join("host"));
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, host) = (dir.path().join("tree"), dir.path().join("host"));
     fs::create_dir_all(tree.join("a/b/c")).unwrap();
     fs::create_dir(&host).unwrap();
     fs::write(host.join("file"), "host").unwrap();
@@ -21,12 +21,12 @@ fn links_are_removed_and_not_followed() {
     {
         symlink(target, tree.join(link)).unwrap();
     }
-    symlink(&host, folder.path().join("link")).unwrap();
-    let parent = trusted(folder.path()).unwrap();
+    symlink(&host, dir.path().join("link")).unwrap();
+    let parent = trusted(dir.path()).unwrap();
     for name in ["tree", "link", "absent"] {
         remove(&parent, OsStr::new(name)).unwrap();
     }
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["host"]);
     assert_eq!(fs::read(host.join("file")).unwrap(), b"host");
     for wrong in ["", ".", "..", "a/b", "/"] {
@@ -37,15 +37,15 @@ fn links_are_removed_and_not_followed() {
 /// A container can make a tree that is deeper than there are descriptors, or than a path may be long.
 #[test]
 fn a_tree_of_any_depth_is_removed() {
-    let folder = tempfile::tempdir().unwrap();
-    let parent = trusted(folder.path()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let parent = trusted(dir.path()).unwrap();
     let mut directory = make(&parent, OsStr::new("tree"), 0o755).unwrap();
     for _ in 0..5_000 {
         make(&directory, OsStr::new("beside"), 0o755).unwrap();
         directory = make(&directory, OsStr::new("d"), 0o755).unwrap();
     }
     remove(&parent, OsStr::new("tree")).unwrap();
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 /// The paths of the directories at the bottom are 125 KiB long, and 625 MiB together.
@@ -56,8 +56,8 @@ fn a_removal_holds_no_path_of_any_directory() {
         return remove(trusted(&directory).unwrap(), tree).unwrap();
     }
     let long = |number: usize| OsString::from(format!("{number:0>255}"));
-    let folder = tempfile::tempdir().unwrap();
-    let mut directory = make(trusted(folder.path()).unwrap(), tree, 0o755).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut directory = make(trusted(dir.path()).unwrap(), tree, 0o755).unwrap();
     for number in 0..500 {
         directory = make(&directory, &long(number), 0o755).unwrap();
     }
@@ -66,8 +66,8 @@ fn a_removal_holds_no_path_of_any_directory() {
         make(&bottom, OsStr::new("content"), 0o755).unwrap();
     }
     let test = concat!(module_path!(), "::a_removal_holds_no_path_of_any_directory");
-    limited::run(test, "-d 131072", folder.path());
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    limited::run(test, "-d 131072", dir.path());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
@@ -75,15 +75,15 @@ fn what_is_mounted_in_a_tree_is_not_removed() {
     if !may_mount() {
         return skip("mounts take the right to mount");
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (tree, host) = (folder.path().join("tree"), folder.path().join("host"));
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, host) = (dir.path().join("tree"), dir.path().join("host"));
     fs::create_dir(&host).unwrap();
     fs::write(host.join("file"), "host").unwrap();
-    let parent = trusted(folder.path()).unwrap();
+    let parent = trusted(dir.path()).unwrap();
     for (source, point) in
         [("host", "a/b/point"), ("host", "point"), ("host/file", "a/b/file"), ("host/file", "file")]
     {
-        let (source, point) = (folder.path().join(source), tree.join(point));
+        let (source, point) = (dir.path().join(source), tree.join(point));
         if source.is_dir() {
             fs::create_dir_all(&point).unwrap();
         } else {
@@ -92,12 +92,13 @@ fn what_is_mounted_in_a_tree_is_not_removed() {
         }
         mount_bind(&source, &point).unwrap();
         let error = remove(&parent, OsStr::new("tree")).unwrap_err();
-        let is_told = error.to_string().contains("is a mount point; what is mounted there is not removed");
+        let is_reported =
+            error.to_string().contains("is a mount point; what is mounted there is not removed");
         // The directories above it may have been moved meanwhile, and the mount point with them.
         let name = point.file_name().unwrap();
-        let points = super::super::mountinfo::mounted_below(&folder.path().canonicalize().unwrap()).unwrap();
+        let points = super::super::mountinfo::mounted_below(&dir.path().canonicalize().unwrap()).unwrap();
         assert_eq!(points.len(), 1, "{points:?}");
-        assert!(is_told && points[0].ends_with(name), "{error}: {points:?}");
+        assert!(is_reported && points[0].ends_with(name), "{error}: {points:?}");
         assert_eq!(fs::read(host.join("file")).unwrap(), b"host", "{error}");
         unmount(&points[0], UnmountFlags::NOFOLLOW).unwrap();
         remove(&parent, OsStr::new("tree")).unwrap();

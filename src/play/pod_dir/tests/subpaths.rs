@@ -37,17 +37,17 @@ spec:
 struct Made {
     place: Place,
     pod: Pod,
-    folder: PodDir,
+    dir: PodDir,
     binds: bool,
 }
 
 impl Made {
     fn new(volume_mounts: &str) -> Self {
         let (place, pod) = (Place::new(), pod_with(volume_mounts));
-        let folder = PodDir::for_pod(&pod, &place.node.pods);
-        folder.prepare(&place.facts(&pod, &[])).unwrap();
+        let dir = PodDir::for_pod(&pod, &place.node.pods);
+        dir.prepare(&place.facts(&pod, &[])).unwrap();
         // Without the right to mount the runtime is given paths.
-        Self { place, pod, folder, binds: may_mount() }
+        Self { place, pod, dir, binds: may_mount() }
     }
 
     fn volume(&self) -> PathBuf {
@@ -58,7 +58,7 @@ impl Made {
     fn mounts(&self) -> Result<Vec<PathBuf>, VolumeError> {
         let (container, facts) = (&self.pod.containers[0], self.place.facts(&self.pod, &[]));
         let variables = crate::play::cri_config::variables(container, &facts);
-        let mounts = self.folder.mounts(container, &facts, &variables, false, self.binds)?;
+        let mounts = self.dir.mounts(container, &facts, &variables, false, self.binds)?;
         Ok(mounts.into_iter().take(container.mounts.len()).map(|mount| mount.host_path.into()).collect())
     }
 
@@ -125,7 +125,7 @@ fn no_subpath_leads_out_of_its_volume_while_a_container_exchanges_directories_fo
         over.store(true, Ordering::Relaxed);
         found.unwrap();
     });
-    made.folder.remove().unwrap();
+    made.dir.remove().unwrap();
     assert_eq!(made.mounted(), Vec::<PathBuf>::new());
     assert!(outside.join("b").is_dir());
 }
@@ -163,10 +163,10 @@ fn subpaths_are_found_through_the_links_of_configmap_secret_and_projected_volume
         assert_eq!(made.mounted().len(), 7);
         // A volume that changes leaves the containers what they have, as with a kubelet.
         let pod = Pod { labels: [("app".to_owned(), "other".to_owned())].into(), ..made.pod.clone() };
-        made.folder.prepare(&made.place.facts(&pod, &[])).unwrap();
+        made.dir.prepare(&made.place.facts(&pod, &[])).unwrap();
         assert_eq!(read(&paths[5]), "app=\"web\"");
     }
-    made.folder.remove().unwrap();
+    made.dir.remove().unwrap();
     assert_eq!(made.mounted(), Vec::<PathBuf>::new());
     assert!(!made.place.node.pods.join("u").exists());
 }
@@ -193,7 +193,7 @@ fn a_subpath_may_be_a_file_or_anything_else_in_its_volume() {
     let again = made.mounts().unwrap();
     assert_eq!(again, paths);
     assert!(again[0].is_dir());
-    made.folder.remove().unwrap();
+    made.dir.remove().unwrap();
 }
 
 #[test]
@@ -235,11 +235,11 @@ fn links_that_are_there_beforehand_lead_out_of_no_volume() {
     symlink("inner", made.volume().join("l")).unwrap();
     made.mounts().unwrap();
     assert!(made.volume().join("inner/new").is_dir(), "a link that stays in the volume is followed");
-    made.folder.remove().unwrap();
+    made.dir.remove().unwrap();
     let made = Made::new("{name: empty, mountPath: /m, subPathExpr: $$(NO)}");
     made.mounts().unwrap();
     assert!(made.volume().join("$(NO)").is_dir(), "this names no variable");
-    made.folder.remove().unwrap();
+    made.dir.remove().unwrap();
 }
 
 /// SIGKILL: whoever comes next knows the pod by its uid alone.
@@ -251,7 +251,7 @@ fn mounts_of_an_earlier_run_are_unmounted_by_the_next_one() {
         return skip::skip("mounts take the right to mount");
     }
     let paths = made.mounts().unwrap();
-    let targets = made.folder.subpath_targets(&made.pod.containers[0]);
+    let targets = made.dir.subpath_targets(&made.pod.containers[0]);
     assert_eq!(targets, paths, "what is recorded is what is mounted");
     let next = PodDir::for_pod(&made.pod, &made.place.node.pods);
     next.release("other").unwrap();
@@ -282,11 +282,11 @@ fn a_mount_that_is_in_use_keeps_its_pod_from_being_removed() {
     let path = made.mounts().unwrap().remove(0);
     fs::write(path.join("file"), "content").unwrap();
     let in_use = File::open(path.join("file")).unwrap();
-    let error = made.folder.remove().unwrap_err();
+    let error = made.dir.remove().unwrap_err();
     assert!(matches!(error, VolumeError::StillMounted { .. }), "{error}");
     assert_eq!(read(&path.join("file")), "content");
     assert!(made.mounts().is_err(), "nothing is made for a pod that is being removed");
     drop(in_use);
-    made.folder.remove().unwrap();
+    made.dir.remove().unwrap();
     assert!(made.mounted().is_empty() && !made.place.node.pods.join("u").exists());
 }

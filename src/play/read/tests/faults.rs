@@ -8,7 +8,7 @@ fn container(more: &str) -> String {
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "it is a table")]
-fn everything_that_is_wrong_is_told_once_and_by_its_path() {
+fn each_mistake_is_reported_once_with_its_path() {
     for (spec, expected) in [
         ("{}".to_owned(), "spec.containers is missing; it must have at least one container"),
         ("{containers: {}}".into(), "spec.containers is an empty object; it must be a list"),
@@ -176,7 +176,7 @@ fn everything_that_is_wrong_is_told_once_and_by_its_path() {
 
 /// What is wrong around a pod's spec: one error for each document.
 #[test]
-fn everything_that_is_wrong_around_a_spec_is_told() {
+fn all_mistakes_around_a_pod_spec_are_reported() {
     const SPEC: &str = "{containers: [{name: a, image: i}]}";
     let pod = |metadata: &str| format!("{{kind: Pod, metadata: {{name: p, {metadata}}}, spec: {SPEC}}}");
     let made = |kind: &str, policy: &str| {

@@ -67,13 +67,13 @@ fn act(pod: &Pod, seen: &RuntimePodStatus, said: &[(&str, ProbeType, ProbeResult
         seen,
         verdicts: &verdicts,
         probed: Some(&pod.spec),
-        condemned: &|_| false,
+        probe_killed: &|_| false,
     })
 }
 
 /// In few words: who is killed, and who is started.
-fn told(actions: &PodActions) -> String {
-    let mut told = Vec::new();
+fn reported(actions: &PodActions) -> String {
+    let mut reported = Vec::new();
     let PodActions {
         kill_pod,
         create_sandbox,
@@ -83,15 +83,15 @@ fn told(actions: &PodActions) -> String {
         init_containers_to_start,
         containers_to_start,
     } = actions;
-    told.extend(kill_pod.then(|| "kill pod".to_owned()));
-    told.extend(create_sandbox.map(|attempt| format!("sandbox {attempt}")));
-    let killed = |doomed: &ContainerToKill| format!("kill {} ({})", doomed.name, doomed.message);
-    told.extend(containers_to_kill.iter().map(killed));
-    told.extend(containers_to_reset.iter().map(|doomed| format!("reset {}", doomed.name)));
-    told.extend(
+    reported.extend(kill_pod.then(|| "kill pod".to_owned()));
+    reported.extend(create_sandbox.map(|attempt| format!("sandbox {attempt}")));
+    let killed = |to_kill: &ContainerToKill| format!("kill {} ({})", to_kill.name, to_kill.message);
+    reported.extend(containers_to_kill.iter().map(killed));
+    reported.extend(containers_to_reset.iter().map(|kill| format!("reset {}", kill.name)));
+    reported.extend(
         init_containers_to_start.iter().chain(containers_to_start).map(|name| format!("start {name}")),
     );
-    told.join(", ")
+    reported.join(", ")
 }
 
 fn three(policy: &str) -> Pod {
@@ -195,18 +195,18 @@ fn table_9_9_compute_pod_actions() {
         ("created, even with Never", &never, of(&never, InstanceState::Created), None, "start a"),
     ] {
         let said: Vec<_> = said.into_iter().collect();
-        assert_eq!(told(&act(pod, &seen, &said)), expected, "{row}");
+        assert_eq!(reported(&act(pod, &seen, &said)), expected, "{row}");
     }
     // A pod with Never that has never had a container gets a sandbox again.
     let empty = RuntimePodStatus {
         sandboxes: vec![SandboxInstance { is_ready: false, ..sandbox(0) }],
         containers: Vec::new(),
     };
-    assert_eq!(told(&act(&never, &empty, &[])), "kill pod, sandbox 1, start a, start b, start c");
+    assert_eq!(reported(&act(&never, &empty, &[])), "kill pod, sandbox 1, start a, start b, start c");
     // Nothing is left of it: the pod is ended, and with it what runs beside.
     let one = pod("{restartPolicy: Never, containers: [{name: a, image: i}]}");
     let failed = act(&one, &seen(vec![running(&one, "a")]), &[("a", Liveness, Failure)]);
-    assert_eq!(told(&failed), "kill pod");
+    assert_eq!(reported(&failed), "kill pod");
 }
 
 #[test]
@@ -220,15 +220,15 @@ fn table_9_9_container_restart_rules() {
         let pod = pod(&format!(
             "{{restartPolicy: {of_pod}, containers: [{{name: a, image: i, restartPolicy: {own}}}]}}"
         ));
-        let told = told(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[]));
-        assert_eq!(told, expected, "{own} in {of_pod}, {code}");
+        let reported = reported(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[]));
+        assert_eq!(reported, expected, "{own} in {of_pod}, {code}");
     }
     let rule = "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]";
     let pod = pod(&format!(
         "{{restartPolicy: Never, containers: [{{name: a, image: i, restartPolicy: Never, {rule}}}]}}"
     ));
     for (code, expected) in [(42, "start a"), (1, "kill pod")] {
-        assert_eq!(told(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[])), expected, "{code}");
+        assert_eq!(reported(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[])), expected, "{code}");
     }
 }
 
@@ -241,10 +241,10 @@ fn table_9_9_restart_all_containers() {
          {{name: a, image: i, restartPolicy: Never, {rule}}}, {{name: b, image: i}}]}}"
     ));
     let all = |code| seen(vec![exited(&pod, "a", code), running(&pod, "b"), exited(&pod, "first", 0)]);
-    assert_eq!(told(&act(&pod, &all(42), &[])), "reset b, reset first, reset a");
-    assert_eq!(told(&act(&pod, &all(1), &[])), "");
+    assert_eq!(reported(&act(&pod, &all(42), &[])), "reset b, reset first, reset a");
+    assert_eq!(reported(&act(&pod, &all(1), &[])), "");
     // All of them are gone: everything begins again.
-    assert_eq!(told(&act(&pod, &seen(Vec::new()), &[])), "start first");
+    assert_eq!(reported(&act(&pod, &seen(Vec::new()), &[])), "start first");
 }
 
 #[test]
@@ -269,10 +269,10 @@ fn table_9_9_init_containers() {
         ("the main one failed", &always, vec![exited(&always, "a", 1), ok(&always, "i2")], "start a"),
         ("unknown, Never", &never, vec![instance(&never, "i1", InstanceState::Unknown)], "kill pod"),
     ] {
-        assert_eq!(told(&act(pod, &seen(containers), &[])), expected, "{row}");
+        assert_eq!(reported(&act(pod, &seen(containers), &[])), expected, "{row}");
     }
     let killed = ContainerInstance { reason: "OOMKilled".to_owned(), ..exited(&always, "i1", 0) };
-    assert_eq!(told(&act(&always, &seen(vec![killed]), &[])), "start i1");
+    assert_eq!(reported(&act(&always, &seen(vec![killed]), &[])), "start i1");
 }
 
 #[test]
@@ -349,11 +349,11 @@ fn table_9_9_sidecars() {
         ),
     ] {
         let said: Vec<_> = said.into_iter().map(|(kind, result)| ("s1", kind, result)).collect();
-        assert_eq!(told(&act(pod, &seen(containers), &said)), expected, "{row}");
+        assert_eq!(reported(&act(pod, &seen(containers), &said)), expected, "{row}");
     }
     let changed = ContainerInstance { hash: "other".to_owned(), ..s1(&plain) };
     let actions = act(&plain, &seen(vec![running(&plain, "a"), running(&plain, "s2"), changed]), &[]);
-    assert_eq!(told(&actions), "kill s1 (Init container s1 definition changed), start s1");
+    assert_eq!(reported(&actions), "kill s1 (Init container s1 definition changed), start s1");
 }
 
 /// `PruneInitContainers` and `ContainerGC`, as far as one pod is concerned: of each name the newest is kept, and the newest that has exited.
@@ -392,7 +392,7 @@ fn a_container_of_a_client_is_killed_alone() {
     let said = [("a", Liveness, Failure)];
     for (pod, expected) in [(&probed, "kill pod"), (&of_client, "kill a (Container a failed liveness probe)")]
     {
-        assert_eq!(told(&act(pod, &seen(vec![running(pod, "a")]), &said)), expected);
+        assert_eq!(reported(&act(pod, &seen(vec![running(pod, "a")]), &said)), expected);
     }
 }
 

@@ -5,44 +5,44 @@ use super::specs;
 
 #[test]
 fn beside_what_is_broken_in_a_file_the_rest_changes_as_it_is_written() {
-    let folder = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let write = |documents: &[String]| {
-        std::fs::write(folder.path().join("all.yaml"), documents.join("\n---\n")).unwrap();
+        std::fs::write(dir.path().join("all.yaml"), documents.join("\n---\n")).unwrap();
     };
     let pod = |name: &str, port: u16| {
         format!(
             "{{kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: main, livenessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}"
         )
     };
-    let told = |files: &Files| -> Vec<String> {
+    let error = |files: &Files| -> Vec<String> {
         let described = SpecResolver::from_files(files).describe_all();
         described.iter().map(|it| format!("{} {}", it.owner, it.probe.as_ref().unwrap().handler)).collect()
     };
     write(&[pod("a", 1), pod("b", 1)]);
-    let mut files = Files::read(&[folder.path().to_owned()], false).unwrap();
+    let mut files = Files::read(&[dir.path().to_owned()], false).unwrap();
     write(&[pod("a", 22), pod("b", 0)]);
     assert!(files.rescan());
-    assert_eq!(told(&files), ["Pod default/a tcp :22", "Pod default/b tcp :1"]);
+    assert_eq!(error(&files), ["Pod default/a tcp :22", "Pod default/b tcp :1"]);
     write(&["kind: [".to_owned()]);
     assert!(!files.rescan());
-    assert_eq!(told(&files).len(), 2, "what it said before");
+    assert_eq!(error(&files).len(), 2, "what it said before");
     write(&[pod("a", 333)]);
     assert!(files.rescan());
-    assert_eq!(told(&files), ["Pod default/a tcp :333"]);
+    assert_eq!(error(&files), ["Pod default/a tcp :333"]);
 }
 
 #[test]
-fn of_ten_thousand_specs_the_broken_one_is_told_by_name_and_the_rest_counts() {
-    let folder = tempfile::tempdir().unwrap();
+fn one_invalid_spec_of_ten_thousand_is_named_and_the_others_apply() {
+    let dir = tempfile::tempdir().unwrap();
     let document = |number: usize| {
         let port = if number == 7_777 { 0 } else { 80 };
         format!(
             "---\n{{kind: Pod, metadata: {{name: web-{number}}}, spec: {{containers: [{{name: main, livenessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}\n"
         )
     };
-    std::fs::write(folder.path().join("all.yaml"), (0..10_000).map(document).collect::<String>()).unwrap();
-    std::os::unix::fs::symlink("/nowhere", folder.path().join("dangling.yaml")).unwrap();
-    let files = Files::read(&[folder.path().to_owned()], false).unwrap();
+    std::fs::write(dir.path().join("all.yaml"), (0..10_000).map(document).collect::<String>()).unwrap();
+    std::os::unix::fs::symlink("/nowhere", dir.path().join("dangling.yaml")).unwrap();
+    let files = Files::read(&[dir.path().to_owned()], false).unwrap();
     assert_eq!(SpecResolver::from_files(&files).describe_all().len(), 9_999);
     let problems: Vec<String> = files.problems().into_iter().collect();
     assert_eq!(problems.len(), 2, "{problems:?}");
@@ -52,7 +52,7 @@ fn of_ten_thousand_specs_the_broken_one_is_told_by_name_and_the_rest_counts() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_with_its_path() {
+fn all_mistakes_are_reported_at_once_with_their_paths() {
     let wrong = r"
 kind: List
 items:
@@ -72,8 +72,8 @@ items:
       startupProbe: {}
     - image: nameless
 ";
-    let told = specs(&[("a.yaml", wrong), ("b.yaml", "a: [b"), ("c.json", "[1]")]).unwrap_err();
-    let lines: Vec<&str> = told.lines().collect();
+    let error = specs(&[("a.yaml", wrong), ("b.yaml", "a: [b"), ("c.json", "[1]")]).unwrap_err();
+    let lines: Vec<&str> = error.lines().collect();
     let expected = [
         "a.yaml: items[0].metadata.name is 7; it must be a string",
         "a.yaml: items[2].metadata.name is \"Web\"; it must be a name of Kubernetes",
@@ -86,9 +86,9 @@ items:
         "a.yaml: items[2].spec.containers[1] is an object with image; it must have a name",
     ];
     for line in expected {
-        assert!(lines.iter().any(|told| told.starts_with(line)), "{line} is not in\n{told}");
+        assert!(lines.iter().any(|lines_of| lines_of.starts_with(line)), "{line} is not in\n{error}");
     }
-    assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{told}");
-    assert!(told.contains("c.json: it must be an object, not a list"), "{told}");
+    assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{error}");
+    assert!(error.contains("c.json: it must be an object, not a list"), "{error}");
     assert!(SpecResolver::read(&["/nowhere/at/all"]).unwrap_err()[0].to_string().contains("No such file"));
 }

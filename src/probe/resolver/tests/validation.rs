@@ -200,9 +200,9 @@ const VALIDATION: [Row; 41] = [
 fn table_9_5_validation() {
     for (name, container, wrong) in VALIDATION {
         let written = format!("{{name: main, {container}}}");
-        let told = specs(&[("pod.yaml", &pod_with(&written))]).err().unwrap_or_default();
-        let lines: Vec<&str> = told.lines().collect();
-        assert_eq!(lines.len(), wrong.len(), "{name}: {told}");
+        let error = specs(&[("pod.yaml", &pod_with(&written))]).err().unwrap_or_default();
+        let lines: Vec<&str> = error.lines().collect();
+        assert_eq!(lines.len(), wrong.len(), "{name}: {error}");
         for (line, path) in lines.iter().zip(wrong) {
             let beginning = format!("pod.yaml: spec.containers[0].{path} is ");
             assert!(line.starts_with(&beginning), "{name}: {line} instead of {beginning}");
@@ -238,10 +238,10 @@ fn table_9_5_containers_that_have_no_probes() {
             let text = format!(
                 "{{kind: Pod, metadata: {{name: web}}, spec: {{containers: [], {list}: [{{name: side, {more}{probe}}}]}}}}"
             );
-            let told = specs(&[("pod.yaml", &text)]).err().unwrap_or_default();
+            let error = specs(&[("pod.yaml", &text)]).err().unwrap_or_default();
             let expected = format!("pod.yaml: spec.{list}[0].{field}{path} is ");
-            assert_eq!(told.is_empty(), is_fine, "{name}, {field}: {told}");
-            assert!(is_fine || told.starts_with(&expected), "{name}, {field}: {told}");
+            assert_eq!(error.is_empty(), is_fine, "{name}, {field}: {error}");
+            assert!(is_fine || error.starts_with(&expected), "{name}, {field}: {error}");
         }
     }
 }

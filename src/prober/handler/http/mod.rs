@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 use super::go::quote;
-use super::{LONGEST_OUTPUT, ProbeError, ProbeOutcome, USER_AGENT};
+use super::{MAX_OUTPUT_BYTES, ProbeError, ProbeOutcome, USER_AGENT};
 use crate::probe::HttpGet;
 use headers::Headers;
 use round_trip::{HttpResponse, exchange};
@@ -21,7 +21,7 @@ use target_url::TargetUrl;
 pub(super) use round_trip::NOT_HTTPS;
 
 /// Redirects that are followed.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// What the kubelet says when the time is over before an answer has begun, and while it comes.
 const NO_HEADERS: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
@@ -65,7 +65,7 @@ pub(super) async fn attempt(
             return finished(answer, until).await;
         }
         followed += 1;
-        if followed >= MOST_REDIRECTS {
+        if followed >= MAX_REDIRECTS {
             return Ok(failed(&place, &location, "stopped after 10 redirects"));
         }
         if is_whole {
@@ -94,7 +94,7 @@ pub(super) async fn ask_once(
 /// What an answer means, once its body has been read.
 async fn finished(answer: HttpResponse, until: Instant) -> Result<ProbeOutcome, ProbeError> {
     let status = answer.status;
-    let body = match timeout_at(until, answer.body(LONGEST_OUTPUT)).await {
+    let body = match timeout_at(until, answer.body(MAX_OUTPUT_BYTES)).await {
         Err(_) => return Err(ProbeError::Body(NO_BODY.to_owned())),
         Ok(Err(reason)) => return Err(ProbeError::Body(reason)),
         Ok(Ok(body)) => String::from_utf8_lossy(&body).into_owned(),

@@ -20,7 +20,7 @@ use super::headers::GetRequest;
 use super::heads::{FinalHead, HeadersExceeded, MAX_HEADER_BYTES};
 use super::http2;
 use super::target_url::TargetUrl;
-use crate::prober::handler::dial::{dial, system_words};
+use crate::prober::handler::dial::{dial, system_error};
 use crate::prober::handler::driver::drive;
 use crate::tls::{Tls, is_http2};
 
@@ -139,7 +139,7 @@ impl Body {
                 Ok(frame.map(|frame| frame.into_data().unwrap_or_default()))
             }
             // What is read of it is less than a window: the server need not be told that it may send more.
-            Self::Http2(body) => body.data().await.transpose().map_err(|error| ends.http2_words(&error)),
+            Self::Http2(body) => body.data().await.transpose().map_err(|error| ends.go_http2_error(&error)),
         }
     }
 }
@@ -172,20 +172,20 @@ impl ConnAddrs {
 
     fn go_io_error(&self, error: &hyper::Error) -> String {
         match io_error(error) {
-            Some(source) => self.system_words(source),
+            Some(source) => self.system_error(source),
             None => error.source().map_or_else(|| error.to_string(), ToString::to_string),
         }
     }
 
     /// Returns Go's text for an error that ended an answer over HTTP/2.
-    pub(super) fn http2_words(&self, error: &h2::Error) -> String {
-        error.get_io().map_or_else(|| error.to_string(), |source| self.system_words(source))
+    pub(super) fn go_http2_error(&self, error: &h2::Error) -> String {
+        error.get_io().map_or_else(|| error.to_string(), |source| self.system_error(source))
     }
 
-    fn system_words(&self, error: &io::Error) -> String {
+    fn system_error(&self, error: &io::Error) -> String {
         match error.kind() {
             io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
-            _ => format!("read tcp {}: read: {}", self.0, system_words(error)),
+            _ => format!("read tcp {}: read: {}", self.0, system_error(error)),
         }
     }
 }
@@ -205,18 +205,18 @@ fn go_tls_error(error: &io::Error, ends: &ConnAddrs) -> String {
         }
         Some(other) => format!("tls: {other}"),
         None if error.kind() == io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
-        None => format!("read tcp {}: read: {}", ends.0, system_words(error)),
+        None => format!("read tcp {}: read: {}", ends.0, system_error(error)),
     }
 }
 
 /// The name of an alert, as words: `HandshakeFailure` → `handshake failure`.
 fn go_alert(name: &str) -> String {
-    let mut words = String::new();
+    let mut message = String::new();
     for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !words.is_empty() {
-            words.push(' ');
+        if letter.is_ascii_uppercase() && !message.is_empty() {
+            message.push(' ');
         }
-        words.push(letter.to_ascii_lowercase());
+        message.push(letter.to_ascii_lowercase());
     }
-    words
+    message
 }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_sent_elsewhere_keeps_what_is_not_said() {
+    fn a_redirect_keeps_the_parts_that_its_location_omits() {
         let here = TargetUrl::new(false, "10.0.0.1", 8080, "/a/b?c", false).unwrap();
         let sent =
             |location: &str| here.resolve_redirect(location).map(|(place, is_whole)| (place.url(), is_whole));

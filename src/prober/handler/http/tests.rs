@@ -209,12 +209,12 @@ async fn table_9_4_what_is_answered() {
         let is_late = answer == "never" || answer.ends_with("stall");
         let limit = if is_late { Duration::from_secs(3) } else { LONG };
         let server = serve(move |_| answer.clone()).await;
-        let told = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit, false).await;
-        match (&told, &expected) {
-            (Ok(ProbeOutcome::Failure(told)), Ok(ProbeOutcome::Failure(expected))) => {
-                assert!(told.contains(expected), "{row}: {told}");
+        let reported = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit, false).await;
+        match (&reported, &expected) {
+            (Ok(ProbeOutcome::Failure(message)), Ok(ProbeOutcome::Failure(expected))) => {
+                assert!(message.contains(expected), "{row}: {message}");
             }
-            _ => assert_eq!(told, expected, "{row}"),
+            _ => assert_eq!(reported, expected, "{row}"),
         }
     }
 }
@@ -276,7 +276,7 @@ async fn table_9_4_redirects() {
 }
 
 #[tokio::test]
-async fn who_is_not_there_fails_with_the_words_of_the_system() {
+async fn an_absent_server_fails_with_the_message_of_the_system() {
     let (_socket, port) = refusing();
     let closed = attempt(&get(port, "/x", &[]), "127.0.0.1", port, LONG, false).await;
     let text =
@@ -289,7 +289,7 @@ async fn who_is_not_there_fails_with_the_words_of_the_system() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_told_apart() {
+async fn a_server_without_tls_is_recognized() {
     // It answers what looks like no request at all.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -299,10 +299,10 @@ async fn a_server_without_tls_is_told_apart() {
         let _ = stream.read(&mut [0; 1024]).await;
     });
     let https = HttpGet { is_https: true, ..get(port, "/", &[]) };
-    let told = attempt(&https, "127.0.0.1", port, LONG, false).await;
+    let reported = attempt(&https, "127.0.0.1", port, LONG, false).await;
     answering.await.unwrap();
     let text = format!("Get \"https://127.0.0.1:{port}/\": http: server gave HTTP response to HTTPS client");
-    assert_eq!(told, Ok(ProbeOutcome::Failure(text)));
+    assert_eq!(reported, Ok(ProbeOutcome::Failure(text)));
 }
 
 /// A head that announces the final one.
@@ -353,15 +353,15 @@ impl Drop for Flood {
 }
 
 #[tokio::test]
-async fn heads_without_end_fail_with_the_words_of_go() {
+async fn endless_response_heads_fail_with_the_message_of_go() {
     let flood = Flood::start();
-    let told = attempt(&get(flood.port, "/", &[]), "127.0.0.1", flood.port, LONG, false).await;
+    let reported = attempt(&get(flood.port, "/", &[]), "127.0.0.1", flood.port, LONG, false).await;
     let text = format!(
         "Get \"http://127.0.0.1:{}/\": net/http: HTTP/1.x transport connection broken: \
          net/http: server response headers exceeded 10485760 bytes; aborted",
         flood.port
     );
-    assert_eq!(told, Ok(ProbeOutcome::Failure(text)));
+    assert_eq!(reported, Ok(ProbeOutcome::Failure(text)));
 }
 
 #[tokio::test]
@@ -386,8 +386,8 @@ async fn others_have_their_turn_while_heads_come_without_end() {
         let port = flood.port;
         floods.spawn(async move {
             loop {
-                let told = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG, false).await;
-                assert!(matches!(told, Ok(ProbeOutcome::Failure(_))), "{told:?}");
+                let reported = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG, false).await;
+                assert!(matches!(reported, Ok(ProbeOutcome::Failure(_))), "{reported:?}");
             }
         });
     }

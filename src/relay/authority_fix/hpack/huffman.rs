@@ -22,13 +22,13 @@ const LENGTHS: [u8; 257] = [
 ];
 
 const END_OF_STRING: u16 = 256;
-const LONGEST: usize = 30;
+const MAX_CODE_BITS: usize = 30;
 
 /// The codes of each length: which number the first one is, how many there are, and where their symbols begin.
 struct Codes {
-    first: [u32; LONGEST + 1],
-    count: [u32; LONGEST + 1],
-    start: [usize; LONGEST + 1],
+    first: [u32; MAX_CODE_BITS + 1],
+    count: [u32; MAX_CODE_BITS + 1],
+    start: [usize; MAX_CODE_BITS + 1],
     symbols: [u16; 257],
 }
 
@@ -37,13 +37,13 @@ static CODES: Codes = Codes::new();
 impl Codes {
     const fn new() -> Self {
         let mut codes = Self {
-            first: [0; LONGEST + 1],
-            count: [0; LONGEST + 1],
-            start: [0; LONGEST + 1],
+            first: [0; MAX_CODE_BITS + 1],
+            count: [0; MAX_CODE_BITS + 1],
+            start: [0; MAX_CODE_BITS + 1],
             symbols: [0; 257],
         };
         let (mut code, mut sorted, mut length) = (0, 0, 1);
-        while length <= LONGEST {
+        while length <= MAX_CODE_BITS {
             code <<= 1;
             codes.first[length] = code;
             codes.start[length] = sorted;
@@ -70,7 +70,7 @@ pub(super) fn decode(encoded: &[u8], limit: usize) -> Result<Bytes, HpackError> 
     for bit in encoded.iter().flat_map(|byte| (0..8).rev().map(move |at| u32::from(byte >> at & 1))) {
         code = code << 1 | bit;
         length += 1;
-        if length > LONGEST {
+        if length > MAX_CODE_BITS {
             return Err(HpackError::Huffman);
         }
         let Some(nth) = code.checked_sub(CODES.first[length]).filter(|nth| *nth < CODES.count[length]) else {
