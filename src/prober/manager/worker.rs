@@ -115,6 +115,9 @@ impl Worker {
             self.discarded += 1;
             metrics.discarded(&meter.series, tried.delay.culprit.as_ref());
             self.shared.notice(task, ContainerEventKind::Discarded, tried.discarded_message(task, &message));
+            if result_of(&tried.result) == Some(ProbeResult::Failure) {
+                self.pod.lock().discard_failure(&self.signals);
+            }
             return;
         }
         self.discarded = 0;

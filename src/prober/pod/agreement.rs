@@ -78,6 +78,7 @@ impl PodState {
         }
         for job in self.jobs.iter_mut().filter(|job| job.container == name) {
             job.theirs = None;
+            job.discarded_failures = 0;
         }
     }
 
@@ -107,6 +108,7 @@ impl PodState {
         container.endings.iter_mut().for_each(|ending| ending.expected = None);
         if let Some(job) = self.worker_index(self.containers[place].name(), probe_type) {
             self.jobs[job].machine.run.length = 0;
+            self.jobs[job].discarded_failures = 0;
         }
     }
 
@@ -156,9 +158,10 @@ impl ProbeWorker {
         if self.machine.run.last == Some(ProbeResult::Failure) { self.machine.run.length } else { 0 }
     }
 
-    /// Whether one more failure would be enough.
+    /// Whether one more failure would be enough. Failures that were discarded count here: the kubelet was not late.
     fn is_one_failure_short(&self) -> bool {
-        !self.machine.on_hold && self.failed() + 1 >= self.machine.probe.failure_threshold
+        let failed = self.failed() + self.discarded_failures;
+        !self.machine.on_hold && failed + 1 >= self.machine.probe.failure_threshold
     }
 
     /// How it stands, with the last attempts of both sides.

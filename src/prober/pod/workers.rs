@@ -34,6 +34,8 @@ pub(in crate::prober) struct ProbeWorker {
     pub(in crate::prober) kills: u32,
     /// The last attempt of the kubelet's that was seen.
     pub(super) theirs: Option<String>,
+    /// Number of failed attempts since the last success that were discarded because the prober was late. The kubelet has counted its own.
+    pub(super) discarded_failures: u32,
 }
 
 /// What came of an attempt.
@@ -93,6 +95,7 @@ impl ProbeWorker {
             took: Duration::ZERO,
             kills: 0,
             theirs: None,
+            discarded_failures: 0,
         }
     }
 
@@ -187,10 +190,20 @@ impl PodState {
             return;
         }
         let job = &mut self.jobs[place];
+        if outcome.result == ProbeResult::Success {
+            job.discarded_failures = 0;
+        }
         job.machine.record_result(outcome.result, &mut effects);
         job.remember(outcome);
         let (name, probe_type) = (job.container.clone(), job.machine.probe_type);
         self.apply(&name, probe_type, effects, now, todo);
+    }
+
+    /// Counts a failed attempt that was discarded.
+    pub(in crate::prober) fn discard_failure(&mut self, signals: &Arc<ProbeWorkerHandle>) {
+        if let Some(index) = self.index_of(signals) {
+            self.jobs[index].discarded_failures += 1;
+        }
     }
 
     /// A worker has ended. If its probe is written otherwise by now, another one begins.

@@ -86,3 +86,22 @@ async fn a_success_after_the_timeout_is_discarded_where_the_prober_was_late() {
     after(0.1).await;
     assert_eq!(kinds(&node, begin), [ContainerEventKind::Discarded]);
 }
+
+/// Returns the last event after the kubelet has stopped and restarted a container that has failed once, `late_periods` of a second later.
+async fn stopped_by_kubelet(late_periods: u32) -> ContainerEventKind {
+    let begin = Instant::now();
+    let (mut node, _) = slow(json!({"failureThreshold": 3})).await;
+    after(1.0).await;
+    late(late_periods).await;
+    let call = node.stop("web/main");
+    node.exit("web/main", 137);
+    drop(call);
+    node.run("web/main#1");
+    *kinds(&node, begin).last().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn discarded_failures_count_when_a_kill_of_the_kubelet_is_compared() {
+    assert_eq!(stopped_by_kubelet(0).await, ContainerEventKind::Unpredicted);
+    assert_eq!(stopped_by_kubelet(1).await, ContainerEventKind::Predicted);
+}
