@@ -174,7 +174,10 @@ async fn what_a_container_locks_up_is_removed_all_the_same() {
     let place = Place::new();
     // The program itself may lie where only root can go.
     let program = place.at("probeshim");
-    fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
+    // Copied by another process: a process that a test beside this one forks must not inherit a descriptor to write it, with which it cannot be
+    // executed (ETXTBSY).
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_probeshim")).arg(&program).status().unwrap();
+    assert!(copied.success());
     let mut nobody = Command::new(&program);
     nobody.arg("runtime").arg("--listen").arg(place.at("procrun.sock")).arg("--root").arg(place.at("root"));
     nobody.uid(65_534).gid(65_534).stdout(Stdio::null());
