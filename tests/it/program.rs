@@ -83,12 +83,18 @@ impl Place {
 
     /// The same, as a user who is nobody.
     pub(crate) fn command_of_nobody(&self, listen: &str) -> Command {
-        // The program itself may lie where only root can go.
-        let program = self.at("probeshim");
-        fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
-        let mut command = self.command_of(&program, listen);
+        let mut command = self.command_of(&self.copied_program(), listen);
         command.args(["--http", "127.0.0.1:0"]).uid(65_534).gid(65_534);
         command
+    }
+
+    /// Copies the program to where other users can execute it: it may lie where only root can go. Another process makes the copy. Otherwise a
+    /// process that is forked meanwhile inherits the descriptor, and the copy cannot be executed (ETXTBSY).
+    pub(crate) fn copied_program(&self) -> PathBuf {
+        let program = self.at("probeshim");
+        let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_probeshim")).arg(&program).status().unwrap();
+        assert!(copied.success());
+        program
     }
 
     pub(crate) fn command_of(&self, program: &Path, listen: &str) -> Command {

@@ -148,10 +148,7 @@ async fn the_admin_socket_is_its_owners_and_says_so_to_others() {
     let place = Place::new();
     let _shim = place.start(&[]).await;
     assert_eq!(fs::metadata(place.at("admin.sock")).unwrap().permissions().mode() & 0o777, 0o600);
-    // The program itself may lie where only root can go.
-    let program = place.at("probeshim");
-    fs::copy(env!("CARGO_BIN_EXE_probeshim"), &program).unwrap();
-    let mut stranger = Command::new(program);
+    let mut stranger = Command::new(place.copied_program());
     stranger.arg("status").arg("--admin").arg(place.at("admin.sock")).uid(65_534).gid(65_534);
     let answer = Answer::to(stranger).await;
     assert_eq!(answer.code, Some(1), "{answer:?}");

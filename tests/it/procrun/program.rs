@@ -172,13 +172,7 @@ async fn a_terminal_that_goes_ends_it_in_order() {
 async fn what_a_container_locks_up_is_removed_all_the_same() {
     need!(is_root());
     let place = Place::new();
-    // The program itself may lie where only root can go.
-    let program = place.at("probeshim");
-    // Copied by another process: a process that a test beside this one forks must not inherit a descriptor to write it, with which it cannot be
-    // executed (ETXTBSY).
-    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_probeshim")).arg(&program).status().unwrap();
-    assert!(copied.success());
-    let mut nobody = Command::new(&program);
+    let mut nobody = Command::new(place.copied_program());
     nobody.arg("runtime").arg("--listen").arg(place.at("procrun.sock")).arg("--root").arg(place.at("root"));
     nobody.uid(65_534).gid(65_534).stdout(Stdio::null());
     let mut runtime = spawn(&place, nobody).await;
