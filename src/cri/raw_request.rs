@@ -22,7 +22,7 @@ static POOL: LazyLock<DescriptorPool> =
 /// A request that somebody else has written.
 #[derive(Clone, PartialEq)]
 pub(crate) struct RawRequest<T> {
-    requested: T,
+    decoded: T,
     message: DynamicMessage,
 }
 
@@ -40,12 +40,12 @@ impl<T: Message + Name + Default> RawRequest<T> {
     /// Reads it.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let kind = POOL.get_message_by_name(&T::full_name()).expect("the interface has it");
-        Ok(Self { requested: T::decode(bytes)?, message: DynamicMessage::decode(kind, bytes)? })
+        Ok(Self { decoded: T::decode(bytes)?, message: DynamicMessage::decode(kind, bytes)? })
     }
 
     /// What it asked for when it was read, in the fields that we know.
     pub(crate) fn decoded(&self) -> &T {
-        &self.requested
+        &self.decoded
     }
 
     /// Puts something else into a field, which a path leads to; where the path leads to nothing, nothing is done.

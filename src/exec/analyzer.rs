@@ -37,7 +37,7 @@ pub struct Inspector {
     specs: SpecResolver,
     /// What specs say of the containers in which something was executed.
     uses: HashMap<Arc<str>, Arc<[KnownExec]>>,
-    located: HashMap<Arc<str>, Location>,
+    located: HashMap<Arc<str>, PidLookup>,
     sampler: Sampler,
     client: MeteredRuntimeClient,
     /// For those who answer.
@@ -47,11 +47,11 @@ pub struct Inspector {
 
 /// Whether it is known where a container runs.
 #[derive(Debug)]
-enum Location {
+enum PidLookup {
     /// The runtime was asked; it may have told by now.
-    Asked,
+    Requested,
     /// It did not tell, and is asked again no earlier than then.
-    Unavailable(Instant),
+    RetryAt(Instant),
 }
 
 /// Something that the inspector had asked for; hand it to [`Inspector::heard`].
@@ -189,7 +189,7 @@ impl Inspector {
             SamplerAnswer::Evidence { call, evidence } => self.tracker.evidence(call, *evidence, now),
             SamplerAnswer::Command { container, exec, args } => self.tracker.command(&container, &exec, args),
             SamplerAnswer::Left { container, processes } => {
-                self.watchdog.on_leftovers(&container, &processes, now)
+                self.watchdog.on_leftovers(&container, &processes, now);
             }
         }
         self.request_samples();
@@ -277,13 +277,13 @@ impl Inspector {
     fn locate(&mut self, world: &Inventory, container: &Arc<str>, now: Instant) {
         let is_due = match self.located.get(container) {
             None => world.container(container).is_some(),
-            Some(Location::Unavailable(again)) => now >= *again,
-            Some(Location::Asked) => false,
+            Some(PidLookup::RetryAt(again)) => now >= *again,
+            Some(PidLookup::Requested) => false,
         };
         if !is_due {
             return;
         }
-        self.located.insert(container.clone(), Location::Asked);
+        self.located.insert(container.clone(), PidLookup::Requested);
         let (client, answer, container) = (self.client.clone(), self.answer.clone(), container.clone());
         tokio::spawn(async move {
             let pid = container_init_pid(client, &container).await;
@@ -300,7 +300,7 @@ impl Inspector {
             Some(pid) => {
                 self.sampler.ask(Ask::Located { container, pid });
             }
-            None => *location = Location::Unavailable(now + PID_RETRY_INTERVAL),
+            None => *location = PidLookup::RetryAt(now + PID_RETRY_INTERVAL),
         }
     }
 }

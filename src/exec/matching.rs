@@ -182,7 +182,7 @@ impl<'a> Matching<'a> {
     /// Leaves of the executions those whose words are the call's. The words tell something only where those of each execution are those of
     /// a call, and each call has such an execution: a shell that becomes its command has the words of another call perhaps.
     fn filter_by_command(&mut self) {
-        let is_decided = self.executions.len() > 1
+        let is_conclusive = self.executions.len() > 1
             && self.executions.iter().all(|execution| {
                 execution
                     .command
@@ -192,7 +192,7 @@ impl<'a> Matching<'a> {
             && self.calls.iter().all(|call| {
                 self.executions.iter().any(|execution| execution.command.as_deref() == Some(call.command))
             });
-        if is_decided {
+        if is_conclusive {
             for (call, edges) in self.calls.iter().zip(&mut self.edges) {
                 edges
                     .retain(|execution| self.executions[*execution].command.as_deref() == Some(call.command));

@@ -117,8 +117,8 @@ impl ExecMeter {
         self.tracker.sample_requests.clear();
         let records = self.tracker.records.drain(..);
         // What has been heard of since a call was counted does not count again.
-        let observations = records.filter(|record| !record.is_amended);
-        observations.filter_map(|record| Some(record.insight?.phases.clone())).collect()
+        let final_records = records.filter(|record| !record.is_amended);
+        final_records.filter_map(|record| Some(record.insight?.phases.clone())).collect()
     }
 
     /// What was executed in the container since it was last asked, and is over.

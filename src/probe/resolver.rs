@@ -191,9 +191,9 @@ impl SpecResolver {
     #[must_use]
     pub fn describe_all(&self) -> Vec<DescribedProbe> {
         let rules = self.rules.iter().flat_map(|rule| {
-            let (subject, container) = (format!("rule: {}", rule.matches.pods()), rule.matches.container());
+            let (owner, container) = (format!("rule: {}", rule.matches.pods()), rule.matches.container());
             rule.probes.iter().map(move |(probe_type, probe)| DescribedProbe {
-                owner: subject.clone(),
+                owner: owner.clone(),
                 container: container.clone(),
                 probe_type: *probe_type,
                 probe: probe.clone(),
@@ -254,13 +254,14 @@ fn hooks(
     container: Option<&Container>,
     name: &str,
 ) -> Vec<(Source, (ExecPurpose, Hook))> {
-    let resolved = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
-    let reported = resolved.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
+    let specified = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
+    let specified =
+        specified.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
     let noted = container
         .and_then(|it| kubelet_annotations::pre_stop(notes(it)))
         .map(|hook| (Source::KubeletAnnotation, (ExecPurpose::PreStop, hook)));
     let mut hooks: Vec<(Source, (ExecPurpose, Hook))> = Vec::new();
-    for (source, (used, hook)) in reported.chain(noted) {
+    for (source, (used, hook)) in specified.chain(noted) {
         if hooks.iter().all(|(_, (known, _))| *known != used) {
             hooks.push((source, (used, hook)));
         }
@@ -294,15 +295,15 @@ impl SpecSource<'_> {
             .then(|| self.seen.and_then(|it| kubelet_annotations::ports(notes(it))))
             .flatten();
         let probe = |probe_type| {
-            let hooks = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
+            let of_type = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
                 probes.iter().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe.clone())
             };
             let annotated = || {
                 let read = || annotation::read(self.sandbox, &base.name, probe_type);
                 self.is_annotated.then(read).flatten().map(|probe| Some(Arc::new(probe)))
             };
-            let written = || self.others.iter().find_map(|other| hooks(&other.probes));
-            let rule = rules.iter().find_map(|rule| hooks(&rule.probes));
+            let written = || self.others.iter().find_map(|other| of_type(&other.probes));
+            let rule = rules.iter().find_map(|rule| of_type(&rule.probes));
             Some((probe_type, expanded(rule.or_else(annotated).or_else(written)??, &base.env)))
         };
         let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();

@@ -172,10 +172,10 @@ impl Decoder {
 
     fn decode(&self, queued: QueueItem) -> Option<TapEvent> {
         match queued {
-            QueueItem::Asked(requested) => self::request(requested),
-            QueueItem::Streamed(head, message) => self.streamed(&head, &message).map(TapEvent::Streamed),
-            QueueItem::Ended(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
-            QueueItem::Own(event) => Some(*event),
+            QueueItem::RequestSent(request) => decode_request(request),
+            QueueItem::StreamMessage(head, message) => self.streamed(&head, &message).map(TapEvent::Streamed),
+            QueueItem::CallEnded(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
+            QueueItem::Internal(event) => Some(*event),
         }
     }
 
@@ -216,10 +216,10 @@ impl Decoder {
             read.facts.clear();
         }
         let sent = request.whole.zip(request.passed).map(|(whole, sent)| SendTimes { whole, sent });
-        let reported = Observations { observed_since: head.since, items: read.facts };
+        let observations = Observations { observed_since: head.since, items: read.facts };
         let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&head.method);
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
-        DecodedCall { head, sent, call: read.call, observations: reported, request }
+        DecodedCall { head, sent, call: read.call, observations, request }
     }
 
     /// Reads what was captured into the call, or counts why not.
@@ -236,8 +236,8 @@ impl Decoder {
 }
 
 /// A call that is announced: an ExecSync, or one that stops something.
-fn request(requested: RequestSent) -> Option<TapEvent> {
-    let RequestSent { head, request, whole, sent } = requested;
+fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
+    let RequestSent { head, request, whole, sent } = request_sent;
     let mut reading = MessageContext::new(Call::new(&head));
     // What cannot be read is counted when the call has ended.
     read(&mut reading, &request, methods::spec_for(&head.method)?.request?).ok()?;

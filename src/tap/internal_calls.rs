@@ -36,7 +36,7 @@ pub struct InternalCalls {
 #[derive(Debug)]
 struct RateWindow {
     since: Instant,
-    reported: u32,
+    count: u32,
 }
 
 /// One that goes on.
@@ -54,7 +54,7 @@ impl InternalCalls {
             pid: i32::try_from(std::process::id()).ok(),
             program: Some(env!("CARGO_PKG_NAME").to_owned()),
         };
-        let second = RateWindow { since: Instant::now(), reported: 0 };
+        let second = RateWindow { since: Instant::now(), count: 0 };
         Self { queue, numbers, metrics, peer: Arc::new(peer), second: Arc::new(Mutex::new(second)) }
     }
 
@@ -71,9 +71,9 @@ impl InternalCalls {
             self.metrics.own_untold();
             return None;
         }
-        let mut started = self.new_call(EXEC_SYNC, pod, container.clone());
+        let mut internal_call = self.new_call(EXEC_SYNC, pod, container.clone());
         let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
-        let head = &started.head;
+        let head = &internal_call.head;
         self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
             head: Arc::downgrade(head),
             id: head.id,
@@ -81,8 +81,8 @@ impl InternalCalls {
             container: Some(container),
             exec: Box::new(exec.clone()),
         })));
-        started.call.exec = Some(Box::new(exec));
-        Some(started)
+        internal_call.call.exec = Some(Box::new(exec));
+        Some(internal_call)
     }
 
     /// A container is about to be stopped, for a probe that has failed if there is one.
@@ -93,9 +93,9 @@ impl InternalCalls {
         container: Arc<ContainerRef>,
         kill: Option<KillRecord>,
     ) -> InternalCall {
-        let mut started = self.new_call(STOP_CONTAINER, pod, container);
-        started.call.kill = kill.map(Box::new);
-        started
+        let mut internal_call = self.new_call(STOP_CONTAINER, pod, container);
+        internal_call.call.kill = kill.map(Box::new);
+        internal_call
     }
 
     /// Waits until everything has been seen that had passed before. Tells whether that is so: there may be no room to ask.
@@ -122,7 +122,7 @@ impl InternalCalls {
         // There is nobody to tell once the tap has gone.
         let Some(queue) = self.queue.upgrade() else { return };
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) =
-            queue.try_send(QueueItem::Own(Box::new(event)))
+            queue.try_send(QueueItem::Internal(Box::new(event)))
         {
             self.metrics.dropped(&queued);
         }
@@ -132,10 +132,10 @@ impl InternalCalls {
 impl RateWindow {
     fn has_room(&mut self, now: Instant) -> bool {
         if now - self.since >= Duration::from_secs(1) {
-            *self = Self { since: now, reported: 0 };
+            *self = Self { since: now, count: 0 };
         }
-        self.reported += 1;
-        self.reported <= MAX_EXECS_PER_SECOND
+        self.count += 1;
+        self.count <= MAX_EXECS_PER_SECOND
     }
 }
 
@@ -148,12 +148,12 @@ impl InternalCall {
         }
         (call.duration, call.ending) = (head.since.elapsed(), CallOutcome::Completed(Some(code)));
         let sent = Some(SendTimes { whole: head.since, sent: head.since });
-        let reported = Observations { observed_since: head.since, items: Vec::new() };
+        let observations = Observations { observed_since: head.since, items: Vec::new() };
         calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
             head,
             sent,
             call,
-            observations: reported,
+            observations,
             request: None,
         })));
     }

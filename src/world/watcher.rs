@@ -81,16 +81,16 @@ impl Watcher {
         own: MeteredChannel,
         enquiries: mpsc::Receiver<InspectRequest>,
     ) -> mpsc::Receiver<RuntimeEvent> {
-        let (notices, observations) = mpsc::channel(EVENT_QUEUE_CAPACITY);
-        let heard = notices.clone();
-        let watcher = Self { client: own.client(), own, notices, enquiries };
+        let (events, event_receiver) = mpsc::channel(EVENT_QUEUE_CAPACITY);
+        let receiver_closed = events.clone();
+        let watcher = Self { client: own.client(), own, notices: events, enquiries };
         tokio::spawn(async move {
             tokio::select! {
                 () = watcher.run() => {}
-                () = heard.closed() => {}
+                () = receiver_closed.closed() => {}
             }
         });
-        observations
+        event_receiver
     }
 
     /// Watches the runtime whenever it is there.
@@ -216,23 +216,24 @@ impl Watcher {
 /// What somebody wants to know.
 async fn inspect(
     mut client: MeteredRuntimeClient,
-    inspect: InspectRequest,
+    request: InspectRequest,
 ) -> (InspectRequest, Result<Observations, Status>) {
     let observed_since = Instant::now();
-    let fact = match &inspect {
+    let fact = match &request {
         InspectRequest::Sandbox(id) => {
-            let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
-            let answer = with_timeout(client.pod_sandbox_status(request)).await;
+            let status_request =
+                v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
+            let answer = with_timeout(client.pod_sandbox_status(status_request)).await;
             answer.map(|answer| answer.into_inner().status.map(|status| Observation::Sandbox(status.into())))
         }
         InspectRequest::Container(id) => {
-            let request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
-            let answer = with_timeout(client.container_status(request)).await;
+            let status_request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
+            let answer = with_timeout(client.container_status(status_request)).await;
             answer
                 .map(|answer| answer.into_inner().status.map(|status| Observation::Container(status.into())))
         }
     };
-    (inspect, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
+    (request, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
 }
 
 /// Everything that is there.

@@ -106,8 +106,8 @@ impl Cgroup {
                 freezer: v1("freezer"),
             });
         }
-        let directory = v2()?;
-        let same = || Some(directory.clone());
+        let dir = v2()?;
+        let same = || Some(dir.clone());
         let (cpu, memory, pids, freezer) = (same(), same(), same(), same());
         Some(Self { version: Version::V2, cpu, cpuacct: None, memory, pids, freezer })
     }

@@ -87,12 +87,12 @@ fn command_lines_tell_only_where_each_is_that_of_a_call() {
         CallCandidate { command: &one, ..claim(clock, 0, Some((100, 0))) },
         CallCandidate { command: &other, ..claim(clock, 0, Some((100, 0))) },
     ];
-    let execution = |number, text: Option<Vec<String>>| ExecInstance {
-        command: text,
+    let execution = |number, command: Option<Vec<String>>| ExecInstance {
+        command,
         ..clock.execution(number, 10, Some((90, 0)))
     };
-    let instances = [execution(1, Some(other.clone())), execution(2, Some(one.clone()))];
-    assert_eq!(found(&calls, &instances), [Match::One(1), Match::One(0)]);
+    let executions = [execution(1, Some(other.clone())), execution(2, Some(one.clone()))];
+    assert_eq!(found(&calls, &executions), [Match::One(1), Match::One(0)]);
     let either = || [Match::OneOf(vec![0, 1]), Match::OneOf(vec![0, 1])];
     assert_eq!(
         found(&calls, &[execution(1, Some(other.clone())), execution(2, None)]),

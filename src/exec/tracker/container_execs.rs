@@ -240,8 +240,8 @@ impl ContainerExecs {
         let first = self.calls.iter().map(|call| call.since).min();
         self.executions.retain(|execution| {
             let Some(last) = execution.exited.or(execution.first_event()) else { return false };
-            let timeout = if execution.exited.is_some() { LATE_EVENT_TIMEOUT } else { LATE_EXIT_TTL };
-            first.is_some_and(|first| last.received_at >= first) || now - last.received_at < timeout
+            let retention = if execution.exited.is_some() { LATE_EVENT_TIMEOUT } else { LATE_EXIT_TTL };
+            first.is_some_and(|first| last.received_at >= first) || now - last.received_at < retention
         });
         while self.executions.len() > MAX_UNMATCHED + self.calls.len() {
             // Rather what is over than what may be a call's that goes on.

@@ -162,7 +162,7 @@ impl Tracker {
             let call = self.begin(container, &ended.head, sent, exec, place);
             self.containers.entry(container.clone()).or_default().calls.push(call);
         }
-        let Some(call) = self.containers.get(container).and_then(|scene| scene.call(id)) else { return };
+        let Some(call) = self.containers.get(container).and_then(|execs| execs.call(id)) else { return };
         let assessment = self.settings.assessment(&ended.call, self.patterns.median(&call.key));
         let awaits_evidence = assessment != Assessment::Fine;
         let ask = if awaits_evidence {
@@ -178,7 +178,7 @@ impl Tracker {
         let end = end_of(&ended.call, call.since);
         let until = now + LATE_EVENT_TIMEOUT;
         let concluding = EndedCall { ended, end, assessment, until, evidence: None, awaits_evidence };
-        if let Some(call) = self.containers.get_mut(container).and_then(|scene| scene.call_mut(id)) {
+        if let Some(call) = self.containers.get_mut(container).and_then(|execs| execs.call_mut(id)) {
             call.concluding = Some(concluding);
         }
         self.conclude(container, now);
@@ -275,7 +275,7 @@ impl Tracker {
     pub(super) fn command(&mut self, container: &Arc<str>, exec: &str, args: Vec<String>) {
         let execs = self.containers.get_mut(container);
         if let Some(execution) =
-            execs.and_then(|scene| scene.executions.iter_mut().find(|execution| *execution.exec == *exec))
+            execs.and_then(|execs| execs.executions.iter_mut().find(|execution| *execution.exec == *exec))
         {
             execution.command = Some(args);
         }

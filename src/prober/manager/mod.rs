@@ -110,8 +110,8 @@ impl ManagerInner {
 
     /// Has the runtime asked. What finds no room is wanted again a second later.
     pub(in crate::prober) fn ask(&self, enquiries: Vec<InspectRequest>) {
-        for inspect in enquiries {
-            let _ = self.enquiries.try_send(inspect);
+        for request in enquiries {
+            let _ = self.enquiries.try_send(request);
         }
     }
 

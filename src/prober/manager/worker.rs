@@ -158,9 +158,9 @@ impl Tried {
             Some(culprit) => format!("the {} took most of its time", culprit.series),
             None => "no probe took much of its time".to_owned(),
         };
-        let reported = if message.is_empty() { "" } else { ": " };
+        let separator = if message.is_empty() { "" } else { ": " };
         format!(
-            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{reported}{message}"
+            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{separator}{message}"
         )
     }
 }

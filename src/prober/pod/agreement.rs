@@ -22,9 +22,9 @@ impl PodState {
         let Some(job) = self.worker(place, probe_type) else { return };
         // Nothing is seen of most hooks.
         let hook = kill.pre_stop.as_ref().and(kill.hook_period()).unwrap_or_default();
-        let timeout =
+        let time_limit =
             Duration::from_secs(job.machine.probe.period.into()) + job.took + hook + MATCH_TOLERANCE;
-        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, timeout));
+        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, time_limit));
     }
 
     /// The kubelet stops a container: was that to be expected? What it stops again has been looked at.
@@ -119,15 +119,15 @@ impl PodState {
             let is_running = self.containers[place].is_running();
             for probe_type in ProbeType::KILLING {
                 let expected = &mut self.containers[place].endings[probe_type as usize].expected;
-                let Some((_, timeout)) =
-                    expected.take_if(|(since, tolerance)| !is_running || now >= *since + *tolerance)
+                let Some((_, time_limit)) =
+                    expected.take_if(|(since, time_limit)| !is_running || now >= *since + *time_limit)
                 else {
                     continue;
                 };
                 if is_running && is_kubelet_there {
-                    let (probe, patience) = (probe_type.name(), timeout.as_secs_f64());
+                    let (probe, seconds) = (probe_type.name(), time_limit.as_secs_f64());
                     let message = format!(
-                        "The kubelet has not stopped it for its {probe} probe within {patience:.1}s of when it would have been"
+                        "The kubelet has not stopped it for its {probe} probe within {seconds:.1}s of when it would have been"
                     );
                     todo.notices.push(self.notice(
                         place,

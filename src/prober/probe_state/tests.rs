@@ -190,9 +190,9 @@ fn table_9_1_startup_thresholds() {
     assert_eq!(fixture.turns(&[SUCCESS]), [(SUCCESS, 0)], "StartupProbeSuccessThreshold");
     assert!(fixture.machine.on_hold, "StartupProbeSuccessThreshold");
     let mut fixture = Fixture::with(ProbeType::Startup, three());
-    let reported = fixture.turns(&[FAILURE; 4]);
+    let turns = fixture.turns(&[FAILURE; 4]);
     let expected = [(UNKNOWN, 1), (UNKNOWN, 2), (FAILURE, 0), (FAILURE, 0)];
-    assert_eq!(reported, expected, "StartupProbeFailureThreshold, ResultRunOnStartupCheckFailure");
+    assert_eq!(turns, expected, "StartupProbeFailureThreshold, ResultRunOnStartupCheckFailure");
     assert!(fixture.machine.on_hold, "StartupProbeFailureThreshold");
 }
 
@@ -200,17 +200,17 @@ fn table_9_1_startup_thresholds() {
 fn table_9_1_on_hold() {
     for probe_type in [ProbeType::Liveness, ProbeType::Startup] {
         let mut fixture = Fixture::new(probe_type);
-        let reported = fixture.turns(&[FAILURE, SUCCESS, SUCCESS]);
-        assert_eq!(reported, [(FAILURE, 0); 3], "OnHoldOnLivenessOrStartupCheckFailure: {probe_type:?}");
+        let turns = fixture.turns(&[FAILURE, SUCCESS, SUCCESS]);
+        assert_eq!(turns, [(FAILURE, 0); 3], "OnHoldOnLivenessOrStartupCheckFailure: {probe_type:?}");
         assert!(fixture.machine.on_hold);
         fixture.seen().life = life("another");
         assert_eq!(fixture.turns(&[SUCCESS])[0].0, SUCCESS, "a new container ID: {probe_type:?}");
         assert_eq!(fixture.machine.on_hold, probe_type == ProbeType::Startup);
     }
     let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
-    let message = fixture.turns(&[SUCCESS, FAILURE, FAILURE, FAILURE]);
+    let turns = fixture.turns(&[SUCCESS, FAILURE, FAILURE, FAILURE]);
     let expected = [(SUCCESS, 1), (SUCCESS, 1), (SUCCESS, 2), (FAILURE, 0)];
-    assert_eq!(message, expected, "ResultRunOnLivenessCheckFailure");
+    assert_eq!(turns, expected, "ResultRunOnLivenessCheckFailure");
 }
 
 /// A run goes on in the next container: one failure more may be enough.

@@ -52,7 +52,7 @@ impl Scenario {
     }
 
     /// A call is asked.
-    fn on_request(&mut self, id: u64, at: u32, timeout: i64) {
+    fn request(&mut self, id: u64, at: u32, timeout: i64) {
         let head = Arc::new(CallInfo {
             id,
             peer: None,
@@ -62,7 +62,7 @@ impl Scenario {
             trace: None,
         });
         let sent = SendTimes { whole: self.at(at), sent: self.at(at + 1) };
-        let on_request = ExecRequest {
+        let request = ExecRequest {
             head: Arc::downgrade(&head),
             id,
             sent,
@@ -70,7 +70,7 @@ impl Scenario {
             exec: Box::new(Self::exec(timeout, None)),
         };
         self.heads.insert(id, head);
-        self.tracker.on_request(&self.container.clone(), on_request, CallContext::default());
+        self.tracker.on_request(&self.container.clone(), request, CallContext::default());
     }
 
     /// It ends; with an exit code, or else at the runtime's timeout.
