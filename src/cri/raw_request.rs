@@ -11,13 +11,13 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-use super::client::{MAX_RESPONSE_BYTES, channel};
-use super::{DESCRIPTORS, v1};
+use super::client::{MAX_RESPONSE_BYTES, lazy_channel};
+use super::{FILE_DESCRIPTOR_SET, v1};
 use crate::socket::SocketPath;
 
 /// What is known of the messages.
 static POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).expect("the descriptors are our own"));
+    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the descriptors are our own"));
 
 /// A request that somebody else has written.
 #[derive(Clone, PartialEq)]
@@ -87,7 +87,7 @@ impl<T> fmt::Debug for RawRequest<T> {
 impl RawClient {
     /// To whatever is served at a socket.
     pub(crate) fn new(socket: &SocketPath) -> Self {
-        Self(channel(socket))
+        Self(lazy_channel(socket))
     }
 
     /// Has a sandbox made.

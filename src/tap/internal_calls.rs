@@ -43,7 +43,7 @@ struct RateWindow {
 #[derive(Debug)]
 pub struct InternalCall {
     calls: InternalCalls,
-    head: Arc<CallInfo>,
+    info: Arc<CallInfo>,
     call: Call,
 }
 
@@ -68,16 +68,16 @@ impl InternalCalls {
         timeout_seconds: i64,
     ) -> Option<InternalCall> {
         if !self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(Instant::now()) {
-            self.metrics.own_untold();
+            self.metrics.record_internal_exec_dropped();
             return None;
         }
         let mut internal_call = self.new_call(EXEC_SYNC, pod, container.clone());
         let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
-        let head = &internal_call.head;
+        let head = &internal_call.info;
         self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
-            head: Arc::downgrade(head),
+            info: Arc::downgrade(head),
             id: head.id,
-            sent: SendTimes { whole: head.since, sent: head.since },
+            sent: SendTimes { received: head.since, sent: head.since },
             container: Some(container),
             exec: Box::new(exec.clone()),
         })));
@@ -106,7 +106,7 @@ impl InternalCalls {
     }
 
     fn new_call(&self, path: &str, pod: Arc<PodRef>, container: Arc<ContainerRef>) -> InternalCall {
-        let head = Arc::new(CallInfo {
+        let info = Arc::new(CallInfo {
             id: self.numbers.next(),
             peer: Some(self.peer.clone()),
             method: MethodName::of_path(path),
@@ -114,8 +114,8 @@ impl InternalCalls {
             since: Instant::now(),
             trace: None,
         });
-        let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&head) };
-        InternalCall { calls: self.clone(), head, call }
+        let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&info) };
+        InternalCall { calls: self.clone(), info, call }
     }
 
     fn send(&self, event: TapEvent) {
@@ -124,7 +124,7 @@ impl InternalCalls {
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) =
             queue.try_send(QueueItem::Internal(Box::new(event)))
         {
-            self.metrics.dropped(&queued);
+            self.metrics.record_dropped(&queued);
         }
     }
 }
@@ -142,15 +142,15 @@ impl RateWindow {
 impl InternalCall {
     /// It has ended with this code; if a command was executed, with this result.
     pub fn end(self, code: Code, result: Option<ExecResult>) {
-        let Self { calls, head, mut call } = self;
+        let Self { calls, info, mut call } = self;
         if let Some(exec) = &mut call.exec {
             exec.result = result;
         }
-        (call.duration, call.ending) = (head.since.elapsed(), CallOutcome::Completed(Some(code)));
-        let sent = Some(SendTimes { whole: head.since, sent: head.since });
-        let observations = Observations { observed_since: head.since, items: Vec::new() };
+        (call.duration, call.ending) = (info.since.elapsed(), CallOutcome::Completed(Some(code)));
+        let sent = Some(SendTimes { received: info.since, sent: info.since });
+        let observations = Observations { observed_since: info.since, items: Vec::new() };
         calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
-            head,
+            info,
             sent,
             call,
             observations,

@@ -95,13 +95,13 @@ impl Tap {
 
     /// Through which calls of our own are seen as those of clients are. They have `numbers` of their own among them.
     #[must_use]
-    pub fn own_calls(&self, numbers: CallIds) -> InternalCalls {
+    pub fn internal_calls(&self, numbers: CallIds) -> InternalCalls {
         InternalCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
     }
 
     fn queue(&self, queued: QueueItem) {
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) = self.queue.try_send(queued) {
-            self.metrics.dropped(&queued);
+            self.metrics.record_dropped(&queued);
         }
     }
 }

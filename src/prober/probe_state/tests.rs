@@ -43,7 +43,7 @@ impl Fixture {
     fn with(probe_type: ProbeType, probe: Probe) -> Self {
         let now = Instant::now();
         let seen = ContainerView {
-            life: life("c"),
+            run: life("c"),
             state: ObservedState::Running(now),
             role: ContainerKind::Regular,
             is_started: probe_type != ProbeType::Startup,
@@ -63,7 +63,7 @@ impl Fixture {
     fn turn(&mut self, result: ProbeResult) -> bool {
         let mut effects = Vec::new();
         let next = self.machine.next_action(&self.view, self.now, &mut effects);
-        if next == Next::Attempt {
+        if next == NextAction::Attempt {
             self.machine.record_result(result, &mut effects);
         }
         for effect in effects {
@@ -72,7 +72,7 @@ impl Fixture {
                 ResultUpdate::Set(_, result) => Some(result),
             };
         }
-        next != Next::Exit
+        next != NextAction::Exit
     }
 
     /// The same, a few times: what is held, and how long the run is, after each.
@@ -203,7 +203,7 @@ fn table_9_1_on_hold() {
         let turns = fixture.turns(&[FAILURE, SUCCESS, SUCCESS]);
         assert_eq!(turns, [(FAILURE, 0); 3], "OnHoldOnLivenessOrStartupCheckFailure: {probe_type:?}");
         assert!(fixture.machine.on_hold);
-        fixture.seen().life = life("another");
+        fixture.seen().run = life("another");
         assert_eq!(fixture.turns(&[SUCCESS])[0].0, SUCCESS, "a new container ID: {probe_type:?}");
         assert_eq!(fixture.machine.on_hold, probe_type == ProbeType::Startup);
     }
@@ -218,7 +218,7 @@ fn table_9_1_on_hold() {
 fn surprise_3_runs_outlive_their_container() {
     let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
     assert_eq!(fixture.turns(&[FAILURE, FAILURE]), [(SUCCESS, 1), (SUCCESS, 2)]);
-    fixture.seen().life = life("another");
+    fixture.seen().run = life("another");
     assert_eq!(fixture.turns(&[FAILURE]), [(FAILURE, 0)]);
 }
 

@@ -93,7 +93,7 @@ impl Node {
         let parts = ProberConfig {
             specs,
             metrics: ProberMetrics::default(),
-            enquiries: mpsc::channel(1).0,
+            inspect_requests: mpsc::channel(1).0,
             skip_start_jitter: false,
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
@@ -195,9 +195,9 @@ impl Node {
             let inner = pod.lock();
             let name = inner.names.name.clone().unwrap();
             let worker = |worker: &ProbeWorker| {
-                format!("{name}/{} {}", worker.container, worker.machine.probe_type.name())
+                format!("{name}/{} {}", worker.container, worker.state.probe_type.name())
             };
-            workers.extend(inner.jobs.iter().map(worker));
+            workers.extend(inner.workers.iter().map(worker));
         }
         workers.sort();
         workers
@@ -268,7 +268,7 @@ impl Node {
     ) -> Arc<CallInfo> {
         let head = kubelet_call(method);
         self.prober.on_stop_requested(&StopRequest {
-            head: Arc::downgrade(&head),
+            info: Arc::downgrade(&head),
             pid: None,
             sandbox,
             container,

@@ -120,11 +120,14 @@ async fn table_9_1_clean_up() {
         assert_eq!(node.result("web/main", probe_type), Some(ProbeResult::Success));
         let pod = node.prober.shared.pods().remove(0);
         for _ in 0..10 {
-            pod.lock().stop();
+            pod.lock().stop_workers();
         }
         after(2.0).await;
         let inner = pod.lock();
-        assert!(inner.jobs.is_empty() && inner.containers[0].result(probe_type).is_none(), "{probe_type:?}");
+        assert!(
+            inner.workers.is_empty() && inner.containers[0].result(probe_type).is_none(),
+            "{probe_type:?}"
+        );
     }
 }
 

@@ -105,7 +105,7 @@ fn a_timeout_tells_what_became_of_the_command() {
     scenario.exited(ONE, 1035, 77, 137);
     scenario.ended(1, 1040, 1, None);
     scenario.evidence(1, 1041);
-    let insight = scenario.record().insight.unwrap();
+    let insight = scenario.record().analysis.unwrap();
     let command_outcome = insight.command_outcome.unwrap();
     assert_eq!(
         (command_outcome.started, command_outcome.exited, command_outcome.is_killed()),
@@ -127,12 +127,12 @@ fn a_command_that_outlives_its_call_amends_the_record() {
     scenario.evidence(1, 501);
     scenario.tracker.tick(scenario.at(1500));
     let early = scenario.record();
-    assert!(!early.is_amended && early.insight.unwrap().command_outcome.unwrap().exited.is_none());
+    assert!(!early.is_amended && early.analysis.unwrap().command_outcome.unwrap().exited.is_none());
     scenario.exited(ONE, 9000, 77, 137);
     let late = scenario.record();
-    let command_outcome = late.insight.as_ref().unwrap().command_outcome.unwrap();
+    let command_outcome = late.analysis.as_ref().unwrap().command_outcome.unwrap();
     assert_eq!((late.is_amended, late.call.id, command_outcome.exited), (true, 1, Some(MS * 9000)));
-    assert!(matches!(late.insight.unwrap().phases, Phases::Complete(_)));
+    assert!(matches!(late.analysis.unwrap().phases, Phases::Complete(_)));
     assert_eq!(scenario.tracker.sessions.len(), 1, "what it left is looked for once");
 }
 
