@@ -241,17 +241,23 @@ mod tests {
             fs::write(&path, text).unwrap();
             path
         };
-        let (authority, foreign) = (Authority::new("own"), Authority::new("stranger"));
+        let (authority, other_authority) = (Authority::new("own"), Authority::new("stranger"));
         let (certificate, key) = authority.sign("client");
         let own = file("ca.pem", authority.0.pem());
-        let other = file("stranger.pem", foreign.0.pem());
+        let other_ca = file("stranger.pem", other_authority.0.pem());
         let certificate = file("client.pem", certificate.pem());
         let key = file("client.key", key.serialize_pem());
         let (identity, server) = (Some((&*certificate, &*key)), server(&authority));
         for (row, trusted, identity, name, expected) in [
             ("all is well", ServerTrust::CaFile(&own), identity, "node", "hello"),
             ("anybody may answer", ServerTrust::Insecure, identity, "elsewhere", "hello"),
-            ("who answers is a stranger's", ServerTrust::CaFile(&other), identity, "node", "UnknownIssuer"),
+            (
+                "who answers is a stranger's",
+                ServerTrust::CaFile(&other_ca),
+                identity,
+                "node",
+                "UnknownIssuer",
+            ),
             (
                 "who answers is another",
                 ServerTrust::CaFile(&own),

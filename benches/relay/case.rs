@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use probeshim::cri::{runtime_service, v1};
+use probeshim::cri::{runtime_client, v1};
 use probeshim::socket::SocketPath;
 use prost::Message;
 
@@ -42,7 +42,7 @@ pub(crate) struct Cases {
 impl Cases {
     /// Makes a container that is a process; the runtime has others that answer without one.
     pub(crate) async fn on(runtime: &Path) -> Self {
-        let mut client = runtime_service(&SocketPath::new(runtime).unwrap());
+        let mut client = runtime_client(&SocketPath::new(runtime).unwrap());
         let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
         let synthetic = containers.into_inner().containers.remove(0).id;
         let metadata = v1::PodSandboxMetadata { name: "bench".into(), ..Default::default() };
@@ -74,7 +74,7 @@ impl Cases {
 
     /// An `ExecSync` in each container of a runtime that answers without a process.
     pub(crate) async fn of_each(runtime: &Path) -> Vec<Case> {
-        let mut client = runtime_service(&SocketPath::new(runtime).unwrap());
+        let mut client = runtime_client(&SocketPath::new(runtime).unwrap());
         let containers = client.list_containers(v1::ListContainersRequest::default()).await.unwrap();
         containers
             .into_inner()

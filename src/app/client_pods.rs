@@ -210,7 +210,7 @@ impl ClientActionRecorder {
             let known = world.sandbox(sandbox?).and_then(|sandbox| PodKey::from_pod_ref(&sandbox.pod));
             known.or_else(|| PodKey::from_pod_ref(call.pod.as_ref()?))
         };
-        let act = match (method, is_internal(&ended.head)) {
+        let act = match (method, is_internal(&ended.info)) {
             ("RunPodSandbox", true) => (of_sandbox()?, ClientAction::SandboxRecreated(sandbox?.clone())),
             ("CreateContainer", true) => {
                 let tap::ContainerRef { name, id, attempt } = &**container?;
@@ -300,7 +300,7 @@ impl ClientActionRecorder {
 
 /// The request of a call that has made something, or why it is not kept.
 fn captured(ended: &mut DecodedCall) -> CapturedRequest {
-    if ended.head.is_from_kubelet() {
+    if ended.info.is_from_kubelet() {
         // It keeps them itself, and what is in them is not for our disk.
         return Err("a kubelet has made it".to_owned());
     }
@@ -313,7 +313,7 @@ fn captured(ended: &mut DecodedCall) -> CapturedRequest {
 
 /// What a call has made that went well, but of which no names are known.
 fn unnamed(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
-    if !ended.is_ok() || is_internal(&ended.head) {
+    if !ended.is_ok() || is_internal(&ended.info) {
         return None;
     }
     let call = &ended.call;

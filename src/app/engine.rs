@@ -18,7 +18,7 @@ use tracing::{error, info, warn};
 
 use super::client_pods::ClientActionRecorder;
 use crate::containerd::{TaskEvent, TimestampedEvent};
-use crate::exec::{CallRecord, Inspector, Stuck};
+use crate::exec::{CallRecord, ExecAnalyzer, Stuck};
 use crate::play::Kubelet;
 use crate::probe::{RefreshTrigger, SpecUpdate};
 use crate::prober::ProbeManager;
@@ -63,7 +63,7 @@ pub(super) struct Outputs {
 #[derive(Debug)]
 pub(super) struct NodeEngine {
     world: Arc<Inventory>,
-    inspector: Inspector,
+    inspector: ExecAnalyzer,
     /// Who makes probes, if anybody does.
     prober: Option<ProbeManager>,
     /// What is played, if anything is.
@@ -83,7 +83,7 @@ struct InitialLists {
 
 impl NodeEngine {
     pub(super) fn new(
-        inspector: Inspector,
+        inspector: ExecAnalyzer,
         prober: Option<ProbeManager>,
         (play, recorder): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
         outlets: Outputs,
@@ -126,7 +126,7 @@ impl NodeEngine {
                 sleep(STUCK_INTERVAL).await;
             }
         }
-        self.catch_panics(|it| it.inspector.give_up(Instant::now()));
+        self.catch_panics(|it| it.inspector.flush(Instant::now()));
         self.catch_panics(Self::record);
     }
 
@@ -171,7 +171,7 @@ impl NodeEngine {
                 if let Some(client_recorder) = &mut self.recorder {
                     client_recorder.ended(&self.world, &mut ended);
                 }
-                if ended.head.is_from_kubelet() {
+                if ended.info.is_from_kubelet() {
                     if let Some(play) = self.play.get() {
                         play.on_kubelet_seen();
                     }
@@ -180,7 +180,7 @@ impl NodeEngine {
                         on_kubelet_exec(prober, &ended.call);
                     }
                 }
-                self.inspector.ended(&self.world, ended, now);
+                self.inspector.on_end(&self.world, ended, now);
             }
         }
     }
@@ -188,19 +188,24 @@ impl NodeEngine {
     fn on_runtime_event(&mut self, notice: RuntimeEvent) {
         let now = Instant::now();
         match notice {
-            RuntimeEvent::Connected { runtime, tells_execs } => {
-                info!(name = runtime.name, version = runtime.version, tells_execs, "the runtime is watched");
+            RuntimeEvent::Connected { runtime, has_exec_events } => {
+                info!(
+                    name = runtime.name,
+                    version = runtime.version,
+                    has_exec_events,
+                    "the runtime is watched"
+                );
                 self.outlets.events.push(Event::runtime_condition(Some(&runtime)));
-                self.inspector.watched(tells_execs, now);
+                self.inspector.events_available(has_exec_events, now);
             }
             RuntimeEvent::Disconnected => {
                 self.outlets.events.push(Event::runtime_condition(None));
-                self.inspector.interrupted(now);
+                self.inspector.events_interrupted(now);
             }
             RuntimeEvent::Observed(source, observations) => self.apply(source, observations, false),
             RuntimeEvent::Task(stamped) => {
                 self.oom(&stamped);
-                self.inspector.task(&stamped, now);
+                self.inspector.on_task_event(&stamped, now);
             }
         }
     }
@@ -264,7 +269,7 @@ impl NodeEngine {
         if let Some(recorder) = &mut self.recorder {
             recorder.changed(&self.world);
         }
-        self.inspector.changed(&self.world, changes, Instant::now());
+        self.inspector.on_changes(&self.world, changes, Instant::now());
         if let Some(prober) = &self.prober {
             prober.changed(&self.world, changes);
         }
@@ -310,7 +315,7 @@ impl NodeEngine {
 
     /// Tells what a pod's annotations say in vain.
     fn invalid(&self, sandbox: &Sandbox) {
-        for problem in self.inspector.invalid(sandbox) {
+        for problem in self.inspector.annotation_problems(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
             warn!(namespace, pod, "{}", sanitize(&problem));
             self.outlets.events.push(Event::invalid_annotation(sandbox, problem));
@@ -339,7 +344,7 @@ impl NodeEngine {
     }
 
     fn record(&mut self) {
-        for record in self.inspector.records() {
+        for record in self.inspector.take_records() {
             self.catch_panics(|it| it.store(record));
         }
     }
@@ -382,9 +387,9 @@ impl InitialLists {
 fn hook_begins(prober: &ProbeManager, request: &ExecRequest) {
     let id = request.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| request.exec.timeout().is_none())
-        && request.head.upgrade().is_some_and(|head| head.is_from_kubelet())
+        && request.info.upgrade().is_some_and(|head| head.is_from_kubelet())
     {
-        prober.on_kubelet_exec_start(id, &request.exec.command, &request.head);
+        prober.on_kubelet_exec_start(id, &request.exec.command, &request.info);
     }
 }
 
@@ -417,7 +422,7 @@ mod tests {
     #[tokio::test]
     async fn a_fault_is_counted_and_what_comes_next_is_seen() {
         let client = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
-        let inspector = Inspector::start(
+        let inspector = ExecAnalyzer::start(
             exec::SlownessConfig::default(),
             SpecResolver::default(),
             client,

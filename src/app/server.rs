@@ -21,7 +21,7 @@ use super::prober_thread::{self, ProberThread};
 use crate::admin::{self, Admin, ApiState, ServerInfo};
 use crate::config::{OperatingMode, ServerConfig};
 use crate::cri::MeteredChannel;
-use crate::exec::{self, Inspector};
+use crate::exec::{self, ExecAnalyzer};
 use crate::play::Kubelet;
 use crate::probe::{self, RefreshTrigger, SpecResolver, SpecUpdate};
 use crate::prober::{self, EnforcementMode, Executor, ProbeManager, ProberConfig};
@@ -195,12 +195,12 @@ impl Shim {
         let (worlds, world) = watch::channel(Arc::default());
         let (stuck, stuck_now) = watch::channel(Arc::default());
         let numbers = CallIds::starting_at(first_call);
-        let (enquiries, enquired) = mpsc::channel(prober_thread::MAX_INSPECTS);
+        let (inspect_requests, enquired) = mpsc::channel(prober_thread::MAX_INSPECTS);
         let probing = (enforcement.mode != EnforcementMode::Off).then(|| {
-            let received = (tap.own_calls(numbers.clone()), watched.redact_commands);
+            let received = (tap.internal_calls(numbers.clone()), watched.redact_commands);
             let (specs, metrics, skip_start_jitter) =
                 (specs.clone(), prober_metrics.clone(), role == OperatingMode::Kubelet);
-            let parts = ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter };
+            let parts = ProberConfig { specs, metrics, inspect_requests, enforcement, skip_start_jitter };
             ProberThread::start((&own, &upstream), received, (events.clone(), play.clone()), parts)
         });
         let probing = probing.transpose()?;
@@ -229,10 +229,10 @@ impl Shim {
         };
         let admin = Admin::new(facts.clone(), sources);
         let doors = Servers::open(listen_claim, private, public, Arc::new(admin))?;
-        let mut inspector = Inspector::start(watched, specs.clone(), own.client(), exec_metrics)?;
+        let mut inspector = ExecAnalyzer::start(watched, specs.clone(), own.client(), exec_metrics)?;
         let (reported, (news, refresh)) = spec_updates(role, of_specs, specs);
         let staged = kept.filter(|_| role != OperatingMode::Observe).map(|kept| {
-            let watched = tap.own_calls(numbers.clone());
+            let watched = tap.internal_calls(numbers.clone());
             let executor = Executor::new(own.connect_new(&upstream), Some(watched.clone()), redacts);
             let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
             KubeletDeps { own, executor, watched, prober, events, news: reported, kept, play }
@@ -304,12 +304,12 @@ fn recording(
 fn runtime_events(
     watched: Option<MeteredChannel>,
     enquired: mpsc::Receiver<InspectRequest>,
-    inspector: &mut Inspector,
+    inspector: &mut ExecAnalyzer,
 ) -> mpsc::Receiver<RuntimeEvent> {
     if let Some(own) = watched {
         return Watcher::start(own, enquired);
     }
-    inspector.unwatched();
+    inspector.events_disabled();
     mpsc::channel(1).1
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exec::{Phases, Timing};
+use crate::exec::{ExecTiming, Phases};
 
 /// What was measured both ways.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,7 +63,7 @@ pub struct PhaseStats {
 pub(super) struct Samples {
     total: Vec<Duration>,
     named: Vec<(&'static str, Vec<Duration>)>,
-    executions: Vec<Timing>,
+    executions: Vec<ExecTiming>,
     failed: usize,
     explained: usize,
     lasted: Duration,
@@ -81,7 +81,7 @@ impl Samples {
         self.busy += busy;
     }
 
-    pub(super) fn executions(&mut self, executions: Vec<Timing>) {
+    pub(super) fn executions(&mut self, executions: Vec<ExecTiming>) {
         self.executions.extend(executions);
     }
 
@@ -105,7 +105,7 @@ impl Samples {
         // the same.
         if self.explained < self.total.len() && !self.executions.is_empty() {
             self.named.retain(|(name, _)| !["start", "run"].contains(name));
-            let of = |part: fn(&Timing) -> Duration| self.executions.iter().map(part).collect();
+            let of = |part: fn(&ExecTiming) -> Duration| self.executions.iter().map(part).collect();
             let (start, run) = (of(|execution| execution.start), of(|execution| execution.run));
             let place = self.named.iter().position(|(name, _)| *name == "drain").unwrap_or(self.named.len());
             self.named.splice(place..place, [("start", start), ("run", run)]);

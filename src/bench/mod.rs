@@ -16,7 +16,7 @@ use tonic::{Code, Status};
 use crate::containerd::TaskEvents;
 use crate::cri::v1::runtime_service_client::RuntimeServiceClient;
 use crate::cri::v1::{ContainerStatusRequest, ExecSyncRequest, VersionRequest};
-use crate::cri::{self, channel, runtime_service};
+use crate::cri::{self, lazy_channel, runtime_client};
 use crate::exec::{ExecMeter, Phases};
 use crate::socket::SocketPath;
 use crate::world::RuntimeInfo;
@@ -102,11 +102,11 @@ struct BenchRun<'a> {
 
 impl<'a> BenchRun<'a> {
     async fn new(plan: &'a BenchSpec) -> Result<Self, BenchError> {
-        let mut client = runtime_service(&plan.direct);
+        let mut client = runtime_client(&plan.direct);
         let container = whole_id(&mut client, &plan.container).await?;
         let version = client.version(VersionRequest { version: "v1".to_owned() }).await?.into_inner();
         let tells_execs = RuntimeInfo::from(version).is_containerd();
-        let events = tells_execs.then(|| TaskEvents::new(channel(&plan.direct)));
+        let events = tells_execs.then(|| TaskEvents::new(lazy_channel(&plan.direct)));
         Ok(Self { plan, client, container, events })
     }
 
@@ -124,8 +124,8 @@ impl<'a> BenchRun<'a> {
                         answered = Some(Instant::now());
                     }
                     event = next(&mut self.events) => {
-                        meter.task(&event?);
-                        is_heard |= !meter.executions().is_empty();
+                        meter.on_task_event(&event?);
+                        is_heard |= !meter.take_timings().is_empty();
                     }
                     () = sleep_until(answered.unwrap_or_else(Instant::now) + LATE_EVENTS), if answered.is_some() => break,
                 }
@@ -148,7 +148,7 @@ impl<'a> BenchRun<'a> {
         // A connection for each, as that many clients would have; made before anything is measured.
         let mut clients = Vec::new();
         for _ in 0..self.plan.concurrency.min(calls) {
-            let mut client = runtime_service(socket);
+            let mut client = runtime_client(socket);
             client.version(VersionRequest { version: "v1".to_owned() }).await?;
             clients.push(client);
         }
@@ -160,7 +160,7 @@ impl<'a> BenchRun<'a> {
             {
                 left -= 1;
                 let request = self.plan.request(&self.container);
-                let call = meter.begin(&self.plan.command, self.plan.timeout);
+                let call = meter.start(&self.plan.command, self.plan.timeout);
                 running.spawn(async move {
                     let began = Instant::now();
                     let answer = client.exec_sync(request).await;
@@ -174,17 +174,17 @@ impl<'a> BenchRun<'a> {
                         ended.unwrap_or_else(|panicked| panic::resume_unwind(panicked.into_panic()));
                     let code = answer.as_ref().map_or_else(Status::code, |_| Code::Ok);
                     samples.record(took, code == Code::Ok);
-                    meter.end(call, took, cri::Code(u32::from(code as u8)), answer.ok());
+                    meter.finish(call, took, cri::Code(u32::from(code as u8)), answer.ok());
                     clients.push(client);
                 }
-                event = next(&mut self.events) => meter.task(&event?),
+                event = next(&mut self.events) => meter.on_task_event(&event?),
             }
-            phases.extend(meter.phases(false));
+            phases.extend(meter.take_phases(false));
         }
         samples.elapsed(began.elapsed(), self::busy()?.saturating_sub(busy));
         let late = self.late_events(&mut meter, calls.saturating_sub(phases.len()));
         phases.extend(late.await?);
-        samples.executions(meter.executions());
+        samples.executions(meter.take_timings());
         for phases in phases {
             samples.phases(&phases);
         }
@@ -198,10 +198,10 @@ impl<'a> BenchRun<'a> {
         while phases.len() < calls
             && let Ok(event) = timeout_at(until, next(&mut self.events)).await
         {
-            meter.task(&event?);
-            phases.extend(meter.phases(false));
+            meter.on_task_event(&event?);
+            phases.extend(meter.take_phases(false));
         }
-        phases.extend(meter.phases(true));
+        phases.extend(meter.take_phases(true));
         Ok(phases)
     }
 }

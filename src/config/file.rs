@@ -153,7 +153,7 @@ fn rule(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Rule {
     if chosen.is_none() {
         node.missing("match", "must say which containers; {} is all of them", problems);
     }
-    let matches = chosen.map(|chosen| matches(&chosen, problems)).unwrap_or_default();
+    let selector = chosen.map(|chosen| matches(&chosen, problems)).unwrap_or_default();
     let before = problems.len();
     let mut probes: Vec<(ProbeType, Option<Arc<Probe>>)> = Vec::new();
     for probe_type in ProbeType::ALL {
@@ -169,7 +169,7 @@ fn rule(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Rule {
     if probes.is_empty() && problems.len() == before {
         node.error("must have one at least of startupProbe, readinessProbe and livenessProbe", problems);
     }
-    Rule { matches, probes }
+    Rule { selector, probes }
 }
 
 fn kubelet(node: &Cursor<'_>, problems: &mut Vec<Violation>) -> Option<KubeletClient> {

@@ -378,7 +378,7 @@ pub fn check(
     let mut problems = settings.err().map(|Problems(problems)| problems).unwrap_or_default();
     let paths: Vec<&PathBuf> = paths.iter().chain(&manifests).collect();
     let mut passed_over = BTreeMap::new();
-    let specs = SpecResolver::read_and_count(&paths, &mut passed_over).unwrap_or_else(|errors| {
+    let specs = SpecResolver::read_and_count_skipped(&paths, &mut passed_over).unwrap_or_else(|errors| {
         let wrong = |reason: String| ConfigProblem { field: String::new(), value: None, reason };
         problems.extend(errors.iter().map(|error| wrong(error.to_string())));
         SpecResolver::default()

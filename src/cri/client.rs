@@ -22,18 +22,18 @@ pub(crate) const RUNTIME_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A client of the images of the runtime at `socket`, which connects as [`runtime_service`] does.
 #[must_use]
-pub fn image_service(socket: &SocketPath) -> ImageServiceClient<Channel> {
-    ImageServiceClient::new(channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
+pub fn image_client(socket: &SocketPath) -> ImageServiceClient<Channel> {
+    ImageServiceClient::new(lazy_channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
 /// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
 #[must_use]
-pub fn runtime_service(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
-    RuntimeServiceClient::new(channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
+pub fn runtime_client(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
+    RuntimeServiceClient::new(lazy_channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
 /// A channel to whatever is served at `socket`, which connects at its first call and again whenever its connection is gone.
-pub(crate) fn channel(socket: &SocketPath) -> Channel {
+pub(crate) fn lazy_channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
         let socket = socket.clone();

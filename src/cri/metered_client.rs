@@ -12,7 +12,7 @@ use tonic::body::Body;
 use tonic::transport::{Channel, Error};
 use tower::Service;
 
-use super::client::{MAX_RESPONSE_BYTES, channel};
+use super::client::{MAX_RESPONSE_BYTES, lazy_channel};
 use super::method::MethodName;
 use super::status::Code;
 use super::v1::runtime_service_client::RuntimeServiceClient;
@@ -46,7 +46,7 @@ impl MeteredChannel {
     /// Connects at the first call, and again whenever the connection is gone.
     #[must_use]
     pub fn new(socket: &SocketPath) -> Self {
-        Self { socket: socket.clone(), channel: channel(socket), calls: Family::default() }
+        Self { socket: socket.clone(), channel: lazy_channel(socket), calls: Family::default() }
     }
 
     /// Adds the count to a registry.
@@ -69,7 +69,7 @@ impl MeteredChannel {
     /// A client over a new connection: an old one may still be answered by a runtime that nobody can reach any more.
     #[must_use]
     pub fn connect_new(&self, socket: &SocketPath) -> MeteredRuntimeClient {
-        self.counted(channel(socket))
+        self.counted(lazy_channel(socket))
     }
 
     /// This connection, for what is not the CRI.

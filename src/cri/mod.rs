@@ -12,8 +12,8 @@ mod raw_request;
 mod redact;
 mod status;
 
-pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, channel, ignore_not_found, with_timeout};
-pub use client::{image_service, runtime_service};
+pub(crate) use client::{RUNTIME_REQUEST_TIMEOUT, ignore_not_found, lazy_channel, with_timeout};
+pub use client::{image_client, runtime_client};
 pub use framing::{FrameError, unary_message};
 pub use lazy_stream::LazyStream;
 pub use metered_client::{CountingService, MeteredChannel, MeteredRuntimeClient};
@@ -24,7 +24,7 @@ pub use redact::RedactedBytes;
 pub use status::Code;
 
 /// The runtime name of procrun in its answer to Version.
-pub(crate) const PROCRUN: &str = "procrun";
+pub(crate) const PROCRUN_RUNTIME_NAME: &str = "procrun";
 
 /// The messages and enums of package `runtime.v1`, generated from `proto/`.
 #[allow(missing_docs, clippy::pedantic, reason = "generated; the words are in proto/")]
@@ -33,4 +33,4 @@ pub mod v1 {
 }
 
 /// The compiled `FileDescriptorSet` of package `runtime.v1`, its services included.
-pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime_v1.binpb"));
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runtime_v1.binpb"));

@@ -11,18 +11,18 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-use super::client::{MAX_RESPONSE_BYTES, channel};
-use super::{DESCRIPTORS, v1};
+use super::client::{MAX_RESPONSE_BYTES, lazy_channel};
+use super::{FILE_DESCRIPTOR_SET, v1};
 use crate::socket::SocketPath;
 
 /// What is known of the messages.
 static POOL: LazyLock<DescriptorPool> =
-    LazyLock::new(|| DescriptorPool::decode(DESCRIPTORS).expect("the descriptors are our own"));
+    LazyLock::new(|| DescriptorPool::decode(FILE_DESCRIPTOR_SET).expect("the descriptors are our own"));
 
 /// A request that somebody else has written.
 #[derive(Clone, PartialEq)]
 pub(crate) struct RawRequest<T> {
-    requested: T,
+    decoded: T,
     message: DynamicMessage,
 }
 
@@ -40,12 +40,12 @@ impl<T: Message + Name + Default> RawRequest<T> {
     /// Reads it.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let kind = POOL.get_message_by_name(&T::full_name()).expect("the interface has it");
-        Ok(Self { requested: T::decode(bytes)?, message: DynamicMessage::decode(kind, bytes)? })
+        Ok(Self { decoded: T::decode(bytes)?, message: DynamicMessage::decode(kind, bytes)? })
     }
 
     /// What it asked for when it was read, in the fields that we know.
     pub(crate) fn decoded(&self) -> &T {
-        &self.requested
+        &self.decoded
     }
 
     /// Puts something else into a field, which a path leads to; where the path leads to nothing, nothing is done.
@@ -87,7 +87,7 @@ impl<T> fmt::Debug for RawRequest<T> {
 impl RawClient {
     /// To whatever is served at a socket.
     pub(crate) fn new(socket: &SocketPath) -> Self {
-        Self(channel(socket))
+        Self(lazy_channel(socket))
     }
 
     /// Has a sandbox made.

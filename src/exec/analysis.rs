@@ -19,7 +19,7 @@ pub struct CallRecord {
     /// The call.
     pub call: Arc<Call>,
     /// What explains it, for an ExecSync.
-    pub insight: Option<Arc<ExecAnalysis>>,
+    pub analysis: Option<Arc<ExecAnalysis>>,
     /// The trace that its caller says it belongs to.
     pub trace: Option<TraceContext>,
     /// Whether it takes the place of what was recorded of the same call before: its command has ended since.
@@ -82,16 +82,16 @@ pub struct CommandOutcome {
 
 impl CommandOutcome {
     /// What became of the command of a call that does not tell it itself.
-    pub(super) fn from_call(call: &Call, execution: Option<&ExecInstance>, since: Instant) -> Option<Self> {
+    pub(super) fn from_call(call: &Call, instance: Option<&ExecInstance>, since: Instant) -> Option<Self> {
         if call.exec.as_ref().is_some_and(|exec| exec.result.is_some()) {
             return None;
         }
-        let execution = execution?;
+        let instance = instance?;
         let after = |moment: Option<EventTime>| moment.map(|moment| moment.after(since));
         Some(Self {
-            started: after(execution.started),
-            exited: after(execution.exited),
-            status: execution.status,
+            started: after(instance.started),
+            exited: after(instance.exited),
+            status: instance.status,
         })
     }
 
@@ -123,6 +123,6 @@ impl CallRecord {
     /// A call of which nothing more is to be told.
     #[must_use]
     pub fn unanalyzed(call: Call, trace: Option<TraceContext>, ended: Option<Instant>) -> Self {
-        Self { call: Arc::new(call), insight: None, trace, is_amended: false, ended }
+        Self { call: Arc::new(call), analysis: None, trace, is_amended: false, ended }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::analysis::CallRecord;
-use super::evidence::{Ask, Sampler, SamplerAnswer};
+use super::evidence::{SampleRequest, SampleResult, Sampler};
 use super::exec_instance::ClockReading;
 use super::identity::ProbeMatch;
 use super::init_pid::container_init_pid;
@@ -28,37 +28,37 @@ const PID_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Inspects every `ExecSync` of the node, and explains each.
 #[derive(Debug)]
-pub struct Inspector {
+pub struct ExecAnalyzer {
     tracker: Tracker,
     watchdog: Watchdog,
     /// Whether of commands only the program is told.
-    redacts: bool,
+    redact_commands: bool,
     metrics: ExecMetrics,
     specs: SpecResolver,
     /// What specs say of the containers in which something was executed.
-    uses: HashMap<Arc<str>, Arc<[KnownExec]>>,
-    located: HashMap<Arc<str>, Location>,
+    known_execs: HashMap<Arc<str>, Arc<[KnownExec]>>,
+    pid_lookups: HashMap<Arc<str>, PidLookup>,
     sampler: Sampler,
     client: MeteredRuntimeClient,
     /// For those who answer.
-    answer: mpsc::UnboundedSender<SamplerAnswer>,
-    answers: mpsc::UnboundedReceiver<SamplerAnswer>,
+    result_sender: mpsc::UnboundedSender<SampleResult>,
+    results: mpsc::UnboundedReceiver<SampleResult>,
 }
 
 /// Whether it is known where a container runs.
 #[derive(Debug)]
-enum Location {
+enum PidLookup {
     /// The runtime was asked; it may have told by now.
-    Asked,
+    Requested,
     /// It did not tell, and is asked again no earlier than then.
-    Unavailable(Instant),
+    RetryAt(Instant),
 }
 
 /// Something that the inspector had asked for; hand it to [`Inspector::heard`].
 #[derive(Debug)]
-pub struct SamplerReply(SamplerAnswer);
+pub struct SamplerReply(SampleResult);
 
-impl Inspector {
+impl ExecAnalyzer {
     /// Begins to inspect. `client` is for questions of our own about containers.
     pub fn start(
         settings: SlownessConfig,
@@ -66,26 +66,26 @@ impl Inspector {
         client: MeteredRuntimeClient,
         metrics: ExecMetrics,
     ) -> io::Result<Self> {
-        let (answer, answers) = mpsc::unbounded_channel();
+        let (result_sender, results) = mpsc::unbounded_channel();
         Ok(Self {
             tracker: Tracker::new(settings),
             watchdog: Watchdog::default(),
-            redacts: settings.redact_commands,
+            redact_commands: settings.redact_commands,
             metrics,
             specs,
-            uses: HashMap::new(),
-            located: HashMap::new(),
-            sampler: Sampler::start(answer.clone())?,
+            known_execs: HashMap::new(),
+            pid_lookups: HashMap::new(),
+            sampler: Sampler::start(result_sender.clone())?,
             client,
-            answer,
-            answers,
+            result_sender,
+            results,
         })
     }
 
     /// What is written of probes and hooks is different from now on.
     pub fn set_specs(&mut self, specs: SpecResolver) {
         self.specs = specs;
-        self.uses.clear();
+        self.known_execs.clear();
     }
 
     /// An `ExecSync` is on its way.
@@ -93,23 +93,23 @@ impl Inspector {
         let Some(named) = request.container.as_ref().and_then(|container| container.id.as_deref()) else {
             return;
         };
-        let container = whole_id(world, named);
-        self.locate(world, &container, request.sent.sent);
+        let container = full_id(world, named);
+        self.request_init_pid(world, &container, request.sent.sent);
         let place = self.call_context(world, &container, &request.exec);
         self.tracker.on_request(&container, request, place);
-        self.request_samples();
+        self.send_sample_requests();
     }
 
     /// A call has ended.
-    pub fn ended(&mut self, world: &Inventory, mut ended: Box<DecodedCall>, now: Instant) {
+    pub fn on_end(&mut self, world: &Inventory, mut ended: Box<DecodedCall>, now: Instant) {
         let call = &mut ended.call;
         let named = call.container.as_ref().and_then(|container| container.id.as_deref());
         if let (Some(exec), Some(named)) = (&call.exec, named) {
             let known = self.tracker.container_of(call.id);
-            let container = known.cloned().unwrap_or_else(|| whole_id(world, named));
+            let container = known.cloned().unwrap_or_else(|| full_id(world, named));
             let place = self.call_context(world, &container, exec);
             self.tracker.on_end(&container, ended, place, now);
-            self.request_samples();
+            self.send_sample_requests();
             return;
         }
         let container = named.and_then(|id| world.container(id));
@@ -117,35 +117,35 @@ impl Inspector {
         let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| world.sandbox(id));
         call.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(call.pod.take());
         call.container = container.map(|container| container.name.clone()).or(call.container.take());
-        let (trace, at) = (ended.head.trace.clone(), ended.head.since + ended.call.duration);
+        let (trace, at) = (ended.info.trace.clone(), ended.info.since + ended.call.duration);
         self.tracker.records.push(CallRecord::unanalyzed(ended.call, trace, Some(at)));
     }
 
     /// Something has become of what is executed.
-    pub fn task(&mut self, stamped: &TimestampedEvent, now: Instant) {
+    pub fn on_task_event(&mut self, stamped: &TimestampedEvent, now: Instant) {
         self.tracker.on_task_event(stamped, ClockReading::new(now));
-        self.request_samples();
+        self.send_sample_requests();
     }
 
     /// The runtime is watched from now on, and tells of what it executes or does not.
-    pub fn watched(&mut self, tells_execs: bool, now: Instant) {
+    pub fn events_available(&mut self, tells_execs: bool, now: Instant) {
         self.tracker.events_available(tells_execs, now);
-        self.request_samples();
+        self.send_sample_requests();
     }
 
     /// The runtime has gone, or its events have.
-    pub fn interrupted(&mut self, now: Instant) {
+    pub fn events_interrupted(&mut self, now: Instant) {
         self.tracker.events_interrupted(now);
-        self.request_samples();
+        self.send_sample_requests();
     }
 
     /// The runtime is not asked for its events: what it executes will not be known.
-    pub fn unwatched(&mut self) {
+    pub fn events_disabled(&mut self) {
         self.tracker.events_disabled();
     }
 
     /// Something has become of the node.
-    pub fn changed(&mut self, world: &Inventory, changes: &[Change], now: Instant) {
+    pub fn on_changes(&mut self, world: &Inventory, changes: &[Change], now: Instant) {
         self.metrics.world(world);
         for change in changes {
             if let Change::SandboxRemoved(sandbox) = change
@@ -160,9 +160,9 @@ impl Inspector {
             if let Change::ContainerExited(container) | Change::ContainerRemoved(container) = change {
                 self.tracker.container_exited(&container.id, now);
                 self.watchdog.container_gone(&container.id);
-                self.uses.remove(&container.id);
-                if self.located.remove(&container.id).is_some() {
-                    self.sampler.ask(Ask::Gone { container: container.id.clone() });
+                self.known_execs.remove(&container.id);
+                if self.pid_lookups.remove(&container.id).is_some() {
+                    self.sampler.try_send(SampleRequest::ContainerGone { container: container.id.clone() });
                 }
             }
         }
@@ -170,13 +170,13 @@ impl Inspector {
 
     /// What a pod's annotations for probeshim say that cannot be read.
     #[must_use]
-    pub fn invalid(&self, sandbox: &Sandbox) -> Vec<String> {
-        annotation_problems(sandbox, self.redacts)
+    pub fn annotation_problems(&self, sandbox: &Sandbox) -> Vec<String> {
+        annotation_problems(sandbox, self.redact_commands)
     }
 
     /// Waits for something that was asked for. Nothing is lost where it is cancelled.
     pub async fn recv(&mut self) -> SamplerReply {
-        match self.answers.recv().await {
+        match self.results.recv().await {
             Some(answer) => SamplerReply(answer),
             None => std::future::pending().await,
         }
@@ -185,14 +185,16 @@ impl Inspector {
     /// Takes what was asked for.
     pub fn handle(&mut self, SamplerReply(answer): SamplerReply, now: Instant) {
         match answer {
-            SamplerAnswer::Located { container, pid } => self.located(container, pid, now),
-            SamplerAnswer::Evidence { call, evidence } => self.tracker.evidence(call, *evidence, now),
-            SamplerAnswer::Command { container, exec, args } => self.tracker.command(&container, &exec, args),
-            SamplerAnswer::Left { container, processes } => {
-                self.watchdog.on_leftovers(&container, &processes, now)
+            SampleResult::InitPid { container, pid } => self.on_init_pid(container, pid, now),
+            SampleResult::Evidence { call, evidence } => self.tracker.on_evidence(call, *evidence, now),
+            SampleResult::Cmdline { container, exec, args } => {
+                self.tracker.on_cmdline(&container, &exec, args)
+            }
+            SampleResult::SessionProcesses { container, processes } => {
+                self.watchdog.on_leftovers(&container, &processes, now);
             }
         }
-        self.request_samples();
+        self.send_sample_requests();
     }
 
     /// Does what is due.
@@ -200,11 +202,11 @@ impl Inspector {
         self.tracker.tick(now);
         self.watchdog.check(&self.tracker, now);
         self.metrics.stuck(self.watchdog.stuck());
-        self.request_samples();
+        self.send_sample_requests();
     }
 
     /// Records everything that has ended as it is known now: nothing more will be heard of.
-    pub fn give_up(&mut self, now: Instant) {
+    pub fn flush(&mut self, now: Instant) {
         self.tracker.flush(now);
     }
 
@@ -215,7 +217,7 @@ impl Inspector {
     }
 
     /// What has been explained since it was last asked.
-    pub fn records(&mut self) -> Vec<CallRecord> {
+    pub fn take_records(&mut self) -> Vec<CallRecord> {
         for session in self.tracker.sessions.drain(..) {
             self.watchdog.watch(session);
         }
@@ -223,7 +225,7 @@ impl Inspector {
         for record in &records {
             self.metrics.recorded(record);
         }
-        if self.redacts {
+        if self.redact_commands {
             records = records.into_iter().map(CallRecord::redacted).collect();
         }
         records
@@ -233,7 +235,7 @@ impl Inspector {
     #[must_use]
     pub fn stuck(&self) -> Stuck {
         let mut stuck = self.watchdog.stuck().clone();
-        if self.redacts {
+        if self.redact_commands {
             for stuck in stuck.values_mut() {
                 stuck.command.truncate(1);
                 // Some programs write more than their name there.
@@ -245,13 +247,13 @@ impl Inspector {
         stuck
     }
 
-    fn request_samples(&mut self) {
-        for ask in self.tracker.sample_requests.drain(..).chain(self.watchdog.asks.drain(..)) {
-            if !self.sampler.ask(ask) {
+    fn send_sample_requests(&mut self) {
+        for ask in self.tracker.sample_requests.drain(..).chain(self.watchdog.sample_requests.drain(..)) {
+            if !self.sampler.try_send(ask) {
                 self.metrics.not_sampled();
             }
         }
-        let (all, busiest) = self.tracker.in_flight_now();
+        let (all, busiest) = self.tracker.in_flight_peaks();
         self.metrics.in_flight(all, busiest);
     }
 
@@ -259,10 +261,12 @@ impl Inspector {
     fn call_context(&mut self, world: &Inventory, container: &Arc<str>, exec: &ExecCall) -> CallContext {
         let Some(known) = world.container(container) else { return CallContext::default() };
         let sandbox = world.sandbox_of(known);
-        let identity = sandbox.map_or(ProbeMatch::Unknown, |sandbox| {
+        let probe_match = sandbox.map_or(ProbeMatch::Unknown, |sandbox| {
             let specs = &self.specs;
-            let uses =
-                self.uses.entry(container.clone()).or_insert_with(|| specs.exec_uses(sandbox, known).into());
+            let uses = self
+                .known_execs
+                .entry(container.clone())
+                .or_insert_with(|| specs.known_execs(sandbox, known).into());
             if exec.truncated {
                 ProbeMatch::Unknown
             } else {
@@ -270,42 +274,43 @@ impl Inspector {
             }
         });
         let pod = sandbox.map(|sandbox| sandbox.pod.clone());
-        CallContext { container: Some(known.name.clone()), pod, identity }
+        CallContext { container: Some(known.name.clone()), pod, probe_match }
     }
 
     /// Asks where a container runs, once; where that was not told, a while later again.
-    fn locate(&mut self, world: &Inventory, container: &Arc<str>, now: Instant) {
-        let is_due = match self.located.get(container) {
+    fn request_init_pid(&mut self, world: &Inventory, container: &Arc<str>, now: Instant) {
+        let is_due = match self.pid_lookups.get(container) {
             None => world.container(container).is_some(),
-            Some(Location::Unavailable(again)) => now >= *again,
-            Some(Location::Asked) => false,
+            Some(PidLookup::RetryAt(again)) => now >= *again,
+            Some(PidLookup::Requested) => false,
         };
         if !is_due {
             return;
         }
-        self.located.insert(container.clone(), Location::Asked);
-        let (client, answer, container) = (self.client.clone(), self.answer.clone(), container.clone());
+        self.pid_lookups.insert(container.clone(), PidLookup::Requested);
+        let (client, answer, container) =
+            (self.client.clone(), self.result_sender.clone(), container.clone());
         tokio::spawn(async move {
             let pid = container_init_pid(client, &container).await;
             // Nobody listens once the program ends.
-            let _ = answer.send(SamplerAnswer::Located { container, pid });
+            let _ = answer.send(SampleResult::InitPid { container, pid });
         });
     }
 
     /// The runtime has told a container's first process, or has not.
-    fn located(&mut self, container: Arc<str>, pid: Option<i32>, now: Instant) {
+    fn on_init_pid(&mut self, container: Arc<str>, pid: Option<i32>, now: Instant) {
         // It may have gone meanwhile.
-        let Some(location) = self.located.get_mut(&container) else { return };
+        let Some(location) = self.pid_lookups.get_mut(&container) else { return };
         match pid {
             Some(pid) => {
-                self.sampler.ask(Ask::Located { container, pid });
+                self.sampler.try_send(SampleRequest::InitPid { container, pid });
             }
-            None => *location = Location::Unavailable(now + PID_RETRY_INTERVAL),
+            None => *location = PidLookup::RetryAt(now + PID_RETRY_INTERVAL),
         }
     }
 }
 
 /// The whole id of a container, of which calls may give the beginning.
-fn whole_id(world: &Inventory, named: &str) -> Arc<str> {
+fn full_id(world: &Inventory, named: &str) -> Arc<str> {
     world.container(named).map_or_else(|| named.into(), |container| container.id.clone())
 }

@@ -42,7 +42,7 @@ impl ProbeMatch {
         let is_it = |used: &&KnownExec| used.command == command && used.timeout_seconds == timeout_seconds;
         let mut found = uses.iter().filter(is_it);
         let Some(first) = found.next() else { return Self::Unknown };
-        let uses = std::iter::once(first.used).chain(found.map(|used| used.used)).collect();
+        let uses = std::iter::once(first.purpose).chain(found.map(|used| used.purpose)).collect();
         Self::Matched { uses, source: first.source, period: first.period }
     }
 

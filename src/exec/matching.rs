@@ -64,7 +64,7 @@ pub(super) enum Match {
 #[derive(Debug)]
 pub(super) struct Matching<'a> {
     calls: &'a [CallCandidate<'a>],
-    executions: &'a [ExecInstance],
+    instances: &'a [ExecInstance],
     /// For each call, the executions that it may have had.
     edges: Vec<Vec<usize>>,
 }
@@ -72,13 +72,13 @@ pub(super) struct Matching<'a> {
 impl<'a> Matching<'a> {
     pub(super) fn new(
         calls: &'a [CallCandidate<'a>],
-        executions: &'a [ExecInstance],
+        instances: &'a [ExecInstance],
         exits: ExitEvents,
     ) -> Self {
         let of = |call: &CallCandidate<'_>| {
-            (0..executions.len()).filter(|execution| call.may_have(&executions[*execution], exits)).collect()
+            (0..instances.len()).filter(|instance| call.may_have(&instances[*instance], exits)).collect()
         };
-        let mut matching = Self { calls, executions, edges: calls.iter().map(of).collect() };
+        let mut matching = Self { calls, instances, edges: calls.iter().map(of).collect() };
         matching.filter_by_command();
         matching
     }
@@ -90,12 +90,12 @@ impl<'a> Matching<'a> {
         if near.len() > MAX_CANDIDATES {
             return Match::from_uncertain(own.clone());
         }
-        let fits = |execution: &&usize| self.others_still_match(&near, call, **execution);
+        let fits = |instance: &&usize| self.others_still_match(&near, call, **instance);
         let left: Vec<usize> = own.iter().filter(fits).copied().collect();
         if left.is_empty() {
             // Something has not been heard of, and what the others exclude is not certain.
-            let is_only_its = |execution: &usize| {
-                near.iter().all(|other| *other == call || !self.edges[*other].contains(execution))
+            let is_only_its = |instance: &usize| {
+                near.iter().all(|other| *other == call || !self.edges[*other].contains(instance))
             };
             return match own[..] {
                 [only] if is_only_its(&only) => Match::One(only),
@@ -110,8 +110,8 @@ impl<'a> Matching<'a> {
     /// on.
     fn may_be_foreign(&self, call: usize, left: &[usize]) -> bool {
         let (Some(end), [only]) = (self.calls[call].end, left) else { return false };
-        let has_started = self.executions[*only].started.is_some();
-        let is_alone = self.calls.len() == 1 && self.executions.len() == 1;
+        let has_started = self.instances[*only].started.is_some();
+        let is_alone = self.calls.len() == 1 && self.instances.len() == 1;
         match end.outcome {
             ExecOutcome::Exited(_) | ExecOutcome::TimedOut => false,
             ExecOutcome::Refused => has_started,
@@ -128,8 +128,8 @@ impl<'a> Matching<'a> {
     /// executions.
     pub(super) fn is_settled(&self, call: usize) -> bool {
         let own = &self.edges[call];
-        let competes = |other: &usize| self.edges[*other].iter().any(|execution| own.contains(execution));
-        own.iter().all(|execution| self.executions[*execution].exited.is_some())
+        let competes = |other: &usize| self.edges[*other].iter().any(|instance| own.contains(instance));
+        own.iter().all(|instance| self.instances[*instance].exited.is_some())
             && (0..self.calls.len()).filter(competes).all(|other| self.calls[other].end.is_some())
     }
 
@@ -138,8 +138,7 @@ impl<'a> Matching<'a> {
         let (mut near, mut new) = (BTreeSet::from([call]), vec![call]);
         while let Some(one) = new.pop() {
             for other in 0..self.calls.len() {
-                let competes =
-                    || self.edges[other].iter().any(|execution| self.edges[one].contains(execution));
+                let competes = || self.edges[other].iter().any(|instance| self.edges[one].contains(instance));
                 if !near.contains(&other) && competes() {
                     near.insert(other);
                     new.push(other);
@@ -150,29 +149,29 @@ impl<'a> Matching<'a> {
     }
 
     /// Whether every other call that must have had an execution finds one of its own, when one call has a certain one.
-    fn others_still_match(&self, near: &BTreeSet<usize>, call: usize, execution: usize) -> bool {
+    fn others_still_match(&self, near: &BTreeSet<usize>, call: usize, instance: usize) -> bool {
         let must = |other: &&usize| **other != call && self.calls[**other].requires_exec();
-        let mut taken: Vec<Option<usize>> = vec![None; self.executions.len()];
+        let mut taken: Vec<Option<usize>> = vec![None; self.instances.len()];
         near.iter().filter(must).all(|other| {
-            let mut tried = vec![false; self.executions.len()];
-            tried[execution] = true;
+            let mut tried = vec![false; self.instances.len()];
+            tried[instance] = true;
             self.augment(*other, &mut taken, &mut tried)
         })
     }
 
     /// Finds an execution for a call, if need be by letting another call move to another execution.
     fn augment(&self, call: usize, taken: &mut [Option<usize>], tried: &mut [bool]) -> bool {
-        for &execution in &self.edges[call] {
-            if tried[execution] {
+        for &instance in &self.edges[call] {
+            if tried[instance] {
                 continue;
             }
-            tried[execution] = true;
-            let is_free = match taken[execution] {
+            tried[instance] = true;
+            let is_free = match taken[instance] {
                 None => true,
                 Some(other) => self.augment(other, taken, tried),
             };
             if is_free {
-                taken[execution] = Some(call);
+                taken[instance] = Some(call);
                 return true;
             }
         }
@@ -182,20 +181,19 @@ impl<'a> Matching<'a> {
     /// Leaves of the executions those whose words are the call's. The words tell something only where those of each execution are those of
     /// a call, and each call has such an execution: a shell that becomes its command has the words of another call perhaps.
     fn filter_by_command(&mut self) {
-        let is_decided = self.executions.len() > 1
-            && self.executions.iter().all(|execution| {
-                execution
+        let is_conclusive = self.instances.len() > 1
+            && self.instances.iter().all(|instance| {
+                instance
                     .command
                     .as_deref()
                     .is_some_and(|args| self.calls.iter().any(|call| call.command == args))
             })
             && self.calls.iter().all(|call| {
-                self.executions.iter().any(|execution| execution.command.as_deref() == Some(call.command))
+                self.instances.iter().any(|instance| instance.command.as_deref() == Some(call.command))
             });
-        if is_decided {
+        if is_conclusive {
             for (call, edges) in self.calls.iter().zip(&mut self.edges) {
-                edges
-                    .retain(|execution| self.executions[*execution].command.as_deref() == Some(call.command));
+                edges.retain(|instance| self.instances[*instance].command.as_deref() == Some(call.command));
             }
         }
     }
@@ -203,18 +201,18 @@ impl<'a> Matching<'a> {
 
 impl CallCandidate<'_> {
     /// Whether an execution can have been that of this call.
-    fn may_have(&self, execution: &ExecInstance, exits: ExitEvents) -> bool {
-        let Some(first) = execution.first_event() else { return false };
+    fn may_have(&self, instance: &ExecInstance, exits: ExitEvents) -> bool {
+        let Some(first) = instance.first_event() else { return false };
         // One of which the beginning was missed is that of a call that missed it.
-        let is_whole = execution.added.or(execution.started).is_some();
-        if !execution.has_cri_exec_id() || first.at + SKEW < self.sent || !(is_whole || self.events_lost) {
+        let is_whole = instance.added.or(instance.started).is_some();
+        if !instance.has_cri_exec_id() || first.at + SKEW < self.sent || !(is_whole || self.events_lost) {
             return false;
         }
         let Some(end) = self.end else { return true };
         if first.at > end.at + SKEW {
             return false;
         }
-        match (execution.exited, execution.status) {
+        match (instance.exited, instance.status) {
             (Some(exited), Some(status)) => end.fits(exited.at, status),
             _ => !end.outcome.has_exited() || exits == ExitEvents::Pending,
         }
@@ -246,17 +244,17 @@ impl ExecOutcome {
 }
 
 impl Match {
-    fn from_instances(mut executions: Vec<usize>) -> Self {
-        match executions.len() {
+    fn from_instances(mut instances: Vec<usize>) -> Self {
+        match instances.len() {
             0 => Self::None,
-            1 => Self::One(executions.remove(0)),
-            _ => Self::OneOf(executions),
+            1 => Self::One(instances.remove(0)),
+            _ => Self::OneOf(instances),
         }
     }
 
     /// One of these, if any: even a single one may be another's.
-    fn from_uncertain(executions: Vec<usize>) -> Self {
-        if executions.is_empty() { Self::None } else { Self::OneOf(executions) }
+    fn from_uncertain(instances: Vec<usize>) -> Self {
+        if instances.is_empty() { Self::None } else { Self::OneOf(instances) }
     }
 }
 

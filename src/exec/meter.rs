@@ -20,116 +20,117 @@ use crate::tap::{Call, DecodedCall, ExecCall, ExecRequest, ExecResult, Observati
 pub struct ExecMeter {
     container: Arc<str>,
     tracker: Tracker,
-    next: u64,
-    /// Everything that was executed, whoever asked for it.
-    executions: HashMap<Box<str>, ExecInstance>,
+    next_id: u64,
+    /// All exec instances in the container, by exec id.
+    instances: HashMap<Box<str>, ExecInstance>,
 }
 
-/// A call that goes on.
+/// A call in flight.
 #[derive(Debug)]
 pub struct PendingExec {
-    head: Arc<CallInfo>,
+    info: Arc<CallInfo>,
     exec: ExecCall,
 }
 
-/// How long something that was executed took to start, and to run.
+/// The durations of one exec instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
-    /// From its announcement until it ran.
+pub struct ExecTiming {
+    /// From TaskExecAdded to TaskExecStarted.
     pub start: Duration,
-    /// Until it exited.
+    /// From TaskExecStarted to TaskExit.
     pub run: Duration,
 }
 
 impl ExecMeter {
-    /// A meter for the container of this whole id. `tells_execs`: whether events about it will come.
+    /// Creates a meter for the container with this full id. `has_exec_events`: whether events about it will come.
     #[must_use]
-    pub fn new(container: &str, tells_execs: bool) -> Self {
+    pub fn new(container: &str, has_exec_events: bool) -> Self {
         let mut tracker = Tracker::new(SlownessConfig::default());
-        tracker.events_available(tells_execs, Instant::now());
-        Self { container: container.into(), tracker, next: 1, executions: HashMap::new() }
+        tracker.events_available(has_exec_events, Instant::now());
+        Self { container: container.into(), tracker, next_id: 1, instances: HashMap::new() }
     }
 
-    /// A call is about to be made.
-    pub fn begin(&mut self, command: &[String], timeout_seconds: i64) -> PendingExec {
+    /// Called before a call is made.
+    pub fn start(&mut self, command: &[String], timeout_seconds: i64) -> PendingExec {
         let now = Instant::now();
-        let head = Arc::new(CallInfo {
-            id: self.next,
+        let info = Arc::new(CallInfo {
+            id: self.next_id,
             peer: None,
             method: MethodName::of_path("/runtime.v1.RuntimeService/ExecSync"),
             start: SystemTime::now(),
             since: now,
             trace: None,
         });
-        self.next += 1;
+        self.next_id += 1;
         let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
         let request = ExecRequest {
-            head: Arc::downgrade(&head),
-            id: head.id,
-            sent: SendTimes { whole: now, sent: now },
+            info: Arc::downgrade(&info),
+            id: info.id,
+            sent: SendTimes { received: now, sent: now },
             container: None,
             exec: Box::new(exec.clone()),
         };
         self.tracker.on_request(&self.container, request, CallContext::default());
-        PendingExec { head, exec }
+        PendingExec { info, exec }
     }
 
-    /// A call has ended after so long, with this code, and with this exit code if it went well.
-    pub fn end(&mut self, call: PendingExec, duration: Duration, code: Code, exit_code: Option<i32>) {
-        let PendingExec { head, mut exec } = call;
+    /// Called when a call has ended, with its duration, its gRPC code and, if it succeeded, its exit code.
+    pub fn finish(&mut self, call: PendingExec, duration: Duration, code: Code, exit_code: Option<i32>) {
+        let PendingExec { info, mut exec } = call;
         exec.result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
-        let ended = DecodedCall {
-            sent: Some(SendTimes { whole: head.since, sent: head.since }),
+        let decoded = DecodedCall {
+            sent: Some(SendTimes { received: info.since, sent: info.since }),
             call: Call {
                 duration,
                 ending: CallOutcome::Completed(Some(code)),
                 exec: Some(Box::new(exec)),
-                ..Call::new(&head)
+                ..Call::new(&info)
             },
-            observations: Observations { observed_since: head.since, items: Vec::new() },
-            head,
+            observations: Observations { observed_since: info.since, items: Vec::new() },
+            info,
             request: None,
         };
-        self.tracker.on_end(&self.container, Box::new(ended), CallContext::default(), Instant::now());
+        self.tracker.on_end(&self.container, Box::new(decoded), CallContext::default(), Instant::now());
     }
 
-    /// Something has become of what is executed.
-    pub fn task(&mut self, stamped: &TimestampedEvent) {
-        if stamped.event.container() != &*self.container {
+    /// Applies an event of containerd about an exec instance.
+    pub fn on_task_event(&mut self, timestamped: &TimestampedEvent) {
+        if timestamped.event.container() != &*self.container {
             return;
         }
         let now = ClockReading::new(Instant::now());
-        if let Some(exec) = stamped.event.exec() {
-            let execution = self.executions.entry(exec.into()).or_insert_with(|| ExecInstance::new(exec));
-            execution.apply(&stamped.event, EventTime::new(stamped.at, now));
+        if let Some(exec) = timestamped.event.exec() {
+            let instance = self.instances.entry(exec.into()).or_insert_with(|| ExecInstance::new(exec));
+            instance.apply(&timestamped.event, EventTime::new(timestamped.at, now));
         }
-        self.tracker.on_task_event(stamped, now);
+        self.tracker.on_task_event(timestamped, now);
     }
 
-    /// Where the time of each call went that is known since it was last asked. Calls that have ended are all known once `is_over`: what is
-    /// missing now does not come any more.
-    pub fn phases(&mut self, is_over: bool) -> Vec<Phases> {
-        if is_over {
+    /// Returns the phases of calls that were recorded since the last call. With `is_final`, calls that have ended are recorded at
+    /// once, without waiting for more events.
+    pub fn take_phases(&mut self, is_final: bool) -> Vec<Phases> {
+        if is_final {
             self.tracker.flush(Instant::now());
         } else {
             self.tracker.tick(Instant::now());
         }
         self.tracker.sample_requests.clear();
         let records = self.tracker.records.drain(..);
-        // What has been heard of since a call was counted does not count again.
-        let observations = records.filter(|record| !record.is_amended);
-        observations.filter_map(|record| Some(record.insight?.phases.clone())).collect()
+        // A record that later events amended was returned already.
+        let final_records = records.filter(|record| !record.is_amended);
+        final_records.filter_map(|record| Some(record.analysis?.phases.clone())).collect()
     }
 
-    /// What was executed in the container since it was last asked, and is over.
-    pub fn executions(&mut self) -> Vec<Timing> {
+    /// Returns the timings of the exec instances that have exited since the last call.
+    pub fn take_timings(&mut self) -> Vec<ExecTiming> {
         let between =
             |from: Option<EventTime>, to: Option<EventTime>| from.zip(to).map(|(from, to)| to.after(from.at));
-        let over = self.executions.extract_if(|_, execution| execution.exited.is_some());
-        over.filter_map(|(_, execution)| {
-            let start = between(execution.added, execution.started)?;
-            Some(Timing { start, run: between(execution.started, execution.exited)? })
-        })
-        .collect()
+        let exited = self.instances.extract_if(|_, instance| instance.exited.is_some());
+        exited
+            .filter_map(|(_, instance)| {
+                let start = between(instance.added, instance.started)?;
+                Some(ExecTiming { start, run: between(instance.started, instance.exited)? })
+            })
+            .collect()
     }
 }

@@ -134,7 +134,7 @@ impl ExecMetrics {
     }
 
     pub(super) fn recorded(&self, record: &CallRecord) {
-        let Some(insight) = record.insight.as_deref().filter(|_| !record.is_amended) else { return };
+        let Some(insight) = record.analysis.as_deref().filter(|_| !record.is_amended) else { return };
         let state = insight.phases.state();
         self.states.get_or_create(&StateLabel { state }).inc();
         self.assessments.get_or_create(&AssessmentLabel { assessment: insight.assessment.name() }).inc();
@@ -154,7 +154,7 @@ impl ExecMetrics {
 
     /// The labels of a probe; those of all others, where there are too many. Calls that are no probe's are counted together.
     fn labels_of(&self, record: &CallRecord) -> ProbeLabels {
-        let (call, insight) = (&record.call, record.insight.as_deref());
+        let (call, insight) = (&record.call, record.analysis.as_deref());
         let Some(probe) = insight.and_then(|insight| insight.identity.label()) else {
             return ProbeLabels { probe: ProbeMatch::UNKNOWN, ..ProbeLabels::default() };
         };

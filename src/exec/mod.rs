@@ -27,11 +27,11 @@ mod tracker;
 mod watchdog;
 
 pub use analysis::{CallRecord, CommandOutcome, ExecAnalysis, TimeoutMargin};
-pub use analyzer::{Inspector, SamplerReply};
-pub use evidence::{Cpu, Evidence, Pids, PressureStall, ProcessInfo};
+pub use analyzer::{ExecAnalyzer, SamplerReply};
+pub use evidence::{CpuUsage, Evidence, Pids, PressureStall, ProcessInfo};
 pub use explain::explain;
 pub use identity::ProbeMatch;
-pub use meter::{ExecMeter, PendingExec, Timing};
+pub use meter::{ExecMeter, ExecTiming, PendingExec};
 pub use metrics::ExecMetrics;
 pub use phases::{MissingEvents, PhaseDurations, Phases};
 pub use slowness::{Assessment, Slow, SlownessConfig};

@@ -127,10 +127,10 @@ mod tests {
 
     /// What is learned from calls that begin at these times, in milliseconds.
     fn learned(starts: &[u64]) -> Option<(u64, f64)> {
-        let (mut patterns, base) = (Periodicity::default(), Instant::now());
+        let (mut periodicity, base) = (Periodicity::default(), Instant::now());
         let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);
-        let started = |at: &u64| patterns.record_start(&key, base + Duration::from_millis(*at));
-        match starts.iter().map(started).last()? {
+        let record_start = |at: &u64| periodicity.record_start(&key, base + Duration::from_millis(*at));
+        match starts.iter().map(record_start).last()? {
             ProbeMatch::Inferred { period, confidence } => Some((period.as_secs(), confidence)),
             _ => None,
         }
@@ -149,24 +149,27 @@ mod tests {
 
     #[test]
     fn how_long_it_takes_is_known_once_there_are_a_few() {
-        let mut patterns = Periodicity::default();
+        let mut periodicity = Periodicity::default();
         let key = PatternKey::new("c0ffee".into(), &["true".to_owned()], 1);
-        patterns.record_start(&key, Instant::now());
+        periodicity.record_start(&key, Instant::now());
         for (millis, median) in [(30, None), (31, None), (900, None), (32, Some(32)), (33, Some(32))] {
-            patterns.record_duration(&key, Duration::from_millis(millis));
-            assert_eq!(patterns.median(&key), median.map(Duration::from_millis));
+            periodicity.record_duration(&key, Duration::from_millis(millis));
+            assert_eq!(periodicity.median(&key), median.map(Duration::from_millis));
         }
     }
 
     #[test]
     fn call_patterns_are_bounded() {
-        let (mut patterns, now) = (Periodicity::default(), Instant::now());
+        let (mut periodicity, now) = (Periodicity::default(), Instant::now());
         for place in 0..MAX_PATTERNS + 10 {
             let key = PatternKey::new(place.to_string().into(), &[], 0);
-            patterns.record_start(&key, now + Duration::from_millis(place as u64));
+            periodicity.record_start(&key, now + Duration::from_millis(place as u64));
         }
-        assert_eq!(patterns.patterns.len(), MAX_PATTERNS);
-        assert!(patterns.median(&PatternKey::new("0".into(), &[], 0)).is_none());
-        assert!(!patterns.patterns.contains_key(&PatternKey::new("9".into(), &[], 0)), "the oldest are gone");
+        assert_eq!(periodicity.patterns.len(), MAX_PATTERNS);
+        assert!(periodicity.median(&PatternKey::new("0".into(), &[], 0)).is_none());
+        assert!(
+            !periodicity.patterns.contains_key(&PatternKey::new("9".into(), &[], 0)),
+            "the oldest are gone"
+        );
     }
 }

@@ -68,9 +68,9 @@ pub struct PhaseDurations {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timeline {
     /// The beginning.
-    pub(super) since: Instant,
+    pub(super) started_at: Instant,
     /// The request was whole.
-    pub(super) whole: Duration,
+    pub(super) received: Duration,
     /// The request had been sent.
     pub(super) sent: Duration,
     /// The call had ended.
@@ -80,17 +80,17 @@ pub(super) struct Timeline {
 impl Timeline {
     /// What is known without any event.
     pub(super) fn parts(&self) -> PhaseDurations {
-        PhaseDurations { queue: self.sent.saturating_sub(self.whole), ..PhaseDurations::default() }
+        PhaseDurations { queue: self.sent.saturating_sub(self.received), ..PhaseDurations::default() }
             .filled(self.end)
     }
 
     /// What an execution tells of its call, which had this outcome.
-    pub(super) fn phases(&self, execution: &ExecInstance, outcome: ExecOutcome) -> Phases {
+    pub(super) fn phases(&self, instance: &ExecInstance, outcome: ExecOutcome) -> Phases {
         // An answer may overtake the rest of its request.
         let end = self.end.max(self.sent);
-        let after = |moment: Option<EventTime>| moment.map(|moment| moment.after(self.since));
+        let after = |moment: Option<EventTime>| moment.map(|moment| moment.after(self.started_at));
         // Each moment lies between the one before it and the end: exec-started is taken a little late, and exited_at with another clock.
-        let [added, started, exited] = [execution.added, execution.started, execution.exited].map(after);
+        let [added, started, exited] = [instance.added, instance.started, instance.exited].map(after);
         let added = added.map(|added| added.clamp(self.sent, end));
         let from = added.unwrap_or(self.sent);
         let exited = exited.map(|exited| exited.clamp(from, end));

@@ -16,7 +16,7 @@ impl CallRecord {
         let parent = self.trace.as_ref();
         let parent =
             parent.and_then(|trace| Some((header(&trace.parent)?, trace.state.as_ref().and_then(header))));
-        let insight = self.insight.as_deref();
+        let insight = self.analysis.as_deref();
         Span {
             name: format!("runtime.v1.RuntimeService/{}", call.method),
             start: call.start,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::evidence::{Ask, ProcessInfo};
-use super::tracker::{ExecSession, InFlight, Tracker};
+use super::evidence::{ProcessInfo, SampleRequest};
+use super::tracker::{ExecInFlight, ExecSession, Tracker};
 use crate::tap::{ContainerRef, PodRef};
 
 /// By how much something may be late before it is taken for stuck. A runtime starts the timer of an `ExecSync` only once the command runs,
@@ -62,7 +62,7 @@ pub(super) struct Watchdog {
     stuck: Stuck,
     /// What calls that have ended executed, by container.
     containers: HashMap<Arc<str>, WatchedContainer>,
-    pub(super) asks: Vec<Ask>,
+    pub(super) sample_requests: Vec<SampleRequest>,
 }
 
 /// A container that is looked at.
@@ -93,7 +93,7 @@ impl Watchdog {
     pub(super) fn watch(&mut self, session: ExecSession) {
         let looking = self.containers.entry(session.container.clone()).or_insert_with(|| WatchedContainer {
             sessions: VecDeque::new(),
-            next: session.ended + CHECK_INTERVAL,
+            next: session.ended_at + CHECK_INTERVAL,
         });
         looking.sessions.push_back(session);
         if looking.sessions.len() > SESSIONS {
@@ -139,11 +139,12 @@ impl Watchdog {
                 continue;
             }
             looking.next = now + CHECK_INTERVAL;
-            let is_due = |session: &&ExecSession| now - session.ended >= MARGIN;
+            let is_due = |session: &&ExecSession| now - session.ended_at >= MARGIN;
             let sessions: HashSet<u32> =
                 looking.sessions.iter().filter(is_due).map(|session| session.pid).collect();
             if !sessions.is_empty() {
-                self.asks.push(Ask::Left { container: container.clone(), sessions });
+                self.sample_requests
+                    .push(SampleRequest::SessionProcesses { container: container.clone(), sessions });
             }
         }
     }
@@ -156,11 +157,11 @@ impl Watchdog {
         let Some(looking) = self.containers.get_mut(container) else { return };
         for process in processes {
             let session = looking.sessions.iter().rev().find(|session| session.pid == process.session);
-            let Some(ExecSession { call, ended, .. }) = session else { continue };
+            let Some(ExecSession { call, ended_at, .. }) = session else { continue };
             let left = StuckExec {
                 kind: StuckKind::Leaked,
                 call: call.id,
-                since: *ended,
+                since: *ended_at,
                 container_id: container.clone(),
                 pod: call.pod.clone(),
                 container: call.container.clone(),
@@ -170,7 +171,7 @@ impl Watchdog {
             self.stuck.insert((StuckKind::Leaked, process.pid.into()), left);
         }
         let alive: HashSet<u32> = processes.iter().map(|process| process.session).collect();
-        looking.sessions.retain(|session| alive.contains(&session.pid) || now - session.ended < MARGIN);
+        looking.sessions.retain(|session| alive.contains(&session.pid) || now - session.ended_at < MARGIN);
         if looking.sessions.is_empty() {
             self.containers.remove(container);
         }
@@ -183,16 +184,16 @@ impl Watchdog {
     }
 }
 
-fn overdue(call: &InFlight, container: &Arc<str>, now: Instant) -> Option<StuckExec> {
+fn overdue(call: &ExecInFlight, container: &Arc<str>, now: Instant) -> Option<StuckExec> {
     // One that lasts for centuries is never over.
-    let due = call.since().checked_add(call.exec.timeout()?)?;
+    let due = call.started_at().checked_add(call.exec.timeout()?)?;
     (!call.has_ended() && now >= due + MARGIN)
         .then(|| StuckExec::for_call(StuckKind::Overdue, call, container, due))
 }
 
 impl StuckExec {
-    fn for_call(kind: StuckKind, call: &InFlight, container: &Arc<str>, since: Instant) -> Self {
-        let place = call.place();
+    fn for_call(kind: StuckKind, call: &ExecInFlight, container: &Arc<str>, since: Instant) -> Self {
+        let place = call.context();
         Self {
             kind,
             call: call.id,

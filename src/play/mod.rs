@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{error, info};
 
-use crate::cri::{MeteredChannel, RawClient, image_service, runtime_service};
+use crate::cri::{MeteredChannel, RawClient, image_client, runtime_client};
 use crate::probe::GRACE_PERIOD;
 use crate::prober::{Executor, ProbeManager};
 use crate::socket::SocketPath;
@@ -143,8 +143,8 @@ impl Kubelet {
             event_sink: events,
         } = parts;
         let context = WorkerContext {
-            relay_client: runtime_service(&acts),
-            images: image_service(&acts),
+            relay_client: runtime_client(&acts),
+            images: image_client(&acts),
             raw_client: RawClient::new(&acts),
             runtime_client: asks.client(),
             upstream: asks.socket().clone(),

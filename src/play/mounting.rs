@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::context::WorkerContext;
 use super::pod_dir;
-use crate::cri::PROCRUN;
+use crate::cri::PROCRUN_RUNTIME_NAME;
 use crate::terminal::sanitize;
 
 /// Interval between attempts to ask a runtime that does not answer.
@@ -34,7 +34,7 @@ impl WorkerContext {
             return Ok(Mounting::Never);
         }
         let runtime = self.runtime_name().await.map_err(|status| sanitize(status.message()))?;
-        if runtime == PROCRUN {
+        if runtime == PROCRUN_RUNTIME_NAME {
             return Ok(Mounting::Never);
         }
         // The runtime may have been restarted elsewhere since.

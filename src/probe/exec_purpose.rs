@@ -9,7 +9,7 @@ use super::source::Source;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownExec {
     /// What for.
-    pub used: ExecPurpose,
+    pub purpose: ExecPurpose,
     /// The command, with its variables expanded as the kubelet does.
     pub command: Vec<String>,
     /// What the kubelet gives the runtime as timeout; 0, which is none, for hooks.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 /// Expands every word: `$(NAME)` of a known variable is its value, `$$` is `$`, and all else stays as it is.
 pub(crate) fn expand(args: &[String], env: &HashMap<String, String>) -> Vec<String> {
-    args.iter().map(|word| expand_word(word, env)).collect()
+    args.iter().map(|arg| expand_word(arg, env)).collect()
 }
 
 /// Expands one word.

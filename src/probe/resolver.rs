@@ -30,7 +30,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub struct SpecResolver {
     pub(super) rules: Arc<[Rule]>,
     pub(super) manifests: Arc<Manifests>,
-    pub(super) kubelet: Arc<Manifests>,
+    pub(super) kubelet_manifests: Arc<Manifests>,
 }
 
 /// A probe, and whose it is.
@@ -50,11 +50,11 @@ impl SpecResolver {
     /// Reads files and folders of manifests: YAML or JSON, any number of documents, of which those that make pods are taken. Says
     /// everything that is wrong with them.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
-        Self::read_and_count(paths, &mut BTreeMap::new())
+        Self::read_and_count_skipped(paths, &mut BTreeMap::new())
     }
 
     /// Reads manifests as [`read`](Self::read) does, and counts the documents of each kind that makes no pods.
-    pub fn read_and_count<P: AsRef<Path>>(
+    pub fn read_and_count_skipped<P: AsRef<Path>>(
         paths: &[P],
         passed_over: &mut BTreeMap<String, usize>,
     ) -> Result<Self, Vec<FileError>> {
@@ -96,9 +96,9 @@ impl SpecResolver {
 
     /// Takes what the kubelet tells. Tells whether that is anything new.
     pub(super) fn set_kubelet_pods(&mut self, pods: Manifests) -> bool {
-        let is_new = *self.kubelet != pods;
+        let is_new = *self.kubelet_manifests != pods;
         if is_new {
-            self.kubelet = Arc::new(pods);
+            self.kubelet_manifests = Arc::new(pods);
         }
         is_new
     }
@@ -120,19 +120,19 @@ impl SpecResolver {
         sandbox: &Sandbox,
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> PodSpec {
-        self.merged(&self.source_spec(sandbox), sandbox, containers)
+        self.merge(&self.specs_by_source(sandbox), sandbox, containers)
     }
 
     /// What manifests tell of a pod, in the order in which they count.
-    fn source_spec(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
-        let known = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet)];
+    fn specs_by_source(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
+        let known = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet_manifests)];
         let known = known
             .into_iter()
             .filter_map(|(source, all)| Some((source, all.for_sandbox(sandbox)?.pod.clone())));
         known.chain(last_applied(sandbox).map(|applied| (Source::LastApplied, applied.pod))).collect()
     }
 
-    fn merged<'a>(
+    fn merge<'a>(
         &self,
         written: &[(Source, Arc<PodSpec>)],
         sandbox: &Sandbox,
@@ -148,15 +148,15 @@ impl SpecResolver {
                 pod.containers.push(other.clone());
             }
         }
-        let is_annotated = annotation::has_any(sandbox);
-        if let Some(policy) = annotation::restart_policy(sandbox, None).filter(|_| is_annotated) {
+        let has_annotations = annotation::has_any(sandbox);
+        if let Some(policy) = annotation::restart_policy(sandbox, None).filter(|_| has_annotations) {
             pod.restart_policy = policy;
         }
         let mut there: Vec<(&str, &Container)> = Vec::new();
         for container in containers {
             let Some(name) = container.name.name.as_deref() else { continue };
             if pod.container(name).is_none() {
-                let is_named = self.rules.iter().any(|rule| rule.matches.container() == name)
+                let is_named = self.rules.iter().any(|rule| rule.selector.container() == name)
                     || annotation::has_for_container(sandbox, name);
                 let role = if is_named { ContainerKind::Regular } else { of_others };
                 let other = ContainerSpec { role, ..ContainerSpec::named(name) };
@@ -166,20 +166,21 @@ impl SpecResolver {
         }
         for spec in &mut pod.containers {
             let name = spec.name.clone();
-            let seen = there.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
+            let container =
+                there.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
             let others = written.iter().filter_map(|(_, pod)| pod.container(&name));
-            let all = SpecSource {
+            let all = ContainerSources {
                 rules: &self.rules,
                 sandbox,
-                is_annotated,
-                seen,
-                others: others.collect(),
-                hooks: hooks(written, seen, &name).into_iter().map(|(_, hook)| hook).collect(),
+                has_annotations,
+                container,
+                specs: others.collect(),
+                hooks: merge_hooks(written, container, &name).into_iter().map(|(_, hook)| hook).collect(),
             };
-            if let Some(merged) = all.merged(spec) {
+            if let Some(merged) = all.merge(spec) {
                 *spec = Arc::new(merged);
             }
-            let policy = annotation::restart_policy(sandbox, Some(&name)).filter(|_| is_annotated);
+            let policy = annotation::restart_policy(sandbox, Some(&name)).filter(|_| has_annotations);
             if let Some(policy) = policy.filter(|_| spec.role == ContainerKind::Regular) {
                 Arc::make_mut(spec).restart_policy = Some(policy);
             }
@@ -191,9 +192,9 @@ impl SpecResolver {
     #[must_use]
     pub fn describe_all(&self) -> Vec<DescribedProbe> {
         let rules = self.rules.iter().flat_map(|rule| {
-            let (subject, container) = (format!("rule: {}", rule.matches.pods()), rule.matches.container());
+            let (owner, container) = (format!("rule: {}", rule.selector.pods()), rule.selector.container());
             rule.probes.iter().map(move |(probe_type, probe)| DescribedProbe {
-                owner: subject.clone(),
+                owner: owner.clone(),
                 container: container.clone(),
                 probe_type: *probe_type,
                 probe: probe.clone(),
@@ -204,7 +205,7 @@ impl SpecResolver {
                 let is_ruled = |probe_type| {
                     let of_type = |rule: &&Rule| rule.probes.iter().any(|(ruled, _)| *ruled == probe_type);
                     let mut rules = self.rules.iter().filter(of_type);
-                    rules.any(|rule| rule.matches.matches_all(&owner.namespace, &container.name))
+                    rules.any(|rule| rule.selector.matches_all(&owner.namespace, &container.name))
                 };
                 container.all_probes().filter(move |(it, _)| !is_ruled(*it)).map(
                     move |(probe_type, probe)| DescribedProbe {
@@ -221,14 +222,14 @@ impl SpecResolver {
 
     /// What is executed in a container, as far as it is known.
     #[must_use]
-    pub fn exec_uses(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
+    pub fn known_execs(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
         let Some(name) = container.name.name.as_deref() else { return Vec::new() };
-        let written = self.source_spec(sandbox);
-        let pod = self.merged(&written, sandbox, [container]);
+        let written = self.specs_by_source(sandbox);
+        let pod = self.merge(&written, sandbox, [container]);
         let Some(spec) = pod.container(name) else { return Vec::new() };
         let probes = spec.all_probes().filter_map(|(probe_type, probe)| match &probe.handler {
             Handler::Exec(command) => Some(KnownExec {
-                used: probe_type.into(),
+                purpose: probe_type.into(),
                 command: command.clone(),
                 timeout_seconds: probe.timeout.into(),
                 period: Some(Duration::from_secs(probe.period.into())),
@@ -236,10 +237,10 @@ impl SpecResolver {
             }),
             _ => None,
         });
-        let hooks = hooks(&written, Some(container), name).into_iter().filter_map(
-            |(source, (used, hook))| match hook {
+        let hooks = merge_hooks(&written, Some(container), name).into_iter().filter_map(
+            |(source, (purpose, hook))| match hook {
                 Hook::Exec(command) => {
-                    Some(KnownExec { used, command, timeout_seconds: 0, period: None, source })
+                    Some(KnownExec { purpose, command, timeout_seconds: 0, period: None, source })
                 }
                 _ => None,
             },
@@ -249,18 +250,19 @@ impl SpecResolver {
 }
 
 /// The hooks of a container, each from the first source that tells of it.
-fn hooks(
+fn merge_hooks(
     written: &[(Source, Arc<PodSpec>)],
     container: Option<&Container>,
     name: &str,
 ) -> Vec<(Source, (ExecPurpose, Hook))> {
-    let resolved = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
-    let reported = resolved.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
+    let specified = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
+    let specified =
+        specified.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
     let noted = container
-        .and_then(|it| kubelet_annotations::pre_stop(notes(it)))
+        .and_then(|it| kubelet_annotations::pre_stop(annotation_lookup(it)))
         .map(|hook| (Source::KubeletAnnotation, (ExecPurpose::PreStop, hook)));
     let mut hooks: Vec<(Source, (ExecPurpose, Hook))> = Vec::new();
-    for (source, (used, hook)) in reported.chain(noted) {
+    for (source, (used, hook)) in specified.chain(noted) {
         if hooks.iter().all(|(_, (known, _))| *known != used) {
             hooks.push((source, (used, hook)));
         }
@@ -269,44 +271,45 @@ fn hooks(
 }
 
 /// Everything that is written of a container.
-struct SpecSource<'a> {
+struct ContainerSources<'a> {
     rules: &'a [Rule],
     sandbox: &'a Sandbox,
-    is_annotated: bool,
+    has_annotations: bool,
     /// The container itself, if it is there.
-    seen: Option<&'a Container>,
+    container: Option<&'a Container>,
     /// What manifests say of it, the first one first.
-    others: Vec<&'a Arc<ContainerSpec>>,
+    specs: Vec<&'a Arc<ContainerSpec>>,
     /// Its hooks, with what the kubelet has noted.
     hooks: Vec<(ExecPurpose, Hook)>,
 }
 
-impl SpecSource<'_> {
+impl ContainerSources<'_> {
     /// The container with the probes that count; `None` where those are what it has already.
-    fn merged(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
+    fn merge(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
         if !base.role.is_probed() {
             return None;
         }
-        let image = self.seen.map(|container| container.image.as_str()).or(base.image.as_deref());
+        let image = self.container.map(|container| container.image.as_str()).or(base.image.as_deref());
         let rules: Vec<&Rule> =
-            self.rules.iter().filter(|rule| rule.matches.matches(self.sandbox, &base.name, image)).collect();
+            self.rules.iter().filter(|rule| rule.selector.matches(self.sandbox, &base.name, image)).collect();
         let ports = (base.ports.is_empty())
-            .then(|| self.seen.and_then(|it| kubelet_annotations::ports(notes(it))))
+            .then(|| self.container.and_then(|it| kubelet_annotations::ports(annotation_lookup(it))))
             .flatten();
         let probe = |probe_type| {
-            let hooks = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
+            let of_type = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
                 probes.iter().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe.clone())
             };
             let annotated = || {
                 let read = || annotation::read(self.sandbox, &base.name, probe_type);
-                self.is_annotated.then(read).flatten().map(|probe| Some(Arc::new(probe)))
+                self.has_annotations.then(read).flatten().map(|probe| Some(Arc::new(probe)))
             };
-            let written = || self.others.iter().find_map(|other| hooks(&other.probes));
-            let rule = rules.iter().find_map(|rule| hooks(&rule.probes));
-            Some((probe_type, expanded(rule.or_else(annotated).or_else(written)??, &base.env)))
+            let written = || self.specs.iter().find_map(|other| of_type(&other.probes));
+            let rule = rules.iter().find_map(|rule| of_type(&rule.probes));
+            Some((probe_type, with_expanded_command(rule.or_else(annotated).or_else(written)??, &base.env)))
         };
         let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();
-        let annotated_grace_period = self.seen.and_then(|it| kubelet_annotations::grace_period(notes(it)));
+        let annotated_grace_period =
+            self.container.and_then(|it| kubelet_annotations::grace_period(annotation_lookup(it)));
         let is_same = ports.is_none()
             && (&self.hooks, &annotated_grace_period) == (&base.hooks, &base.annotated_grace_period)
             && probes.len() == base.probes.len()
@@ -325,7 +328,7 @@ impl SpecSource<'_> {
 }
 
 /// The probe, with the variables of its command expanded.
-fn expanded(probe: Arc<Probe>, env: &Env) -> Arc<Probe> {
+fn with_expanded_command(probe: Arc<Probe>, env: &Env) -> Arc<Probe> {
     match &probe.handler {
         Handler::Exec(command) if command.iter().any(|word| word.contains('$')) => {
             Arc::new(Probe { handler: Handler::Exec(expand(command, env)), ..(*probe).clone() })
@@ -340,7 +343,7 @@ fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
 }
 
 /// What is noted at a container, by its key.
-fn notes<'a>(container: &'a Container) -> impl Fn(&str) -> Option<&'a str> {
+fn annotation_lookup<'a>(container: &'a Container) -> impl Fn(&str) -> Option<&'a str> {
     |key| container.annotations.get(key)
 }
 

@@ -12,7 +12,7 @@ use crate::world::Sandbox;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
     /// Which containers.
-    pub matches: Selector,
+    pub selector: Selector,
     /// Their probes; `None` where they are to have none.
     pub probes: Vec<(ProbeType, Option<Arc<Probe>>)>,
 }

@@ -62,54 +62,60 @@ impl SpecSources {
     /// Watches them for as long as somebody takes the news. What is wrong from the start is the first of it.
     #[must_use]
     pub fn watch(self, specs: SpecResolver) -> (mpsc::Receiver<SpecUpdate>, RefreshTrigger) {
-        let (news, updates) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
+        let (update_sender, updates) = mpsc::channel(UPDATE_QUEUE_CAPACITY);
         let (refresh, sources) = (RefreshTrigger::default(), self);
-        let hurried = refresh.clone();
+        let triggered = refresh.clone();
         tokio::spawn(async move {
-            let closed = news.clone();
+            let closed = update_sender.clone();
             tokio::select! {
-                () = sources.run(specs, news, hurried) => {}
+                () = sources.run(specs, update_sender, triggered) => {}
                 () = closed.closed() => {}
             }
         });
         (updates, refresh)
     }
 
-    async fn run(self, mut specs: SpecResolver, news: mpsc::Sender<SpecUpdate>, refresh: RefreshTrigger) {
+    async fn run(
+        self,
+        mut specs: SpecResolver,
+        update_sender: mpsc::Sender<SpecUpdate>,
+        refresh: RefreshTrigger,
+    ) {
         let Self { mut files, kubelet, redacts } = self;
-        let (mut of_files, mut of_kubelet) = (ProblemTracker::default(), ProblemTracker::default());
-        of_files.diff(files.problems(), &news).await;
-        let (mut look, mut ask) = (Instant::now() + MIN_RESCAN_INTERVAL, Instant::now());
-        let mut last_request = ask;
+        let (mut file_problems, mut kubelet_problems) =
+            (ProblemTracker::default(), ProblemTracker::default());
+        file_problems.diff(files.problems(), &update_sender).await;
+        let (mut next_rescan, mut next_request) = (Instant::now() + MIN_RESCAN_INTERVAL, Instant::now());
+        let mut last_request = next_request;
         loop {
             tokio::select! {
-                () = sleep_until(look), if !files.is_empty() => {
+                () = sleep_until(next_rescan), if !files.is_empty() => {
                     let started = Instant::now();
                     let has_changed;
                     (files, has_changed) = rescan_blocking(files).await;
-                    of_files.diff(files.problems(), &news).await;
+                    file_problems.diff(files.problems(), &update_sender).await;
                     if has_changed {
                         specs = specs.with_manifests(files.manifests());
-                        let _ = news.send(SpecUpdate::Specs(specs.clone())).await;
+                        let _ = update_sender.send(SpecUpdate::Specs(specs.clone())).await;
                     }
-                    look = Instant::now() + MIN_RESCAN_INTERVAL.max(RESCAN_BACKOFF_FACTOR * started.elapsed());
+                    next_rescan = Instant::now() + MIN_RESCAN_INTERVAL.max(RESCAN_BACKOFF_FACTOR * started.elapsed());
                 }
-                () = refresh.0.notified(), if kubelet.is_some() => ask = ask.min(last_request + KUBELET_REFRESH_INTERVAL),
-                () = sleep_until(ask), if kubelet.is_some() => {
+                () = refresh.0.notified(), if kubelet.is_some() => next_request = next_request.min(last_request + KUBELET_REFRESH_INTERVAL),
+                () = sleep_until(next_request), if kubelet.is_some() => {
                     let Some(kubelet) = &kubelet else { continue };
                     let problems = match kubelet.pods(redacts).await {
                         Ok((pods, problems)) => {
                             if specs.set_kubelet_pods(pods) {
-                                let _ = news.send(SpecUpdate::Specs(specs.clone())).await;
+                                let _ = update_sender.send(SpecUpdate::Specs(specs.clone())).await;
                             }
                             problems
                         }
                         Err(error) => vec![error.to_string()],
                     };
-                    let of = |problem| format!("{}: {problem}", kubelet.name());
-                    of_kubelet.diff(problems.into_iter().map(of).collect(), &news).await;
+                    let with_source = |problem| format!("{}: {problem}", kubelet.name());
+                    kubelet_problems.diff(problems.into_iter().map(with_source).collect(), &update_sender).await;
                     last_request = Instant::now();
-                    ask = last_request + kubelet.interval;
+                    next_request = last_request + kubelet.interval;
                 }
                 else => return,
             }
@@ -145,11 +151,11 @@ impl ProblemTracker {
     }
 
     /// Tells what is new of what is wrong, and what is over.
-    async fn diff(&mut self, now: BTreeSet<String>, news: &mpsc::Sender<SpecUpdate>) {
+    async fn diff(&mut self, now: BTreeSet<String>, update_sender: &mpsc::Sender<SpecUpdate>) {
         let [new, over] = self.take(now);
         let new = new.into_iter().map(SpecUpdate::Problem);
-        for updates in new.chain(over.into_iter().map(SpecUpdate::Resolved)) {
-            let _ = news.send(updates).await;
+        for update in new.chain(over.into_iter().map(SpecUpdate::Resolved)) {
+            let _ = update_sender.send(update).await;
         }
     }
 }

@@ -118,11 +118,11 @@ impl EnforcementMode {
 impl Enforcement {
     pub(super) fn new(settings: EnforcementSettings) -> Self {
         let EnforcementSettings { mode, most, protected } = settings;
-        let spared = protected
+        let protected = protected
             .into_iter()
             .map(|matches| ProtectedSelector { matches, is_met: AtomicBool::new(false) });
         let now = EnforcementState { mode, kills: VecDeque::new(), is_held: false };
-        Self { most, protected: spared.collect(), now: Mutex::new(now) }
+        Self { most, protected: protected.collect(), now: Mutex::new(now) }
     }
 
     pub(super) fn mode(&self) -> EnforcementMode {
@@ -136,20 +136,20 @@ impl Enforcement {
 
     /// Whether a container is never killed.
     pub(super) fn is_protected(&self, sandbox: &Sandbox, container: &Container) -> bool {
-        self.protected.iter().any(|protected| protected.has(sandbox, container))
+        self.protected.iter().any(|selector| selector.has(sandbox, container))
     }
 
     /// A container is on the node, whether it is probed or not.
     pub(super) fn mark_matched(&self, sandbox: &Sandbox, container: &Container) {
-        for protected in self.protected.iter().filter(|spared| spared.has(sandbox, container)) {
-            protected.is_met.store(true, Ordering::Relaxed);
+        for selector in self.protected.iter().filter(|selector| selector.has(sandbox, container)) {
+            selector.is_met.store(true, Ordering::Relaxed);
         }
     }
 
     /// Who is to be spared, and has not been seen.
     pub(super) fn unmatched(&self) -> Vec<String> {
-        let is_unmet = |protected: &&ProtectedSelector| !protected.is_met.load(Ordering::Relaxed);
-        self.protected.iter().filter(is_unmet).map(|spared| spared.matches.to_string()).collect()
+        let is_unmet = |selector: &&ProtectedSelector| !selector.is_met.load(Ordering::Relaxed);
+        self.protected.iter().filter(is_unmet).map(|selector| selector.matches.to_string()).collect()
     }
 
     /// What is to be done about somebody who is not spared. A kill is counted.

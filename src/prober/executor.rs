@@ -21,7 +21,7 @@ pub struct ContainerNames {
 /// Has the runtime execute commands and stop containers.
 #[derive(Clone, Debug)]
 pub struct Executor {
-    way: ExecBackend,
+    backend: ExecBackend,
     internal_calls: Option<InternalCalls>,
     /// Whether of commands only the program is told, and nothing of what they write.
     redacts: bool,
@@ -34,14 +34,14 @@ enum ExecBackend {
     Runtime(MeteredRuntimeClient),
     /// A test answers.
     #[cfg(test)]
-    Played(tests::KubeletPods),
+    Fake(tests::FakeRuntime),
 }
 
 impl Executor {
     /// Has it done through this client, and tells of it. `redacts`: of commands only the program is told, and nothing of what they write.
     #[must_use]
     pub fn new(client: MeteredRuntimeClient, internal_calls: Option<InternalCalls>, redacts: bool) -> Self {
-        Self { way: ExecBackend::Runtime(client), internal_calls, redacts }
+        Self { backend: ExecBackend::Runtime(client), internal_calls, redacts }
     }
 
     pub(crate) fn redacts(&self) -> bool {
@@ -56,13 +56,14 @@ impl Executor {
         limit: Option<Duration>,
     ) -> Result<ExecSyncResponse, Status> {
         let ContainerNames { pod, container } = names.clone();
-        let reported = self.internal_calls.as_ref();
-        let message = reported.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
-        let answered = with_timeout(limit, self.way.exec_sync(request)).await;
-        if let Some(sent) = message {
-            sent.end(code(&answered), answered.as_ref().ok().map(result_of));
+        let internal_calls = self.internal_calls.as_ref();
+        let internal_call =
+            internal_calls.and_then(|calls| calls.exec(pod, container, &request.cmd, request.timeout));
+        let result = with_timeout(limit, self.backend.exec_sync(request)).await;
+        if let Some(call) = internal_call {
+            call.end(code(&result), result.as_ref().ok().map(exec_result));
         }
-        answered
+        result
     }
 
     /// Stops a container, for a probe that has failed if there is one: SIGTERM, and SIGKILL once its grace period is over, in seconds. One
@@ -75,20 +76,20 @@ impl Executor {
         kill: Option<KillRecord>,
     ) -> Result<(), Status> {
         let ContainerNames { pod, container } = names.clone();
-        let reported = self.internal_calls.as_ref().map(|calls| calls.stop(pod, container, kill));
+        let internal_call = self.internal_calls.as_ref().map(|calls| calls.stop(pod, container, kill));
         let request =
             StopContainerRequest { container_id: container_id.to_owned(), timeout: grace_period.into() };
         let limit = RUNTIME_REQUEST_TIMEOUT + Duration::from_secs(grace_period.into());
-        let answered = with_timeout(limit, self.way.stop_container(request)).await;
-        if let Some(message) = reported {
-            message.end(code(&answered), None);
+        let result = with_timeout(limit, self.backend.stop_container(request)).await;
+        if let Some(call) = internal_call {
+            call.end(code(&result), None);
         }
-        ignore_not_found(answered).map(drop)
+        ignore_not_found(result).map(drop)
     }
 }
 
-fn code<T>(answered: &Result<T, Status>) -> Code {
-    answered.as_ref().map_or_else(|status| Code::from(status.code()), |_| Code::OK)
+fn code<T>(result: &Result<T, Status>) -> Code {
+    result.as_ref().map_or_else(|status| Code::from(status.code()), |_| Code::OK)
 }
 
 impl ExecBackend {
@@ -96,7 +97,7 @@ impl ExecBackend {
         match self {
             Self::Runtime(client) => client.clone().exec_sync(request).await,
             #[cfg(test)]
-            Self::Played(kubelet_pods) => kubelet_pods.exec(request).await.map(Response::new),
+            Self::Fake(fake) => fake.exec(request).await.map(Response::new),
         }
     }
 
@@ -107,15 +108,13 @@ impl ExecBackend {
         match self {
             Self::Runtime(client) => client.clone().stop_container(request).await,
             #[cfg(test)]
-            Self::Played(kubelet_pods) => {
-                kubelet_pods.stop(request).await.map(|()| Response::new(StopContainerResponse {}))
-            }
+            Self::Fake(fake) => fake.stop(request).await.map(|()| Response::new(StopContainerResponse {})),
         }
     }
 }
 
 /// What an answer is remembered by.
-fn result_of(response: &ExecSyncResponse) -> ExecResult {
+fn exec_result(response: &ExecSyncResponse) -> ExecResult {
     ExecResult {
         exit_code: response.exit_code,
         stdout_bytes: response.stdout.len(),
@@ -133,7 +132,7 @@ mod tests {
 
     /// Answers as a test says, after as long as it says.
     #[derive(Clone)]
-    pub(super) struct KubeletPods {
+    pub(super) struct FakeRuntime {
         execs: Arc<Execs>,
         stops: Arc<Stops>,
     }
@@ -141,47 +140,46 @@ mod tests {
     type Execs = dyn Fn(&ExecSyncRequest) -> (Duration, Result<ExecSyncResponse, Status>) + Send + Sync;
     type Stops = dyn Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync;
 
-    impl KubeletPods {
+    impl FakeRuntime {
         pub(super) async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, Status> {
-            let (takes, answered) = (self.execs)(&request);
+            let (takes, result) = (self.execs)(&request);
             sleep(takes).await;
-            answered
+            result
         }
 
         pub(super) async fn stop(&self, request: StopContainerRequest) -> Result<(), Status> {
-            let (takes, answered) = (self.stops)(&request);
+            let (takes, result) = (self.stops)(&request);
             sleep(takes).await;
-            answered
+            result
         }
     }
 
-    impl fmt::Debug for KubeletPods {
+    impl fmt::Debug for FakeRuntime {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("Player")
+            f.write_str("FakeRuntime")
         }
     }
 
     impl Executor {
-        /// Commands are answered by a test; containers are stopped at once.
-        pub(in crate::prober) fn played(
+        /// An executor for tests: `execs` answers commands, and stops succeed at once.
+        pub(in crate::prober) fn fake(
             execs: impl Fn(&ExecSyncRequest) -> (Duration, Result<ExecSyncResponse, Status>)
             + Send
             + Sync
             + 'static,
         ) -> Self {
-            let kubelet_pods =
-                KubeletPods { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
-            Self { way: ExecBackend::Played(kubelet_pods), internal_calls: None, redacts: false }
+            let fake = FakeRuntime { execs: Arc::new(execs), stops: Arc::new(|_| (Duration::ZERO, Ok(()))) };
+            Self { backend: ExecBackend::Fake(fake), internal_calls: None, redacts: false }
         }
 
-        /// The same, with stops that are answered by a test as well.
+        /// The same executor, in which `stops` answers stops.
         pub(in crate::prober) fn with_stops(
             self,
             stops: impl Fn(&StopContainerRequest) -> (Duration, Result<(), Status>) + Send + Sync + 'static,
         ) -> Self {
-            let ExecBackend::Played(kubelet_pods) = self.way else { panic!("it is the runtime's") };
-            let pods = KubeletPods { stops: Arc::new(stops), ..kubelet_pods };
-            Self { way: ExecBackend::Played(pods), ..self }
+            let ExecBackend::Fake(fake) = self.backend else { panic!("it is the runtime's") };
+            let fake = FakeRuntime { stops: Arc::new(stops), ..fake };
+            Self { backend: ExecBackend::Fake(fake), ..self }
         }
     }
 }

@@ -146,8 +146,8 @@ mod tests {
                 ..PodSpec::default()
             };
             let kill = plan_kill(&spec, "main", ProbeType::Liveness, |_| sibling.flatten());
-            let reported = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
-            assert_eq!(reported, expected, "{policy:?}");
+            let actual = (kill.message.as_str(), kill.grace_period_after(Duration::ZERO));
+            assert_eq!(actual, expected, "{policy:?}");
         }
     }
 }

@@ -71,7 +71,7 @@ pub struct ProberConfig {
     /// What is counted.
     pub metrics: ProberMetrics,
     /// Who is asked what has to be known of pods and containers.
-    pub enquiries: mpsc::Sender<InspectRequest>,
+    pub inspect_requests: mpsc::Sender<InspectRequest>,
     /// What is done about probes that have failed.
     pub enforcement: EnforcementSettings,
     /// The node is taken to have been there for long: workers begin at once, and not at times of chance within their first period.
@@ -88,7 +88,7 @@ impl ProbeManager {
         event_sink: Arc<dyn EventSink>,
         runtime: Handle,
     ) -> Self {
-        let ProberConfig { specs, metrics, enquiries, enforcement, skip_start_jitter } = parts;
+        let ProberConfig { specs, metrics, inspect_requests, enforcement, skip_start_jitter } = parts;
         let pods = PodTable {
             since: Instant::now(),
             is_listed: false,
@@ -106,7 +106,7 @@ impl ProbeManager {
             executor,
             metrics,
             event_sink,
-            enquiries,
+            inspect_requests,
             runtime,
             enforcement,
             pods: pod_table,
@@ -280,7 +280,8 @@ impl ProbeManager {
         };
         let todos: Vec<_> = keys.iter().filter_map(|key| self.shared.refresh(key, false)).collect();
         // Workers that begin together by the hundred are spread, as those are that begin with us.
-        let is_crowd = todos.iter().map(|(_, todo)| todo.launch.len()).sum::<usize>() > JITTER_THRESHOLD;
+        let is_crowd =
+            todos.iter().map(|(_, todo)| todo.workers_to_start.len()).sum::<usize>() > JITTER_THRESHOLD;
         for (pod, mut todo) in todos {
             todo.jitter = is_crowd;
             self.shared.apply_effects(&pod, todo);
@@ -289,19 +290,19 @@ impl ProbeManager {
 
     /// Somebody has a sandbox or container stopped.
     pub fn on_stop_requested(&self, stopping: &StopRequest) {
-        let StopRequest { head, pid: _, sandbox, container, is_removal: _ } = stopping;
+        let StopRequest { info, pid: _, sandbox, container, is_removal: _ } = stopping;
         if let Some(sandbox) = sandbox {
             let pod = self.shared.lock().pod_of_sandbox(sandbox);
             if let Some(pod) = pod {
                 let mut todo = Effects::default();
-                pod.lock().stopping_all(head, &mut todo);
+                pod.lock().stopping_all(info, &mut todo);
                 self.shared.apply_effects(&pod, todo);
             }
         }
         let found = container.as_deref().and_then(|id| self.shared.lock().pod_of_container(id));
         if let Some((pod, container)) = found {
             let mut todo = Effects::default();
-            pod.lock().stopping(&container, head, Instant::now(), &mut todo);
+            pod.lock().stopping(&container, info, Instant::now(), &mut todo);
             self.shared.apply_effects(&pod, todo);
         }
     }
@@ -311,7 +312,7 @@ impl ProbeManager {
         let mut pods = self.shared.lock();
         pods.is_over = true;
         for pod in pods.pods.values().filter_map(|entry| entry.pod.as_ref()) {
-            pod.lock().stop();
+            pod.lock().stop_workers();
         }
         pods.pods.clear();
     }

@@ -56,7 +56,7 @@ impl PodTable {
                 let is_last = self.pods.get(&key).is_some_and(|entry| entry.sandbox.id == sandbox.id);
                 let entry = if is_last { self.pods.remove(&key) } else { None };
                 if let Some(pod) = entry.and_then(|entry| entry.pod) {
-                    pod.lock().stop();
+                    pod.lock().stop_workers();
                 }
                 None
             }
@@ -102,7 +102,7 @@ impl PodTable {
     /// Remembers a pod no more.
     pub(super) fn forget(&mut self, names: &tap::PodRef) {
         if let Some(pod) = self.pods.remove(&key_of(names, "")).and_then(|entry| entry.pod) {
-            pod.lock().stop();
+            pod.lock().stop_workers();
         }
     }
 

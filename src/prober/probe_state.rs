@@ -17,7 +17,7 @@ pub(super) struct ProbeState {
     /// Nothing is probed until there is another container.
     pub(super) on_hold: bool,
     /// The container that was seen last.
-    life: Option<ContainerRun>,
+    container_run: Option<ContainerRun>,
 }
 
 /// A container from its start to its end; in dry-run, to what would have been its end.
@@ -40,7 +40,7 @@ pub(super) struct PodView {
 /// What is seen of a container.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerView {
-    pub(super) life: ContainerRun,
+    pub(super) run: ContainerRun,
     pub(super) state: ObservedState,
     pub(super) role: ContainerKind,
     /// Its startup probe has succeeded, or there is none.
@@ -86,7 +86,7 @@ pub(super) enum ResultUpdate {
 
 /// What is done next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum NextAction {
     /// An attempt.
     Attempt,
     /// Nothing, until it is time again.
@@ -97,7 +97,7 @@ pub(super) enum Next {
 
 impl ProbeState {
     pub(super) fn new(probe_type: ProbeType, probe: Arc<Probe>) -> Self {
-        Self { probe_type, probe, run: ResultRun::default(), on_hold: false, life: None }
+        Self { probe_type, probe, run: ResultRun::default(), on_hold: false, container_run: None }
     }
 
     /// It is time for an attempt: whether there is to be one, in the kubelet's order of questions.
@@ -106,45 +106,45 @@ impl ProbeState {
         view: &PodView,
         now: Instant,
         effects: &mut Vec<ResultUpdate>,
-    ) -> Next {
+    ) -> NextAction {
         if view.is_pod_over {
-            return Next::Exit;
+            return NextAction::Exit;
         }
-        let Some(seen) = &view.container else { return Next::Wait };
+        let Some(seen) = &view.container else { return NextAction::Wait };
         self.observe_container(seen, effects);
         if self.on_hold {
-            return Next::Wait;
+            return NextAction::Wait;
         }
-        let life = &seen.life;
+        let life = &seen.run;
         let since = match seen.state {
             ObservedState::Running(since) => since,
             ObservedState::Waiting => {
                 effects.push(ResultUpdate::Set(life.clone(), ProbeResult::Failure));
-                return Next::Wait;
+                return NextAction::Wait;
             }
             ObservedState::Terminated(exit_code) => {
                 effects.push(ResultUpdate::Set(life.clone(), ProbeResult::Failure));
                 let is_done = exit_code.is_some() && !seen.is_restarted;
-                return if is_done { Next::Exit } else { Next::Wait };
+                return if is_done { NextAction::Exit } else { NextAction::Wait };
             }
         };
         let ends_containers = ProbeType::KILLING.contains(&self.probe_type);
         if seen.ends == Terminating::Pod && ends_containers {
             effects.push(ResultUpdate::Set(life.clone(), ProbeResult::Success));
-            return Next::Exit;
+            return NextAction::Exit;
         }
         if seen.ends == Terminating::Container && ends_containers {
-            return Next::Wait;
+            return NextAction::Wait;
         }
         // In whole seconds, of which the start's are cut off: up to one too early.
         let delay = Duration::from_secs(self.probe.initial_delay.into());
         if now.saturating_duration_since(since) < delay {
-            return Next::Wait;
+            return NextAction::Wait;
         }
         if seen.is_started == (self.probe_type == ProbeType::Startup) {
-            return Next::Wait;
+            return NextAction::Wait;
         }
-        Next::Attempt
+        NextAction::Attempt
     }
 
     /// An attempt has come to a result.
@@ -153,21 +153,24 @@ impl ProbeState {
         self.run = verdict.run;
         self.on_hold |= verdict.on_hold;
         effects.extend(
-            self.life.clone().zip(verdict.result).map(|(life, result)| ResultUpdate::Set(life, result)),
+            self.container_run
+                .clone()
+                .zip(verdict.result)
+                .map(|(life, result)| ResultUpdate::Set(life, result)),
         );
     }
 
     /// It ends.
     pub(super) fn end(&mut self) -> Option<ResultUpdate> {
-        self.life.take().map(ResultUpdate::Remove)
+        self.container_run.take().map(ResultUpdate::Remove)
     }
 
     /// Takes a container that is new. What was counted is not forgotten.
     fn observe_container(&mut self, seen: &ContainerView, effects: &mut Vec<ResultUpdate>) {
-        if self.life.as_ref() == Some(&seen.life) {
+        if self.container_run.as_ref() == Some(&seen.run) {
             return;
         }
-        effects.extend(self.life.replace(seen.life.clone()).map(ResultUpdate::Remove));
+        effects.extend(self.container_run.replace(seen.run.clone()).map(ResultUpdate::Remove));
         self.on_hold = false;
         let is_kept = seen.predates_prober && matches!(seen.state, ObservedState::Running(_));
         let first = if !is_kept {
@@ -180,7 +183,7 @@ impl ProbeState {
         } else {
             None
         };
-        effects.extend(first.map(|first| ResultUpdate::Set(seen.life.clone(), first)));
+        effects.extend(first.map(|first| ResultUpdate::Set(seen.run.clone(), first)));
     }
 }
 

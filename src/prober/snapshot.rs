@@ -91,7 +91,7 @@ impl PodState {
             let basis = self.readiness_inputs(place);
             let of_it = |job: &&ProbeWorker| job.container == container.name();
             let mut probes: Vec<ProbeReport> =
-                self.jobs.iter().filter(of_it).map(|job| job.report(container)).collect();
+                self.workers.iter().filter(of_it).map(|job| job.report(container)).collect();
             probes.sort_by_key(|probe| probe.probe_type);
             ContainerReport {
                 names: container.names.clone(),
@@ -112,7 +112,7 @@ impl PodState {
 
 impl ProbeWorker {
     fn report(&self, container: &ProbedContainer) -> ProbeReport {
-        let machine = &self.machine;
+        let machine = &self.state;
         ProbeReport {
             probe_type: machine.probe_type,
             probe: machine.probe.clone(),
@@ -120,7 +120,7 @@ impl ProbeWorker {
             run: machine.run,
             on_hold: machine.on_hold && container.is_running(),
             would_have_killed: container.would_have_ended(machine.probe_type),
-            killed: self.kills,
+            killed: self.kill_count,
             failures: self.last_failures(machine.probe.failure_threshold),
         }
     }

@@ -277,8 +277,8 @@ mod tests {
             (RestartPolicy::OnFailure, ContainerProgress::BackOff(1), ended(0), PodPhase::Running),
             (RestartPolicy::Never, ended(0), ContainerProgress::Ended(None), PodPhase::Running),
         ] {
-            let reported = phase(&spec(policy), false, |name| if name == "a" { a } else { b });
-            assert_eq!(reported, expected, "{policy:?} {a:?} {b:?}");
+            let actual = phase(&spec(policy), false, |name| if name == "a" { a } else { b });
+            assert_eq!(actual, expected, "{policy:?} {a:?} {b:?}");
         }
         let first = ContainerSpec { role: ContainerKind::Init, ..ContainerSpec::named("first") };
         for (policy, code, expected) in [
@@ -288,13 +288,13 @@ mod tests {
         ] {
             let mut spec = spec(policy);
             spec.containers.push(first.clone().into());
-            let message =
+            let actual =
                 phase(
                     &spec,
                     false,
                     |name| if name == "first" { ended(code) } else { ContainerProgress::Waiting },
                 );
-            assert_eq!(message, expected, "{policy:?}, and the first one has ended with {code}");
+            assert_eq!(actual, expected, "{policy:?}, and the first one has ended with {code}");
         }
         let mut spec = spec(RestartPolicy::Never);
         spec.containers
@@ -311,8 +311,8 @@ mod tests {
             (ended(137), ended(0), false, PodPhase::Succeeded),
             (ended(0), ended(3), true, PodPhase::Failed),
         ] {
-            let sent = phase(&spec, is_terminal, |name| if name == "side" { side } else { main });
-            assert_eq!(sent, expected, "a sidecar {side:?} beside {main:?}");
+            let actual = phase(&spec, is_terminal, |name| if name == "side" { side } else { main });
+            assert_eq!(actual, expected, "a sidecar {side:?} beside {main:?}");
         }
     }
 }

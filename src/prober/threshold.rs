@@ -122,7 +122,7 @@ mod tests {
         }
 
         #[test]
-        fn what_holds_begins_to_count_anew(
+        fn a_result_that_puts_a_probe_on_hold_resets_its_run(
             results in vec(prop_oneof![Just(ProbeResult::Success), Just(ProbeResult::Failure)], 1..40),
             failure in 1_u32..5,
             is_startup in any::<bool>(),

@@ -72,7 +72,7 @@ fn has_prefix(id: Option<&str>, wanted: &str) -> bool {
 
 fn is_probe(record: &CallRecord, wanted: &str) -> bool {
     let label =
-        record.insight.as_ref().map(|insight| insight.identity.label().unwrap_or(ProbeMatch::UNKNOWN));
+        record.analysis.as_ref().map(|insight| insight.identity.label().unwrap_or(ProbeMatch::UNKNOWN));
     label.is_some_and(|label| label.eq_ignore_ascii_case(wanted))
 }
 

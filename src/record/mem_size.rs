@@ -65,7 +65,7 @@ fn own(record: &CallRecord) -> usize {
             kill.failures.iter().map(|failure| size_of::<ProbeFailure>() + block(&failure.message)).sum();
         size_of::<KillRecord>() + ALLOCATION + block(&kill.probe) + block(&kill.message) + failures
     });
-    let insight = record.insight.as_ref().map_or(0, |insight| {
+    let insight = record.analysis.as_ref().map_or(0, |insight| {
         let evidence = insight.evidence.as_ref().map_or(0, |_| size_of::<Evidence>() + ALLOCATION);
         let candidates = match &insight.phases {
             Phases::Ambiguous { candidates, .. } => {

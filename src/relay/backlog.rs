@@ -245,7 +245,7 @@ impl<S> TrackedWriter<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedWriter<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let written = if self.turn.is_over(cx) {
+        let written = if self.turn.is_exhausted(cx) {
             Poll::Pending
         } else {
             Pin::new(&mut self.stream).poll_write(cx, buf)
@@ -258,7 +258,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TrackedWriter<S> {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = if self.turn.is_over(cx) {
+        let written = if self.turn.is_exhausted(cx) {
             Poll::Pending
         } else {
             Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)

@@ -82,14 +82,14 @@ impl BodyTap {
     pub(super) fn on_eos_forwarded(&mut self) {
         let now = Instant::now();
         self.passed = Some(now);
-        let whole = *self.whole.get_or_insert(now);
+        let received = *self.whole.get_or_insert(now);
         if let (CaptureState::Beginning(request), Some(ObserverRef { head, observer })) =
             (&self.taken, &self.listener)
         {
             observer.on_request_sent(RequestSent {
-                head: head.clone(),
+                info: head.clone(),
                 request: request.clone(),
-                whole,
+                received,
                 sent: now,
             });
         }

@@ -176,7 +176,7 @@ impl Drop for CallInFlight {
         let tracker = &self.connection.tracker;
         tracker.metrics.streams_open.dec();
         tracker.observer.on_end(CompletedCall {
-            head: head.clone(),
+            info: head.clone(),
             duration,
             ending: status,
             request: self.request.take().into_direction(),

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::task::yield_now;
 use tracing::error;
 
-use super::forward::AfterCall;
+use super::forward::SettledCall;
 use super::turn::{InTurn, Turn, TurnStatus};
 
 /// Calls above which the client is not read while the turns of its calls are too short. Resets free room for new calls at once, so
@@ -25,7 +25,7 @@ pub(super) struct CallSet {
 }
 
 /// Catches a panic of one call, so that the other calls go on. Returns `None` then.
-struct CallTask(Pin<Box<dyn Future<Output = AfterCall> + Send>>);
+struct CallTask(Pin<Box<dyn Future<Output = SettledCall> + Send>>);
 
 impl CallSet {
     pub(super) fn new(turn: Turn) -> Self {
@@ -41,12 +41,12 @@ impl CallSet {
     }
 
     /// Adds a call, which is begun at the next poll.
-    pub(super) fn push(&self, call: impl Future<Output = AfterCall> + Send + 'static) {
+    pub(super) fn push(&self, call: impl Future<Output = SettledCall> + Send + 'static) {
         self.calls.push(InTurn::new(self.turn.clone(), CallTask(Box::pin(call))));
     }
 
     /// Polls calls that are ready, until one has settled or the turn is over.
-    pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<AfterCall> {
+    pub(super) fn poll_settled(&mut self, cx: &mut Context<'_>) -> Poll<SettledCall> {
         while let Poll::Ready(Some(settled)) = self.calls.poll_next_unpin(cx) {
             if let Some(settled) = settled {
                 return Poll::Ready(settled);
@@ -62,8 +62,8 @@ impl CallSet {
     }
 
     /// Returns whether calls have done something since this was asked last.
-    pub(super) fn have_worked(&self) -> bool {
-        self.turn.has_worked()
+    pub(super) fn made_progress(&self) -> bool {
+        self.turn.made_progress()
     }
 
     /// Drops the calls in turns: what thousands of them leave takes its time.
@@ -78,7 +78,7 @@ impl CallSet {
 }
 
 impl Future for CallTask {
-    type Output = Option<AfterCall>;
+    type Output = Option<SettledCall>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let call = self.0.as_mut();

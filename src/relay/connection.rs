@@ -97,7 +97,7 @@ async fn serve(
     let handshake = h2_settings::server().handshake(join(AuthorityRewriter::new(inlet), outlet));
     let client = tokio::select! {
         client = handshake => client,
-        _ = poll_fn(|cx| upstream.poll_news(cx)) => return DisconnectReason::Upstream,
+        _ = poll_fn(|cx| upstream.poll_change(cx)) => return DisconnectReason::Upstream,
         () = drain.cancelled() => return DisconnectReason::Drain,
     };
     match client {

@@ -19,7 +19,7 @@ use crate::cri::Code;
 
 /// What is left to do for a call, by the link that knows the state of both connections.
 #[derive(Debug)]
-pub(super) enum AfterCall {
+pub(super) enum SettledCall {
     /// Nothing: the client has its answer or its reset.
     Done,
     /// The client has reset it, or has gone.
@@ -52,13 +52,13 @@ pub(super) struct Backlogs {
 }
 
 /// A request that has been handed to the upstream connection, which may wait until the runtime takes another stream.
-struct Opening {
+struct PendingOpen {
     upstream: SendRequest<Bytes>,
     /// Counts the request's head while it waits.
     _head: HeldHead,
 }
 
-impl Opening {
+impl PendingOpen {
     /// Returns whether the runtime takes the stream, or the connection is gone.
     fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         self.upstream.poll_ready(cx).is_ready()
@@ -72,19 +72,19 @@ pub(super) async fn forward(
     mut respond: SendResponse<Bytes>,
     upstream: SendRequest<Bytes>,
     backlogs: Backlogs,
-) -> AfterCall {
+) -> SettledCall {
     let outcome = exchange(request, &mut respond, upstream, &backlogs, &mut call).await;
     call.end.note(CallOutcome::from(&outcome));
     match outcome {
-        ExchangeResult::Answered(_) => AfterCall::Done,
-        ExchangeResult::ClientReset(_) => AfterCall::ResetByClient,
+        ExchangeResult::Answered(_) => SettledCall::Done,
+        ExchangeResult::ClientReset(_) => SettledCall::ResetByClient,
         ExchangeResult::ResetUnanswered(reason) => {
             respond.send_reset(reason);
-            AfterCall::Done
+            SettledCall::Done
         }
-        ExchangeResult::Failed(UpstreamFailure::Reset(reason)) => AfterCall::Reset(respond, reason),
-        ExchangeResult::Failed(UpstreamFailure::Refused) => AfterCall::Refused(respond),
-        ExchangeResult::Failed(UpstreamFailure::Lost) => AfterCall::Lost(respond),
+        ExchangeResult::Failed(UpstreamFailure::Reset(reason)) => SettledCall::Reset(respond, reason),
+        ExchangeResult::Failed(UpstreamFailure::Refused) => SettledCall::Refused(respond),
+        ExchangeResult::Failed(UpstreamFailure::Lost) => SettledCall::Lost(respond),
     }
 }
 
@@ -107,7 +107,7 @@ async fn exchange(
         Ok(sent) => sent,
         Err(error) => return ExchangeResult::on_no_response(UpstreamFailure::from_send_error(&error)),
     };
-    let opening = Opening { upstream, _head: waiting_head };
+    let opening = PendingOpen { upstream, _head: waiting_head };
     let CallInFlight { request: sent, response: received, end, .. } = call;
     let mut upload = Pipe::new(body, to_upstream, &backlogs.upstream, sent);
     let answered = answer(opening, response, respond, &mut upload, &backlogs.client, received, end).await;
@@ -120,7 +120,7 @@ async fn exchange(
 
 /// Brings the response to the client while the request goes up.
 async fn answer(
-    opening: Opening,
+    opening: PendingOpen,
     response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,
@@ -146,7 +146,7 @@ async fn answer(
 
 /// Waits for the head of the response while the request goes up.
 async fn response_head(
-    opening: Opening,
+    opening: PendingOpen,
     mut response: ResponseFuture,
     respond: &mut SendResponse<Bytes>,
     upload: &mut Pipe<'_>,

@@ -103,11 +103,11 @@ pub struct TraceContext {
 #[derive(Debug)]
 pub struct RequestSent {
     /// Which call.
-    pub head: Arc<CallInfo>,
+    pub info: Arc<CallInfo>,
     /// What was captured of the request.
     pub request: Arc<Capture>,
     /// When the end of the request came.
-    pub whole: Instant,
+    pub received: Instant,
     /// When it had been handed to upstream.
     pub sent: Instant,
 }
@@ -116,7 +116,7 @@ pub struct RequestSent {
 #[derive(Debug)]
 pub struct CompletedCall {
     /// Which call.
-    pub head: Arc<CallInfo>,
+    pub info: Arc<CallInfo>,
     /// From its head to its end.
     pub duration: Duration,
     /// How it ended.

@@ -20,14 +20,14 @@ use super::authority_fix::AuthorityRewriter;
 use super::backlog::{Backlog, TrackedWriter};
 use super::call::{CallInFlight, ClientConnection};
 use super::calls::CallSet;
-use super::forward::{AfterCall, Backlogs, forward};
+use super::forward::{Backlogs, SettledCall, forward};
 use super::h2_settings::MAX_CONCURRENT_STREAMS;
 use super::inlet::Inlet;
 use super::metrics::Limit;
 use super::outcome::{CallOutcome, DisconnectReason};
 use super::reset_rate::ResetRate;
 use super::turn::{Turn, Turns};
-use super::upstream::{State, Upstream};
+use super::upstream::{Upstream, UpstreamState};
 
 /// How long a client may take nothing of what calls had when their upstream went, or not read our farewell.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
@@ -41,25 +41,25 @@ type NewCall = (Request<RecvStream>, SendResponse<Bytes>);
 struct PendingReset {
     stream: SendResponse<Bytes>,
     reason: Reason,
-    until: Instant,
+    deadline: Instant,
 }
 
 /// The time at which calls are cut off that hand on what they have while a lost call waits.
 #[derive(Clone, Copy)]
-struct Cut {
+struct ForceClose {
     at: Instant,
     /// Bytes that the client had taken when the time was set.
-    written: u64,
+    bytes_written: u64,
 }
 
-impl Cut {
+impl ForceClose {
     fn new(client: &Backlog) -> Self {
-        Self { at: Instant::now() + CLOSE_GRACE, written: client.written() }
+        Self { at: Instant::now() + CLOSE_GRACE, bytes_written: client.written() }
     }
 
     /// Returns a later time if the client has taken something since this one was set.
-    fn extended(self, client: &Backlog) -> Option<Self> {
-        (client.written() != self.written).then(|| Self::new(client))
+    fn postponed(self, client: &Backlog) -> Option<Self> {
+        (client.written() != self.bytes_written).then(|| Self::new(client))
     }
 }
 
@@ -67,11 +67,11 @@ impl Cut {
 #[expect(clippy::large_enum_variant, reason = "it is handled at once, and a new call is what happens most")]
 enum SessionEvent {
     /// A call has ended.
-    Settled(AfterCall),
+    CallSettled(SettledCall),
     /// The upstream connection stands otherwise than before.
-    Upstream(State),
+    UpstreamChanged(UpstreamState),
     /// A new call has come, or the client's connection has ended.
-    Accepted(Option<Result<NewCall, h2::Error>>),
+    ClientAccepted(Option<Result<NewCall, h2::Error>>),
 }
 
 /// The two connections of a link, and the calls between them. All of it is one task.
@@ -82,23 +82,23 @@ pub(super) struct ProxySession {
     upstream: Upstream,
     calls: CallSet,
     /// The turn in which new calls are accepted.
-    accepting: Turn,
+    accept_turn: Turn,
     /// Limits that are reached at the moment.
-    limited: Vec<Limit>,
+    reached_limits: Vec<Limit>,
     reset_rate: ResetRate,
     /// Set while the client is not read because it has reset too many calls: until when.
     paused_until: Option<Instant>,
     /// In the order of their times.
-    resets: Vec<PendingReset>,
+    pending_resets: Vec<PendingReset>,
     /// Streams whose upstream connection broke: they end with the client's connection, not before.
-    upstream_lost: Vec<SendResponse<Bytes>>,
+    lost_streams: Vec<SendResponse<Bytes>>,
     going_away: bool,
     /// Set once upstream is gone: why.
-    client_closed: Option<Reason>,
+    close_reason: Option<Reason>,
     /// Set once a call is lost: how long the others may hand on what they have.
-    cut: Option<Cut>,
+    force_close: Option<ForceClose>,
     /// Set while the relay drains and nothing is left to do here: until when the client may go by itself.
-    idle_until: Option<Instant>,
+    idle_deadline: Option<Instant>,
 }
 
 impl ProxySession {
@@ -116,16 +116,16 @@ impl ProxySession {
             backlogs,
             upstream,
             calls: CallSet::new(turns.new_turn()),
-            accepting: turns.new_turn(),
-            limited: Vec::new(),
+            accept_turn: turns.new_turn(),
+            reached_limits: Vec::new(),
             reset_rate: ResetRate::new(Instant::now()),
             paused_until: None,
-            resets: Vec::new(),
-            upstream_lost: Vec::new(),
+            pending_resets: Vec::new(),
+            lost_streams: Vec::new(),
             going_away: false,
-            client_closed: None,
-            cut: None,
-            idle_until: None,
+            close_reason: None,
+            force_close: None,
+            idle_deadline: None,
         }
     }
 
@@ -142,28 +142,28 @@ impl ProxySession {
     async fn run_to_end(&mut self, drain: &CancellationToken, calls: &mut u64) -> DisconnectReason {
         let mut drained = pin!(drain.cancelled());
         loop {
-            let reset_at = self.resets.first().map(|reset| reset.until);
+            let reset_at = self.pending_resets.first().map(|reset| reset.deadline);
             let (cut_at, idle_until, leaving) =
-                (self.cut.map(|cut| cut.at), self.idle_until, self.going_away);
+                (self.force_close.map(|cut| cut.at), self.idle_deadline, self.going_away);
             let paused_until = self.paused_until;
             tokio::select! {
                 biased;
                 event = poll_fn(|cx| self.poll_event(cx)) => match event {
-                    SessionEvent::Settled(settled) => self.finish_call(settled),
-                    SessionEvent::Upstream(state) => self.upstream_changed(state),
-                    SessionEvent::Accepted(Some(Ok((request, respond)))) => {
+                    SessionEvent::CallSettled(settled) => self.finish_call(settled),
+                    SessionEvent::UpstreamChanged(state) => self.upstream_changed(state),
+                    SessionEvent::ClientAccepted(Some(Ok((request, respond)))) => {
                         *calls += 1;
-                        self.start(request, respond);
+                        self.start_call(request, respond);
                     }
-                    SessionEvent::Accepted(Some(Err(error))) if !is_clean_disconnect(&error) => {
+                    SessionEvent::ClientAccepted(Some(Err(error))) if !is_clean_disconnect(&error) => {
                         return DisconnectReason::Protocol(error);
                     }
-                    SessionEvent::Accepted(_) => return DisconnectReason::Client,
+                    SessionEvent::ClientAccepted(_) => return DisconnectReason::Client,
                 },
                 () = &mut drained, if !leaving => self.send_goaway(),
                 () = wait_until(cut_at) => {
-                    self.cut = self.cut.and_then(|cut| cut.extended(&self.backlogs.client));
-                    if self.cut.is_none() {
+                    self.force_close = self.force_close.and_then(|cut| cut.postponed(&self.backlogs.client));
+                    if self.force_close.is_none() {
                         return self.close_gracefully().await;
                     }
                 }
@@ -171,18 +171,23 @@ impl ProxySession {
                     self.close_gracefully().await;
                     return DisconnectReason::Drain;
                 }
-                () = wait_until(reset_at) => self.reset_overdue(),
+                () = wait_until(reset_at) => self.send_overdue_resets(),
                 () = wait_until(paused_until) => self.paused_until = None,
             }
-            if self.client_closed.is_some() && self.calls.is_empty() {
+            if self.close_reason.is_some() && self.calls.is_empty() {
                 return self.close_gracefully().await;
             }
             // A client that does not even acknowledge that we leave must not hold up the drain.
             // (`leaving` first: the token takes a lock, and this is asked at every call.)
-            let is_idle =
-                self.going_away && drain.is_cancelled() && self.calls.is_empty() && self.resets.is_empty();
-            self.idle_until =
-                if is_idle { self.idle_until.or_else(|| Some(Instant::now() + CLOSE_GRACE)) } else { None };
+            let is_idle = self.going_away
+                && drain.is_cancelled()
+                && self.calls.is_empty()
+                && self.pending_resets.is_empty();
+            self.idle_deadline = if is_idle {
+                self.idle_deadline.or_else(|| Some(Instant::now() + CLOSE_GRACE))
+            } else {
+                None
+            };
         }
     }
 
@@ -191,39 +196,39 @@ impl ProxySession {
         self.upstream.poll_frames(cx);
         // What is finished comes first: whether calls are left decides how the rest ends.
         if let Poll::Ready(settled) = self.calls.poll_settled(cx) {
-            return Poll::Ready(SessionEvent::Settled(settled));
+            return Poll::Ready(SessionEvent::CallSettled(settled));
         }
-        if let Some(state) = self.upstream.news() {
-            return Poll::Ready(SessionEvent::Upstream(state));
+        if let Some(state) = self.upstream.take_change() {
+            return Poll::Ready(SessionEvent::UpstreamChanged(state));
         }
-        if self.calls.have_worked() {
+        if self.calls.made_progress() {
             // What they have sent is written at once, and not after the next turns of other connections. News of upstream that
             // comes with it waits for the calls that end with it.
             self.upstream.poll_frames(cx);
         }
-        self.note_limits();
+        self.update_limits();
         self.backlogs.upstream.pause_source(self.calls.are_behind() || self.paused_until.is_some());
-        if self.accepting.is_over(cx) {
+        if self.accept_turn.is_exhausted(cx) {
             return Poll::Pending;
         }
         let was_full = self.backlogs.client.is_full_of_heads();
-        let accepted = poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx);
+        let accepted = poll_client(&mut self.client, &self.backlogs.client, &mut self.pending_resets, cx);
         if was_full && !self.backlogs.client.is_full_of_heads() {
             // The upstream connection is read again.
             cx.waker().wake_by_ref();
         }
-        accepted.map(SessionEvent::Accepted)
+        accepted.map(SessionEvent::ClientAccepted)
     }
 
     /// Starts a new call.
-    fn start(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    fn start_call(&mut self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let call = CallInFlight::start(self.connection.clone(), &request);
         let (upstream, backlogs) = (self.upstream.calls.clone(), self.backlogs.clone());
         self.calls.push(forward(call, request, respond, upstream, backlogs));
     }
 
     /// Counts the limits that are reached, each once until there is room again.
-    fn note_limits(&mut self) {
+    fn update_limits(&mut self) {
         for limit in Limit::ALL {
             let is_reached = match limit {
                 Limit::Streams => self.calls.len() >= MAX_CONCURRENT_STREAMS as usize,
@@ -231,54 +236,58 @@ impl ProxySession {
                 Limit::Resets => self.paused_until.is_some(),
             };
             if !is_reached {
-                self.limited.retain(|reached| *reached != limit);
-            } else if !self.limited.contains(&limit) {
-                self.limited.push(limit);
+                self.reached_limits.retain(|reached| *reached != limit);
+            } else if !self.reached_limits.contains(&limit) {
+                self.reached_limits.push(limit);
                 debug!(connection = self.connection.id, ?limit, "a limit of the connection is reached");
                 self.connection.reached(limit);
             }
         }
     }
 
-    fn finish_call(&mut self, settled: AfterCall) {
+    fn finish_call(&mut self, settled: SettledCall) {
         match settled {
-            AfterCall::Done => {}
-            AfterCall::ResetByClient => {
+            SettledCall::Done => {}
+            SettledCall::ResetByClient => {
                 self.paused_until = self.reset_rate.count(Instant::now()).or(self.paused_until);
             }
-            AfterCall::Reset(stream, reason) => {
-                self.resets.push(PendingReset { stream, reason, until: Instant::now() + CLOSE_GRACE });
+            SettledCall::Reset(stream, reason) => {
+                self.pending_resets.push(PendingReset {
+                    stream,
+                    reason,
+                    deadline: Instant::now() + CLOSE_GRACE,
+                });
             }
-            AfterCall::Refused(mut respond) => {
+            SettledCall::Refused(mut respond) => {
                 // GOAWAY first: a client that sends the call again must not send it here.
                 self.send_goaway();
                 respond.send_reset(Reason::REFUSED_STREAM);
             }
-            AfterCall::Lost(respond) => {
-                self.upstream_lost.push(respond);
-                self.cut.get_or_insert_with(|| Cut::new(&self.backlogs.client));
+            SettledCall::Lost(respond) => {
+                self.lost_streams.push(respond);
+                self.force_close.get_or_insert_with(|| ForceClose::new(&self.backlogs.client));
             }
         }
     }
 
-    fn upstream_changed(&mut self, state: State) {
+    fn upstream_changed(&mut self, state: UpstreamState) {
         let has_calls = !self.calls.is_empty();
         match state {
-            State::Open => {}
+            UpstreamState::Open => {}
             // h2 can give a reason only in its final GOAWAY. While calls run, leave with NO_ERROR now and give the
             // reason at the end.
-            State::GoingAway(reason) if has_calls || reason == Reason::NO_ERROR => {
+            UpstreamState::GoingAway(reason) if has_calls || reason == Reason::NO_ERROR => {
                 debug!(connection = self.connection.id, ?reason, "upstream is leaving");
                 self.send_goaway();
             }
-            State::GoingAway(reason) | State::Closed(reason) => {
+            UpstreamState::GoingAway(reason) | UpstreamState::Closed(reason) => {
                 warn!(
                     connection = self.connection.id,
                     ?reason,
                     calls = self.calls.len(),
                     "upstream closed its connection"
                 );
-                self.client_closed = Some(reason);
+                self.close_reason = Some(reason);
                 self.connection.mark_upstream_gone();
                 if has_calls {
                     self.send_goaway();
@@ -296,9 +305,9 @@ impl ProxySession {
     }
 
     /// Resets the streams whose data the client has had time enough to take.
-    fn reset_overdue(&mut self) {
+    fn send_overdue_resets(&mut self) {
         let now = Instant::now();
-        for mut overdue in self.resets.extract_if(.., |reset| reset.until <= now) {
+        for mut overdue in self.pending_resets.extract_if(.., |reset| reset.deadline <= now) {
             overdue.stream.send_reset(overdue.reason);
         }
     }
@@ -307,24 +316,24 @@ impl ProxySession {
     /// its time to read, unless another call waits to learn that it is lost.
     async fn close_gracefully(&mut self) -> DisconnectReason {
         self.backlogs.upstream.close();
-        let (backlog, mut cut) = (self.backlogs.client.clone(), self.cut);
+        let (backlog, mut cut) = (self.backlogs.client.clone(), self.force_close);
         // Without a cut, a lost call has waited for as long as it may.
-        let is_cut = cut.is_none() && !self.upstream_lost.is_empty();
+        let is_cut = cut.is_none() && !self.lost_streams.is_empty();
         let written = poll_fn(|cx| {
-            match poll_client(&mut self.client, &self.backlogs.client, &mut self.resets, cx) {
+            match poll_client(&mut self.client, &self.backlogs.client, &mut self.pending_resets, cx) {
                 Poll::Ready(Some(Ok((request, stream)))) => {
                     // It came too late for upstream, which has seen nothing of it. GOAWAY first, as always.
                     self.send_goaway();
                     CallInFlight::start(self.connection.clone(), &request).end.note(CallOutcome::Refused);
-                    self.resets.push(PendingReset {
+                    self.pending_resets.push(PendingReset {
                         stream,
                         reason: Reason::REFUSED_STREAM,
-                        until: Instant::now(),
+                        deadline: Instant::now(),
                     });
                     cx.waker().wake_by_ref();
                     Poll::Pending
                 }
-                Poll::Pending if self.backlogs.client.is_blocked() || !self.resets.is_empty() => {
+                Poll::Pending if self.backlogs.client.is_blocked() || !self.pending_resets.is_empty() => {
                     self.send_goaway();
                     Poll::Pending
                 }
@@ -337,7 +346,7 @@ impl ProxySession {
             }
             loop {
                 wait_until(cut.map(|cut| cut.at)).await;
-                cut = cut.and_then(|cut| cut.extended(&backlog));
+                cut = cut.and_then(|cut| cut.postponed(&backlog));
                 if cut.is_none() {
                     return;
                 }
@@ -348,7 +357,7 @@ impl ProxySession {
             () = written => {}
             () = cut_off => {}
         }
-        self.client.abrupt_shutdown(self.client_closed.unwrap_or(Reason::NO_ERROR));
+        self.client.abrupt_shutdown(self.close_reason.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };
         // A client that does not read is not waited for.
         let _ = timeout(CLOSE_GRACE, closed).await;

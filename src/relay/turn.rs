@@ -118,12 +118,12 @@ impl Turn {
     }
 
     /// Returns whether the part has had something to do since this was asked last.
-    pub(super) fn has_worked(&self) -> bool {
+    pub(super) fn made_progress(&self) -> bool {
         self.0.worked.swap(false, Ordering::Relaxed)
     }
 
     /// Returns whether the part must wait for its next turn, for which the task is woken.
-    pub(super) fn is_over(&self, cx: &Context<'_>) -> bool {
+    pub(super) fn is_exhausted(&self, cx: &Context<'_>) -> bool {
         let is_over = matches!(self.status(), TurnStatus::Exhausted(_));
         if is_over {
             cx.waker().wake_by_ref();
@@ -149,7 +149,7 @@ impl<F: Future + Unpin> Future for InTurn<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
-        if self.turn.is_over(cx) {
+        if self.turn.is_exhausted(cx) {
             return Poll::Pending;
         }
         Pin::new(&mut self.future).poll(cx)

@@ -19,7 +19,7 @@ use crate::socket::SocketPath;
 
 /// How the upstream connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum UpstreamState {
     /// It takes calls.
     Open,
     /// It sent GOAWAY with this reason: calls that it took go on, new ones are refused.
@@ -41,7 +41,7 @@ pub(super) struct Upstream {
     connection: Option<Connection<Stream, Bytes>>,
     /// Takes no more calls once a GOAWAY has come.
     probe: SendRequest<Bytes>,
-    state: State,
+    state: UpstreamState,
     state_reported: bool,
 }
 
@@ -58,7 +58,7 @@ impl Upstream {
         let stream = join(Inlet::for_upstream(read, turns.new_turn(), client_backlog), outlet);
         let (calls, connection) = h2_settings::client().handshake(stream).await.map_err(io::Error::other)?;
         let (connection, probe) = (Some(connection), calls.clone());
-        Ok(Self { calls, backlog, connection, probe, state: State::Open, state_reported: true })
+        Ok(Self { calls, backlog, connection, probe, state: UpstreamState::Open, state_reported: true })
     }
 
     /// Moves the frames of the connection. The task is woken where there is news of it.
@@ -68,21 +68,21 @@ impl Upstream {
         self.backlog.polled();
         // h2 has no signal for a GOAWAY that came, but takes no more calls after one.
         if let Poll::Ready(Err(error)) = self.probe.poll_ready(cx)
-            && self.state == State::Open
+            && self.state == UpstreamState::Open
         {
-            self.state = State::GoingAway(error.reason().unwrap_or(Reason::NO_ERROR));
+            self.state = UpstreamState::GoingAway(error.reason().unwrap_or(Reason::NO_ERROR));
             self.state_reported = false;
         }
         if let Poll::Ready(end) = end {
             let said = match self.state {
-                State::GoingAway(reason) => Some(reason),
-                State::Open | State::Closed(_) => None,
+                UpstreamState::GoingAway(reason) => Some(reason),
+                UpstreamState::Open | UpstreamState::Closed(_) => None,
             };
             // Our own farewell may fail to be written; what the runtime said before is the better reason.
             let reason = end.err().and_then(|error| error.reason()).or(said).unwrap_or(Reason::NO_ERROR);
             self.connection = None;
             self.backlog.close();
-            self.state = State::Closed(reason);
+            self.state = UpstreamState::Closed(reason);
             self.state_reported = false;
         }
         if !self.state_reported {
@@ -92,13 +92,13 @@ impl Upstream {
     }
 
     /// Returns how the connection stands, where that is news.
-    pub(super) fn news(&mut self) -> Option<State> {
+    pub(super) fn take_change(&mut self) -> Option<UpstreamState> {
         (!std::mem::replace(&mut self.state_reported, true)).then_some(self.state)
     }
 
     /// Moves the frames of the connection until there is news of it.
-    pub(super) fn poll_news(&mut self, cx: &mut Context<'_>) -> Poll<State> {
+    pub(super) fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<UpstreamState> {
         self.poll_frames(cx);
-        self.news().map_or(Poll::Pending, Poll::Ready)
+        self.take_change().map_or(Poll::Pending, Poll::Ready)
     }
 }

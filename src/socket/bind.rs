@@ -117,13 +117,13 @@ fn failed(step: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BindErro
 /// Makes the missing folders above `path`, each with mode 0755, whatever the umask.
 fn create_parent(path: &Path) -> Result<(), BindError> {
     let missing: Vec<&Path> = path.ancestors().skip(1).take_while(|dir| !dir.exists()).collect();
-    for directory in missing.into_iter().rev() {
-        match DirBuilder::new().create(directory) {
-            Ok(()) => fs::set_permissions(directory, Permissions::from_mode(0o755)),
+    for dir in missing.into_iter().rev() {
+        match DirBuilder::new().create(dir) {
+            Ok(()) => fs::set_permissions(dir, Permissions::from_mode(0o755)),
             Err(exists) if exists.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             Err(other) => Err(other),
         }
-        .map_err(failed("make the folder", directory))?;
+        .map_err(failed("make the folder", dir))?;
     }
     Ok(())
 }

@@ -139,9 +139,9 @@ mod tests {
     #[test]
     fn a_link_is_not_followed() {
         let dir = tempfile::tempdir().unwrap();
-        let other_place = dir.path().join("elsewhere");
-        std::os::unix::fs::symlink(&other_place, dir.path().join("a.sock.lock")).unwrap();
+        let target = dir.path().join("elsewhere");
+        std::os::unix::fs::symlink(&target, dir.path().join("a.sock.lock")).unwrap();
         assert!(matches!(LockFile::acquire(&dir.path().join("a.sock")), Err(LockError::Io { .. })));
-        assert!(!other_place.exists());
+        assert!(!target.exists());
     }
 }

@@ -117,14 +117,14 @@ impl StateFile {
             let path = path.to_owned();
             move |source| StateError::File { path, source }
         };
-        let made = create_dir(dir);
-        let made = made.map_err(|error| match error.kind() {
+        let created = create_dir(dir);
+        let created = created.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => io::Error::other("is not a folder; name one, or a place for one"),
             _ => error,
         });
-        made.map_err(failed(dir))?;
-        let directory = dir.canonicalize().map_err(failed(dir))?;
-        let path = path(&directory);
+        created.map_err(failed(dir))?;
+        let dir = dir.canonicalize().map_err(failed(dir))?;
+        let path = path(&dir);
         let lock = LockFile::acquire(&path)?;
         if let FileVersion::Other(found) = version_of(&path) {
             format_version::set_aside(&path, found, VERSION).map_err(failed(&path))?;
@@ -304,7 +304,7 @@ fn apply(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
 /// Has the name of a file on disk.
 fn sync_dir(path: &Path) -> io::Result<()> {
     let dir = path.parent().map(fs::File::open).transpose()?;
-    dir.map_or(Ok(()), |directory| directory.sync_all())
+    dir.map_or(Ok(()), |dir| dir.sync_all())
 }
 
 /// Makes a folder for its owner alone, where it is missing.
@@ -407,7 +407,7 @@ pub(super) mod tests {
         let writing = database.begin_write().unwrap();
         match version {
             Some(version) => {
-                drop(writing.open_table(META_TABLE).unwrap().insert("version", version).unwrap())
+                drop(writing.open_table(META_TABLE).unwrap().insert("version", version).unwrap());
             }
             None => assert!(writing.delete_table(META_TABLE).unwrap()),
         }

@@ -103,13 +103,13 @@ impl StateStore {
     /// probeshim at a time has it.
     pub fn open(dir: &Path) -> Result<(Self, Snapshot), StateError> {
         let (file, kept) = StateFile::open(dir)?;
-        let directory = file.dir();
+        let dir = file.dir();
         let (messages, written) = channel();
         let (troubles, trouble) = watch::channel(None);
         let writer = StateWriter::new(file, troubles);
         let started = thread::Builder::new().name("state".to_owned()).spawn(move || writer.run(&written));
         started.map_err(StateError::System)?;
-        Ok((Self(Arc::new(StateStoreInner { dir: directory, messages, trouble })), Snapshot(kept)))
+        Ok((Self(Arc::new(StateStoreInner { dir, messages, trouble })), Snapshot(kept)))
     }
 
     /// Whether anything was ever kept below a folder.

@@ -26,11 +26,11 @@ pub(super) fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let before = QUIET.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
     QUIET.set(before);
-    done.map_err(|payload| text(&*payload))
+    done.map_err(|payload| panic_message(&*payload))
 }
 
 /// Returns the message of a panic.
-fn text(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no reason is given").to_owned()

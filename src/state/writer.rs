@@ -93,8 +93,8 @@ impl StateWriter {
                 None
             }
             Err(error) => {
-                if let WriteError::Panic(text) = &error {
-                    self.panic = Some(text.clone());
+                if let WriteError::Panic(message) = &error {
+                    self.panic = Some(message.clone());
                 }
                 Some(error.to_string())
             }

@@ -42,7 +42,7 @@ pub enum TapEvent {
 #[derive(Debug)]
 pub struct ExecRequest {
     /// The call; gone once nobody holds it any more, because its end was seen or dropped.
-    pub head: Weak<CallInfo>,
+    pub info: Weak<CallInfo>,
     /// Its number.
     pub id: u64,
     /// When it was sent.
@@ -57,7 +57,7 @@ pub struct ExecRequest {
 #[derive(Debug)]
 pub struct StopRequest {
     /// The call; gone once nobody holds it any more.
-    pub head: Weak<CallInfo>,
+    pub info: Weak<CallInfo>,
     /// The process that makes it, where that is known.
     pub pid: Option<i32>,
     /// The sandbox, if it is one that is stopped.
@@ -72,7 +72,7 @@ pub struct StopRequest {
 #[derive(Debug)]
 pub struct DecodedCall {
     /// What was known of it when it began.
-    pub head: Arc<CallInfo>,
+    pub info: Arc<CallInfo>,
     /// When its request was sent, if the whole of it was.
     pub sent: Option<SendTimes>,
     /// The call.
@@ -87,7 +87,7 @@ pub struct DecodedCall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendTimes {
     /// The end of the request had come from the client.
-    pub whole: Instant,
+    pub received: Instant,
     /// The end of the request had been handed to upstream.
     pub sent: Instant,
 }
@@ -172,10 +172,10 @@ impl Decoder {
 
     fn decode(&self, queued: QueueItem) -> Option<TapEvent> {
         match queued {
-            QueueItem::Asked(requested) => self::request(requested),
-            QueueItem::Streamed(head, message) => self.streamed(&head, &message).map(TapEvent::Streamed),
-            QueueItem::Ended(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
-            QueueItem::Own(event) => Some(*event),
+            QueueItem::RequestSent(request) => decode_request(request),
+            QueueItem::StreamMessage(head, message) => self.streamed(&head, &message).map(TapEvent::Streamed),
+            QueueItem::CallEnded(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
+            QueueItem::Internal(event) => Some(*event),
         }
     }
 
@@ -187,23 +187,23 @@ impl Decoder {
         match self::read(&mut read, message, read_message) {
             Ok(()) => Some(Observations { observed_since: head.since, items: read.facts }),
             Err(why) => {
-                self.metrics.undecoded(why.label());
+                self.metrics.record_decode_failure(why.label());
                 None
             }
         }
     }
 
     fn ended(&self, observed: CompletedCall) -> DecodedCall {
-        let CompletedCall { head, duration, ending, request, response } = observed;
+        let CompletedCall { info, duration, ending, request, response } = observed;
         let mut read = MessageContext::new(Call {
             duration,
             ending,
             request_bytes: request.bytes,
             response_bytes: response.bytes,
-            ..Call::new(&head)
+            ..Call::new(&info)
         });
         let went_well = ending == CallOutcome::Completed(Some(Code::OK));
-        if let Some(watched) = methods::spec_for(&head.method) {
+        if let Some(watched) = methods::spec_for(&info.method) {
             if let Some(read_message) = watched.request {
                 self.read(&mut read, &request, read_message);
             }
@@ -211,15 +211,15 @@ impl Decoder {
                 self.read(&mut read, &response, read_message);
             }
         }
-        self.metrics.count(&read.call);
+        self.metrics.record_call(&read.call);
         if !went_well {
             read.facts.clear();
         }
-        let sent = request.whole.zip(request.passed).map(|(whole, sent)| SendTimes { whole, sent });
-        let reported = Observations { observed_since: head.since, items: read.facts };
-        let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&head.method);
+        let sent = request.whole.zip(request.passed).map(|(received, sent)| SendTimes { received, sent });
+        let observations = Observations { observed_since: info.since, items: read.facts };
+        let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&info.method);
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
-        DecodedCall { head, sent, call: read.call, observations: reported, request }
+        DecodedCall { info, sent, call: read.call, observations, request }
     }
 
     /// Reads what was captured into the call, or counts why not.
@@ -229,35 +229,35 @@ impl Decoder {
             // A call that ended before its message was whole, or had begun.
             Err(CallDecodeError::Frame(FrameError::NotOne))
                 if direction.bytes == 0 || !matches!(reading.call.ending, CallOutcome::Completed(_)) => {}
-            Err(why) => self.metrics.undecoded(why.label()),
+            Err(why) => self.metrics.record_decode_failure(why.label()),
             Ok(()) => {}
         }
     }
 }
 
 /// A call that is announced: an ExecSync, or one that stops something.
-fn request(requested: RequestSent) -> Option<TapEvent> {
-    let RequestSent { head, request, whole, sent } = requested;
-    let mut reading = MessageContext::new(Call::new(&head));
+fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
+    let RequestSent { info, request, received, sent } = request_sent;
+    let mut reading = MessageContext::new(Call::new(&info));
     // What cannot be read is counted when the call has ended.
-    read(&mut reading, &request, methods::spec_for(&head.method)?.request?).ok()?;
+    read(&mut reading, &request, methods::spec_for(&info.method)?.request?).ok()?;
     let Call { id, container, pod, exec, .. } = reading.call;
-    let head_of_it = Arc::downgrade(&head);
+    let head_of_it = Arc::downgrade(&info);
     let Some(exec) = exec else {
         let (sandbox, container) =
             (pod.and_then(|pod| pod.id.clone()), container.and_then(|it| it.id.clone()));
         let (pid, is_removal) =
-            (head.peer.as_ref().and_then(|peer| peer.pid), methods::removes(&head.method));
+            (info.peer.as_ref().and_then(|peer| peer.pid), methods::removes(&info.method));
         return Some(TapEvent::StopRequested(StopRequest {
-            head: head_of_it,
+            info: head_of_it,
             pid,
             sandbox,
             container,
             is_removal,
         }));
     };
-    let sent = SendTimes { whole, sent };
-    Some(TapEvent::ExecRequested(Box::new(ExecRequest { head: head_of_it, id, sent, container, exec })))
+    let sent = SendTimes { received, sent };
+    Some(TapEvent::ExecRequested(Box::new(ExecRequest { info: head_of_it, id, sent, container, exec })))
 }
 
 /// The bytes of the one message that went up.

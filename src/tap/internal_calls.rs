@@ -36,14 +36,14 @@ pub struct InternalCalls {
 #[derive(Debug)]
 struct RateWindow {
     since: Instant,
-    reported: u32,
+    count: u32,
 }
 
 /// One that goes on.
 #[derive(Debug)]
 pub struct InternalCall {
     calls: InternalCalls,
-    head: Arc<CallInfo>,
+    info: Arc<CallInfo>,
     call: Call,
 }
 
@@ -54,7 +54,7 @@ impl InternalCalls {
             pid: i32::try_from(std::process::id()).ok(),
             program: Some(env!("CARGO_PKG_NAME").to_owned()),
         };
-        let second = RateWindow { since: Instant::now(), reported: 0 };
+        let second = RateWindow { since: Instant::now(), count: 0 };
         Self { queue, numbers, metrics, peer: Arc::new(peer), second: Arc::new(Mutex::new(second)) }
     }
 
@@ -68,21 +68,21 @@ impl InternalCalls {
         timeout_seconds: i64,
     ) -> Option<InternalCall> {
         if !self.second.lock().unwrap_or_else(PoisonError::into_inner).has_room(Instant::now()) {
-            self.metrics.own_untold();
+            self.metrics.record_internal_exec_dropped();
             return None;
         }
-        let mut started = self.new_call(EXEC_SYNC, pod, container.clone());
+        let mut internal_call = self.new_call(EXEC_SYNC, pod, container.clone());
         let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
-        let head = &started.head;
+        let head = &internal_call.info;
         self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
-            head: Arc::downgrade(head),
+            info: Arc::downgrade(head),
             id: head.id,
-            sent: SendTimes { whole: head.since, sent: head.since },
+            sent: SendTimes { received: head.since, sent: head.since },
             container: Some(container),
             exec: Box::new(exec.clone()),
         })));
-        started.call.exec = Some(Box::new(exec));
-        Some(started)
+        internal_call.call.exec = Some(Box::new(exec));
+        Some(internal_call)
     }
 
     /// A container is about to be stopped, for a probe that has failed if there is one.
@@ -93,9 +93,9 @@ impl InternalCalls {
         container: Arc<ContainerRef>,
         kill: Option<KillRecord>,
     ) -> InternalCall {
-        let mut started = self.new_call(STOP_CONTAINER, pod, container);
-        started.call.kill = kill.map(Box::new);
-        started
+        let mut internal_call = self.new_call(STOP_CONTAINER, pod, container);
+        internal_call.call.kill = kill.map(Box::new);
+        internal_call
     }
 
     /// Waits until everything has been seen that had passed before. Tells whether that is so: there may be no room to ask.
@@ -106,7 +106,7 @@ impl InternalCalls {
     }
 
     fn new_call(&self, path: &str, pod: Arc<PodRef>, container: Arc<ContainerRef>) -> InternalCall {
-        let head = Arc::new(CallInfo {
+        let info = Arc::new(CallInfo {
             id: self.numbers.next(),
             peer: Some(self.peer.clone()),
             method: MethodName::of_path(path),
@@ -114,17 +114,17 @@ impl InternalCalls {
             since: Instant::now(),
             trace: None,
         });
-        let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&head) };
-        InternalCall { calls: self.clone(), head, call }
+        let call = Call { pod: Some(pod), container: Some(container), ..Call::new(&info) };
+        InternalCall { calls: self.clone(), info, call }
     }
 
     fn send(&self, event: TapEvent) {
         // There is nobody to tell once the tap has gone.
         let Some(queue) = self.queue.upgrade() else { return };
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) =
-            queue.try_send(QueueItem::Own(Box::new(event)))
+            queue.try_send(QueueItem::Internal(Box::new(event)))
         {
-            self.metrics.dropped(&queued);
+            self.metrics.record_dropped(&queued);
         }
     }
 }
@@ -132,28 +132,28 @@ impl InternalCalls {
 impl RateWindow {
     fn has_room(&mut self, now: Instant) -> bool {
         if now - self.since >= Duration::from_secs(1) {
-            *self = Self { since: now, reported: 0 };
+            *self = Self { since: now, count: 0 };
         }
-        self.reported += 1;
-        self.reported <= MAX_EXECS_PER_SECOND
+        self.count += 1;
+        self.count <= MAX_EXECS_PER_SECOND
     }
 }
 
 impl InternalCall {
     /// It has ended with this code; if a command was executed, with this result.
     pub fn end(self, code: Code, result: Option<ExecResult>) {
-        let Self { calls, head, mut call } = self;
+        let Self { calls, info, mut call } = self;
         if let Some(exec) = &mut call.exec {
             exec.result = result;
         }
-        (call.duration, call.ending) = (head.since.elapsed(), CallOutcome::Completed(Some(code)));
-        let sent = Some(SendTimes { whole: head.since, sent: head.since });
-        let reported = Observations { observed_since: head.since, items: Vec::new() };
+        (call.duration, call.ending) = (info.since.elapsed(), CallOutcome::Completed(Some(code)));
+        let sent = Some(SendTimes { received: info.since, sent: info.since });
+        let observations = Observations { observed_since: info.since, items: Vec::new() };
         calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
-            head,
+            info,
             sent,
             call,
-            observations: reported,
+            observations,
             request: None,
         })));
     }

@@ -178,8 +178,8 @@ mod tests {
                     let _ = response(&mut read, &bytes);
                 }
             }
-            let text = read.call.exec.map_or(0, |exec| exec.command.iter().map(String::len).sum());
-            prop_assert!(text <= 4096);
+            let length = read.call.exec.map_or(0, |exec| exec.command.iter().map(String::len).sum());
+            prop_assert!(length <= 4096);
         }
     }
 }

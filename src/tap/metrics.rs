@@ -17,13 +17,13 @@ const BUCKETS: [f64; 16] =
 #[derive(Clone, Debug)]
 pub struct TapMetrics {
     calls: Family<CallLabels, Counter>,
-    duration: Family<CallLabels, Histogram>,
-    request_bytes: Family<MethodLabel, Counter>,
-    response_bytes: Family<MethodLabel, Counter>,
-    dropped: Counter,
-    notices_dropped: Counter,
+    call_duration: Family<CallLabels, Histogram>,
+    request_bytes: Family<MethodLabels, Counter>,
+    response_bytes: Family<MethodLabels, Counter>,
+    observations_dropped: Counter,
+    partial_observations_dropped: Counter,
     internal_execs_dropped: Counter,
-    undecoded: Family<UndecodedLabel, Counter>,
+    decode_failures: Family<DecodeFailureLabels, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,12 +33,12 @@ struct CallLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct MethodLabel {
+struct MethodLabels {
     method: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UndecodedLabel {
+struct DecodeFailureLabels {
     reason: &'static str,
 }
 
@@ -46,13 +46,13 @@ impl Default for TapMetrics {
     fn default() -> Self {
         Self {
             calls: Family::default(),
-            duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
+            call_duration: Family::new_with_constructor(|| Histogram::new(BUCKETS)),
             request_bytes: Family::default(),
             response_bytes: Family::default(),
-            dropped: Counter::default(),
-            notices_dropped: Counter::default(),
+            observations_dropped: Counter::default(),
+            partial_observations_dropped: Counter::default(),
             internal_execs_dropped: Counter::default(),
-            undecoded: Family::default(),
+            decode_failures: Family::default(),
         }
     }
 }
@@ -65,7 +65,7 @@ impl TapMetrics {
             "call_duration",
             "From the head of a call to its end",
             Unit::Seconds,
-            self.duration.clone(),
+            self.call_duration.clone(),
         );
         registry.register_with_unit(
             "request",
@@ -82,12 +82,12 @@ impl TapMetrics {
         registry.register(
             "observations_dropped",
             "Calls that were forwarded but not observed, because the queue was full",
-            self.dropped.clone(),
+            self.observations_dropped.clone(),
         );
         registry.register(
             "partial_observations_dropped",
             "Beginnings of calls and messages of streams that were not observed, because the queue was full",
-            self.notices_dropped.clone(),
+            self.partial_observations_dropped.clone(),
         );
         registry.register(
             "internal_execs_unobserved",
@@ -97,39 +97,39 @@ impl TapMetrics {
         registry.register(
             "messages_not_decoded",
             "Messages of watched calls that were forwarded but not read",
-            self.undecoded.clone(),
+            self.decode_failures.clone(),
         );
     }
 
     /// Calls that were not observed, because the queue was full.
     #[must_use]
     pub fn observations_dropped(&self) -> u64 {
-        self.dropped.get()
+        self.observations_dropped.get()
     }
 
-    pub(super) fn dropped(&self, queued: &QueueItem) {
+    pub(super) fn record_dropped(&self, queued: &QueueItem) {
         if queued.is_end() {
-            self.dropped.inc();
+            self.observations_dropped.inc();
         } else {
-            self.notices_dropped.inc();
+            self.partial_observations_dropped.inc();
         }
     }
 
     /// An `ExecSync` of our own was one of too many.
-    pub(super) fn own_untold(&self) {
+    pub(super) fn record_internal_exec_dropped(&self) {
         self.internal_execs_dropped.inc();
     }
 
-    pub(super) fn undecoded(&self, reason: &'static str) {
-        self.undecoded.get_or_create(&UndecodedLabel { reason }).inc();
+    pub(super) fn record_decode_failure(&self, reason: &'static str) {
+        self.decode_failures.get_or_create(&DecodeFailureLabels { reason }).inc();
     }
 
-    pub(super) fn count(&self, call: &Call) {
+    pub(super) fn record_call(&self, call: &Call) {
         let method = call.method.label();
         let labels = CallLabels { method, code: call.ending.label() };
         self.calls.get_or_create(&labels).inc();
-        self.duration.get_or_create(&labels).observe(call.duration.as_secs_f64());
-        self.request_bytes.get_or_create(&MethodLabel { method }).inc_by(call.request_bytes);
-        self.response_bytes.get_or_create(&MethodLabel { method }).inc_by(call.response_bytes);
+        self.call_duration.get_or_create(&labels).observe(call.duration.as_secs_f64());
+        self.request_bytes.get_or_create(&MethodLabels { method }).inc_by(call.request_bytes);
+        self.response_bytes.get_or_create(&MethodLabels { method }).inc_by(call.response_bytes);
     }
 }

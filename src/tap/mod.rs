@@ -50,13 +50,13 @@ pub struct TapConfig {
 #[derive(Debug)]
 enum QueueItem {
     /// A call that is told of before its end.
-    Asked(RequestSent),
+    RequestSent(RequestSent),
     /// A message of a stream.
-    Streamed(Arc<CallInfo>, Capture),
+    StreamMessage(Arc<CallInfo>, Capture),
     /// A call that has ended.
-    Ended(CompletedCall),
+    CallEnded(CompletedCall),
     /// A call of our own.
-    Own(Box<TapEvent>),
+    Internal(Box<TapEvent>),
 }
 
 /// The side of the tap that faces the relay: it captures and hands over, and never waits.
@@ -95,13 +95,13 @@ impl Tap {
 
     /// Through which calls of our own are seen as those of clients are. They have `numbers` of their own among them.
     #[must_use]
-    pub fn own_calls(&self, numbers: CallIds) -> InternalCalls {
+    pub fn internal_calls(&self, numbers: CallIds) -> InternalCalls {
         InternalCalls::new(self.queue.downgrade(), numbers, self.metrics.clone())
     }
 
     fn queue(&self, queued: QueueItem) {
         if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) = self.queue.try_send(queued) {
-            self.metrics.dropped(&queued);
+            self.metrics.record_dropped(&queued);
         }
     }
 }
@@ -110,9 +110,9 @@ impl QueueItem {
     /// Whether it is the end of a call, which is told once.
     fn is_end(&self) -> bool {
         match self {
-            Self::Ended(_) => true,
-            Self::Own(event) => matches!(**event, TapEvent::CallEnded(_)),
-            Self::Asked(_) | Self::Streamed(..) => false,
+            Self::CallEnded(_) => true,
+            Self::Internal(event) => matches!(**event, TapEvent::CallEnded(_)),
+            Self::RequestSent(_) | Self::StreamMessage(..) => false,
         }
     }
 }
@@ -139,14 +139,14 @@ impl Observer for Tap {
     }
 
     fn on_request_sent(&self, call: RequestSent) {
-        self.queue(QueueItem::Asked(call));
+        self.queue(QueueItem::RequestSent(call));
     }
 
     fn on_message(&self, head: &Arc<CallInfo>, message: Capture) {
-        self.queue(QueueItem::Streamed(head.clone(), message));
+        self.queue(QueueItem::StreamMessage(head.clone(), message));
     }
 
     fn on_end(&self, call: CompletedCall) {
-        self.queue(QueueItem::Ended(call));
+        self.queue(QueueItem::CallEnded(call));
     }
 }

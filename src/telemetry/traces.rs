@@ -139,8 +139,8 @@ impl Traces {
 
 fn exporter(settings: &TraceConfig) -> Result<SpanExporter, ExporterBuildError> {
     let Some(endpoint) = &settings.endpoint else { return SpanExporter::builder().build() };
-    let reported = PROTOCOL_VARIABLES.iter().find_map(|name| variable(name));
-    let is_grpc = reported.map_or(endpoint.port == GRPC_PORT, |protocol| protocol == "grpc");
+    let protocol = PROTOCOL_VARIABLES.iter().find_map(|name| variable(name));
+    let is_grpc = protocol.map_or(endpoint.port == GRPC_PORT, |protocol| protocol == "grpc");
     if is_grpc {
         return SpanExporter::builder().with_tonic().with_endpoint(&endpoint.url).build();
     }

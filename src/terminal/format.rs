@@ -87,7 +87,7 @@ pub(crate) fn wrapped(text: &str, width: usize) -> String {
 
 /// A command as a shell would take it.
 pub(crate) fn command(args: &[String]) -> String {
-    let quoted: Vec<String> = args.iter().map(|word| quote(word)).collect();
+    let quoted: Vec<String> = args.iter().map(|arg| quote(arg)).collect();
     quoted.join(" ")
 }
 

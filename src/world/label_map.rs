@@ -21,9 +21,8 @@ impl LabelMap {
     }
 
     /// Whether they are these.
-    pub(super) fn is(&self, observations: &HashMap<String, String>) -> bool {
-        observations.len() == self.0.len()
-            && observations.iter().all(|(key, text)| self.get(key) == Some(text))
+    pub(super) fn is(&self, labels: &HashMap<String, String>) -> bool {
+        labels.len() == self.0.len() && labels.iter().all(|(key, text)| self.get(key) == Some(text))
     }
 }
 
@@ -41,13 +40,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_found_by_their_keys() {
-        let observations =
+    fn labels_are_found_by_their_keys() {
+        let labels =
             [("tier", "web"), ("app", "shop"), ("zone", "")].map(|(key, text)| (key.into(), text.into()));
-        let received = HashMap::from(observations);
-        let texts: LabelMap = received.iter().collect();
-        assert!(texts.iter().eq([("app", "shop"), ("tier", "web"), ("zone", "")]));
-        assert_eq!(["app", "zone", "other"].map(|key| texts.get(key)), [Some("shop"), Some(""), None]);
-        assert!(texts.is(&received) && !texts.is(&HashMap::new()) && !LabelMap::default().is(&received));
+        let labels = HashMap::from(labels);
+        let label_map: LabelMap = labels.iter().collect();
+        assert!(label_map.iter().eq([("app", "shop"), ("tier", "web"), ("zone", "")]));
+        assert_eq!(["app", "zone", "other"].map(|key| label_map.get(key)), [Some("shop"), Some(""), None]);
+        assert!(label_map.is(&labels) && !label_map.is(&HashMap::new()) && !LabelMap::default().is(&labels));
     }
 }

@@ -129,7 +129,7 @@ impl Sandbox {
 
     /// The same with what a message tells, if that is anything new.
     pub(super) fn with(&self, fact: &SandboxObservation, source: Source) -> Option<Self> {
-        let mut next = CopyOnWrite::from_observation(self);
+        let mut next = CopyOnWrite::new(self);
         if let Some(metadata) = &fact.metadata {
             let pod = &self.pod;
             let known = [&pod.namespace, &pod.name, &pod.uid].map(Option::as_deref);
@@ -189,7 +189,7 @@ impl Container {
 
     /// The same with what a message tells, if that is anything new.
     pub(super) fn with(&self, fact: &ContainerObservation, source: Source) -> Option<Self> {
-        let mut next = CopyOnWrite::from_observation(self);
+        let mut next = CopyOnWrite::new(self);
         if let Some(metadata) = &fact.metadata
             && (self.name.name.as_deref(), self.name.attempt)
                 != (Some(&metadata.name), Some(metadata.attempt))
@@ -244,7 +244,7 @@ struct CopyOnWrite<'a, T> {
 }
 
 impl<'a, T: Clone> CopyOnWrite<'a, T> {
-    fn from_observation(known: &'a T) -> Self {
+    fn new(known: &'a T) -> Self {
         Self { known, changed: None }
     }
 
@@ -252,9 +252,9 @@ impl<'a, T: Clone> CopyOnWrite<'a, T> {
         self.changed.get_or_insert_with(|| self.known.clone())
     }
 
-    fn set<V: PartialEq>(&mut self, known: &V, observations: V, field: fn(&mut T) -> &mut V) {
-        if *known != observations {
-            *field(self.get()) = observations;
+    fn set<V: PartialEq>(&mut self, known: &V, observed: V, field: fn(&mut T) -> &mut V) {
+        if *known != observed {
+            *field(self.get()) = observed;
         }
     }
 }

@@ -46,7 +46,7 @@ pub enum RuntimeEvent {
         /// Which runtime.
         runtime: RuntimeInfo,
         /// Whether its events tell of what it executes.
-        tells_execs: bool,
+        has_exec_events: bool,
     },
     /// It, or its stream of events, has gone: of what happens until it is there again, no event will tell.
     Disconnected,
@@ -68,29 +68,29 @@ pub enum InspectRequest {
 /// Asks the runtime, for as long as somebody takes what it tells.
 #[derive(Debug)]
 pub struct Watcher {
-    own: MeteredChannel,
+    channel: MeteredChannel,
     client: MeteredRuntimeClient,
-    notices: mpsc::Sender<RuntimeEvent>,
-    enquiries: mpsc::Receiver<InspectRequest>,
+    events: mpsc::Sender<RuntimeEvent>,
+    inspect_requests: mpsc::Receiver<InspectRequest>,
 }
 
 impl Watcher {
     /// Asks the runtime from now on, until the receiver is dropped. What is to be asked beside what always is comes through `enquiries`.
     #[must_use]
     pub fn start(
-        own: MeteredChannel,
-        enquiries: mpsc::Receiver<InspectRequest>,
+        channel: MeteredChannel,
+        inspect_requests: mpsc::Receiver<InspectRequest>,
     ) -> mpsc::Receiver<RuntimeEvent> {
-        let (notices, observations) = mpsc::channel(EVENT_QUEUE_CAPACITY);
-        let heard = notices.clone();
-        let watcher = Self { client: own.client(), own, notices, enquiries };
+        let (events, event_receiver) = mpsc::channel(EVENT_QUEUE_CAPACITY);
+        let receiver_closed = events.clone();
+        let watcher = Self { client: channel.client(), channel, events, inspect_requests };
         tokio::spawn(async move {
             tokio::select! {
                 () = watcher.run() => {}
-                () = heard.closed() => {}
+                () = receiver_closed.closed() => {}
             }
         });
-        observations
+        event_receiver
     }
 
     /// Watches the runtime whenever it is there.
@@ -123,11 +123,11 @@ impl Watcher {
     /// Watches for as long as the runtime's events last; without events, for as long as it answers. Returns what ended it.
     async fn watch(&mut self, runtime: RuntimeInfo) -> Status {
         let started = Instant::now();
-        let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.own.channel()));
-        let mut containers = self.containers(&runtime);
+        let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.channel.channel()));
+        let mut containers = self.container_events(&runtime);
         // A subscription takes a moment to begin, and grpc-go does not say when it has.
-        let tells_execs = tasks.is_some();
-        let settled = sleep(if tells_execs { SUBSCRIBE_GRACE } else { Duration::ZERO });
+        let has_exec_events = tasks.is_some();
+        let settled = sleep(if has_exec_events { SUBSCRIBE_GRACE } else { Duration::ZERO });
         let mut settled = pin!(settled);
         let mut is_settled = false;
         let mut ticks = interval(RELIST_INTERVAL);
@@ -144,7 +144,7 @@ impl Watcher {
             }
             tokio::select! {
                 // Who has not been told asks again.
-                Some(request) = self.enquiries.recv() => if pending_inspects.insert(request.clone()) {
+                Some(request) = self.inspect_requests.recv() => if pending_inspects.insert(request.clone()) {
                     waiting.push_back(request);
                 },
                 Some(Ok((request, inspected))) = answers.join_next() => {
@@ -156,13 +156,13 @@ impl Watcher {
                 }
                 () = &mut settled, if !is_settled => {
                     is_settled = true;
-                    self.send(RuntimeEvent::Connected { runtime: runtime.clone(), tells_execs }).await;
+                    self.send(RuntimeEvent::Connected { runtime: runtime.clone(), has_exec_events }).await;
                 }
                 _ = ticks.tick(), if listing.is_none() => {
-                    containers = containers.or_else(|| self.containers(&runtime));
+                    containers = containers.or_else(|| self.container_events(&runtime));
                     listing = Some(Box::pin(list(self.client.clone())));
                 }
-                listed = on_list(&mut listing) => {
+                listed = pending_list(&mut listing) => {
                     listing = None;
                     match listed {
                         Ok(observations) => self.send(RuntimeEvent::Observed(Source::List, observations)).await,
@@ -173,19 +173,19 @@ impl Watcher {
                         Err(status) => return status,
                     }
                 }
-                event = next(&mut tasks) => match event {
-                    Ok(event) => self.send(notice_of(event)).await,
+                event = next_event(&mut tasks) => match event {
+                    Ok(event) => self.send(runtime_event(event)).await,
                     Err(status) if status.code() == Code::Unimplemented => {
                         warn!(
                             status = sanitize(status.message()),
                             "containerd does not tell of what it executes: phases are not to be had"
                         );
                         (tasks, is_settled) = (None, true);
-                        self.send(RuntimeEvent::Connected { runtime: runtime.clone(), tells_execs: false }).await;
+                        self.send(RuntimeEvent::Connected { runtime: runtime.clone(), has_exec_events: false }).await;
                     }
                     Err(status) => return status,
                 },
-                event = next(&mut containers) => match event {
+                event = next_event(&mut containers) => match event {
                     // What it tells may have been so a while ago, but not before the stream began.
                     Ok(event) => {
                         let observations = Observations { observed_since: started, items: Observation::of_event(event) };
@@ -201,7 +201,7 @@ impl Watcher {
     }
 
     /// The events of the CRI, which only hasten what the next list would tell.
-    fn containers(&self, runtime: &RuntimeInfo) -> Option<LazyStream<v1::ContainerEventResponse>> {
+    fn container_events(&self, runtime: &RuntimeInfo) -> Option<LazyStream<v1::ContainerEventResponse>> {
         let mut client = self.client.clone();
         let call = async move { client.get_container_events(v1::GetEventsRequest {}).await };
         runtime.broadcasts_events().then(|| LazyStream::new(call))
@@ -209,30 +209,31 @@ impl Watcher {
 
     async fn send(&self, notice: RuntimeEvent) {
         // Where nobody listens any more, the watcher is about to end.
-        let _ = self.notices.send(notice).await;
+        let _ = self.events.send(notice).await;
     }
 }
 
 /// What somebody wants to know.
 async fn inspect(
     mut client: MeteredRuntimeClient,
-    inspect: InspectRequest,
+    request: InspectRequest,
 ) -> (InspectRequest, Result<Observations, Status>) {
     let observed_since = Instant::now();
-    let fact = match &inspect {
+    let fact = match &request {
         InspectRequest::Sandbox(id) => {
-            let request = v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
-            let answer = with_timeout(client.pod_sandbox_status(request)).await;
+            let status_request =
+                v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
+            let answer = with_timeout(client.pod_sandbox_status(status_request)).await;
             answer.map(|answer| answer.into_inner().status.map(|status| Observation::Sandbox(status.into())))
         }
         InspectRequest::Container(id) => {
-            let request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
-            let answer = with_timeout(client.container_status(request)).await;
+            let status_request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
+            let answer = with_timeout(client.container_status(status_request)).await;
             answer
                 .map(|answer| answer.into_inner().status.map(|status| Observation::Container(status.into())))
         }
     };
-    (inspect, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
+    (request, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
 }
 
 /// Everything that is there.
@@ -251,7 +252,7 @@ async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> 
 }
 
 /// The list that was asked for; never, where none was.
-async fn on_list<F>(listing: &mut Option<F>) -> Result<Observations, Status>
+async fn pending_list<F>(listing: &mut Option<F>) -> Result<Observations, Status>
 where
     F: Future<Output = Result<Observations, Status>> + Unpin,
 {
@@ -262,8 +263,8 @@ where
 }
 
 /// An event of containerd's: of a container's own process, or of what is executed in it.
-fn notice_of(event: TimestampedEvent) -> RuntimeEvent {
-    match fact_of(&event.event) {
+fn runtime_event(event: TimestampedEvent) -> RuntimeEvent {
+    match container_observation(&event.event) {
         Some(fact) => RuntimeEvent::Observed(
             Source::Event,
             Observations { observed_since: Instant::now(), items: vec![fact] },
@@ -273,7 +274,7 @@ fn notice_of(event: TimestampedEvent) -> RuntimeEvent {
 }
 
 /// What an event of containerd's tells of a container, if it is about its own process.
-fn fact_of(event: &TaskEvent) -> Option<Observation> {
+fn container_observation(event: &TaskEvent) -> Option<Observation> {
     let (container, state, exit) = match event {
         TaskEvent::Started { container, .. } => (container, v1::ContainerState::ContainerRunning, None),
         TaskEvent::Exit { container, status } => {
@@ -291,7 +292,7 @@ fn fact_of(event: &TaskEvent) -> Option<Observation> {
 }
 
 /// The next event; never, where there are none. A stream that ends is an error.
-async fn next<S, T>(events: &mut Option<S>) -> Result<T, Status>
+async fn next_event<S, T>(events: &mut Option<S>) -> Result<T, Status>
 where
     S: Stream<Item = Result<T, Status>> + Unpin,
 {

@@ -1,6 +1,6 @@
 //! Spans at a real collector, and secrets that are in none of what probeshim tells.
 
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::ExecSyncRequest;
 use probeshim::socket::SocketPath;
 use serde_json::json;
@@ -21,7 +21,7 @@ const PARENT: &str = "b7ad6b7169203331";
 fn exec_in_trace(execs: &Execs, command: &[&str]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut client = runtime_service(&SocketPath::new(execs.shim.socket()).unwrap());
+        let mut client = runtime_client(&SocketPath::new(execs.shim.socket()).unwrap());
         let cmd = command.iter().map(ToString::to_string).collect();
         let mut request =
             Request::new(ExecSyncRequest { container_id: execs.pod.container.clone(), cmd, timeout: 5 });

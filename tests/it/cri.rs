@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use probeshim::cri::DESCRIPTORS;
+use probeshim::cri::FILE_DESCRIPTOR_SET;
 use prost::Message as _;
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -24,7 +24,7 @@ fn every_message_field_number_type_and_method_is_as_in_the_table() {
 }
 
 fn files() -> FileDescriptorSet {
-    FileDescriptorSet::decode(DESCRIPTORS).unwrap()
+    FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap()
 }
 
 /// What was compiled, written as the table writes it.

@@ -104,7 +104,7 @@ impl Observer for Killer {
     }
 
     fn on_end(&self, call: CompletedCall) {
-        if ACTS.contains(&call.head.method.label()) && self.victim.load(Ordering::SeqCst) != 0 {
+        if ACTS.contains(&call.info.method.label()) && self.victim.load(Ordering::SeqCst) != 0 {
             self.now(Moment::Answered(self.answered.fetch_add(1, Ordering::SeqCst) + 1));
         }
     }

@@ -104,7 +104,7 @@ impl Watched {
     /// The next notice is that it is watched; says whether it tells of what it executes.
     async fn is_there(&mut self) -> bool {
         match self.notice().await {
-            RuntimeEvent::Connected { tells_execs, .. } => tells_execs,
+            RuntimeEvent::Connected { has_exec_events, .. } => has_exec_events,
             other => panic!("{other:?}"),
         }
     }
@@ -175,7 +175,9 @@ async fn a_runtime_without_events_is_listed() {
     let mut seen = Vec::new();
     while seen.len() < 2 {
         match watched.notice().await {
-            RuntimeEvent::Connected { tells_execs, .. } => seen.push(format!("there, tells {tells_execs}")),
+            RuntimeEvent::Connected { has_exec_events, .. } => {
+                seen.push(format!("there, tells {has_exec_events}"))
+            }
             RuntimeEvent::Observed(Source::List, Observations { items, .. }) => {
                 let containers = items.iter().find_map(|fact| match fact {
                     Observation::ContainerList(containers) => Some(containers),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::{fmt, fs};
 
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
 use probeshim::socket::SocketPath;
@@ -44,7 +44,7 @@ struct Clumsy<'a> {
 
 /// Makes every mistake once, in pods whose logs go below `folder`.
 pub(crate) async fn all(socket: &Path, folder: &Path) -> Vec<Mistake> {
-    let client = runtime_service(&SocketPath::new(socket).unwrap());
+    let client = runtime_client(&SocketPath::new(socket).unwrap());
     let mut clumsy = Clumsy { client, folder, made: Vec::new() };
     let pod = clumsy.with_sandboxes().await;
     let container = clumsy.with_new_containers(&pod).await;

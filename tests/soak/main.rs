@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::ExecSyncRequest;
 use probeshim::socket::SocketPath;
 use tokio::sync::Semaphore;
@@ -133,7 +133,7 @@ async fn call(
     failed: Arc<AtomicU64>,
     stop: CancellationToken,
 ) {
-    let client = runtime_service(&socket);
+    let client = runtime_client(&socket);
     let room = Arc::new(Semaphore::new(IN_FLIGHT));
     let mut ticks = interval(Duration::from_secs(1) / u32::try_from(per_second).unwrap());
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

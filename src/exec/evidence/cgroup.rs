@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use procfs::process::Process;
 
-use super::counters::{Counters, cpu_stat, field_value, parse_psi_total, quota};
+use super::counters::{Counters, field_value, parse_cpu_stat, parse_psi_total, quota};
 use super::{Pids, PressureStall};
 
 /// Where the controllers of a container are. `None` is not there.
@@ -106,18 +106,18 @@ impl Cgroup {
                 freezer: v1("freezer"),
             });
         }
-        let directory = v2()?;
-        let same = || Some(directory.clone());
+        let dir = v2()?;
+        let same = || Some(dir.clone());
         let (cpu, memory, pids, freezer) = (same(), same(), same(), same());
         Some(Self { version: Version::V2, cpu, cpuacct: None, memory, pids, freezer })
     }
 
     /// What is counted, as it stands.
     pub(super) fn counters(&self) -> Counters {
-        let mut cpu = read(self.cpu.as_ref(), "cpu.stat").map(|text| cpu_stat(&text));
+        let mut cpu = read(self.cpu.as_ref(), "cpu.stat").map(|text| parse_cpu_stat(&text));
         if let Some(cpu) = &mut cpu {
             let used = || read(self.cpuacct.as_ref(), "cpuacct.usage")?.trim().parse().ok();
-            cpu.used = cpu.used.or_else(|| used().map(Duration::from_nanos));
+            cpu.usage = cpu.usage.or_else(|| used().map(Duration::from_nanos));
         }
         let oom_file = match self.version {
             Version::V1 => "memory.oom_control",

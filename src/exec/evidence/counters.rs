@@ -1,10 +1,10 @@
-//! Counters of the kernel that tell something only by how much they have grown.
+//! Counters of the kernel, of which only the growth is meaningful.
 
 use std::time::Duration;
 
-use super::{Cpu, PressureStall};
+use super::{CpuUsage, PressureStall};
 
-/// The counters of a container at one time. `None` is not counted there.
+/// The counters of a container at one time; `None` if the kernel does not count it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counters {
     pub(super) cpu: Option<CpuCounters>,
@@ -14,28 +14,28 @@ pub(super) struct Counters {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuCounters {
-    pub(super) used: Option<Duration>,
+    pub(super) usage: Option<Duration>,
     pub(super) periods: u64,
     pub(super) throttled_periods: u64,
-    pub(super) throttled: Duration,
+    pub(super) throttled_time: Duration,
 }
 
 impl CpuCounters {
-    /// By how much they have grown.
-    pub(super) fn since(self, before: Self, quota: Option<f64>) -> Cpu {
-        Cpu {
+    /// Returns the growth since an earlier reading.
+    pub(super) fn delta_since(self, before: Self, quota: Option<f64>) -> CpuUsage {
+        CpuUsage {
             quota,
-            used: self.used.zip(before.used).map(|(now, before)| now.saturating_sub(before)),
+            used: self.usage.zip(before.usage).map(|(now, before)| now.saturating_sub(before)),
             periods: self.periods.saturating_sub(before.periods),
             throttled_periods: self.throttled_periods.saturating_sub(before.throttled_periods),
-            throttled: self.throttled.saturating_sub(before.throttled),
+            throttled: self.throttled_time.saturating_sub(before.throttled_time),
         }
     }
 }
 
 impl PressureStall {
-    /// By how much they have grown.
-    pub(super) fn since(self, before: Self) -> Self {
+    /// Returns the growth since an earlier reading.
+    pub(super) fn delta_since(self, before: Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(before.cpu),
             io: self.io.saturating_sub(before.io),
@@ -45,25 +45,25 @@ impl PressureStall {
 }
 
 /// Reads `cpu.stat` of either version of cgroups.
-pub(super) fn cpu_stat(text: &str) -> CpuCounters {
+pub(super) fn parse_cpu_stat(text: &str) -> CpuCounters {
     let value = |key| field_value(text, key);
     let microseconds = |key| value(key).map(Duration::from_micros);
     CpuCounters {
-        used: microseconds("usage_usec"),
+        usage: microseconds("usage_usec"),
         periods: value("nr_periods").unwrap_or(0),
         throttled_periods: value("nr_throttled").unwrap_or(0),
-        throttled: microseconds("throttled_usec")
+        throttled_time: microseconds("throttled_usec")
             .or_else(|| value("throttled_time").map(Duration::from_nanos))
             .unwrap_or_default(),
     }
 }
 
-/// The number after a word, in a file with a pair on each line.
+/// Returns the number after a key in a file with one pair on each line.
 pub(super) fn field_value(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// How long some processes have stood still, as a file of the kernel's pressure stall information tells.
+/// Returns the total of the line `some` of a PSI file: the time for which some tasks were stalled.
 pub(super) fn parse_psi_total(text: &str) -> Option<Duration> {
     let some = text.lines().find(|line| line.starts_with("some "))?;
     let total = some.split(' ').find_map(|part| part.strip_prefix("total="))?;
@@ -86,10 +86,10 @@ mod tests {
     fn both_versions_of_cpu_stat_are_read() {
         let v2 = "usage_usec 5000\nuser_usec 1\nsystem_usec 2\nnr_periods 7\nnr_throttled 3\nthrottled_usec 250000\n";
         let v1 = "nr_periods 7\nnr_throttled 3\nthrottled_time 250000000\n";
-        let throttled = Duration::from_millis(250);
-        let expected = CpuCounters { used: None, periods: 7, throttled_periods: 3, throttled };
-        assert_eq!(cpu_stat(v1), expected);
-        assert_eq!(cpu_stat(v2), CpuCounters { used: Some(Duration::from_millis(5)), ..expected });
+        let throttled_time = Duration::from_millis(250);
+        let expected = CpuCounters { usage: None, periods: 7, throttled_periods: 3, throttled_time };
+        assert_eq!(parse_cpu_stat(v1), expected);
+        assert_eq!(parse_cpu_stat(v2), CpuCounters { usage: Some(Duration::from_millis(5)), ..expected });
     }
 
     #[test]

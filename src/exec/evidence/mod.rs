@@ -8,7 +8,7 @@ mod sampler;
 use std::time::Duration;
 
 pub use processes::ProcessInfo;
-pub(super) use sampler::{Ask, Sampler, SamplerAnswer};
+pub(super) use sampler::{SampleRequest, SampleResult, Sampler};
 
 /// What was measured from the beginning of a call to its end: from a tenth of a second before, where other calls began then, or a little
 /// after, where the container had to be found first. `None` is not measured.
@@ -19,7 +19,7 @@ pub struct Evidence {
     /// `ExecSync`s in flight when the call ended, itself included: in the container, and on the node.
     pub in_flight: (usize, usize),
     /// The container's processor time.
-    pub cpu: Option<Cpu>,
+    pub cpu: Option<CpuUsage>,
     /// How long processes of the container stood still for want of something. cgroup v2 only.
     pub container_pressure: Option<PressureStall>,
     /// The same of the whole node.
@@ -38,7 +38,7 @@ pub struct Evidence {
 
 /// Processor time of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cpu {
+pub struct CpuUsage {
     /// How many processors it may use; `None` for all.
     pub quota: Option<f64>,
     /// What it used.

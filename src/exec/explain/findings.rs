@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::percent;
-use crate::exec::evidence::{Cpu, Evidence, PressureStall};
+use crate::exec::evidence::{CpuUsage, Evidence, PressureStall};
 use crate::terminal::format::duration;
 
 /// The part of the time that was measured from which standing still is worth a sentence.
@@ -80,7 +80,7 @@ fn stalls(pressure: &PressureStall, owner: &str, window: Duration) -> Vec<String
 }
 
 /// Whether a container was throttled often enough for a sentence.
-fn is_notable(cpu: &Cpu) -> bool {
+fn is_notable(cpu: &CpuUsage) -> bool {
     cpu.throttled_periods > 0 && ratio(cpu.throttled_periods, cpu.periods) >= NOTABLE_THROTTLING
 }
 

@@ -28,7 +28,7 @@ pub fn explain(record: &CallRecord) -> Vec<String> {
         sentences.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
         return sentences;
     }
-    let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.insight.as_deref()) else {
+    let (Some(exec), Some(insight)) = (call.exec.as_deref(), record.analysis.as_deref()) else {
         sentences.push(format!("It took {}, and {}.", duration(call.duration), end(call.ending)));
         return sentences;
     };

@@ -25,14 +25,14 @@ impl Clock {
     }
 
     /// An execution of the CRI plugin's with this number.
-    fn execution(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> ExecInstance {
-        let mut execution = ExecInstance::new(&format!("{number:064x}"));
-        execution.added = Some(self.moment(added));
-        execution.started = Some(self.moment(added + 1));
-        execution.pid = Some(1000 + u32::from(number));
-        execution.exited = exited.map(|(at, _)| self.moment(at));
-        execution.status = exited.map(|(_, status)| status);
-        execution
+    fn instance(self, number: u8, added: u32, exited: Option<(u32, u32)>) -> ExecInstance {
+        let mut instance = ExecInstance::new(&format!("{number:064x}"));
+        instance.added = Some(self.moment(added));
+        instance.started = Some(self.moment(added + 1));
+        instance.pid = Some(1000 + u32::from(number));
+        instance.exited = exited.map(|(at, _)| self.moment(at));
+        instance.status = exited.map(|(_, status)| status);
+        instance
     }
 }
 
@@ -42,8 +42,8 @@ fn claim(clock: Clock, from: u32, end: Option<(u32, u32)>) -> CallCandidate<'sta
     CallCandidate { sent: clock.at(from), command: &[], events_lost: false, end: end.map(ended) }
 }
 
-fn found(calls: &[CallCandidate<'_>], executions: &[ExecInstance]) -> Vec<Match> {
-    let matching = Matching::new(calls, executions, ExitEvents::Complete);
+fn found(calls: &[CallCandidate<'_>], instances: &[ExecInstance]) -> Vec<Match> {
+    let matching = Matching::new(calls, instances, ExitEvents::Complete);
     (0..calls.len()).map(|call| matching.find(call)).collect()
 }
 
@@ -51,9 +51,9 @@ fn found(calls: &[CallCandidate<'_>], executions: &[ExecInstance]) -> Vec<Match>
 fn one_call_has_the_one_execution_of_its_time() {
     let clock = Clock::new();
     let call = claim(clock, 100, Some((200, 0)));
-    let before = clock.execution(1, 10, Some((20, 0)));
-    let own = clock.execution(2, 110, Some((190, 0)));
-    let after = clock.execution(3, 300, None);
+    let before = clock.instance(1, 10, Some((20, 0)));
+    let own = clock.instance(2, 110, Some((190, 0)));
+    let after = clock.instance(3, 300, None);
     assert_eq!(found(&[call], &[before, own, after]), [Match::One(1)]);
 }
 
@@ -61,21 +61,21 @@ fn one_call_has_the_one_execution_of_its_time() {
 fn exit_codes_and_order_tell_calls_apart() {
     let clock = Clock::new();
     let calls = [claim(clock, 0, Some((100, 1))), claim(clock, 0, Some((100, 2)))];
-    let executions = [clock.execution(1, 10, Some((95, 2))), clock.execution(2, 11, Some((96, 1)))];
-    assert_eq!(found(&calls, &executions), [Match::One(1), Match::One(0)]);
+    let instances = [clock.instance(1, 10, Some((95, 2))), clock.instance(2, 11, Some((96, 1)))];
+    assert_eq!(found(&calls, &instances), [Match::One(1), Match::One(0)]);
     // The first to be answered can only be the first that exited, and then the second only the other.
     let calls = [claim(clock, 0, Some((60, 0))), claim(clock, 0, Some((100, 0)))];
-    let executions = [clock.execution(1, 10, Some((95, 0))), clock.execution(2, 11, Some((50, 0)))];
-    assert_eq!(found(&calls, &executions), [Match::One(1), Match::One(0)]);
+    let instances = [clock.instance(1, 10, Some((95, 0))), clock.instance(2, 11, Some((50, 0)))];
+    assert_eq!(found(&calls, &instances), [Match::One(1), Match::One(0)]);
 }
 
 #[test]
 fn what_nothing_tells_apart_stays_so() {
     let clock = Clock::new();
     let calls = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
-    let executions = [clock.execution(1, 10, Some((95, 0))), clock.execution(2, 11, Some((95, 0)))];
+    let instances = [clock.instance(1, 10, Some((95, 0))), clock.instance(2, 11, Some((95, 0)))];
     let either = Match::OneOf(vec![0, 1]);
-    assert_eq!(found(&calls, &executions), [either.clone(), either]);
+    assert_eq!(found(&calls, &instances), [either.clone(), either]);
 }
 
 #[test]
@@ -87,26 +87,26 @@ fn command_lines_tell_only_where_each_is_that_of_a_call() {
         CallCandidate { command: &one, ..claim(clock, 0, Some((100, 0))) },
         CallCandidate { command: &other, ..claim(clock, 0, Some((100, 0))) },
     ];
-    let execution = |number, text: Option<Vec<String>>| ExecInstance {
-        command: text,
-        ..clock.execution(number, 10, Some((90, 0)))
+    let instance = |number, command: Option<Vec<String>>| ExecInstance {
+        command,
+        ..clock.instance(number, 10, Some((90, 0)))
     };
-    let instances = [execution(1, Some(other.clone())), execution(2, Some(one.clone()))];
+    let instances = [instance(1, Some(other.clone())), instance(2, Some(one.clone()))];
     assert_eq!(found(&calls, &instances), [Match::One(1), Match::One(0)]);
     let either = || [Match::OneOf(vec![0, 1]), Match::OneOf(vec![0, 1])];
     assert_eq!(
-        found(&calls, &[execution(1, Some(other.clone())), execution(2, None)]),
+        found(&calls, &[instance(1, Some(other.clone())), instance(2, None)]),
         either(),
         "one was not read"
     );
-    let same = [execution(1, Some(other.clone())), execution(2, Some(other.clone()))];
+    let same = [instance(1, Some(other.clone())), instance(2, Some(other.clone()))];
     assert_eq!(found(&calls, &same), either(), "a shell may have become its command");
 }
 
 #[test]
 fn exec_instances_of_other_clients_match_no_call() {
     let clock = Clock::new();
-    let mut foreign = clock.execution(1, 10, Some((90, 0)));
+    let mut foreign = clock.instance(1, 10, Some((90, 0)));
     foreign.exec = "by-hand".into();
     assert_eq!(found(&[claim(clock, 0, Some((100, 0)))], &[foreign]), [Match::None]);
 }
@@ -117,11 +117,11 @@ fn a_call_that_was_refused_needs_no_execution() {
     let refused = CandidateEnd { at: clock.at(50), outcome: ExecOutcome::Refused };
     let calls =
         [claim(clock, 0, Some((100, 0))), CallCandidate { end: Some(refused), ..claim(clock, 0, None) }];
-    let executions = [clock.execution(1, 60, Some((90, 0)))];
-    assert_eq!(found(&calls, &executions), [Match::One(0), Match::None]);
+    let instances = [clock.instance(1, 60, Some((90, 0)))];
+    assert_eq!(found(&calls, &instances), [Match::One(0), Match::None]);
     // One whose time it was in is not given another's for that.
-    let executions = [clock.execution(1, 20, Some((90, 0)))];
-    assert_eq!(found(&calls, &executions), [Match::One(0), Match::OneOf(vec![0])]);
+    let instances = [clock.instance(1, 20, Some((90, 0)))];
+    assert_eq!(found(&calls, &instances), [Match::One(0), Match::OneOf(vec![0])]);
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn an_exec_that_may_be_foreign_is_not_matched() {
         end: Some(CandidateEnd { at: clock.at(50), outcome }),
         ..claim(clock, 0, None)
     };
-    let started = [clock.execution(1, 20, Some((90, 0)))];
+    let started = [clock.instance(1, 20, Some((90, 0)))];
     assert_eq!(
         found(&[ended(ExecOutcome::Refused)], &started),
         [Match::OneOf(vec![0])],
         "the call failed, and this ran"
     );
     let never_started =
-        [ExecInstance { started: None, exited: None, status: None, ..clock.execution(1, 20, None) }];
+        [ExecInstance { started: None, exited: None, status: None, ..clock.instance(1, 20, None) }];
     assert_eq!(found(&[ended(ExecOutcome::Refused)], &never_started), [Match::One(0)]);
     assert_eq!(
         found(&[ended(ExecOutcome::Unanswered)], &started),
@@ -150,15 +150,15 @@ fn an_exec_that_may_be_foreign_is_not_matched() {
 #[test]
 fn what_is_settled_is_not_waited_for() {
     let clock = Clock::new();
-    let executions = [clock.execution(1, 10, Some((90, 0))), clock.execution(2, 11, Some((91, 0)))];
+    let instances = [clock.instance(1, 10, Some((90, 0))), clock.instance(2, 11, Some((91, 0)))];
     let ended = [claim(clock, 0, Some((100, 0))), claim(clock, 0, Some((100, 0)))];
-    assert!(Matching::new(&ended, &executions, ExitEvents::Pending).is_settled(0));
+    assert!(Matching::new(&ended, &instances, ExitEvents::Pending).is_settled(0));
     let one_goes_on = [claim(clock, 0, Some((100, 0))), claim(clock, 0, None)];
     assert!(
-        !Matching::new(&one_goes_on, &executions, ExitEvents::Pending).is_settled(0),
+        !Matching::new(&one_goes_on, &instances, ExitEvents::Pending).is_settled(0),
         "its exit code may tell them apart"
     );
-    let one_runs = [clock.execution(1, 10, Some((90, 0))), clock.execution(2, 11, None)];
+    let one_runs = [clock.instance(1, 10, Some((90, 0))), clock.instance(2, 11, None)];
     assert!(
         !Matching::new(&ended, &one_runs, ExitEvents::Pending).is_settled(0),
         "its exit may be on its way"
@@ -169,10 +169,10 @@ fn what_is_settled_is_not_waited_for() {
 fn among_very_many_nothing_is_claimed() {
     let clock = Clock::new();
     let calls: Vec<_> = (0..40).map(|code| claim(clock, 0, Some((100, code / 2)))).collect();
-    let executions: Vec<ExecInstance> =
-        (0..40).map(|number| clock.execution(number, 10, Some((90, 7)))).collect();
-    let found = found(&calls, &executions);
-    assert!(matches!(&found[14], Match::OneOf(executions) if executions.len() == 40), "{:?}", found[14]);
+    let instances: Vec<ExecInstance> =
+        (0..40).map(|number| clock.instance(number, 10, Some((90, 7)))).collect();
+    let found = found(&calls, &instances);
+    assert!(matches!(&found[14], Match::OneOf(instances) if instances.len() == 40), "{:?}", found[14]);
     assert_eq!(found[0], Match::None);
 }
 
@@ -183,16 +183,16 @@ proptest! {
         calls in proptest::collection::vec((0_u32..50, 1_u32..20, 1_u32..40, 0_u32..20, 0_u32..2), 1..7),
     ) {
         let clock = Clock::new();
-        let (mut claims, mut executions) = (Vec::new(), Vec::new());
+        let (mut claims, mut instances) = (Vec::new(), Vec::new());
         for (number, (from, prepare, run, drain, code)) in calls.into_iter().enumerate() {
             let (added, exited) = (from + prepare, from + prepare + 1 + run);
             claims.push(claim(clock, from, Some((exited + drain, code))));
-            executions.push(clock.execution(u8::try_from(number).unwrap(), added, Some((exited, code))));
+            instances.push(clock.instance(u8::try_from(number).unwrap(), added, Some((exited, code))));
         }
-        for (call, found) in found(&claims, &executions).into_iter().enumerate() {
+        for (call, found) in found(&claims, &instances).into_iter().enumerate() {
             match found {
-                Match::One(execution) => prop_assert_eq!(execution, call),
-                Match::OneOf(executions) => prop_assert!(executions.contains(&call)),
+                Match::One(instance) => prop_assert_eq!(instance, call),
+                Match::OneOf(instances) => prop_assert!(instances.contains(&call)),
                 Match::None => prop_assert!(false, "{} found nothing", call),
             }
         }

@@ -1,4 +1,4 @@
-//! The ExecSyncs that go on, the commands that are executed for them, and what becomes of both.
+//! Tracks ExecSyncs in flight and the exec instances that containerd starts for them.
 
 mod call;
 mod container_execs;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::analysis::CallRecord;
-use super::evidence::{Ask, Evidence};
+use super::evidence::{Evidence, SampleRequest};
 use super::exec_instance::{ClockReading, EventTime};
 use super::identity::ProbeMatch;
 use super::periodicity::{PatternKey, Periodicity};
@@ -20,53 +20,53 @@ use crate::cri::Code;
 use crate::relay::{CallInfo, CallOutcome};
 use crate::tap::{Call, ContainerRef, DecodedCall, ExecCall, ExecRequest, PodRef, SendTimes};
 
-pub(super) use call::InFlight;
+pub(super) use call::ExecInFlight;
 
-use call::{EndedCall, end_of};
+use call::{EndedCall, candidate_end};
 use container_execs::{ContainerExecs, LATE_EXIT_TTL, ResolvedCall};
 
-/// How long what belongs to a call may come after its end: events, and evidence.
+/// How long events and evidence of a call may arrive after its end.
 const LATE_EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Commands of a container that are remembered at most, of those that nothing is known to have asked for.
+/// Maximum number of exec instances of a container that are kept without a call.
 const MAX_UNMATCHED: usize = 64;
 
-/// Where a call executes, as far as the world knows.
+/// The container and pod of a call, as far as the inventory knows them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallContext {
     pub(super) container: Option<Arc<ContainerRef>>,
     pub(super) pod: Option<Arc<PodRef>>,
-    /// What specs say of the call.
-    pub(super) identity: ProbeMatch,
+    /// The probe or hook to which the call is attributed.
+    pub(super) probe_match: ProbeMatch,
 }
 
-/// All ExecSyncs of the node. Decides; what it wants to be done is in `asks`, what it has found out in `records`.
+/// All ExecSyncs of the node. It does no I/O: its requests to the sampler are in `sample_requests`, its findings in `records`.
 #[derive(Debug)]
 pub(super) struct Tracker {
-    settings: SlownessConfig,
-    events: EventCoverage,
+    config: SlownessConfig,
+    event_coverage: EventCoverage,
     containers: HashMap<Arc<str>, ContainerExecs>,
-    patterns: Periodicity,
-    pub(super) sample_requests: Vec<Ask>,
+    periodicity: Periodicity,
+    pub(super) sample_requests: Vec<SampleRequest>,
     pub(super) records: Vec<CallRecord>,
-    /// Commands that were executed for calls that have been recorded: what they left behind is in their sessions.
+    /// Sessions of recorded calls, in which leaked processes are searched.
     pub(super) sessions: Vec<ExecSession>,
 }
 
-/// What is heard of what the runtime executes.
+/// Whether the runtime reports its exec instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventCoverage {
-    /// All of it.
+    /// It reports all of them.
     Complete,
-    /// They may pass unheard: until the runtime is watched, and again whenever it has gone.
+    /// Events may have been missed: before the first connection to the runtime, and after it was lost.
     Interrupted,
-    /// The runtime does not tell.
+    /// The runtime has no such events.
     Unsupported,
-    /// Nobody asks it to, and nobody will.
+    /// probeshim does not subscribe to its events.
     NotWatched,
 }
 
-/// What a call executed, once it is over.
+/// The session of the command of a call that has ended.
 #[derive(Debug)]
 pub(super) struct ExecSession {
     pub(super) container: Arc<str>,
@@ -74,145 +74,151 @@ pub(super) struct ExecSession {
     /// The first process, after which the kernel names the session.
     pub(super) pid: u32,
     /// When the call ended.
-    pub(super) ended: Instant,
+    pub(super) ended_at: Instant,
 }
 
 impl Tracker {
-    pub(super) fn new(settings: SlownessConfig) -> Self {
+    pub(super) fn new(config: SlownessConfig) -> Self {
         Self {
-            settings,
-            events: EventCoverage::Interrupted,
+            config,
+            event_coverage: EventCoverage::Interrupted,
             containers: HashMap::new(),
-            patterns: Periodicity::default(),
+            periodicity: Periodicity::default(),
             sample_requests: Vec::new(),
             records: Vec::new(),
             sessions: Vec::new(),
         }
     }
 
-    /// Each container in which something goes on.
+    /// Returns the containers with calls or exec instances.
     pub(super) fn containers(&self) -> impl Iterator<Item = (&Arc<str>, &ContainerExecs)> {
         self.containers.iter()
     }
 
-    /// Calls that have been asked and not answered: in a container, and on the node.
-    fn in_flight(&self, container: &str) -> (usize, usize) {
+    /// Number of unanswered calls: in a container, and on the node.
+    fn in_flight_counts(&self, container: &str) -> (usize, usize) {
         let here = self.containers.get(container).map_or(0, ContainerExecs::unanswered);
         (here, self.containers.values().map(ContainerExecs::unanswered).sum())
     }
 
-    /// Calls that have been asked and not answered: on the node, and in the container that has most of them.
-    pub(super) fn in_flight_now(&self) -> (usize, usize) {
+    /// Number of unanswered calls: on the node, and in the container that has most of them.
+    pub(super) fn in_flight_peaks(&self) -> (usize, usize) {
         let counts = self.containers.values().map(ContainerExecs::unanswered);
         counts.fold((0, 0), |(all, most), count| (all + count, most.max(count)))
     }
 
-    /// A call is on its way. `container` is the whole id of where it executes.
-    pub(super) fn on_request(&mut self, container: &Arc<str>, request: ExecRequest, place: CallContext) {
-        let Some(head) = request.head.upgrade() else { return };
-        let call = self.begin(container, &head, request.sent, Arc::new(*request.exec), place);
-        self.sample_requests.push(Ask::Baseline { call: request.id, container: container.clone() });
+    /// Starts to track a call. `container` is the full id of its container.
+    pub(super) fn on_request(&mut self, container: &Arc<str>, request: ExecRequest, context: CallContext) {
+        let Some(info) = request.info.upgrade() else { return };
+        let call = self.start_call(container, &info, request.sent, Arc::new(*request.exec), context);
+        self.sample_requests.push(SampleRequest::Baseline { call: request.id, container: container.clone() });
         self.containers.entry(container.clone()).or_default().calls.push(call);
     }
 
-    fn begin(
+    fn start_call(
         &mut self,
         container: &Arc<str>,
-        head: &Arc<CallInfo>,
+        info: &Arc<CallInfo>,
         sent: SendTimes,
         exec: Arc<ExecCall>,
-        mut place: CallContext,
-    ) -> InFlight {
-        let key = PatternKey::new(place.pattern_key(container), &exec.command, exec.timeout_seconds);
-        let learned = self.patterns.record_start(&key, head.since);
-        if place.identity == ProbeMatch::Unknown {
-            place.identity = learned;
+        mut context: CallContext,
+    ) -> ExecInFlight {
+        let pattern_key =
+            PatternKey::new(context.pattern_key(container), &exec.command, exec.timeout_seconds);
+        let inferred = self.periodicity.record_start(&pattern_key, info.since);
+        if context.probe_match == ProbeMatch::Unknown {
+            context.probe_match = inferred;
         }
-        let after = |at: Instant| at.saturating_duration_since(head.since);
-        InFlight {
-            id: head.id,
-            head: Arc::downgrade(head),
-            since: head.since,
-            whole: after(sent.whole),
+        let after = |at: Instant| at.saturating_duration_since(info.since);
+        ExecInFlight {
+            id: info.id,
+            info: Arc::downgrade(info),
+            started_at: info.since,
+            received: after(sent.received),
             sent: after(sent.sent),
             exec,
-            place,
-            key,
-            is_blind: self.events != EventCoverage::Complete,
-            concluding: None,
+            context,
+            pattern_key,
+            events_lost: self.event_coverage != EventCoverage::Complete,
+            ended: None,
         }
     }
 
-    /// A call has ended. One that was not seen when it was asked is taken up now.
+    /// Handles the end of a call. A call whose request was not seen is added now.
     pub(super) fn on_end(
         &mut self,
         container: &Arc<str>,
-        ended: Box<DecodedCall>,
-        place: CallContext,
+        decoded: Box<DecodedCall>,
+        context: CallContext,
         now: Instant,
     ) {
-        let id = ended.call.id;
+        let id = decoded.call.id;
         let known = self.containers.get_mut(container).and_then(|execs| execs.call_mut(id));
         if let Some(call) = known {
-            call.place.learn(place);
+            call.context.fill_from(context);
         } else {
-            let Some(exec) = &ended.call.exec else { return };
-            let sent = ended.sent.unwrap_or(SendTimes { whole: ended.head.since, sent: ended.head.since });
+            let Some(exec) = &decoded.call.exec else { return };
+            let sent =
+                decoded.sent.unwrap_or(SendTimes { received: decoded.info.since, sent: decoded.info.since });
             let exec = Arc::new((**exec).clone());
-            let call = self.begin(container, &ended.head, sent, exec, place);
+            let call = self.start_call(container, &decoded.info, sent, exec, context);
             self.containers.entry(container.clone()).or_default().calls.push(call);
         }
-        let Some(call) = self.containers.get(container).and_then(|scene| scene.call(id)) else { return };
-        let assessment = self.settings.assessment(&ended.call, self.patterns.median(&call.key));
-        let awaits_evidence = assessment != Assessment::Fine;
-        let ask = if awaits_evidence {
-            let in_flight = self.in_flight(container);
-            Ask::Evidence { call: id, container: container.clone(), in_flight }
+        let Some(call) = self.containers.get(container).and_then(|execs| execs.call(id)) else { return };
+        let assessment = self.config.assessment(&decoded.call, self.periodicity.median(&call.pattern_key));
+        let evidence_pending = assessment != Assessment::Fine;
+        let sample_request = if evidence_pending {
+            let in_flight = self.in_flight_counts(container);
+            SampleRequest::Evidence { call: id, container: container.clone(), in_flight }
         } else {
-            Ask::Forget { call: id }
+            SampleRequest::DiscardBaseline { call: id }
         };
-        self.sample_requests.push(ask);
-        if ended.call.ending == CallOutcome::Completed(Some(Code::OK)) {
-            self.patterns.record_duration(&call.key, ended.call.duration);
+        self.sample_requests.push(sample_request);
+        if decoded.call.ending == CallOutcome::Completed(Some(Code::OK)) {
+            self.periodicity.record_duration(&call.pattern_key, decoded.call.duration);
         }
-        let end = end_of(&ended.call, call.since);
-        let until = now + LATE_EVENT_TIMEOUT;
-        let concluding = EndedCall { ended, end, assessment, until, evidence: None, awaits_evidence };
-        if let Some(call) = self.containers.get_mut(container).and_then(|scene| scene.call_mut(id)) {
-            call.concluding = Some(concluding);
+        let end = candidate_end(&decoded.call, call.started_at);
+        let deadline = now + LATE_EVENT_TIMEOUT;
+        let ended = EndedCall { decoded, end, assessment, deadline, evidence: None, evidence_pending };
+        if let Some(call) = self.containers.get_mut(container).and_then(|execs| execs.call_mut(id)) {
+            call.ended = Some(ended);
         }
-        self.conclude(container, now);
+        self.record_resolved(container, now);
     }
 
-    /// Something has become of a command.
-    pub(super) fn on_task_event(&mut self, stamped: &TimestampedEvent, now: ClockReading) {
-        let Some(exec) = stamped.event.exec() else { return };
-        let container: Arc<str> = stamped.event.container().into();
-        let moment = EventTime::new(stamped.at, now);
+    /// Applies an event of containerd about an exec instance.
+    pub(super) fn on_task_event(&mut self, timestamped: &TimestampedEvent, now: ClockReading) {
+        let Some(exec) = timestamped.event.exec() else { return };
+        let container: Arc<str> = timestamped.event.container().into();
+        let event_time = EventTime::new(timestamped.at, now);
         let execs = self.containers.entry(container.clone()).or_default();
-        if let Some(index) = execs.outliving.iter().position(|one| *one.execution.exec == *exec) {
-            execs.outliving[index].execution.apply(&stamped.event, moment);
-            if execs.outliving[index].execution.exited.is_some() {
-                let outliving = execs.outliving.remove(index);
-                let (pid, end) = (outliving.execution.pid, outliving.end);
-                let (record, others) = outliving.amend();
+        if let Some(index) = execs.detached.iter().position(|detached| *detached.instance.exec == *exec) {
+            execs.detached[index].instance.apply(&timestamped.event, event_time);
+            if execs.detached[index].instance.exited.is_some() {
+                let detached = execs.detached.remove(index);
+                let (pid, end) = (detached.instance.pid, detached.end);
+                let (record, unmatched) = detached.amend();
                 // Until now it might have turned out to be another's; of a call that told of no exit it has been watched since.
-                let pid = pid.filter(|_| others.is_none() && end.outcome.has_exited());
+                let pid = pid.filter(|_| unmatched.is_none() && end.outcome.has_exited());
                 self.sessions
                     .extend(pid.map(|pid| ExecSession::for_record(&record, &container, pid, end.at)));
                 self.records.push(record);
-                execs.executions.extend(others);
-                self.conclude(&container, now.instant);
+                execs.instances.extend(unmatched);
+                self.record_resolved(&container, now.instant);
             }
             return;
         }
-        execs.take(exec, &stamped.event, moment);
-        if let TaskEvent::ExecStarted { pid, .. } = stamped.event
+        execs.apply(exec, &timestamped.event, event_time);
+        if let TaskEvent::ExecStarted { pid, .. } = timestamped.event
             && execs.calls.len() > 1
         {
-            self.sample_requests.push(Ask::Command { container: container.clone(), exec: exec.into(), pid });
+            self.sample_requests.push(SampleRequest::Cmdline {
+                container: container.clone(),
+                exec: exec.into(),
+                pid,
+            });
         }
-        self.conclude(&container, now.instant);
+        self.record_resolved(&container, now.instant);
     }
 
     /// The container that a call was filed under. By the time it ends the container's id may be known whole, where only its beginning was
@@ -225,135 +231,135 @@ impl Tracker {
     /// A container has exited: what was executed in it ends, and is heard of now or never.
     pub(super) fn container_exited(&mut self, container: &str, now: Instant) {
         if let Some(execs) = self.containers.get_mut(container) {
-            execs.closed.get_or_insert(now);
+            execs.exited_at.get_or_insert(now);
         }
     }
 
-    /// The runtime is watched from now on, and tells of what it executes or does not.
-    pub(super) fn events_available(&mut self, tells_execs: bool, now: Instant) {
-        self.events = if tells_execs { EventCoverage::Complete } else { EventCoverage::Unsupported };
-        if !tells_execs {
+    /// Called when the runtime is connected. `has_exec_events`: whether it reports exec instances.
+    pub(super) fn events_available(&mut self, has_exec_events: bool, now: Instant) {
+        self.event_coverage =
+            if has_exec_events { EventCoverage::Complete } else { EventCoverage::Unsupported };
+        if !has_exec_events {
             self.mark_events_lost(now);
         }
     }
 
-    /// The runtime has gone, or its events have.
+    /// Called when the runtime or its event stream is lost.
     pub(super) fn events_interrupted(&mut self, now: Instant) {
         // Of one that tells nothing, nothing is lost.
-        if self.events != EventCoverage::Unsupported {
-            self.events = EventCoverage::Interrupted;
+        if self.event_coverage != EventCoverage::Unsupported {
+            self.event_coverage = EventCoverage::Interrupted;
         }
         self.mark_events_lost(now);
     }
 
-    /// No event tells more of the calls that go on.
+    /// Marks all calls in flight: events about them have been lost.
     fn mark_events_lost(&mut self, now: Instant) {
-        for call in self.containers.values_mut().flat_map(|container| &mut container.calls) {
-            call.is_blind = true;
+        for call in self.containers.values_mut().flat_map(|execs| &mut execs.calls) {
+            call.events_lost = true;
         }
-        self.conclude_all(now);
+        self.record_all_resolved(now);
     }
 
-    /// The runtime is not asked for its events.
+    /// Called when probeshim does not subscribe to the events of the runtime.
     pub(super) fn events_disabled(&mut self) {
-        self.events = EventCoverage::NotWatched;
+        self.event_coverage = EventCoverage::NotWatched;
     }
 
-    /// What went on during a call.
-    pub(super) fn evidence(&mut self, id: u64, evidence: Evidence, now: Instant) {
+    /// Stores the evidence of a call.
+    pub(super) fn on_evidence(&mut self, id: u64, evidence: Evidence, now: Instant) {
         let found = self.containers.iter_mut().find_map(|(container, execs)| {
-            let concluding = execs.call_mut(id)?.concluding.as_mut()?;
-            Some((container.clone(), concluding))
+            let ended = execs.call_mut(id)?.ended.as_mut()?;
+            Some((container.clone(), ended))
         });
-        let Some((container, concluding)) = found else { return };
-        concluding.evidence = Some(Arc::new(evidence));
-        concluding.awaits_evidence = false;
-        self.conclude(&container, now);
+        let Some((container, ended)) = found else { return };
+        ended.evidence = Some(Arc::new(evidence));
+        ended.evidence_pending = false;
+        self.record_resolved(&container, now);
     }
 
-    /// The words of a command's process.
-    pub(super) fn command(&mut self, container: &Arc<str>, exec: &str, args: Vec<String>) {
+    /// Stores the command line of the process of an exec instance.
+    pub(super) fn on_cmdline(&mut self, container: &Arc<str>, exec: &str, args: Vec<String>) {
         let execs = self.containers.get_mut(container);
-        if let Some(execution) =
-            execs.and_then(|scene| scene.executions.iter_mut().find(|execution| *execution.exec == *exec))
+        if let Some(instance) =
+            execs.and_then(|execs| execs.instances.iter_mut().find(|instance| *instance.exec == *exec))
         {
-            execution.command = Some(args);
+            instance.command = Some(args);
         }
     }
 
-    /// Records what has been waited for long enough, and forgets what nobody waits for.
+    /// Records calls whose deadline is over, and forgets state without a call.
     pub(super) fn tick(&mut self, now: Instant) {
-        self.conclude_all(now);
-        for container in self.containers.values_mut() {
-            // Its end has not been seen: there was too much to see.
-            let lost = container
-                .calls
-                .extract_if(.., |call| call.concluding.is_none() && call.head.strong_count() == 0);
-            self.sample_requests.extend(lost.map(|call| Ask::Forget { call: call.id }));
-            container.outliving.retain(|one| now - one.end.at < LATE_EXIT_TTL);
-            container.close(now);
+        self.record_all_resolved(now);
+        for execs in self.containers.values_mut() {
+            // The tap's queue was full: the end of the call was not seen.
+            let lost =
+                execs.calls.extract_if(.., |call| call.ended.is_none() && call.info.strong_count() == 0);
+            self.sample_requests.extend(lost.map(|call| SampleRequest::DiscardBaseline { call: call.id }));
+            execs.detached.retain(|detached| now - detached.end.at < LATE_EXIT_TTL);
+            execs.forget_if_exited(now);
         }
         self.containers.retain(|_, execs| !execs.is_empty());
     }
 
-    /// Records everything that has ended, as it is known.
+    /// Records all calls that have ended, without waiting for more events.
     pub(super) fn flush(&mut self, now: Instant) {
         self.tick(now + LATE_EVENT_TIMEOUT);
     }
 
-    /// When [`tick`](Self::tick) has something to record.
+    /// Returns the time at which [`tick`](Self::tick) has something to record.
     pub(super) fn next_tick(&self) -> Option<Instant> {
-        let calls = self.containers.values().flat_map(|container| &container.calls);
-        calls.filter_map(|call| Some(call.concluding.as_ref()?.until)).min()
+        let calls = self.containers.values().flat_map(|execs| &execs.calls);
+        calls.filter_map(|call| Some(call.ended.as_ref()?.deadline)).min()
     }
 
-    fn conclude_all(&mut self, now: Instant) {
+    fn record_all_resolved(&mut self, now: Instant) {
         let containers: Vec<Arc<str>> = self.containers.keys().cloned().collect();
         for container in containers {
-            self.conclude(&container, now);
+            self.record_resolved(&container, now);
         }
     }
 
-    /// Records all calls of a container of which everything is known that will be.
-    fn conclude(&mut self, container: &Arc<str>, now: Instant) {
-        // Where it is worked on it is not among the others: a fault loses it, and not those that come after it.
+    /// Records all calls of a container for which no more events are expected.
+    fn record_resolved(&mut self, container: &Arc<str>, now: Instant) {
+        // The container is taken out of the map meanwhile: a panic then loses only this container.
         let Some(mut execs) = self.containers.remove(container) else { return };
-        while let Some(concluded) = execs.next_resolved(self.events, now) {
-            let ResolvedCall { call, concluding, phases, execution } = concluded;
-            let end = concluding.end;
-            let pids = execs.pids_of(end.outcome, &phases, execution.as_ref());
-            let (record, outliving) = concluding.finish(call, phases, execution);
+        while let Some(resolved) = execs.next_resolved(self.event_coverage, now) {
+            let ResolvedCall { call, ended, phases, instance } = resolved;
+            let end = ended.end;
+            let pids = execs.pids_of(end.outcome, &phases, instance.as_ref());
+            let (record, detached) = ended.finish(call, phases, instance);
             self.sessions
                 .extend(pids.into_iter().map(|pid| ExecSession::for_record(&record, container, pid, end.at)));
             self.records.push(record);
-            execs.outliving.extend(outliving);
-            if execs.outliving.len() > MAX_UNMATCHED {
-                execs.outliving.remove(0);
+            execs.detached.extend(detached);
+            if execs.detached.len() > MAX_UNMATCHED {
+                execs.detached.remove(0);
             }
         }
-        execs.forget_executions(now);
+        execs.forget_instances(now);
         self.containers.insert(container.clone(), execs);
     }
 }
 
 impl ExecSession {
-    fn for_record(record: &CallRecord, container: &Arc<str>, pid: u32, ended: Instant) -> Self {
-        Self { container: container.clone(), call: record.call.clone(), pid, ended }
+    fn for_record(record: &CallRecord, container: &Arc<str>, pid: u32, ended_at: Instant) -> Self {
+        Self { container: container.clone(), call: record.call.clone(), pid, ended_at }
     }
 }
 
 impl CallContext {
-    /// Takes what has become known since.
-    fn learn(&mut self, now: Self) {
+    /// Fills in what has become known since the request.
+    fn fill_from(&mut self, newer: Self) {
         if self.container.is_none() {
-            (self.container, self.pod) = (now.container, now.pod);
-            if now.identity != ProbeMatch::Unknown {
-                self.identity = now.identity;
+            (self.container, self.pod) = (newer.container, newer.pod);
+            if newer.probe_match != ProbeMatch::Unknown {
+                self.probe_match = newer.probe_match;
             }
         }
     }
 
-    /// What a habit belongs to.
+    /// Returns the key of call patterns: pod uid and container name, or the container id.
     fn pattern_key(&self, container: &Arc<str>) -> Arc<str> {
         let uid = self.pod.as_ref().and_then(|pod| pod.uid.as_deref());
         let name = self.container.as_ref().and_then(|container| container.name.as_deref());

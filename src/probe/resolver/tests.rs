@@ -81,7 +81,7 @@ fn specs(files: &[(&str, &str)]) -> Result<SpecResolver, String> {
 /// A use, its command, its timeout and its source.
 fn summaries(uses: &[KnownExec]) -> Vec<(&str, String, i64, &str)> {
     uses.iter()
-        .map(|used| (used.used.name(), used.command.join(" "), used.timeout_seconds, used.source.name()))
+        .map(|used| (used.purpose.name(), used.command.join(" "), used.timeout_seconds, used.source.name()))
         .collect()
 }
 
@@ -109,7 +109,7 @@ fn a_manifest_tells_of_the_pods_that_it_makes() {
     let specs =
         specs(&[("web.yaml", DEPLOYMENT), ("notes.txt", "not: [a manifest"), (".hidden.yaml", "[")]).unwrap();
     let (sandbox, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "web"), ("more", "x")], &[], &[]);
-    let uses = specs.exec_uses(&sandbox, &container);
+    let uses = specs.known_execs(&sandbox, &container);
     assert_eq!(
         summaries(&uses),
         [
@@ -121,7 +121,7 @@ fn a_manifest_tells_of_the_pods_that_it_makes() {
     let periods: Vec<_> = uses.iter().map(|used| used.period.map(|period| period.as_secs())).collect();
     assert_eq!(periods, [Some(2), Some(10), None]);
     let (other, container) = seen("web-5d4f8c7b9-x2x4z", &[("app", "api")], &[], &[]);
-    assert!(specs.exec_uses(&other, &container).is_empty(), "another label");
+    assert!(specs.known_execs(&other, &container).is_empty(), "another label");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn the_first_source_that_tells_of_a_use_counts() {
     let hook = [(PRE_STOP_HANDLER, r#"{"exec": {"command": ["kubelet"]}}"#)];
     let (sandbox, container) = seen("web", &[], &annotations, &hook);
     assert_eq!(
-        summaries(&specs.exec_uses(&sandbox, &container)),
+        summaries(&specs.known_execs(&sandbox, &container)),
         [
             ("readiness", "manifest".to_owned(), 1, "manifest"),
             ("liveness", "annotated".to_owned(), 3, "annotation"),
@@ -159,7 +159,7 @@ fn the_first_source_that_tells_of_a_use_counts() {
     );
     let (sandbox, container) = seen("other", &[], &[], &hook);
     assert_eq!(
-        summaries(&specs.exec_uses(&sandbox, &container)),
+        summaries(&specs.known_execs(&sandbox, &container)),
         [("preStop", "kubelet".to_owned(), 0, "kubelet-annotation")]
     );
 }
@@ -212,9 +212,9 @@ fn a_non_exec_probe_hides_exec_probes_of_lower_precedence() {
     };
     let applied = probe(json!({"exec": {"command": ["applied"]}}));
     let (sandbox, container) = seen("web", &[], &[(LAST_APPLIED, &applied)], &[]);
-    assert_eq!(summaries(&SpecResolver::default().exec_uses(&sandbox, &container))[0].1, "applied");
+    assert_eq!(summaries(&SpecResolver::default().known_execs(&sandbox, &container))[0].1, "applied");
     let specs = specs(&[("pod.json", &probe(json!({"httpGet": {"port": 80}})))]).unwrap();
-    assert!(specs.exec_uses(&sandbox, &container).is_empty());
+    assert!(specs.known_execs(&sandbox, &container).is_empty());
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_static_pod_has_the_nodes_name_after_its_own() {
         ("web", &from_file, false),
     ] {
         let (sandbox, container) = seen(name, &[], annotations, &[]);
-        assert_eq!(!specs.exec_uses(&sandbox, &container).is_empty(), is_it, "{name} {annotations:?}");
+        assert_eq!(!specs.known_execs(&sandbox, &container).is_empty(), is_it, "{name} {annotations:?}");
     }
 }
 
@@ -266,16 +266,16 @@ fn rules_come_first_and_match_by_what_they_say() {
     let glob = |glob: &str| Some(WildMatch::new(glob));
     let rules = vec![
         Rule {
-            matches: Selector { namespace: glob("other"), ..Selector::default() },
+            selector: Selector { namespace: glob("other"), ..Selector::default() },
             probes: executing("a"),
         },
-        Rule { matches: Selector { pod: glob("web-?"), ..Selector::default() }, probes: executing("b") },
+        Rule { selector: Selector { pod: glob("web-?"), ..Selector::default() }, probes: executing("b") },
         Rule {
-            matches: Selector { labels: vec![("app".into(), WildMatch::new("sh*"))], ..Selector::default() },
+            selector: Selector { labels: vec![("app".into(), WildMatch::new("sh*"))], ..Selector::default() },
             probes: vec![(ProbeType::Liveness, None)],
         },
         Rule {
-            matches: Selector { image: glob("*/nginx:*"), container: glob("main"), ..Selector::default() },
+            selector: Selector { image: glob("*/nginx:*"), container: glob("main"), ..Selector::default() },
             probes: executing("d"),
         },
     ];
@@ -296,7 +296,7 @@ fn rules_come_first_and_match_by_what_they_say() {
     assert_eq!(command("web-1", &[]), None, "no container of this pod is known yet");
     let (sandbox, container) = seen("web-1", &[], &[], &[]);
     assert_eq!(
-        summaries(&specs.exec_uses(&sandbox, &container)),
+        summaries(&specs.known_execs(&sandbox, &container)),
         [("liveness", "b".to_owned(), 1, "config")]
     );
 }
@@ -361,7 +361,7 @@ fn a_container_that_only_a_later_source_knows_is_probed_as_well() {
 #[test]
 fn unknown_containers_are_probed_only_if_they_are_named() {
     let rule = |container: &str| Rule {
-        matches: Selector { container: Some(WildMatch::new(container)), ..Selector::default() },
+        selector: Selector { container: Some(WildMatch::new(container)), ..Selector::default() },
         probes: executing("x"),
     };
     let annotation = ("probeshim.io/liveness.main", r#"{"exec": {"command": ["x"]}}"#);
@@ -392,6 +392,6 @@ fn of_static_pods_the_longest_name_counts() {
     let from_file = [("kubernetes.io/config.source", "file")];
     for (name, command) in [("web-api-node-1", "web-api"), ("web-node-1", "web")] {
         let (sandbox, container) = seen(name, &[], &from_file, &[]);
-        assert_eq!(summaries(&specs.exec_uses(&sandbox, &container))[0].1, command, "{name}");
+        assert_eq!(summaries(&specs.known_execs(&sandbox, &container))[0].1, command, "{name}");
     }
 }

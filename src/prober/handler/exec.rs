@@ -85,7 +85,7 @@ pub(in crate::prober) mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_runtime_that_does_not_answer_has_two_minutes_more_than_the_command() {
         let day = Duration::from_secs(24 * 60 * 60);
-        let (executor, begin) = (Executor::played(move |_| (day, answer(0, "", ""))), Instant::now());
+        let (executor, begin) = (Executor::fake(move |_| (day, answer(0, "", ""))), Instant::now());
         let spec = crate::probe::ContainerSpec::named("main");
         let target = ProbeTarget { container_id: "c", container: &spec, pod_ip: "" };
         let attempted =

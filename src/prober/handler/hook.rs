@@ -104,6 +104,6 @@ async fn http_get(get: &HttpGet, target: &ProbeTarget<'_>, redact: bool) -> Resu
             let plain = HttpGet { is_https: false, ..get.clone() };
             http::ask_once(&plain, host, port, USER_AGENT, redact).await
         }
-        requested => requested,
+        result => result,
     }
 }

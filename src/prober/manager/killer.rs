@@ -111,8 +111,8 @@ impl KillTask {
         self.notice(ContainerEventKind::Killing, order.kill.message.clone());
         let started = Instant::now();
         self.pre_stop().await;
-        if let Some(pardon) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
-            return KillResult::Aborted(pardon);
+        if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
+            return KillResult::Aborted(abort);
         }
         let grace_period = order.kill.grace_period_after(started.elapsed());
         let kill = KillRecord {

@@ -40,7 +40,7 @@ pub(in crate::prober) struct ManagerInner {
     pub(in crate::prober) executor: Executor,
     pub(in crate::prober) metrics: ProberMetrics,
     pub(in crate::prober) event_sink: Arc<dyn EventSink>,
-    pub(in crate::prober) enquiries: mpsc::Sender<InspectRequest>,
+    pub(in crate::prober) inspect_requests: mpsc::Sender<InspectRequest>,
     pub(in crate::prober) runtime: Handle,
     pub(in crate::prober) enforcement: Arc<Enforcement>,
     pub(in crate::prober) pods: Mutex<PodTable>,
@@ -110,8 +110,8 @@ impl ManagerInner {
 
     /// Has the runtime asked. What finds no room is wanted again a second later.
     pub(in crate::prober) fn ask(&self, enquiries: Vec<InspectRequest>) {
-        for inspect in enquiries {
-            let _ = self.enquiries.try_send(inspect);
+        for request in enquiries {
+            let _ = self.inspect_requests.try_send(request);
         }
     }
 
@@ -147,7 +147,7 @@ impl ManagerInner {
 
     /// Does what a pod wants done, once nobody looks at it.
     pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, todo: Effects) {
-        for notice in todo.notices {
+        for notice in todo.events {
             if notice.what == ContainerEventKind::WouldKill {
                 self.metrics.verdict(notice.probe_type.title());
             }
@@ -158,13 +158,13 @@ impl ManagerInner {
             let names = pod.lock().names.clone();
             self.event_sink.result_changed(&names);
         }
-        for remark in todo.remarks {
+        for remark in todo.global_events {
             self.event_sink.global_event(remark);
         }
-        for order in todo.kills {
+        for order in todo.kill_requests {
             self.runtime.spawn(KillTask { shared: self.clone(), pod: pod.clone(), order }.run());
         }
-        for (signals, probe) in todo.launch {
+        for (signals, probe) in todo.workers_to_start {
             let is_spread = todo.jitter;
             let worker = Worker {
                 shared: self.clone(),

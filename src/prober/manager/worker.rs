@@ -17,7 +17,7 @@ use crate::prober::lateness::{Delay, timed};
 use crate::prober::meter::AttemptMeter;
 use crate::prober::metrics::Series;
 use crate::prober::pod::{AttemptContext, AttemptResult, Effects, ProbeWorkerHandle, ProbedPod};
-use crate::prober::probe_state::Next;
+use crate::prober::probe_state::NextAction;
 use crate::prober::threshold::ProbeResult;
 
 /// How often an attempt is made, back to back, of which it is not known what came of it.
@@ -71,7 +71,7 @@ impl Worker {
             }
         }
         let mut todo = Effects::default();
-        self.pod.lock().ended(&self.signals, Instant::now(), &mut todo);
+        self.pod.lock().on_worker_exit(&self.signals, Instant::now(), &mut todo);
         self.shared.apply_effects(&self.pod, todo);
         if let Some(meter) = self.meter {
             meter.end();
@@ -92,14 +92,14 @@ impl Worker {
     async fn do_probe(&mut self, due: Instant) -> bool {
         let now = Instant::now();
         let mut todo = Effects::default();
-        let (next, task) = self.pod.lock().next(&self.signals, now, &mut todo);
+        let (next, task) = self.pod.lock().next_action(&self.signals, now, &mut todo);
         self.shared.apply_effects(&self.pod, todo);
         if let Some(task) = task {
             self.shared.metrics.late(now - due);
             // It is large, and most of the time there is none.
             Box::pin(self.attempt(&task)).await;
         }
-        next != Next::Exit
+        next != NextAction::Exit
     }
 
     /// Makes an attempt, and takes what came of it.
@@ -108,7 +108,7 @@ impl Worker {
         let meter = self.meter.get_or_insert_with(new_meter).clone();
         let started = Instant::now();
         let tried = self.shared.attempt_with_retries(task, &meter).await;
-        let took = started.elapsed();
+        let duration = started.elapsed();
         let metrics = &self.shared.metrics;
         let (what, message) = event_message(task, &tried.result);
         if tried.is_discarded(&task.probe, self.discarded) {
@@ -129,10 +129,10 @@ impl Worker {
             return;
         };
         let margin = f64::from(task.probe.timeout) - tried.took.as_secs_f64();
-        metrics.attempted(&meter.series, result, took, margin);
+        metrics.attempted(&meter.series, result, duration, margin);
         let mut todo = Effects::default();
-        let outcome = AttemptResult { result, took, message };
-        self.pod.lock().judge(&self.signals, outcome, Instant::now(), &mut todo);
+        let outcome = AttemptResult { result, duration, message };
+        self.pod.lock().record_attempt(&self.signals, outcome, Instant::now(), &mut todo);
         self.shared.apply_effects(&self.pod, todo);
     }
 
@@ -161,9 +161,9 @@ impl Tried {
             Some(culprit) => format!("the {} took most of its time", culprit.series),
             None => "no probe took much of its time".to_owned(),
         };
-        let reported = if message.is_empty() { "" } else { ": " };
+        let separator = if message.is_empty() { "" } else { ": " };
         format!(
-            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{reported}{message}"
+            "{title} probe discarded: the prober was late by more than a tenth of the timeout, and {by}{separator}{message}"
         )
     }
 }

@@ -22,9 +22,9 @@ impl PodState {
         let Some(job) = self.worker(place, probe_type) else { return };
         // Nothing is seen of most hooks.
         let hook = kill.pre_stop.as_ref().and(kill.hook_period()).unwrap_or_default();
-        let timeout =
-            Duration::from_secs(job.machine.probe.period.into()) + job.took + hook + MATCH_TOLERANCE;
-        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, timeout));
+        let time_limit =
+            Duration::from_secs(job.state.probe.period.into()) + job.last_duration + hook + MATCH_TOLERANCE;
+        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, time_limit));
     }
 
     /// The kubelet stops a container: was that to be expected? What it stops again has been looked at.
@@ -53,7 +53,7 @@ impl PodState {
         // It may be stopped for its pod's sake, or for another definition: what comes next tells.
         let jobs = || ProbeType::KILLING.into_iter().filter_map(|it| self.worker(place, it));
         let nearly = jobs().filter(|job| job.is_one_failure_short()).max_by_key(|job| job.failed());
-        let nearly = nearly.map(|job| (job.machine.probe_type, job.failed() > 0));
+        let nearly = nearly.map(|job| (job.state.probe_type, job.failed() > 0));
         let stood: Vec<String> = jobs().map(ProbeWorker::summary).collect();
         self.containers[place].their_stop =
             Some(KubeletStop::Unexplained { nearly, stood: stood.join("; "), since: now });
@@ -73,11 +73,11 @@ impl PodState {
             {
                 let message =
                     format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
-                todo.notices.push(self.notice(place, probe_type, ContainerEventKind::Unpredicted, message));
+                todo.events.push(self.notice(place, probe_type, ContainerEventKind::Unpredicted, message));
             }
         }
-        for job in self.jobs.iter_mut().filter(|job| job.container == name) {
-            job.theirs = None;
+        for job in self.workers.iter_mut().filter(|job| job.container == name) {
+            job.last_kubelet_attempt = None;
             job.discarded_failures = 0;
         }
     }
@@ -101,14 +101,14 @@ impl PodState {
     /// The kubelet has done what was to be expected: its own count begins anew, and so does ours.
     fn confirm(&mut self, place: usize, probe_type: ProbeType, message: String, todo: &mut Effects) {
         if self.enforcement.mode() == EnforcementMode::DryRun {
-            todo.notices.push(self.notice(place, probe_type, ContainerEventKind::Predicted, message));
+            todo.events.push(self.notice(place, probe_type, ContainerEventKind::Predicted, message));
         }
         let container = &mut self.containers[place];
         container.their_stop = Some(KubeletStop::Judged);
         container.endings.iter_mut().for_each(|ending| ending.expected = None);
         if let Some(job) = self.worker_index(self.containers[place].name(), probe_type) {
-            self.jobs[job].machine.run.length = 0;
-            self.jobs[job].discarded_failures = 0;
+            self.workers[job].state.run.length = 0;
+            self.workers[job].discarded_failures = 0;
         }
     }
 
@@ -121,17 +121,17 @@ impl PodState {
             let is_running = self.containers[place].is_running();
             for probe_type in ProbeType::KILLING {
                 let expected = &mut self.containers[place].endings[probe_type as usize].expected;
-                let Some((_, timeout)) =
-                    expected.take_if(|(since, tolerance)| !is_running || now >= *since + *tolerance)
+                let Some((_, time_limit)) =
+                    expected.take_if(|(since, time_limit)| !is_running || now >= *since + *time_limit)
                 else {
                     continue;
                 };
                 if is_running && is_kubelet_there {
-                    let (probe, patience) = (probe_type.name(), timeout.as_secs_f64());
+                    let (probe, seconds) = (probe_type.name(), time_limit.as_secs_f64());
                     let message = format!(
-                        "The kubelet has not stopped it for its {probe} probe within {patience:.1}s of when it would have been"
+                        "The kubelet has not stopped it for its {probe} probe within {seconds:.1}s of when it would have been"
                     );
-                    todo.notices.push(self.notice(
+                    todo.events.push(self.notice(
                         place,
                         probe_type,
                         ContainerEventKind::NotObserved,
@@ -146,8 +146,9 @@ impl PodState {
     pub(in crate::prober) fn heard_exec(&mut self, id: &str, command: &[String], came_to: &str) {
         let Some(place) = self.index_by_id(id) else { return };
         let name = self.containers[place].name().to_owned();
-        for job in self.jobs.iter_mut().filter(|job| job.container == name && job.matches_command(command)) {
-            job.theirs = Some(came_to.to_owned());
+        for job in self.workers.iter_mut().filter(|job| job.container == name && job.matches_command(command))
+        {
+            job.last_kubelet_attempt = Some(came_to.to_owned());
         }
     }
 }
@@ -155,29 +156,29 @@ impl PodState {
 impl ProbeWorker {
     /// How often it has failed in a row.
     fn failed(&self) -> u32 {
-        if self.machine.run.last == Some(ProbeResult::Failure) { self.machine.run.length } else { 0 }
+        if self.state.run.last == Some(ProbeResult::Failure) { self.state.run.length } else { 0 }
     }
 
     /// Whether one more failure would be enough. Failures that were discarded count here: the kubelet was not late.
     fn is_one_failure_short(&self) -> bool {
         let failed = self.failed() + self.discarded_failures;
-        !self.machine.on_hold && failed + 1 >= self.machine.probe.failure_threshold
+        !self.state.on_hold && failed + 1 >= self.state.probe.failure_threshold
     }
 
     /// How it stands, with the last attempts of both sides.
     fn summary(&self) -> String {
-        let (probe, threshold) = (self.machine.probe_type.name(), self.machine.probe.failure_threshold);
-        let ours = match (self.machine.run.last, self.failures.back()) {
+        let (probe, threshold) = (self.state.probe_type.name(), self.state.probe.failure_threshold);
+        let ours = match (self.state.run.last, self.failures.back()) {
             (Some(ProbeResult::Failure), Some(failure)) => {
                 format!(
                     "{} of {threshold} failures, the last of them: {}",
-                    self.machine.run.length, failure.message
+                    self.state.run.length, failure.message
                 )
             }
-            (Some(last), _) => format!("{} {} in a row", self.machine.run.length, last.name()),
+            (Some(last), _) => format!("{} {} in a row", self.state.run.length, last.name()),
             (None, _) => "no attempt yet".to_owned(),
         };
-        let theirs = self.theirs.as_deref().unwrap_or("not seen");
+        let theirs = self.last_kubelet_attempt.as_deref().unwrap_or("not seen");
         format!("{probe}: {ours}; the kubelet's last: {theirs}")
     }
 }

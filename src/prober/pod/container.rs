@@ -99,7 +99,7 @@ impl ProbedContainer {
     }
 
     /// The kubelet has it stopped for a probe.
-    pub(super) fn is_explained(&self) -> bool {
+    pub(super) fn stopped_by_kubelet(&self) -> bool {
         matches!(self.their_stop, Some(KubeletStop::Judged))
     }
 

@@ -69,7 +69,7 @@ impl PodState {
 
     pub(super) fn is_ending(&self) -> bool {
         self.has_ended
-            || self.is_over
+            || self.stopped
             || self.played == Management::Terminating
             || self.spec.is_deleted
             || self.stopper.strong_count() > 0
@@ -101,7 +101,7 @@ impl PodState {
             let kill = kill_plan::plan_kill(&self.spec, &name, probe_type, |other| self.state_of(other));
             if let Some((what, why)) = self.kill_blocker(place, &kill, now, todo) {
                 let message = format!("{} ({why})", kill.message);
-                todo.notices.push(self.notice(place, probe_type, what, message));
+                todo.events.push(self.notice(place, probe_type, what, message));
                 self.reset_counters(place, probe_type, now);
                 if self.enforcement.mode() == EnforcementMode::DryRun {
                     self.predict(place, probe_type, &kill, now);
@@ -109,7 +109,7 @@ impl PodState {
                 continue;
             }
             let job = self.worker(place, probe_type);
-            let threshold = job.map_or(1, |job| job.machine.probe.failure_threshold);
+            let threshold = job.map_or(1, |job| job.state.probe.failure_threshold);
             let failures = job.map(|job| job.last_failures(threshold)).unwrap_or_default();
             let container = &mut self.containers[place];
             container.kill_pending = true;
@@ -118,7 +118,7 @@ impl PodState {
                 return;
             }
             let (names, container_id) = (container.names.clone(), container.id.clone());
-            todo.kills.push(KillRequest {
+            todo.kill_requests.push(KillRequest {
                 container: names,
                 container_id,
                 probe_type,
@@ -163,7 +163,8 @@ impl PodState {
             KillPermit::DryRun => Some((ContainerEventKind::WouldKill, "dry-run since just now".to_owned())),
             KillPermit::RateLimited { is_first } => {
                 if is_first {
-                    todo.remarks.extend(self.enforcement.kills(now).most.map(GlobalEvent::KillRateLimited));
+                    todo.global_events
+                        .extend(self.enforcement.kills(now).most.map(GlobalEvent::KillRateLimited));
                 }
                 Some((
                     ContainerEventKind::KillSkipped,
@@ -214,7 +215,7 @@ impl PodState {
     /// A container has been killed for a probe.
     pub(in crate::prober) fn killed(&mut self, name: &str, probe_type: ProbeType) {
         if let Some(job) = self.worker_index(name, probe_type) {
-            self.jobs[job].kills += 1;
+            self.workers[job].kill_count += 1;
         }
     }
 
@@ -231,9 +232,9 @@ impl PodState {
 
     /// Tells of an attempt of a worker that ended with a panic.
     pub(in crate::prober) fn fault_of(&self, signals: &Arc<ProbeWorkerHandle>) -> Option<ContainerEvent> {
-        let job = &self.jobs[self.index_of(signals)?];
+        let job = &self.workers[self.index_of(signals)?];
         let place = self.index_by_name(&job.container)?;
-        let probe_type = job.machine.probe_type;
+        let probe_type = job.state.probe_type;
         let message = format!("{} probe was not made: probeshim panicked", probe_type.title());
         Some(self.notice(place, probe_type, ContainerEventKind::Panicked, message))
     }

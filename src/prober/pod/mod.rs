@@ -56,9 +56,9 @@ pub(in crate::prober) struct PodState {
     /// Which of its containers are started again; `None` for all that somebody plays.
     pub(in crate::prober) kept: Option<HashSet<String>>,
     /// Nobody looks at it any more.
-    is_over: bool,
+    stopped: bool,
     pub(in crate::prober) containers: Vec<ProbedContainer>,
-    pub(in crate::prober) jobs: Vec<ProbeWorker>,
+    pub(in crate::prober) workers: Vec<ProbeWorker>,
     /// Probes that have had a worker: another one comes only once none before it has one.
     launched: HashSet<(String, ProbeType)>,
     /// When it is looked at again though nothing has changed.
@@ -95,9 +95,9 @@ impl ProbedPod {
             stopper: Weak::new(),
             played: Management::External,
             kept: None,
-            is_over: false,
+            stopped: false,
             containers: Vec::new(),
-            jobs: Vec::new(),
+            workers: Vec::new(),
             launched: HashSet::new(),
             next_sync: now,
             since,
@@ -114,12 +114,12 @@ impl ProbedPod {
 impl PodState {
     /// Takes what is written of the pod. A probe that is written otherwise than before is another probe.
     pub(in crate::prober) fn specify(&mut self, spec: PodSpec) {
-        for job in &mut self.jobs {
-            match spec.container(&job.container).and_then(|it| it.probe(job.machine.probe_type)) {
-                Some(probe) if probe.is_same_as(&job.machine.probe) => job.machine.probe = probe.clone(),
+        for job in &mut self.workers {
+            match spec.container(&job.container).and_then(|it| it.probe(job.state.probe_type)) {
+                Some(probe) if probe.is_same_as(&job.state.probe) => job.state.probe = probe.clone(),
                 _ => {
-                    job.signals.stop.notify_one();
-                    self.launched.remove(&(job.container.clone(), job.machine.probe_type));
+                    job.handle.stop.notify_one();
+                    self.launched.remove(&(job.container.clone(), job.state.probe_type));
                 }
             }
         }
@@ -140,7 +140,7 @@ impl PodState {
     pub(in crate::prober) fn upsert_container(&mut self, known: ContainerUpdate, todo: &mut Effects) {
         let name = known.names.name.as_deref().unwrap_or_default();
         let Some(place) = self.index_by_name(name) else {
-            let container = self.started(known);
+            let container = self.new_container(known);
             self.containers.push(container);
             return;
         };
@@ -149,7 +149,7 @@ impl PodState {
             container.update(known);
         } else if known.age.is_newer_than(container.age) {
             self.replaced(place, known.hash.as_deref(), todo);
-            self.containers[place] = self.started(known);
+            self.containers[place] = self.new_container(known);
         }
     }
 
@@ -158,7 +158,7 @@ impl PodState {
         self.containers.retain(|container| *container.id != *id);
     }
 
-    pub(super) fn started(&self, known: ContainerUpdate) -> ProbedContainer {
+    pub(super) fn new_container(&self, known: ContainerUpdate) -> ProbedContainer {
         let ContainerUpdate { names, id, age, state, is_protected, hash } = known;
         let mut container = ProbedContainer {
             names,
@@ -195,7 +195,7 @@ impl PodState {
 
     /// Looks again at what is so: starts workers that are missing, has readiness looked at, and says who would be killed.
     pub(in crate::prober) fn sync(&mut self, now: Instant, todo: &mut Effects) {
-        if self.is_over {
+        if self.stopped {
             return;
         }
         self.next_sync = now + Duration::from_secs(60).mul_f64(1.0 + fastrand::f64() / 2.0);
@@ -222,7 +222,7 @@ impl PodState {
         if self.readiness_inputs(place).needs_readiness_trigger()
             && let Some(job) = self.worker(place, ProbeType::Readiness)
         {
-            job.signals.manual_trigger.notify_one();
+            job.handle.manual_trigger.notify_one();
         }
     }
 
@@ -281,7 +281,7 @@ impl PodState {
             _ => true,
         };
         ContainerView {
-            life: ContainerRun { container_id: container.id.clone(), would_have_ended: ending.count },
+            run: ContainerRun { container_id: container.id.clone(), would_have_ended: ending.count },
             state,
             role,
             is_started: self.readiness_inputs(place).is_started(),
@@ -289,7 +289,7 @@ impl PodState {
             predates_prober: matches!(state, ObservedState::Running(since) if self.is_survivor(since)),
             ends: match role {
                 ContainerKind::Regular
-                    if self.has_ended || self.is_over || self.played == Management::Terminating =>
+                    if self.has_ended || self.stopped || self.played == Management::Terminating =>
                 {
                     Terminating::Pod
                 }

@@ -12,7 +12,7 @@ use super::container::ProbedContainer;
 use super::kill_request::KillRequest;
 use crate::probe::{ContainerSpec, Handler, Probe, ProbeType};
 use crate::prober::events::{ContainerEvent, GlobalEvent};
-use crate::prober::probe_state::{Next, ProbeState, ResultUpdate};
+use crate::prober::probe_state::{NextAction, ProbeState, ResultUpdate};
 use crate::prober::threshold::ProbeResult;
 use crate::tap;
 
@@ -24,16 +24,16 @@ const MAX_MESSAGE_BYTES: usize = 200;
 #[derive(Debug)]
 pub(in crate::prober) struct ProbeWorker {
     pub(in crate::prober) container: String,
-    pub(in crate::prober) machine: ProbeState,
-    pub(in crate::prober) signals: Arc<ProbeWorkerHandle>,
+    pub(in crate::prober) state: ProbeState,
+    pub(in crate::prober) handle: Arc<ProbeWorkerHandle>,
     /// The last failures in a row, as many as are told of.
     pub(super) failures: VecDeque<tap::ProbeFailure>,
     /// How long the last attempt took.
-    pub(super) took: Duration,
+    pub(super) last_duration: Duration,
     /// How often it has had its container killed by us.
-    pub(in crate::prober) kills: u32,
+    pub(in crate::prober) kill_count: u32,
     /// The last attempt of the kubelet's that was seen.
-    pub(super) theirs: Option<String>,
+    pub(super) last_kubelet_attempt: Option<String>,
     /// Number of failed attempts since the last success that were discarded because the prober was late. The kubelet has counted its own.
     pub(super) discarded_failures: u32,
 }
@@ -43,7 +43,7 @@ pub(in crate::prober) struct ProbeWorker {
 pub(in crate::prober) struct AttemptResult {
     pub(in crate::prober) result: ProbeResult,
     /// How long it took.
-    pub(in crate::prober) took: Duration,
+    pub(in crate::prober) duration: Duration,
     /// What is told of a failure.
     pub(in crate::prober) message: String,
 }
@@ -73,12 +73,12 @@ pub(in crate::prober) struct AttemptContext {
 #[derive(Debug, Default)]
 pub(in crate::prober) struct Effects {
     /// Workers to start.
-    pub(in crate::prober) launch: Vec<(Arc<ProbeWorkerHandle>, Arc<Probe>)>,
-    pub(in crate::prober) notices: Vec<ContainerEvent>,
+    pub(in crate::prober) workers_to_start: Vec<(Arc<ProbeWorkerHandle>, Arc<Probe>)>,
+    pub(in crate::prober) events: Vec<ContainerEvent>,
     /// What concerns no pod alone.
-    pub(in crate::prober) remarks: Vec<GlobalEvent>,
+    pub(in crate::prober) global_events: Vec<GlobalEvent>,
     /// Containers to kill.
-    pub(in crate::prober) kills: Vec<KillRequest>,
+    pub(in crate::prober) kill_requests: Vec<KillRequest>,
     /// Whether the workers begin at times of chance within their periods.
     pub(in crate::prober) jitter: bool,
     /// A probe says something else than before.
@@ -86,22 +86,22 @@ pub(in crate::prober) struct Effects {
 }
 
 impl ProbeWorker {
-    fn new(container: &str, machine: ProbeState, signals: Arc<ProbeWorkerHandle>) -> Self {
+    fn new(container: &str, state: ProbeState, handle: Arc<ProbeWorkerHandle>) -> Self {
         Self {
             container: container.to_owned(),
-            machine,
-            signals,
+            state,
+            handle,
             failures: VecDeque::new(),
-            took: Duration::ZERO,
-            kills: 0,
-            theirs: None,
+            last_duration: Duration::ZERO,
+            kill_count: 0,
+            last_kubelet_attempt: None,
             discarded_failures: 0,
         }
     }
 
     /// Whether it is this command that it has executed.
     pub(super) fn matches_command(&self, command: &[String]) -> bool {
-        matches!(&self.machine.probe.handler, Handler::Exec(own) if own == command)
+        matches!(&self.state.probe.handler, Handler::Exec(own) if own == command)
     }
 
     /// The last failures, of as many as were needed.
@@ -110,9 +110,9 @@ impl ProbeWorker {
         self.failures.iter().skip(self.failures.len() - count).cloned().collect()
     }
 
-    fn remember(&mut self, outcome: AttemptResult) {
-        let AttemptResult { result, took, message } = outcome;
-        self.took = took;
+    fn record_attempt(&mut self, outcome: AttemptResult) {
+        let AttemptResult { result, duration, message } = outcome;
+        self.last_duration = duration;
         if result != ProbeResult::Failure {
             self.failures.clear();
             return;
@@ -142,37 +142,38 @@ impl PodState {
                 } else if !is_blocked || !self.launched.contains(&key) {
                     let signals = Arc::new(ProbeWorkerHandle::default());
                     let machine = ProbeState::new(probe_type, probe.clone());
-                    self.jobs.push(ProbeWorker::new(&key.0, machine, signals.clone()));
+                    self.workers.push(ProbeWorker::new(&key.0, machine, signals.clone()));
                     self.launched.insert(key);
-                    todo.launch.push((signals, probe.clone()));
+                    todo.workers_to_start.push((signals, probe.clone()));
                 }
             }
         }
     }
 
     /// What a worker does next.
-    pub(in crate::prober) fn next(
+    pub(in crate::prober) fn next_action(
         &mut self,
         signals: &Arc<ProbeWorkerHandle>,
         now: Instant,
         todo: &mut Effects,
-    ) -> (Next, Option<AttemptContext>) {
-        let Some(place) = self.index_of(signals) else { return (Next::Exit, None) };
-        let (name, probe_type) = (self.jobs[place].container.clone(), self.jobs[place].machine.probe_type);
+    ) -> (NextAction, Option<AttemptContext>) {
+        let Some(place) = self.index_of(signals) else { return (NextAction::Exit, None) };
+        let (name, probe_type) =
+            (self.workers[place].container.clone(), self.workers[place].state.probe_type);
         let view = self.view(&name, probe_type);
         let mut effects = Vec::new();
-        let mut next = self.jobs[place].machine.next_action(&view, now, &mut effects);
-        let task = (next == Next::Attempt).then(|| self.task(place)).flatten();
-        if next == Next::Attempt && task.is_none() {
+        let mut next = self.workers[place].state.next_action(&view, now, &mut effects);
+        let task = (next == NextAction::Attempt).then(|| self.attempt_context(place)).flatten();
+        if next == NextAction::Attempt && task.is_none() {
             // Where the kubelet does not know the address yet it asks this host; we know better.
-            next = Next::Wait;
+            next = NextAction::Wait;
         }
-        self.apply(&name, probe_type, effects, now, todo);
+        self.apply_updates(&name, probe_type, effects, now, todo);
         (next, task)
     }
 
     /// What came of a worker's attempt.
-    pub(in crate::prober) fn judge(
+    pub(in crate::prober) fn record_attempt(
         &mut self,
         signals: &Arc<ProbeWorkerHandle>,
         outcome: AttemptResult,
@@ -181,58 +182,58 @@ impl PodState {
     ) {
         let Some(place) = self.index_of(signals) else { return };
         let mut effects = Vec::new();
-        let job = &self.jobs[place];
+        let job = &self.workers[place];
         let container = self.index_by_name(&job.container).map(|place| &self.containers[place]);
-        if container.is_some_and(ProbedContainer::is_explained)
-            && ProbeType::KILLING.contains(&job.machine.probe_type)
+        if container.is_some_and(ProbedContainer::stopped_by_kubelet)
+            && ProbeType::KILLING.contains(&job.state.probe_type)
         {
             // The kubelet has come to its verdict, and begins to count anew.
             return;
         }
-        let job = &mut self.jobs[place];
+        let job = &mut self.workers[place];
         if outcome.result == ProbeResult::Success {
             job.discarded_failures = 0;
         }
-        job.machine.record_result(outcome.result, &mut effects);
-        job.remember(outcome);
-        let (name, probe_type) = (job.container.clone(), job.machine.probe_type);
-        self.apply(&name, probe_type, effects, now, todo);
+        job.state.record_result(outcome.result, &mut effects);
+        job.record_attempt(outcome);
+        let (name, probe_type) = (job.container.clone(), job.state.probe_type);
+        self.apply_updates(&name, probe_type, effects, now, todo);
     }
 
     /// Counts a failed attempt that was discarded.
     pub(in crate::prober) fn discard_failure(&mut self, signals: &Arc<ProbeWorkerHandle>) {
         if let Some(index) = self.index_of(signals) {
-            self.jobs[index].discarded_failures += 1;
+            self.workers[index].discarded_failures += 1;
         }
     }
 
     /// A worker has ended. If its probe is written otherwise by now, another one begins.
-    pub(in crate::prober) fn ended(
+    pub(in crate::prober) fn on_worker_exit(
         &mut self,
         signals: &Arc<ProbeWorkerHandle>,
         now: Instant,
         todo: &mut Effects,
     ) {
         let Some(place) = self.index_of(signals) else { return };
-        let mut job = self.jobs.remove(place);
-        let probe_type = job.machine.probe_type;
-        if let Some(ResultUpdate::Remove(life)) = job.machine.end() {
+        let mut job = self.workers.remove(place);
+        let probe_type = job.state.probe_type;
+        if let Some(ResultUpdate::Remove(life)) = job.state.end() {
             self.set_result(&job.container, probe_type, &life, None);
         }
-        if !self.launched.contains(&(job.container, probe_type)) && !self.is_over {
+        if !self.launched.contains(&(job.container, probe_type)) && !self.stopped {
             self.sync(now, todo);
         }
     }
 
     /// Stops all workers, for good.
-    pub(in crate::prober) fn stop(&mut self) {
-        self.is_over = true;
-        for job in &self.jobs {
-            job.signals.stop.notify_one();
+    pub(in crate::prober) fn stop_workers(&mut self) {
+        self.stopped = true;
+        for job in &self.workers {
+            job.handle.stop.notify_one();
         }
     }
 
-    pub(super) fn apply(
+    pub(super) fn apply_updates(
         &mut self,
         name: &str,
         probe_type: ProbeType,
@@ -258,10 +259,10 @@ impl PodState {
         }
     }
 
-    pub(super) fn task(&self, place: usize) -> Option<AttemptContext> {
-        let job = &self.jobs[place];
+    pub(super) fn attempt_context(&self, place: usize) -> Option<AttemptContext> {
+        let job = &self.workers[place];
         let container = &self.containers[self.index_by_name(&job.container)?];
-        let probe = &job.machine.probe;
+        let probe = &job.state.probe;
         let address = self.address.clone().or_else(|| (!probe.handler.needs_address()).then(|| "".into()))?;
         Some(AttemptContext {
             pod: self.names.clone(),
@@ -269,23 +270,23 @@ impl PodState {
             container_id: container.id.clone(),
             spec: self.spec_of(container)?.clone(),
             probe: probe.clone(),
-            probe_type: job.machine.probe_type,
+            probe_type: job.state.probe_type,
             address,
         })
     }
 
     pub(super) fn worker(&self, place: usize, probe_type: ProbeType) -> Option<&ProbeWorker> {
         let job = self.worker_index(self.containers[place].name(), probe_type)?;
-        Some(&self.jobs[job])
+        Some(&self.workers[job])
     }
 
     /// The place of the job that works on a probe.
     pub(super) fn worker_index(&self, container: &str, probe_type: ProbeType) -> Option<usize> {
-        let is_it = |job: &ProbeWorker| job.container == container && job.machine.probe_type == probe_type;
-        self.jobs.iter().position(is_it)
+        let is_it = |job: &ProbeWorker| job.container == container && job.state.probe_type == probe_type;
+        self.workers.iter().position(is_it)
     }
 
     pub(super) fn index_of(&self, signals: &Arc<ProbeWorkerHandle>) -> Option<usize> {
-        self.jobs.iter().position(|job| Arc::ptr_eq(&job.signals, signals))
+        self.workers.iter().position(|job| Arc::ptr_eq(&job.handle, signals))
     }
 }

@@ -43,7 +43,7 @@ impl Fixture {
     fn with(probe_type: ProbeType, probe: Probe) -> Self {
         let now = Instant::now();
         let seen = ContainerView {
-            life: life("c"),
+            run: life("c"),
             state: ObservedState::Running(now),
             role: ContainerKind::Regular,
             is_started: probe_type != ProbeType::Startup,
@@ -63,7 +63,7 @@ impl Fixture {
     fn turn(&mut self, result: ProbeResult) -> bool {
         let mut effects = Vec::new();
         let next = self.machine.next_action(&self.view, self.now, &mut effects);
-        if next == Next::Attempt {
+        if next == NextAction::Attempt {
             self.machine.record_result(result, &mut effects);
         }
         for effect in effects {
@@ -72,7 +72,7 @@ impl Fixture {
                 ResultUpdate::Set(_, result) => Some(result),
             };
         }
-        next != Next::Exit
+        next != NextAction::Exit
     }
 
     /// The same, a few times: what is held, and how long the run is, after each.
@@ -190,9 +190,9 @@ fn table_9_1_startup_thresholds() {
     assert_eq!(fixture.turns(&[SUCCESS]), [(SUCCESS, 0)], "StartupProbeSuccessThreshold");
     assert!(fixture.machine.on_hold, "StartupProbeSuccessThreshold");
     let mut fixture = Fixture::with(ProbeType::Startup, three());
-    let reported = fixture.turns(&[FAILURE; 4]);
+    let turns = fixture.turns(&[FAILURE; 4]);
     let expected = [(UNKNOWN, 1), (UNKNOWN, 2), (FAILURE, 0), (FAILURE, 0)];
-    assert_eq!(reported, expected, "StartupProbeFailureThreshold, ResultRunOnStartupCheckFailure");
+    assert_eq!(turns, expected, "StartupProbeFailureThreshold, ResultRunOnStartupCheckFailure");
     assert!(fixture.machine.on_hold, "StartupProbeFailureThreshold");
 }
 
@@ -200,17 +200,17 @@ fn table_9_1_startup_thresholds() {
 fn table_9_1_on_hold() {
     for probe_type in [ProbeType::Liveness, ProbeType::Startup] {
         let mut fixture = Fixture::new(probe_type);
-        let reported = fixture.turns(&[FAILURE, SUCCESS, SUCCESS]);
-        assert_eq!(reported, [(FAILURE, 0); 3], "OnHoldOnLivenessOrStartupCheckFailure: {probe_type:?}");
+        let turns = fixture.turns(&[FAILURE, SUCCESS, SUCCESS]);
+        assert_eq!(turns, [(FAILURE, 0); 3], "OnHoldOnLivenessOrStartupCheckFailure: {probe_type:?}");
         assert!(fixture.machine.on_hold);
-        fixture.seen().life = life("another");
+        fixture.seen().run = life("another");
         assert_eq!(fixture.turns(&[SUCCESS])[0].0, SUCCESS, "a new container ID: {probe_type:?}");
         assert_eq!(fixture.machine.on_hold, probe_type == ProbeType::Startup);
     }
     let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
-    let message = fixture.turns(&[SUCCESS, FAILURE, FAILURE, FAILURE]);
+    let turns = fixture.turns(&[SUCCESS, FAILURE, FAILURE, FAILURE]);
     let expected = [(SUCCESS, 1), (SUCCESS, 1), (SUCCESS, 2), (FAILURE, 0)];
-    assert_eq!(message, expected, "ResultRunOnLivenessCheckFailure");
+    assert_eq!(turns, expected, "ResultRunOnLivenessCheckFailure");
 }
 
 /// A run goes on in the next container: one failure more may be enough.
@@ -218,7 +218,7 @@ fn table_9_1_on_hold() {
 fn surprise_3_runs_outlive_their_container() {
     let mut fixture = Fixture::with(ProbeType::Liveness, Probe { failure_threshold: 3, ..probe() });
     assert_eq!(fixture.turns(&[FAILURE, FAILURE]), [(SUCCESS, 1), (SUCCESS, 2)]);
-    fixture.seen().life = life("another");
+    fixture.seen().run = life("another");
     assert_eq!(fixture.turns(&[FAILURE]), [(FAILURE, 0)]);
 }
 

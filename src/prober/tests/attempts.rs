@@ -28,7 +28,7 @@ async fn a_container_that_has_not_been_started_yet_has_not_failed() {
     node.run("web/main");
     after(5.0).await;
     assert_eq!(
-        (node.notices_since(begin), node.result("web/main", LIVENESS)),
+        (node.events_since(begin), node.result("web/main", LIVENESS)),
         (vec![], Some(ProbeResult::Success))
     );
 }
@@ -50,7 +50,7 @@ async fn errors_count_for_nothing() {
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().run.length, 1);
     after(1.0).await;
     let killed: Vec<f64> = node
-        .notices_since(begin)
+        .events_since(begin)
         .into_iter()
         .filter(|(_, what, _)| *what == ContainerEventKind::WouldKill)
         .map(|(at, ..)| at)
@@ -92,7 +92,7 @@ async fn startup_delays_the_others_and_is_needed_again() {
     node.run_pod("web");
     after(240.0).await;
     let would_kill = |node: &Node, begin| {
-        node.notices_since(begin).iter().any(|(_, what, _)| *what == ContainerEventKind::WouldKill)
+        node.events_since(begin).iter().any(|(_, what, _)| *what == ContainerEventKind::WouldKill)
     };
     assert!(!would_kill(&node, begin), "startup delays liveness");
     is_up.store(true, Ordering::Relaxed);
@@ -199,8 +199,8 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     let written = |command: &str| {
         pod("web", "Always", &[("main", probes([probe(LIVENESS, json!({"exec": {"command": [command]}}))]))])
     };
-    let requested = Arc::new(Mutex::new(Vec::new()));
-    let seen = requested.clone();
+    let commands = Arc::new(Mutex::new(Vec::new()));
+    let seen = commands.clone();
     let mut node = Node::settled(&[written("old")], move |request| {
         seen.lock().unwrap().push(request.cmd[0].clone());
         succeed()
@@ -213,8 +213,8 @@ async fn a_probe_that_is_written_otherwise_is_another_probe() {
     node.prober.set_specs(SpecResolver::read(&[dir.path()]).unwrap());
     after(2.5).await;
     assert_eq!(node.workers(), ["web/main liveness"]);
-    let asked = requested.lock().unwrap();
-    assert_eq!((asked[0].as_str(), asked.last().unwrap().as_str()), ("old", "new"));
+    let commands = commands.lock().unwrap();
+    assert_eq!((commands[0].as_str(), commands.last().unwrap().as_str()), ("old", "new"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,10 +224,10 @@ async fn a_probe_continues_if_only_its_source_changes() {
     node.run_pod("web");
     after(5.5).await;
     let before = node.probe("web/main", READINESS).unwrap().run.length;
-    let mut reported = SpecResolver::default();
+    let mut kubelet_specs = SpecResolver::default();
     let list = json!({"kind": "PodList", "items": [written()]});
-    reported.set_kubelet_pod_list(&list);
-    node.prober.set_specs(reported);
+    kubelet_specs.set_kubelet_pod_list(&list);
+    node.prober.set_specs(kubelet_specs);
     after(2.0).await;
     let probe = node.probe("web/main", READINESS).unwrap();
     assert_eq!((probe.run.length, probe.probe.source), (before + 2, Source::Kubelet));
@@ -259,7 +259,7 @@ async fn a_new_sandbox_resets_all_probe_state() {
     after(3.0).await;
     assert!(!node.workers().contains(&everyone[0].to_owned()), "{:?}", node.workers());
     node.sandbox("web", "s-web-1", 1, true);
-    node.reported(Observation::SandboxRemoved("s-web".into()));
+    node.observe(Observation::SandboxRemoved("s-web".into()));
     after(3.0).await;
     assert_eq!(node.workers(), everyone);
 }
@@ -291,7 +291,7 @@ async fn a_panic_in_one_worker_is_reported_and_stops_no_other() {
     node.run_pod("good");
     after(3.5).await;
     let faults = node
-        .notices_since(begin)
+        .events_since(begin)
         .into_iter()
         .filter(|(_, what, _)| *what == ContainerEventKind::Panicked)
         .count();

@@ -19,13 +19,13 @@ async fn a_failing_liveness_probe_would_have_its_container_killed_again_and_agai
     let begin = Instant::now();
     node.run_pod("web");
     after(99.0).await;
-    let reported = node.notices_since(begin);
+    let events = node.events_since(begin);
     let at =
-        |what| reported.iter().filter(|(_, known, _)| *known == what).map(|(at, ..)| *at).collect::<Vec<_>>();
+        |what| events.iter().filter(|(_, known, _)| *known == what).map(|(at, ..)| *at).collect::<Vec<_>>();
     // The delay lets the first tick pass, and again the one at which it would have been killed.
     assert_eq!(at(ContainerEventKind::WouldKill), [30.0, 60.0, 90.0]);
     assert_eq!(at(ContainerEventKind::Unhealthy), [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0]);
-    let kill = reported.iter().find(|(_, what, _)| *what == ContainerEventKind::WouldKill).unwrap();
+    let kill = events.iter().find(|(_, what, _)| *what == ContainerEventKind::WouldKill).unwrap();
     assert_eq!(
         kill.2,
         "Container main failed liveness probe, will be restarted (dry-run: would be stopped with a grace period of 30s)"
@@ -47,7 +47,7 @@ async fn stops_by_other_clients_are_compared() {
         (node, Instant::now())
     };
     let last = |node: &Node, begin| {
-        node.notices_since(begin).last().map(|(_, what, message)| (*what, message.clone())).unwrap()
+        node.events_since(begin).last().map(|(_, what, message)| (*what, message.clone())).unwrap()
     };
     let (node, begin) = start().await;
     after(21.0).await;
@@ -117,7 +117,7 @@ async fn who_has_ended_by_himself_is_not_missed() {
         node.prober.kubelet_seen();
         after(1.0).await;
     }
-    assert_eq!(node.notices_since(begin), []);
+    assert_eq!(node.events_since(begin), []);
 }
 
 /// Its probe fails while the kubelet's hook runs already.
@@ -136,9 +136,9 @@ async fn stops_that_the_kubelet_has_announced_are_predicted() {
     after(3.0).await;
     drop(hook);
     let (begin, _call) = (Instant::now(), node.stop("web/main"));
-    let reported = node.notices_since(begin);
+    let events = node.events_since(begin);
     let expected = "The kubelet stops it, as its liveness probe has failed";
-    assert_eq!(reported, [(0.0, ContainerEventKind::Predicted, expected.to_owned())]);
+    assert_eq!(events, [(0.0, ContainerEventKind::Predicted, expected.to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,14 +161,14 @@ async fn no_container_of_a_pod_that_is_being_stopped_is_killed() {
     let begin = Instant::now();
     node.run_pod("web");
     after(0.5).await;
-    assert_eq!(node.notices_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
+    assert_eq!(node.events_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
     let (call, begin) = (node.stop_pod("web"), Instant::now());
     after(10.0).await;
-    assert_eq!(node.notices_since(begin), []);
+    assert_eq!(node.events_since(begin), []);
     // The call has failed.
     drop(call);
     after(2.0).await;
-    assert_eq!(node.notices_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
+    assert_eq!(node.events_since(begin).last().unwrap().1, ContainerEventKind::WouldKill);
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,14 +190,14 @@ async fn kills_that_the_kubelet_did_not_make_are_reported() {
             }
             after(1.0).await;
         }
-        let reported = node.notices_since(begin);
-        let sent = reported
+        let events = node.events_since(begin);
+        let message = events
             .iter()
             .find(|(_, what, _)| *what == ContainerEventKind::NotObserved)
             .map(|(_, _, message)| message.as_str());
         // A period of the probe, what its attempt took, and two seconds.
         let expected =
             "The kubelet has not stopped it for its liveness probe within 12.0s of when it would have been";
-        assert_eq!(sent, is_kubelet_there.then_some(expected));
+        assert_eq!(message, is_kubelet_there.then_some(expected));
     }
 }

@@ -77,7 +77,7 @@ impl Node {
         pods: &[Value],
         play: impl Fn(&ExecSyncRequest) -> (Duration, Answered) + Send + Sync + 'static,
     ) -> Self {
-        Self::enforcing(EnforcementSettings::default(), pods, Executor::played(play))
+        Self::enforcing(EnforcementSettings::default(), pods, Executor::fake(play))
     }
 
     /// The same, where what has failed may be killed.
@@ -93,7 +93,7 @@ impl Node {
         let parts = ProberConfig {
             specs,
             metrics: ProberMetrics::default(),
-            enquiries: mpsc::channel(1).0,
+            inspect_requests: mpsc::channel(1).0,
             skip_start_jitter: false,
             enforcement: EnforcementSettings { mode, ..enforcement },
         };
@@ -112,7 +112,7 @@ impl Node {
         node
     }
 
-    pub(super) fn reported(&mut self, fact: Observation) {
+    pub(super) fn observe(&mut self, fact: Observation) {
         let now = Instant::now();
         let changes = self.world.fold(Source::List, now, now, vec![fact]);
         self.prober.changed(&self.world, &changes);
@@ -127,7 +127,7 @@ impl Node {
     pub(super) fn sandbox(&mut self, name: &str, id: &str, attempt: u32, is_ready: bool) {
         let metadata =
             v1::PodSandboxMetadata { name: name.into(), uid: name.into(), namespace: "it".into(), attempt };
-        self.reported(Observation::Sandbox(SandboxObservation {
+        self.observe(Observation::Sandbox(SandboxObservation {
             id: id.to_owned(),
             metadata: Some(metadata),
             is_ready: Some(is_ready),
@@ -147,7 +147,7 @@ impl Node {
         let (pod, rest) = name.split_once('/').unwrap();
         let (container, attempt) = rest.split_once('#').unwrap_or((rest, "0"));
         let attempt = attempt.parse().unwrap();
-        self.reported(Observation::Container(ContainerObservation {
+        self.observe(Observation::Container(ContainerObservation {
             id: format!("{pod}/{container}#{attempt}"),
             sandbox: Some(format!("s-{pod}")),
             metadata: Some(v1::ContainerMetadata { name: container.into(), attempt }),
@@ -195,20 +195,20 @@ impl Node {
             let inner = pod.lock();
             let name = inner.names.name.clone().unwrap();
             let worker = |worker: &ProbeWorker| {
-                format!("{name}/{} {}", worker.container, worker.machine.probe_type.name())
+                format!("{name}/{} {}", worker.container, worker.state.probe_type.name())
             };
-            workers.extend(inner.jobs.iter().map(worker));
+            workers.extend(inner.workers.iter().map(worker));
         }
         workers.sort();
         workers
     }
 
     /// What has been told, and how many seconds after a time.
-    pub(super) fn notices_since(&self, begin: Instant) -> Vec<(f64, ContainerEventKind, String)> {
+    pub(super) fn events_since(&self, begin: Instant) -> Vec<(f64, ContainerEventKind, String)> {
         let seconds = |at: Instant| (at.saturating_duration_since(begin).as_secs_f64() * 10.0).round() / 10.0;
         let notices = self.notices.0.lock().unwrap();
-        let reported = notices.iter().filter(|(at, _)| *at >= begin);
-        reported.map(|(at, notice)| (seconds(*at), notice.what, notice.message.clone())).collect()
+        let recent = notices.iter().filter(|(at, _)| *at >= begin);
+        recent.map(|(at, notice)| (seconds(*at), notice.what, notice.message.clone())).collect()
     }
 }
 
@@ -268,7 +268,7 @@ impl Node {
     ) -> Arc<CallInfo> {
         let head = kubelet_call(method);
         self.prober.on_stop_requested(&StopRequest {
-            head: Arc::downgrade(&head),
+            info: Arc::downgrade(&head),
             pid: None,
             sandbox,
             container,
@@ -283,12 +283,12 @@ impl Node {
             Some(texts.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned())).collect())
         };
         self.pod(name);
-        self.reported(Observation::Sandbox(SandboxObservation {
+        self.observe(Observation::Sandbox(SandboxObservation {
             id: format!("s-{name}"),
             annotations: texts(of_pod),
             ..SandboxObservation::default()
         }));
-        self.reported(Observation::Container(ContainerObservation {
+        self.observe(Observation::Container(ContainerObservation {
             id: format!("{name}/main#0"),
             sandbox: Some(format!("s-{name}")),
             metadata: Some(v1::ContainerMetadata { name: "main".into(), attempt: 0 }),

@@ -44,16 +44,16 @@ async fn node(
 ) -> (Node, Stops, Instant) {
     let stops = Stops::default();
     let begin = Instant::now() + SETTLED;
-    let (requested, count) = (stops.clone(), AtomicUsize::new(0));
+    let (stop_requests, count) = (stops.clone(), AtomicUsize::new(0));
     let executor =
-        Executor::played(
+        Executor::fake(
             move |request| {
                 if request.timeout == 0 { hook(request) } else { (Duration::ZERO, fail()) }
             },
         );
     let executor = executor.with_stops(move |request: &StopContainerRequest| {
         let at = begin.elapsed().as_secs_f64().round();
-        requested.lock().unwrap().push((at, request.container_id.clone(), request.timeout));
+        stop_requests.lock().unwrap().push((at, request.container_id.clone(), request.timeout));
         stop(count.fetch_add(1, Ordering::Relaxed))
     });
     let node = Node::enforcing(settings, pods, executor);
@@ -70,9 +70,9 @@ fn at_once(_: usize) -> (Duration, Result<(), Status>) {
     (Duration::ZERO, Ok(()))
 }
 
-fn reported(node: &Node, begin: Instant, what: ContainerEventKind) -> Vec<(f64, String)> {
-    let reported = node.notices_since(begin).into_iter().filter(|(_, known, _)| *known == what);
-    reported.map(|(at, _, message)| (at, message)).collect()
+fn messages(node: &Node, begin: Instant, what: ContainerEventKind) -> Vec<(f64, String)> {
+    let events = node.events_since(begin).into_iter().filter(|(_, known, _)| *known == what);
+    events.map(|(at, _, message)| (at, message)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +87,7 @@ async fn what_has_failed_is_stopped_once_for_each_container() {
     after(50.0).await;
     assert_eq!(*stops.lock().unwrap(), [(0.0, "web/main#0".to_owned(), 7)]);
     let killing = "Container main failed liveness probe, will be restarted".to_owned();
-    assert_eq!(reported(&node, begin, ContainerEventKind::Killing), [(0.0, killing)]);
+    assert_eq!(messages(&node, begin, ContainerEventKind::Killing), [(0.0, killing)]);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
     // Somebody else starts it again.
     node.run("web/main#1");
@@ -157,7 +157,7 @@ async fn a_failed_hook_is_reported_and_does_not_stop_the_kill() {
         node.run_pod("web");
         after(1.0).await;
         assert_eq!(
-            reported(&node, begin, ContainerEventKind::FailedPreStopHook),
+            messages(&node, begin, ContainerEventKind::FailedPreStopHook),
             [(0.0, expected.to_owned())]
         );
         assert_eq!(stops.lock().unwrap().len(), 1);
@@ -185,8 +185,8 @@ async fn what_the_runtime_does_not_stop_is_tried_again_with_its_hook() {
     assert!((12.0..=17.0).contains(&at[1]), "10 to 15 s after it failed, and its hook: {at:?}");
     // Its grace period, two minutes, 10 to 15 s, and its hook.
     assert!((160.0..=165.0).contains(&(at[2] - at[1])), "{at:?}");
-    assert_eq!(reported(&node, begin, ContainerEventKind::Killing).len(), 3);
-    assert_eq!(reported(&node, begin, ContainerEventKind::KillFailed).len(), 2);
+    assert_eq!(messages(&node, begin, ContainerEventKind::Killing).len(), 3);
+    assert_eq!(messages(&node, begin, ContainerEventKind::KillFailed).len(), 2);
     assert_eq!(node.probe("web/main", LIVENESS).unwrap().killed, 1);
 }
 
@@ -198,7 +198,7 @@ async fn what_the_runtime_only_says_it_has_stopped_is_stopped_again() {
     let at: Vec<f64> = stops.lock().unwrap().iter().map(|(at, ..)| *at).collect();
     assert_eq!(at, [0.0, 30.0], "it is seen at the latest by a relist");
     let failed = "The runtime says that it has stopped it, and it still runs".to_owned();
-    assert_eq!(reported(&node, begin, ContainerEventKind::KillFailed), [(30.0, failed)]);
+    assert_eq!(messages(&node, begin, ContainerEventKind::KillFailed), [(30.0, failed)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +261,7 @@ async fn who_ends_otherwise_is_left_alone() {
             true,
         ),
     ];
-    for (row, act, is_reported) in acts {
+    for (row, act, aborts) in acts {
         let (mut node, stops, begin) = node(KILL, &[slow()], well, at_once).await;
         node.run_pod("web");
         after(5.0).await;
@@ -269,8 +269,8 @@ async fn who_ends_otherwise_is_left_alone() {
         after(5.5).await;
         assert_eq!(stops.lock().unwrap().len(), 0, "{row}");
         assert_eq!(
-            reported(&node, begin, ContainerEventKind::KillAborted).len(),
-            usize::from(is_reported),
+            messages(&node, begin, ContainerEventKind::KillAborted).len(),
+            usize::from(aborts),
             "{row}"
         );
         drop(call);
@@ -291,7 +291,7 @@ async fn kills_are_held_to_their_number_and_go_on_later() {
     node.exit("b/main", 137);
     after(49.0).await;
     assert_eq!(stops.lock().unwrap().len(), 2);
-    assert!(reported(&node, begin, ContainerEventKind::KillSkipped).len() > 10, "it goes on to be probed");
+    assert!(messages(&node, begin, ContainerEventKind::KillSkipped).len() > 10, "it goes on to be probed");
     assert_eq!(*node.notices.1.lock().unwrap(), [GlobalEvent::KillRateLimited(most)], "said once");
     assert!(node.prober.kills().rate_limited);
     after(20.0).await;
@@ -304,7 +304,7 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
     let pods = ["web", "api"].map(|name| failing(name, &json!({})));
     let only = |pod: &str| Selector { pod: Some(WildMatch::new(pod)), ..Selector::default() };
     let settings = EnforcementSettings { protected: vec![only("we?"), only("nobody")], ..KILL };
-    let executor = Executor::played(|_| (Duration::ZERO, fail()));
+    let executor = Executor::fake(|_| (Duration::ZERO, fail()));
     let mut node = Node::enforcing(settings, &pods, executor);
     node.run_pod("web");
     node.run_pod("api");
@@ -317,9 +317,7 @@ async fn protected_containers_are_not_killed_and_unmatched_selectors_are_reporte
     assert_eq!((killed("web"), killed("api")), (0, 1));
     let why = "Container main failed liveness probe, will be restarted (never killed: it is excluded)";
     let begin = Instant::now() - Duration::from_secs(10);
-    assert!(
-        reported(&node, begin, ContainerEventKind::WouldKill).iter().any(|(_, reported)| reported == why)
-    );
+    assert!(messages(&node, begin, ContainerEventKind::WouldKill).iter().any(|(_, message)| message == why));
 }
 
 #[tokio::test(start_paused = true)]
@@ -344,7 +342,7 @@ async fn an_unreadable_termination_setting_kills_no_container() {
         node.annotated("web", &annotations, &[(key, text)]);
         after(3.0).await;
         assert_eq!(stops.lock().unwrap().len(), 0);
-        let held = reported(&node, begin, ContainerEventKind::KillSkipped);
+        let held = messages(&node, begin, ContainerEventKind::KillSkipped);
         assert!(held[0].1.ends_with(&format!("(not stopped: {reason})")), "{held:?}");
     }
 }

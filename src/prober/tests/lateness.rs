@@ -13,10 +13,10 @@ use crate::prober::{ContainerEventKind, ProbeResult};
 /// A pod whose commands take 300 ms each, of which the value says whether they succeed. Its first attempt begins now.
 async fn slow(more: serde_json::Value) -> (Node, Arc<AtomicBool>) {
     let is_well = Arc::new(AtomicBool::new(false));
-    let reported = is_well.clone();
+    let succeeds = is_well.clone();
     let web = pod("web", "Always", &[("main", probes([probe(LIVENESS, more)]))]);
     let mut node = Node::slow(&[web], move |_| {
-        (Duration::from_millis(300), if reported.load(Ordering::Relaxed) { succeed() } else { fail() })
+        (Duration::from_millis(300), if succeeds.load(Ordering::Relaxed) { succeed() } else { fail() })
     });
     node.prober.mark_listed();
     sleep(SETTLED).await;
@@ -34,7 +34,7 @@ async fn late(periods: u32) {
 }
 
 fn kinds(node: &Node, begin: Instant) -> Vec<ContainerEventKind> {
-    node.notices_since(begin).into_iter().map(|(_, what, _)| what).collect()
+    node.events_since(begin).into_iter().map(|(_, what, _)| what).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -44,10 +44,10 @@ async fn attempts_are_discarded_while_the_prober_is_late_and_not_for_ever() {
     late(6).await;
     let (lost, failed) = (ContainerEventKind::Discarded, ContainerEventKind::Unhealthy);
     assert_eq!(kinds(&node, begin), [lost, lost, failed, lost, lost, failed, ContainerEventKind::WouldKill]);
-    let reported = node.notices_since(begin);
+    let events = node.events_since(begin);
     let text = "Liveness probe discarded: the prober was late by more than a tenth of the timeout, and no probe took much of its time: \
                 Liveness probe failed: ";
-    assert_eq!(reported[0].2, text);
+    assert_eq!(events[0].2, text);
     after(2.0).await;
     assert_eq!(
         kinds(&node, begin)[7..],

@@ -12,7 +12,7 @@ use super::fixture::*;
 /// What readiness with these thresholds is held to be in each period, when each attempt in it comes to the same result, or to an error. An
 /// attempt is made once more, at once, when something has become not ready; a container that is new is that, too.
 fn model(results: &[Option<bool>], success: usize, failure: usize) -> Vec<bool> {
-    let (mut counted, mut held, mut reported, mut once_more) = (Vec::new(), false, Vec::new(), true);
+    let (mut counted, mut held, mut ready, mut once_more) = (Vec::new(), false, Vec::new(), true);
     for result in results {
         loop {
             let again = std::mem::take(&mut once_more);
@@ -28,9 +28,9 @@ fn model(results: &[Option<bool>], success: usize, failure: usize) -> Vec<bool> 
                 break;
             }
         }
-        reported.push(held);
+        ready.push(held);
     }
-    reported
+    ready
 }
 
 proptest::proptest! {
@@ -49,9 +49,9 @@ proptest::proptest! {
             let more = json!({"periodSeconds": period, "successThreshold": success, "failureThreshold": failure});
             let web = pod("web", "Always", &[("main", probes([probe(READINESS, more)]))]);
             let (played, begin) = (results.clone(), Arc::new(Mutex::new(Instant::now())));
-            let started = begin.clone();
+            let period_start = begin.clone();
             let mut node = Node::settled(&[web], move |_| {
-                let turn = started.lock().unwrap().elapsed().as_secs() / u64::from(period);
+                let turn = period_start.lock().unwrap().elapsed().as_secs() / u64::from(period);
                 match played.get(usize::try_from(turn).unwrap()).copied().flatten() {
                     Some(true) => succeed(),
                     Some(false) => fail(),
@@ -61,13 +61,13 @@ proptest::proptest! {
             .await;
             node.run_pod("web");
             *begin.lock().unwrap() = Instant::now();
-            let mut reported = Vec::new();
+            let mut ready = Vec::new();
             for _ in &results {
                 after(f64::from(period) / 2.0).await;
-                reported.push(node.container_of("web/main").is_ready);
+                ready.push(node.container_of("web/main").is_ready);
                 after(f64::from(period) / 2.0).await;
             }
-            assert_eq!(reported, model(&results, success, failure));
+            assert_eq!(ready, model(&results, success, failure));
         });
     }
 }

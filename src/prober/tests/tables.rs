@@ -34,7 +34,7 @@ async fn table_9_2_add_remove_pods() {
     let expected = ["probed/a readiness", "probed/b liveness", "probed/c startup"];
     assert_eq!(node.workers(), expected, "AddRemovePods: before any container is there");
     for _ in 0..2 {
-        node.reported(Observation::SandboxRemoved("s-probed".into()));
+        node.observe(Observation::SandboxRemoved("s-probed".into()));
         after(2.0).await;
         assert!(node.workers().is_empty(), "AddRemovePods: removed");
     }
@@ -77,13 +77,13 @@ async fn table_9_2_cleanup() {
     }
     after(3.0).await;
     assert_eq!(node.workers().len(), 300);
-    node.reported(Observation::SandboxRemoved("s-web-7".into()));
+    node.observe(Observation::SandboxRemoved("s-web-7".into()));
     after(2.0).await;
     assert_eq!(node.workers().len(), 297, "CleanupPods: only the undesired pod's workers exit");
     assert!(!node.workers().iter().any(|worker| worker.starts_with("web-7/")));
     for _ in 0..10 {
         for name in &names {
-            node.reported(Observation::SandboxRemoved(format!("s-{name}")));
+            node.observe(Observation::SandboxRemoved(format!("s-{name}")));
         }
     }
     after(2.0).await;
@@ -120,11 +120,14 @@ async fn table_9_1_clean_up() {
         assert_eq!(node.result("web/main", probe_type), Some(ProbeResult::Success));
         let pod = node.prober.shared.pods().remove(0);
         for _ in 0..10 {
-            pod.lock().stop();
+            pod.lock().stop_workers();
         }
         after(2.0).await;
         let inner = pod.lock();
-        assert!(inner.jobs.is_empty() && inner.containers[0].result(probe_type).is_none(), "{probe_type:?}");
+        assert!(
+            inner.workers.is_empty() && inner.containers[0].result(probe_type).is_none(),
+            "{probe_type:?}"
+        );
     }
 }
 
@@ -204,16 +207,16 @@ async fn table_9_3_probe() {
         // What is new is not ready, and is tried once more for that.
         assert_eq!(calls.load(Ordering::Relaxed), 2 * tries, "{row}");
         assert_eq!(node.result("web/main", READINESS), held, "{row}");
-        let reported = node.notices_since(begin);
-        assert_eq!(reported.first().map(|(.., message)| message.as_str()), message, "{row}");
+        let events = node.events_since(begin);
+        assert_eq!(events.first().map(|(.., message)| message.as_str()), message, "{row}");
     }
 }
 
 /// Table 9.3, Probe: args passed through, env expansion.
 #[tokio::test(start_paused = true)]
 async fn table_9_3_commands() {
-    let requested = Arc::new(Mutex::new(Vec::new()));
-    let seen = requested.clone();
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let seen = requests.clone();
     let mut container = probes([probe(
         LIVENESS,
         json!({"exec": {"command": ["some", "$(A)", "$(B)"]}, "timeoutSeconds": 7}),
@@ -226,9 +229,9 @@ async fn table_9_3_commands() {
     .await;
     node.run_pod("web");
     after(0.1).await;
-    let asked = requested.lock().unwrap();
-    assert_eq!((asked[0].cmd.join(" ").as_str(), asked[0].timeout), ("some script $(B)", 7));
-    assert_eq!(asked[0].container_id, "web/main#0");
+    let requests = requests.lock().unwrap();
+    assert_eq!((requests[0].cmd.join(" ").as_str(), requests[0].timeout), ("some script $(B)", 7));
+    assert_eq!(requests[0].container_id, "web/main#0");
 }
 
 /// Table 9.3, `CacheOperations` and `Updates`: what is new is told of, what is the same is not.

@@ -75,7 +75,7 @@ impl RuntimeService for Service {
     async fn version(&self, _: Request<v1::VersionRequest>) -> RuntimeAnswer<v1::VersionResponse> {
         Ok(Response::new(v1::VersionResponse {
             version: KUBELET_API.to_owned(),
-            runtime_name: crate::cri::PROCRUN.to_owned(),
+            runtime_name: crate::cri::PROCRUN_RUNTIME_NAME.to_owned(),
             runtime_version: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             runtime_api_version: "v1".to_owned(),
         }))

@@ -111,7 +111,7 @@ pub struct Exec {
 impl From<&CallRecord> for Call {
     fn from(record: &CallRecord) -> Self {
         let call = &record.call;
-        let insight = record.insight.as_deref();
+        let insight = record.analysis.as_deref();
         Self {
             id: call.id,
             start: time(call.start),

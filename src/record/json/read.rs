@@ -51,7 +51,7 @@ impl TryFrom<Call> for CallRecord {
             exec: call.exec.map(|exec| Box::new(exec.into())),
             kill: call.kill.map(|kill| kill.try_into().map(Box::new)).transpose()?,
         };
-        Ok(Self { insight: insight.map(Arc::new), ..Self::unanalyzed(read, None, None) })
+        Ok(Self { analysis: insight.map(Arc::new), ..Self::unanalyzed(read, None, None) })
     }
 }
 
@@ -156,7 +156,7 @@ fn evidence(evidence: &Evidence) -> Result<exec::Evidence, RecordError> {
         pressures.as_ref().map(read).transpose()
     };
     let cpu = |cpu: &Cpu| {
-        Ok(exec::Cpu {
+        Ok(exec::CpuUsage {
             quota: cpu.quota,
             used: cpu.used_ms.map(duration).transpose()?,
             periods: cpu.periods,

@@ -34,8 +34,8 @@ fn failed_writes_are_kept_reported_and_retried() {
     fs::write(&dir, "").unwrap();
     writer.take(change("a"));
     writer.save();
-    let reported = trouble.borrow_and_update().clone().unwrap();
-    assert!(reported.contains("Not a directory"), "{reported}");
+    let error = trouble.borrow_and_update().clone().unwrap();
+    assert!(error.contains("Not a directory"), "{error}");
     writer.save();
     assert!(!trouble.has_changed().unwrap(), "it is told once");
     fs::remove_file(&dir).unwrap();
@@ -90,7 +90,7 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
     }
     let (empty, dir, filler) = (disk.0.join("empty"), disk.0.join("state"), disk.0.join("filler"));
     StateFile::open(&empty).unwrap().0.close().unwrap();
-    let size = |directory: &Path| fs::metadata(directory.join("state.redb")).unwrap().blocks() * 512;
+    let size = |dir: &Path| fs::metadata(dir.join("state.redb")).unwrap().blocks() * 512;
     let (file, _) = StateFile::open(&dir).unwrap();
     let (troubles, trouble) = watch::channel(None);
     let mut writer = StateWriter::new(file, troubles);
@@ -109,8 +109,8 @@ fn what_was_removed_is_lost_only_once_it_is_written_again() {
     fs::remove_file(dir.join("state.redb")).unwrap();
     for _ in 0..3 {
         writer.save();
-        let reported = trouble.borrow().clone().unwrap();
-        assert!(reported.contains("No space left on device"), "{reported}");
+        let error = trouble.borrow().clone().unwrap();
+        assert!(error.contains("No space left on device"), "{error}");
         assert!(!dir.join("state.new").exists(), "what cannot be used takes no room");
     }
     fs::remove_file(&filler).unwrap();
@@ -133,7 +133,7 @@ fn a_file_that_is_replaced_is_left_as_it_is() {
     fs::write(&path, "precious").unwrap();
     writer.take(Message::Change(StateTable::Pods, "a".to_owned(), None));
     writer.save();
-    let reported = trouble.borrow().clone().unwrap();
-    assert!(reported.contains("state.redb has been replaced by another file"), "{reported}");
+    let error = trouble.borrow().clone().unwrap();
+    assert!(error.contains("state.redb has been replaced by another file"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 }

@@ -102,8 +102,8 @@ impl ExecCommand {
 mod tests {
     use super::*;
 
-    fn read(text: &[&str]) -> ExecSyncPartial {
-        let cmd = text.iter().map(ToString::to_string).collect();
+    fn read(args: &[&str]) -> ExecSyncPartial {
+        let cmd = args.iter().map(ToString::to_string).collect();
         let request = v1::ExecSyncRequest { container_id: "c0ffee".into(), cmd, timeout: 7 };
         let read = ExecSyncPartial::decode(&*request.encode_to_vec()).unwrap();
         assert_eq!((read.container_id.as_str(), read.timeout), ("c0ffee", 7));

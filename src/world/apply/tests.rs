@@ -27,26 +27,26 @@ fn container(id: &str, sandbox: &str, state: v1::ContainerState) -> ContainerObs
     }
 }
 
-/// A world, and a clock that goes on with each fact.
-struct Told {
+/// An inventory, and a clock that advances with each observation.
+struct InventoryFixture {
     world: Arc<Inventory>,
     start: Instant,
     now: u32,
 }
 
-impl Told {
+impl InventoryFixture {
     fn new() -> Self {
         Self { world: Arc::default(), start: Instant::now(), now: 0 }
     }
 
-    /// Told now, by a call that has just begun.
-    fn by(&mut self, fact: Observation) -> Vec<Change> {
+    /// Applies an observation by a call that began now.
+    fn apply(&mut self, fact: Observation) -> Vec<Change> {
         self.now += 10;
-        self.since(self.now, fact)
+        self.apply_since(self.now, fact)
     }
 
-    /// Told now, by a call that began then.
-    fn since(&mut self, since: u32, fact: Observation) -> Vec<Change> {
+    /// Applies an observation by a call that began at `since`.
+    fn apply_since(&mut self, since: u32, fact: Observation) -> Vec<Change> {
         self.now += 1;
         let (since, now) = (self.start + MS * since, self.start + MS * self.now);
         self.world.fold(Source::Call, since, now, vec![fact])
@@ -59,66 +59,68 @@ use v1::ContainerState::{
 
 #[test]
 fn a_pod_comes_lives_and_goes() {
-    let mut observations = Told::new();
-    assert!(matches!(&observations.by(Observation::Sandbox(sandbox("p")))[..], [Change::SandboxStarted(_)]));
-    let created = observations.by(Observation::Container(container("c", "p", Created)));
+    let mut fixture = InventoryFixture::new();
+    assert!(matches!(&fixture.apply(Observation::Sandbox(sandbox("p")))[..], [Change::SandboxStarted(_)]));
+    let created = fixture.apply(Observation::Container(container("c", "p", Created)));
     assert!(
         matches!(&created[..], [Change::ContainerCreated(_), Change::ContainerUpdated(_)]),
         "{created:?}"
     );
     let running = ContainerObservation { id: "c".into(), state: Some(Running), ..Default::default() };
     assert!(matches!(
-        &observations.by(Observation::Container(running.clone()))[..],
+        &fixture.apply(Observation::Container(running.clone()))[..],
         [Change::ContainerStarted(_)]
     ));
-    assert!(observations.by(Observation::Container(running)).is_empty(), "nothing is new");
+    assert!(fixture.apply(Observation::Container(running)).is_empty(), "nothing is new");
     let exited = ContainerObservation {
         id: "c".into(),
         state: Some(Exited),
         exit: Some((3, "Error".into())),
         ..Default::default()
     };
-    let changes = observations.by(Observation::Container(exited));
+    let changes = fixture.apply(Observation::Container(exited));
     assert!(matches!(&changes[..], [Change::ContainerExited(c)] if c.exit == Some((3, "Error".into()))));
-    let changes = observations.by(Observation::SandboxRemoved("p".into()));
+    let changes = fixture.apply(Observation::SandboxRemoved("p".into()));
     assert!(matches!(&changes[..], [Change::ContainerRemoved(_), Change::SandboxRemoved(_)]), "{changes:?}");
-    assert_eq!(observations.world.containers().count() + observations.world.sandboxes().count(), 0);
-    assert!(observations.world.container("c").is_some(), "what is gone is remembered for a while");
+    assert_eq!(fixture.world.containers().count() + fixture.world.sandboxes().count(), 0);
+    assert!(fixture.world.container("c").is_some(), "what is gone is remembered for a while");
 }
 
 #[test]
 fn what_is_old_news_changes_nothing() {
-    let mut observations = Told::new();
-    observations.by(Observation::Sandbox(sandbox("p")));
-    observations.by(Observation::Container(container("c", "p", Running)));
-    let before = observations.now;
-    assert!(observations.since(before - 5, Observation::Container(container("c", "p", Created))).is_empty());
-    observations.by(Observation::ContainerRemoved("c".into()));
+    let mut fixture = InventoryFixture::new();
+    fixture.apply(Observation::Sandbox(sandbox("p")));
+    fixture.apply(Observation::Container(container("c", "p", Running)));
+    let before = fixture.now;
+    assert!(fixture.apply_since(before - 5, Observation::Container(container("c", "p", Created))).is_empty());
+    fixture.apply(Observation::ContainerRemoved("c".into()));
     assert!(
-        observations.since(before, Observation::ContainerList(vec![container("c", "p", Running)])).is_empty(),
+        fixture
+            .apply_since(before, Observation::ContainerList(vec![container("c", "p", Running)]))
+            .is_empty(),
         "asked before it went"
     );
-    assert_eq!(observations.world.containers().count(), 0);
-    let back = observations.by(Observation::ContainerList(vec![container("c", "p", Running)]));
+    assert_eq!(fixture.world.containers().count(), 0);
+    let back = fixture.apply(Observation::ContainerList(vec![container("c", "p", Running)]));
     assert!(!back.is_empty(), "asked after it seemed to have gone");
 }
 
 #[test]
 fn a_list_removes_objects_unless_they_appeared_after_its_request() {
-    let mut observations = Told::new();
-    observations.by(Observation::Sandbox(sandbox("old")));
-    let requested_at = observations.now;
-    observations.by(Observation::Sandbox(sandbox("new")));
-    observations.since(requested_at, Observation::SandboxList(vec![sandbox("old")]));
-    assert_eq!(observations.world.sandboxes().count(), 2);
-    let changes = observations.by(Observation::SandboxList(vec![sandbox("new")]));
+    let mut fixture = InventoryFixture::new();
+    fixture.apply(Observation::Sandbox(sandbox("old")));
+    let requested_at = fixture.now;
+    fixture.apply(Observation::Sandbox(sandbox("new")));
+    fixture.apply_since(requested_at, Observation::SandboxList(vec![sandbox("old")]));
+    assert_eq!(fixture.world.sandboxes().count(), 2);
+    let changes = fixture.apply(Observation::SandboxList(vec![sandbox("new")]));
     assert!(matches!(&changes[..], [Change::SandboxRemoved(gone)] if &*gone.id == "old"), "{changes:?}");
 }
 
 #[test]
 fn what_holds_a_sandbox_is_no_container() {
-    let mut observations = Told::new();
-    observations.by(Observation::Sandbox(sandbox("p")));
+    let mut fixture = InventoryFixture::new();
+    fixture.apply(Observation::Sandbox(sandbox("p")));
     let process = |state| {
         Observation::Container(ContainerObservation {
             id: "p".into(),
@@ -126,26 +128,26 @@ fn what_holds_a_sandbox_is_no_container() {
             ..Default::default()
         })
     };
-    assert!(observations.by(process(Running)).is_empty());
-    assert!(matches!(&observations.by(process(Exited))[..], [Change::SandboxStopped(_)]));
-    assert_eq!(observations.world.containers().count(), 0);
+    assert!(fixture.apply(process(Running)).is_empty());
+    assert!(matches!(&fixture.apply(process(Exited))[..], [Change::SandboxStopped(_)]));
+    assert_eq!(fixture.world.containers().count(), 0);
 }
 
 #[test]
 fn a_world_that_others_hold_stays_as_it_was_for_them() {
-    let mut observations = Told::new();
-    observations.by(Observation::Sandbox(sandbox("p")));
-    let snapshot = observations.world.clone();
-    observations.by(Observation::SandboxRemoved("p".into()));
-    assert_eq!((snapshot.sandboxes().count(), observations.world.sandboxes().count()), (1, 0));
+    let mut fixture = InventoryFixture::new();
+    fixture.apply(Observation::Sandbox(sandbox("p")));
+    let snapshot = fixture.world.clone();
+    fixture.apply(Observation::SandboxRemoved("p".into()));
+    assert_eq!((snapshot.sandboxes().count(), fixture.world.sandboxes().count()), (1, 0));
 }
 
 #[test]
 fn the_beginning_of_an_id_is_enough_where_it_is_one_containers() {
-    let mut observations = Told::new();
-    observations.by(Observation::Container(container("c0ffee", "p", Running)));
-    observations.by(Observation::Container(container("c0de", "p", Running)));
-    let id = |named: &str| observations.world.container(named).map(|container| container.id.to_string());
+    let mut fixture = InventoryFixture::new();
+    fixture.apply(Observation::Container(container("c0ffee", "p", Running)));
+    fixture.apply(Observation::Container(container("c0de", "p", Running)));
+    let id = |named: &str| fixture.world.container(named).map(|container| container.id.to_string());
     assert_eq!(id("c0f"), Some("c0ffee".into()));
     assert_eq!((id("c0"), id(""), id("d")), (None, None, None));
 }
@@ -154,7 +156,7 @@ proptest! {
     /// Whatever is told in whatever order, a list that was asked for last is right in the end.
     #[test]
     fn a_list_is_right_in_the_end(facts in proptest::collection::vec((0_u8..7, 0_u8..4, 0_u32..30), 0..40)) {
-        let mut observations = Told::new();
+        let mut fixture = InventoryFixture::new();
         for (kind, number, age) in facts {
             let (id, pod) = (format!("c{number}"), format!("p{}", number % 2));
             let fact = match kind {
@@ -166,15 +168,15 @@ proptest! {
                 5 => Observation::SandboxRemoved(pod),
                 _ => Observation::ContainerList(vec![container(&id, &pod, Running)]),
             };
-            observations.now += 10;
-            let since = observations.now.saturating_sub(age);
-            observations.since(since, fact);
+            fixture.now += 10;
+            let since = fixture.now.saturating_sub(age);
+            fixture.apply_since(since, fact);
         }
-        observations.now += 100;
-        observations.by(Observation::SandboxList(vec![sandbox("p1")]));
-        observations.by(Observation::ContainerList(vec![container("c1", "p1", Exited)]));
-        let sandboxes: Vec<_> = observations.world.sandboxes().map(|sandbox| sandbox.id.to_string()).collect();
-        let containers: Vec<_> = observations.world.containers().map(|c| (c.id.to_string(), c.state)).collect();
+        fixture.now += 100;
+        fixture.apply(Observation::SandboxList(vec![sandbox("p1")]));
+        fixture.apply(Observation::ContainerList(vec![container("c1", "p1", Exited)]));
+        let sandboxes: Vec<_> = fixture.world.sandboxes().map(|sandbox| sandbox.id.to_string()).collect();
+        let containers: Vec<_> = fixture.world.containers().map(|c| (c.id.to_string(), c.state)).collect();
         prop_assert_eq!(sandboxes, ["p1"]);
         prop_assert_eq!(containers, [("c1".to_owned(), Exited)]);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::*;
 use probeshim::socket::SocketPath;
 use prost::Message as _;
@@ -46,7 +46,7 @@ async fn hostile_names_are_shown_as_their_codes() {
     let mut command = place.watching_command_of(program, "shim.sock");
     let shim =
         place.spawn(command.args(["--http", "127.0.0.1:0", "--http-pods", "--enforce", "dry-run"])).await;
-    let mut client = runtime_service(&SocketPath::new(&place.at("shim.sock")).unwrap());
+    let mut client = runtime_client(&SocketPath::new(&place.at("shim.sock")).unwrap());
     let strange = || HOSTILE.to_owned();
     let mut pod = runtime.pod("pod");
     pod.metadata =

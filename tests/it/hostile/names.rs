@@ -3,7 +3,7 @@
 use std::fs;
 use std::fs::File;
 
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::{PodSandboxConfig, PodSandboxMetadata, RunPodSandboxRequest};
 use probeshim::socket::SocketPath;
 use rustix::process::Signal;
@@ -18,7 +18,7 @@ const MAX_LINE: usize = (16 << 10) + 8 * 400;
 
 /// A pod whose sandbox is made through a probeshim, with a container and a command that was executed in it.
 async fn make(shim: &Running, runtime: &Runtime, name: &str) {
-    let mut client = runtime_service(&SocketPath::new(&shim.socket).unwrap());
+    let mut client = runtime_client(&SocketPath::new(&shim.socket).unwrap());
     let uid = format!("uid-{}", name.len());
     let metadata = PodSandboxMetadata { name: name.into(), namespace: "it".into(), uid, attempt: 0 };
     let config = PodSandboxConfig {

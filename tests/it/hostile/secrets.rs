@@ -6,7 +6,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::{BASE64_STANDARD, BASE64_STANDARD_NO_PAD};
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::*;
 use probeshim::socket::SocketPath;
 use rustix::process::Signal;
@@ -113,7 +113,7 @@ async fn no_secret_of_a_request_can_be_read_anywhere() {
     let mut command = place.watching_command_of(program, "shim.sock");
     command.args(["--http", "127.0.0.1:0", "--http-pods", "--enforce", "restart", "--log", EVERYTHING]);
     let mut shim = place.spawn(&mut command).await;
-    let mut client = runtime_service(&SocketPath::new(&place.at("shim.sock")).unwrap());
+    let mut client = runtime_client(&SocketPath::new(&place.at("shim.sock")).unwrap());
 
     let mut pod = runtime.pod("pod");
     pod.labels.insert("a".into(), "hidden-label-of-pod".into());

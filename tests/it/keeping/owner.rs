@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
-use probeshim::cri::{runtime_service, unary_message};
+use probeshim::cri::{runtime_client, unary_message};
 use probeshim::socket::SocketPath;
 use prost::Message as _;
 use tokio::net::UnixStream;
@@ -31,7 +31,7 @@ pub(crate) struct Made {
 impl Owner {
     pub(crate) fn of(place: Place) -> Self {
         let socket = SocketPath::new(&place.at("shim.sock")).unwrap();
-        Self { client: runtime_service(&socket), place }
+        Self { client: runtime_client(&socket), place }
     }
 
     pub(crate) async fn run(&mut self, name: &str, annotations: &[(&str, &str)]) -> Made {
@@ -107,7 +107,7 @@ impl Owner {
     /// The same in front of the runtime itself.
     pub(crate) fn direct(self) -> Self {
         let socket = SocketPath::new(&self.place.at("runtime.sock")).unwrap();
-        Self { client: runtime_service(&socket), ..self }
+        Self { client: runtime_client(&socket), ..self }
     }
 
     pub(crate) async fn sandboxes(&mut self) -> Vec<PodSandbox> {

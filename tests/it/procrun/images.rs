@@ -1,6 +1,6 @@
 //! Images, which are only names.
 
-use probeshim::cri::image_service;
+use probeshim::cri::image_client;
 use probeshim::cri::v1::*;
 use tonic::Code;
 
@@ -13,7 +13,7 @@ fn spec(name: &str) -> ImageSpec {
 #[tokio::test]
 async fn every_name_is_known_but_for_those_that_are_missing() {
     let runtime = Runtime::start();
-    let mut images = image_service(&runtime.socket);
+    let mut images = image_client(&runtime.socket);
     let status = |name| ImageStatusRequest { image: Some(spec(name)), verbose: false };
     let known = images.image_status(status("some/image:1")).await.unwrap().into_inner().image.unwrap();
     assert!(known.size > 0, "neither crictl nor the kubelet believes in an image of no size");

@@ -19,7 +19,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::runtime_service_client::RuntimeServiceClient;
 use probeshim::cri::v1::*;
 use probeshim::procrun::{Procrun, ProcrunConfig};
@@ -77,7 +77,7 @@ impl Runtime {
         let procrun = Procrun::new(settings).unwrap();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(procrun.serve(listening.listener, stop.clone()));
-        Self { client: runtime_service(&socket), socket, folder, _claim: listening.claim, stop, serving }
+        Self { client: runtime_client(&socket), socket, folder, _claim: listening.claim, stop, serving }
     }
 
     /// Ends it; nothing is left behind.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use probeshim::cri::runtime_service;
+use probeshim::cri::runtime_client;
 use probeshim::cri::v1::*;
 use probeshim::procrun::{Procrun, WARNING};
 use probeshim::socket::SocketPath;
@@ -40,7 +40,7 @@ async fn spawn(place: &Place, mut command: Command) -> Running {
 /// A container with a process that has gone far, and a client.
 async fn populate(place: &Place) -> (Client, String) {
     let folder = place.at("").canonicalize().unwrap();
-    let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
+    let mut client = runtime_client(&SocketPath::new(&place.at("procrun.sock")).unwrap());
     let metadata = PodSandboxMetadata { name: "pod".into(), namespace: "it".into(), ..Default::default() };
     let config = PodSandboxConfig { metadata: Some(metadata), ..Default::default() };
     let request = RunPodSandboxRequest { config: Some(config.clone()), runtime_handler: String::new() };

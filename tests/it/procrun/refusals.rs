@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use probeshim::cri::image_service;
+use probeshim::cri::image_client;
 use probeshim::cri::v1::*;
 use tonic::Code;
 
@@ -34,7 +34,7 @@ async fn a_config_that_cannot_be_changes_nothing() {
         assert!(given == code && words.contains(told), "{given:?} {words}");
     }
     assert_eq!(runtime.containers().await, []);
-    let images = image_service(&runtime.socket).list_images(ListImagesRequest::default()).await.unwrap();
+    let images = image_client(&runtime.socket).list_images(ListImagesRequest::default()).await.unwrap();
     assert!(images.into_inner().images.is_empty());
     assert_eq!(fs::read_dir(runtime.path("root/procrun-containers")).unwrap().count(), 0);
     // The name was not taken.

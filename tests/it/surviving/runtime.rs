@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::iter;
 use probeshim::cri::v1::{ContainerState, ListContainersRequest, ListPodSandboxRequest};
-use probeshim::cri::{MethodName, runtime_service};
+use probeshim::cri::{MethodName, runtime_client};
 use probeshim::relay::{self, CallIds, CapturePlan, CompletedCall, Observer, Relay};
 use probeshim::socket::{BindMode, BoundPath, SocketPath, bind};
 use rustix::process::{Pid, Signal, kill_process};
@@ -87,7 +87,7 @@ impl Observer for Killer {
     }
 
     fn on_end(&self, call: CompletedCall) {
-        if ACTS.contains(&call.head.method.label()) {
+        if ACTS.contains(&call.info.method.label()) {
             self.now(Moment::Answered(self.answered.fetch_add(1, Ordering::SeqCst) + 1));
         }
     }
@@ -112,7 +112,7 @@ struct Walk {
 
 /// The containers of procrun, or nothing where it is not there.
 async fn containers(place: &Place) -> Vec<probeshim::cri::v1::Container> {
-    let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
+    let mut client = runtime_client(&SocketPath::new(&place.at("procrun.sock")).unwrap());
     let listed = client.list_containers(ListContainersRequest::default()).await;
     listed.map(|listed| listed.into_inner().containers).unwrap_or_default()
 }
@@ -187,7 +187,7 @@ async fn walk(plan: Plan) -> Walk {
     let numbers: BTreeSet<u32> = attempts.iter().map(|(attempt, _)| *attempt).collect();
     assert_eq!(numbers.len(), attempts.len(), "{plan:?}: two have one attempt: {attempts:?}");
     assert!(!place.at("twice").exists(), "{plan:?}: a container began while the one before it ran");
-    let mut client = runtime_service(&SocketPath::new(&place.at("procrun.sock")).unwrap());
+    let mut client = runtime_client(&SocketPath::new(&place.at("procrun.sock")).unwrap());
     let left = client.list_pod_sandbox(ListPodSandboxRequest::default()).await.unwrap().into_inner().items;
     assert!(left.is_empty(), "{plan:?}: {left:#?}");
     assert_eq!(fs::read_dir(place.at("state/pods")).unwrap().count(), 0, "{plan:?}");

@@ -6,7 +6,7 @@ use crate::exec::watchdog::Watchdog;
 
 /// A second call whose command runs on while the first, which has lost its events, is recorded.
 fn another_begins(scenario: &mut Scenario) {
-    scenario.on_request(2, 300, 5);
+    scenario.request(2, 300, 5);
     scenario.added(TWO, 304);
     scenario.started(TWO, 314, 40);
 }
@@ -25,7 +25,7 @@ fn without_the_runtimes_events_the_rest_is_known() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
     scenario.tracker.events_available(false, now);
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     scenario.ended(1, 45, 5, Some(0));
     assert!(matches!(&scenario.records()[..], [(1, Phases::Unsupported(parts))] if parts.other == MS * 44));
 }
@@ -33,11 +33,11 @@ fn without_the_runtimes_events_the_rest_is_known() {
 #[test]
 fn an_interruption_spoils_the_calls_in_flight_and_no_others() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     let now = scenario.at(10);
     scenario.tracker.events_interrupted(now);
     scenario.tracker.events_available(true, now);
-    scenario.on_request(2, 20, 5);
+    scenario.request(2, 20, 5);
     scenario.ended(1, 45, 5, Some(0));
     let interrupted = MissingEvents::Interrupted;
     assert!(matches!(&scenario.records()[..], [(1, Phases::Missing { what, .. })] if *what == interrupted));
@@ -53,7 +53,7 @@ fn calls_from_before_a_reconnect_are_marked_as_interrupted() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
     scenario.tracker.events_interrupted(now);
-    scenario.on_request(1, 5, 5);
+    scenario.request(1, 5, 5);
     scenario.tracker.events_available(true, now);
     scenario.ended(1, 45, 5, Some(0));
     let interrupted = MissingEvents::Interrupted;
@@ -63,7 +63,7 @@ fn calls_from_before_a_reconnect_are_marked_as_interrupted() {
 #[test]
 fn what_goes_on_is_not_taken_from_another_for_a_call_without_events() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     another_begins(&mut scenario);
     scenario.ended(1, 1000, 5, Some(0));
     scenario.tracker.tick(scenario.at(2500));
@@ -75,7 +75,7 @@ fn what_goes_on_is_not_taken_from_another_for_a_call_without_events() {
 #[test]
 fn an_exit_without_observed_start_is_matched_to_no_call() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     let now = scenario.at(100);
     scenario.tracker.events_interrupted(now);
     scenario.tracker.events_available(true, now);
@@ -92,7 +92,7 @@ fn a_call_that_missed_its_events_is_given_nothing_that_goes_on() {
     let mut scenario = Scenario::new();
     let now = scenario.at(0);
     scenario.tracker.events_interrupted(now);
-    scenario.on_request(1, 1, 1);
+    scenario.request(1, 1, 1);
     scenario.tracker.events_available(true, now);
     // A stranger's, which exits long before the call is answered.
     scenario.added(ONE, 10);
@@ -118,7 +118,7 @@ fn a_call_that_missed_its_events_is_given_nothing_that_goes_on() {
 fn a_late_exit_that_is_not_the_answers_is_anothers() {
     for (at, status, is_its) in [(44, 0, true), (44, 3, false), (3000, 0, false)] {
         let mut scenario = Scenario::new();
-        scenario.on_request(1, 0, 5);
+        scenario.request(1, 0, 5);
         scenario.added(ONE, 3);
         scenario.started(ONE, 33, 40);
         scenario.ended(1, 45, 5, Some(0));
@@ -148,7 +148,7 @@ fn a_late_exit_that_is_not_the_answers_is_anothers() {
 #[test]
 fn a_call_without_observed_start_is_explained() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     scenario.tracker.containers.clear();
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
@@ -160,10 +160,10 @@ fn a_call_without_observed_start_is_explained() {
 #[test]
 fn a_call_without_observed_end_is_dropped() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     scenario.tracker.tick(scenario.at(1000));
-    assert_eq!(scenario.tracker.in_flight_now(), (1, 1));
+    assert_eq!(scenario.tracker.in_flight_peaks(), (1, 1));
     scenario.heads.clear();
     scenario.tracker.tick(scenario.at(2000));
-    assert_eq!((scenario.tracker.in_flight_now(), scenario.tracker.containers().count()), ((0, 0), 0));
+    assert_eq!((scenario.tracker.in_flight_peaks(), scenario.tracker.containers().count()), ((0, 0), 0));
 }

@@ -52,7 +52,7 @@ impl Scenario {
     }
 
     /// A call is asked.
-    fn on_request(&mut self, id: u64, at: u32, timeout: i64) {
+    fn request(&mut self, id: u64, at: u32, timeout: i64) {
         let head = Arc::new(CallInfo {
             id,
             peer: None,
@@ -61,16 +61,16 @@ impl Scenario {
             since: self.at(at),
             trace: None,
         });
-        let sent = SendTimes { whole: self.at(at), sent: self.at(at + 1) };
-        let on_request = ExecRequest {
-            head: Arc::downgrade(&head),
+        let sent = SendTimes { received: self.at(at), sent: self.at(at + 1) };
+        let request = ExecRequest {
+            info: Arc::downgrade(&head),
             id,
             sent,
             container: None,
             exec: Box::new(Self::exec(timeout, None)),
         };
         self.heads.insert(id, head);
-        self.tracker.on_request(&self.container.clone(), on_request, CallContext::default());
+        self.tracker.on_request(&self.container.clone(), request, CallContext::default());
     }
 
     /// It ends; with an exit code, or else at the runtime's timeout.
@@ -80,11 +80,11 @@ impl Scenario {
     }
 
     fn ended_with(&mut self, id: u64, at: u32, exec: ExecCall, ending: CallOutcome) {
-        let head = self.heads.remove(&id).unwrap();
-        let duration = self.at(at) - head.since;
-        let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&head) };
-        let observations = Observations { observed_since: head.since, items: Vec::new() };
-        let ended = DecodedCall { sent: None, call, observations, head, request: None };
+        let info = self.heads.remove(&id).unwrap();
+        let duration = self.at(at) - info.since;
+        let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&info) };
+        let observations = Observations { observed_since: info.since, items: Vec::new() };
+        let ended = DecodedCall { sent: None, call, observations, info, request: None };
         let now = self.at(at);
         self.tracker.on_end(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }
@@ -116,11 +116,11 @@ impl Scenario {
 
     fn evidence(&mut self, id: u64, at: u32) {
         let now = self.at(at);
-        self.tracker.evidence(id, Evidence::default(), now);
+        self.tracker.on_evidence(id, Evidence::default(), now);
     }
 
     fn records(&mut self) -> Vec<(u64, Phases)> {
-        let phases = |record: CallRecord| (record.call.id, record.insight.unwrap().phases.clone());
+        let phases = |record: CallRecord| (record.call.id, record.analysis.unwrap().phases.clone());
         self.tracker.records.drain(..).map(phases).collect()
     }
 

@@ -20,7 +20,7 @@ fn parts(phases: [u64; 6]) -> PhaseDurations {
 #[test]
 fn a_call_is_recorded_as_soon_as_everything_is_known() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
     scenario.exited(ONE, 40, 77, 0);
@@ -35,14 +35,14 @@ fn a_call_is_recorded_as_soon_as_everything_is_known() {
 #[test]
 fn an_exit_that_comes_late_is_waited_for_and_one_that_never_comes_is_missing() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
     scenario.ended(1, 45, 5, Some(0));
     assert!(scenario.records().is_empty());
     assert_eq!(scenario.tracker.next_tick(), Some(scenario.at(1045)));
     let mut other = Scenario::new();
-    other.on_request(1, 0, 5);
+    other.request(1, 0, 5);
     other.added(ONE, 3);
     other.started(ONE, 33, 77);
     other.ended(1, 45, 5, Some(0));
@@ -60,7 +60,7 @@ fn an_exit_that_comes_late_is_waited_for_and_one_that_never_comes_is_missing() {
 fn concurrent_calls_are_matched_once_all_events_are_known() {
     let mut scenario = Scenario::new();
     for id in [1, 2] {
-        scenario.on_request(id, 0, 5);
+        scenario.request(id, 0, 5);
     }
     for (exec, pid) in [(ONE, 77), (TWO, 78)] {
         scenario.added(exec, 3);
@@ -80,7 +80,7 @@ fn concurrent_calls_are_matched_once_all_events_are_known() {
 fn calls_at_once_that_are_alike_are_ambiguous() {
     let mut scenario = Scenario::new();
     for (id, exec) in [(1, ONE), (2, TWO)] {
-        scenario.on_request(id, 0, 5);
+        scenario.request(id, 0, 5);
         scenario.added(exec, 3);
         scenario.started(exec, 33, 77);
         scenario.exited(exec, 40, 77, 0);
@@ -99,13 +99,13 @@ fn calls_at_once_that_are_alike_are_ambiguous() {
 #[test]
 fn a_timeout_tells_what_became_of_the_command() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 1);
+    scenario.request(1, 0, 1);
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
     scenario.exited(ONE, 1035, 77, 137);
     scenario.ended(1, 1040, 1, None);
     scenario.evidence(1, 1041);
-    let insight = scenario.record().insight.unwrap();
+    let insight = scenario.record().analysis.unwrap();
     let command_outcome = insight.command_outcome.unwrap();
     assert_eq!(
         (command_outcome.started, command_outcome.exited, command_outcome.is_killed()),
@@ -120,26 +120,26 @@ fn a_timeout_tells_what_became_of_the_command() {
 #[test]
 fn a_command_that_outlives_its_call_amends_the_record() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 1);
+    scenario.request(1, 0, 1);
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
     scenario.ended_with(1, 500, Scenario::exec(1, None), CallOutcome::ClientReset(h2::Reason::CANCEL));
     scenario.evidence(1, 501);
     scenario.tracker.tick(scenario.at(1500));
     let early = scenario.record();
-    assert!(!early.is_amended && early.insight.unwrap().command_outcome.unwrap().exited.is_none());
+    assert!(!early.is_amended && early.analysis.unwrap().command_outcome.unwrap().exited.is_none());
     scenario.exited(ONE, 9000, 77, 137);
     let late = scenario.record();
-    let command_outcome = late.insight.as_ref().unwrap().command_outcome.unwrap();
+    let command_outcome = late.analysis.as_ref().unwrap().command_outcome.unwrap();
     assert_eq!((late.is_amended, late.call.id, command_outcome.exited), (true, 1, Some(MS * 9000)));
-    assert!(matches!(late.insight.unwrap().phases, Phases::Complete(_)));
+    assert!(matches!(late.analysis.unwrap().phases, Phases::Complete(_)));
     assert_eq!(scenario.tracker.sessions.len(), 1, "what it left is looked for once");
 }
 
 #[test]
 fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 40);
     scenario.exited(ONE, 77, 40, 3);
@@ -152,7 +152,7 @@ fn an_answer_that_could_not_be_read_is_that_of_a_command_that_exited() {
 #[test]
 fn a_container_may_become_known_while_a_call_lasts() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     let known = tap::ContainerRef { name: Some("main".to_owned()), ..tap::ContainerRef::default() };
     scenario.place = CallContext { container: Some(Arc::new(known)), ..CallContext::default() };
     scenario.ended(1, 45, 5, Some(0));
@@ -164,7 +164,7 @@ fn a_container_may_become_known_while_a_call_lasts() {
 #[test]
 fn a_command_that_could_not_be_started_is_over() {
     let mut scenario = Scenario::new();
-    scenario.on_request(1, 0, 5);
+    scenario.request(1, 0, 5);
     scenario.added(ONE, 3);
     let unknown = CallOutcome::Completed(Some(Code(2)));
     scenario.ended_with(1, 45, Scenario::exec(5, None), unknown);

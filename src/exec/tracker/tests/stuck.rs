@@ -6,7 +6,7 @@ use crate::exec::watchdog::{StuckKind, Watchdog};
 #[test]
 fn stuck_execs_are_reported_until_they_end() {
     let (mut scenario, mut watchdog) = (Scenario::new(), Watchdog::default());
-    scenario.on_request(1, 0, 1);
+    scenario.request(1, 0, 1);
     scenario.added(ONE, 3);
     scenario.started(ONE, 33, 77);
     let mut kinds = |scenario: &Scenario, at: u32| -> Vec<StuckKind> {
@@ -24,6 +24,6 @@ fn stuck_execs_are_reported_until_they_end() {
     assert_eq!(kinds(&scenario, 12_400), [StuckKind::Overdue, StuckKind::Unanswered]);
     scenario.ended(1, 13_000, 1, None);
     assert_eq!(kinds(&scenario, 13_100), []);
-    scenario.on_request(2, 14_000, i64::MAX);
+    scenario.request(2, 14_000, i64::MAX);
     assert_eq!(kinds(&scenario, 90_000), [], "a timeout that no clock can show is never over");
 }

@@ -14,7 +14,7 @@ fn beside_what_is_broken_in_a_file_the_rest_changes_as_it_is_written() {
             "{{kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: main, livenessProbe: {{tcpSocket: {{port: {port}}}}}}}]}}}}"
         )
     };
-    let error = |files: &Files| -> Vec<String> {
+    let probes = |files: &Files| -> Vec<String> {
         let described = SpecResolver::from_files(files).describe_all();
         described.iter().map(|it| format!("{} {}", it.owner, it.probe.as_ref().unwrap().handler)).collect()
     };
@@ -22,13 +22,13 @@ fn beside_what_is_broken_in_a_file_the_rest_changes_as_it_is_written() {
     let mut files = Files::read(&[dir.path().to_owned()], false).unwrap();
     write(&[pod("a", 22), pod("b", 0)]);
     assert!(files.rescan());
-    assert_eq!(error(&files), ["Pod default/a tcp :22", "Pod default/b tcp :1"]);
+    assert_eq!(probes(&files), ["Pod default/a tcp :22", "Pod default/b tcp :1"]);
     write(&["kind: [".to_owned()]);
     assert!(!files.rescan());
-    assert_eq!(error(&files).len(), 2, "what it said before");
+    assert_eq!(probes(&files).len(), 2, "what it said before");
     write(&[pod("a", 333)]);
     assert!(files.rescan());
-    assert_eq!(error(&files), ["Pod default/a tcp :333"]);
+    assert_eq!(probes(&files), ["Pod default/a tcp :333"]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ items:
         "a.yaml: items[2].spec.containers[1] is an object with image; it must have a name",
     ];
     for line in expected {
-        assert!(lines.iter().any(|lines_of| lines_of.starts_with(line)), "{line} is not in\n{error}");
+        assert!(lines.iter().any(|actual| actual.starts_with(line)), "{line} is not in\n{error}");
     }
     assert!(lines.iter().any(|line| line.starts_with("b.yaml: ")), "{error}");
     assert!(error.contains("c.json: it must be an object, not a list"), "{error}");

@@ -166,8 +166,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for FinalHead<S> {
             ready!(Pin::new(&mut this.stream).poll_read(cx, &mut part))?;
             let bytes = part.filled();
             if bytes.is_empty() {
-                let is_started = this.read > 0;
-                return Poll::Ready(if is_started {
+                let is_truncated = this.read > 0;
+                return Poll::Ready(if is_truncated {
                     Err(io::ErrorKind::UnexpectedEof.into())
                 } else {
                     Ok(())
@@ -258,13 +258,13 @@ mod tests {
     proptest! {
         #[test]
         fn bytes_are_judged_alike_however_they_arrive(
-            message in vec(
+            parts in vec(
                 prop::sample::select(vec!["HTTP/1.1 ", "100", "200", " OK", "\r", "\n", "\r\n", "A: b", "x"]),
                 0..40,
             ),
             cuts in vec(1_usize..20, 1..10),
         ) {
-            let answer = message.concat();
+            let answer = parts.concat();
             let (mut whole, mut at_once) = (BytesMut::new(), Heads::default());
             at_once.read(answer.as_bytes(), &mut whole);
             let (mut parts, mut in_parts) = (BytesMut::new(), Heads::default());

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     /// Asks a server that sends so many interim heads, with a header of this length each, before its answer.
-    async fn requested(interim: usize, length: usize) -> Result<StatusCode, String> {
+    async fn status(interim: usize, length: usize) -> Result<StatusCode, String> {
         let (ours, theirs) = duplex(64 << 10);
         let server = tokio::spawn(async move {
             let mut connection = h2::server::handshake(theirs).await.unwrap();
@@ -122,8 +122,8 @@ mod tests {
         const LENGTH: usize = 4 << 10;
         let size = STATUS_SIZE + "link".len() + LENGTH + HEADER_OVERHEAD;
         let most = usize::try_from(MAX_HEADER_LIST_BYTES).unwrap() / size;
-        assert_eq!(requested(1_000, 0).await, Ok(StatusCode::OK));
-        assert_eq!(requested(most, LENGTH).await, Ok(StatusCode::OK));
-        assert_eq!(requested(most + 1, LENGTH).await, Err(TOO_LARGE.to_owned()));
+        assert_eq!(status(1_000, 0).await, Ok(StatusCode::OK));
+        assert_eq!(status(most, LENGTH).await, Ok(StatusCode::OK));
+        assert_eq!(status(most + 1, LENGTH).await, Err(TOO_LARGE.to_owned()));
     }
 }

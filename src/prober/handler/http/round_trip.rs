@@ -211,12 +211,12 @@ fn go_tls_error(error: &io::Error, ends: &ConnAddrs) -> String {
 
 /// The name of an alert, as words: `HandshakeFailure` → `handshake failure`.
 fn go_alert(name: &str) -> String {
-    let mut message = String::new();
+    let mut text = String::new();
     for letter in name.chars() {
-        if letter.is_ascii_uppercase() && !message.is_empty() {
-            message.push(' ');
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push(' ');
         }
-        message.push(letter.to_ascii_lowercase());
+        text.push(letter.to_ascii_lowercase());
     }
-    message
+    text
 }

@@ -209,12 +209,12 @@ async fn table_9_4_what_is_answered() {
         let is_late = answer == "never" || answer.ends_with("stall");
         let limit = if is_late { Duration::from_secs(3) } else { LONG };
         let server = serve(move |_| answer.clone()).await;
-        let reported = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit, false).await;
-        match (&reported, &expected) {
+        let outcome = attempt(&get(server.port, "/", &[]), "127.0.0.1", server.port, limit, false).await;
+        match (&outcome, &expected) {
             (Ok(ProbeOutcome::Failure(message)), Ok(ProbeOutcome::Failure(expected))) => {
                 assert!(message.contains(expected), "{row}: {message}");
             }
-            _ => assert_eq!(reported, expected, "{row}"),
+            _ => assert_eq!(outcome, expected, "{row}"),
         }
     }
 }
@@ -299,10 +299,10 @@ async fn a_server_without_tls_is_recognized() {
         let _ = stream.read(&mut [0; 1024]).await;
     });
     let https = HttpGet { is_https: true, ..get(port, "/", &[]) };
-    let reported = attempt(&https, "127.0.0.1", port, LONG, false).await;
+    let outcome = attempt(&https, "127.0.0.1", port, LONG, false).await;
     answering.await.unwrap();
     let text = format!("Get \"https://127.0.0.1:{port}/\": http: server gave HTTP response to HTTPS client");
-    assert_eq!(reported, Ok(ProbeOutcome::Failure(text)));
+    assert_eq!(outcome, Ok(ProbeOutcome::Failure(text)));
 }
 
 /// A head that announces the final one.
@@ -355,13 +355,13 @@ impl Drop for Flood {
 #[tokio::test]
 async fn endless_response_heads_fail_with_the_message_of_go() {
     let flood = Flood::start();
-    let reported = attempt(&get(flood.port, "/", &[]), "127.0.0.1", flood.port, LONG, false).await;
+    let outcome = attempt(&get(flood.port, "/", &[]), "127.0.0.1", flood.port, LONG, false).await;
     let text = format!(
         "Get \"http://127.0.0.1:{}/\": net/http: HTTP/1.x transport connection broken: \
          net/http: server response headers exceeded 10485760 bytes; aborted",
         flood.port
     );
-    assert_eq!(reported, Ok(ProbeOutcome::Failure(text)));
+    assert_eq!(outcome, Ok(ProbeOutcome::Failure(text)));
 }
 
 #[tokio::test]
@@ -386,8 +386,8 @@ async fn others_have_their_turn_while_heads_come_without_end() {
         let port = flood.port;
         floods.spawn(async move {
             loop {
-                let reported = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG, false).await;
-                assert!(matches!(reported, Ok(ProbeOutcome::Failure(_))), "{reported:?}");
+                let outcome = attempt(&get(port, "/", &[]), "127.0.0.1", port, LONG, false).await;
+                assert!(matches!(outcome, Ok(ProbeOutcome::Failure(_))), "{outcome:?}");
             }
         });
     }

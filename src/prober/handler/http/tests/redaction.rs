@@ -5,8 +5,8 @@ use super::*;
 #[tokio::test]
 async fn query_strings_are_left_out_of_messages_where_that_is_wanted() {
     let shown = async |port: u16, path: &str| {
-        let reported = attempt(&get(port, path, &[]), "127.0.0.1", port, LONG, true).await.unwrap();
-        let ProbeOutcome::Failure(message) = reported else { panic!("{reported:?}") };
+        let outcome = attempt(&get(port, path, &[]), "127.0.0.1", port, LONG, true).await.unwrap();
+        let ProbeOutcome::Failure(message) = outcome else { panic!("{outcome:?}") };
         message.replace(&port.to_string(), "PORT")
     };
     let (_socket, closed) = refusing();
