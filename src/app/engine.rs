@@ -168,8 +168,8 @@ impl NodeEngine {
                     Observations { observed_since: ended.observations.observed_since, items: events },
                     is_act,
                 );
-                if let Some(client_recorder) = &mut self.recorder {
-                    client_recorder.ended(&self.world, &mut ended);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.ended(&self.world, &mut ended);
                 }
                 if ended.head.is_from_kubelet() {
                     if let Some(play) = self.play.get() {
@@ -276,19 +276,17 @@ impl NodeEngine {
                 self.outlets.events.push(event);
             }
             match (change, &self.recorder) {
-                (Change::ContainerExited(container), Some(client_recorder))
-                    if is_act || before.has(change) =>
-                {
-                    client_recorder.exited(&self.world, container);
+                (Change::ContainerExited(container), Some(recorder)) if is_act || before.has(change) => {
+                    recorder.exited(&self.world, container);
                 }
                 (
                     Change::ContainerStarted(container) | Change::ContainerUpdated(container),
-                    Some(keeping),
+                    Some(recorder),
                 ) => {
-                    keeping.has_started(&self.world, container);
+                    recorder.has_started(&self.world, container);
                 }
-                (Change::SandboxRemoved(sandbox), Some(keeping)) => {
-                    keeping.on_sandbox_gone(&self.world, sandbox)
+                (Change::SandboxRemoved(sandbox), Some(recorder)) => {
+                    recorder.on_sandbox_gone(&self.world, sandbox)
                 }
                 _ => {}
             }

@@ -161,20 +161,20 @@ async fn watched(play: &Kubelet, until: Option<Until>) -> ExitReason {
 
 /// Whether everything is as it is wanted, or cannot be any more.
 fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<ExitReason> {
-    let standings: Vec<&PublishedPod> =
+    let wanted: Vec<&PublishedPod> =
         published_pods.iter().filter(|published| !published.is_unwanted()).collect();
-    let statuses: Vec<Option<&PodStatus>> = standings.iter().map(|standing| standing.status()).collect();
+    let statuses: Vec<Option<&PodStatus>> = wanted.iter().map(|published| published.status()).collect();
     let all = |is: fn(&PodStatus) -> bool| {
         !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
     };
     let is_well = match until {
         Some(Until::Ready) => all(|status| status.is("Ready") || status.phase == "Succeeded"),
         Some(Until::Succeeded) => all(|status| status.phase == "Succeeded"),
-        Some(Until::Restarts(count)) => standings.iter().any(|standing| standing.max_restarts() >= count),
+        Some(Until::Restarts(count)) => wanted.iter().any(|published| published.max_restarts() >= count),
         // With nothing to wait for, all of them have ended.
         None => all(PodStatus::is_terminal),
     };
-    let lost = standings.iter().filter(|standing| standing.has_failed()).map(|standing| failed(standing));
+    let lost = wanted.iter().filter(|published| published.has_failed()).map(|published| failed(published));
     let lost: Vec<String> = lost.collect();
     if is_well {
         let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
@@ -217,9 +217,9 @@ fn pending_goals(play: &Kubelet, until: Option<Until>) -> String {
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
         let names: Vec<String> = others
-            .map(|standing| {
-                let (namespace, name) = standing.names();
-                format!("{namespace}/{name} ({})", standing.summary().status_column)
+            .map(|published| {
+                let (namespace, name) = published.names();
+                format!("{namespace}/{name} ({})", published.summary().status_column)
             })
             .collect();
         names.join(", ")

@@ -202,7 +202,7 @@ fn a_file_says_what_flags_do_not() {
         .collect();
     let [startup, readiness, liveness] = ProbeType::ALL;
     assert_eq!(error, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
-    let (_folder, flags) = file("");
+    let (_dir, flags) = file("");
     assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file says nothing");
 }
 
@@ -253,8 +253,8 @@ probes:
     assert!(sent.contains("/config.yaml: slowThreshold \"1 fortnight\" is not a duration"), "{sent}");
     assert!(sent.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{sent}");
     let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
-    let told = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
-    assert!(told.starts_with("/nowhere.yaml: No such file"), "{told}");
+    let error = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere.yaml: No such file"), "{error}");
 }
 
 /// The fields of an object that the schema knows.
@@ -294,7 +294,7 @@ fn the_schema_describes_what_is_read() {
             "probes: [{match: {}, livenessProbe: {grpc: {port: 1, unknown: 1}}}]",
         ),
     ] {
-        let (_folder, flags) = file(text);
+        let (_dir, flags) = file(text);
         let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
         let known = error.split("known fields are ").nth(1).unwrap_or_else(|| panic!("{text}: {error}"));
         let mut known: Vec<String> = known.split(", ").map(str::to_owned).collect();

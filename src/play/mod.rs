@@ -325,11 +325,11 @@ impl Kubelet {
                 !pod.is_client_pod() && (known.uid == pod.uid || is_named)
             };
             let other = handles.values_mut().find(is_it);
-            if let Some(player) = other {
-                player.successors.push(pod);
+            if let Some(worker) = other {
+                worker.successors.push(pod);
             } else {
-                let player = self.start_worker(pod, workers);
-                handles.insert(name, player);
+                let worker = self.start_worker(pod, workers);
+                handles.insert(name, worker);
             }
         }
         drop(handles);

@@ -88,20 +88,20 @@ impl ProcSnapshot {
         v1::PodSandboxStats { attributes: Some(sandbox.attributes()), linux: Some(linux), windows: None }
     }
 
-    /// What the processes below a container's guardian use, and what those used that it has reaped.
+    /// What the processes below a container's monitor use, and what those used that it has reaped.
     fn descendants(&self, container: &ProcrunContainer) -> Option<ResourceUsage> {
-        // Once it has ended, its guardian's pid may be another's.
+        // Once it has ended, its monitor's pid may be another's.
         if !container.stage().is_running() {
             return None;
         }
-        let guardian = match container.runner.get()? {
-            ContainerBackend::Processes { guardian, .. } => guardian.pid(),
+        let monitor = match container.runner.get()? {
+            ContainerBackend::Processes { monitor, .. } => monitor.pid(),
             ContainerBackend::Synthetic => return Some(ResourceUsage::default()),
         };
         let mut usage = ResourceUsage::default();
-        let reaped = self.processes.get(&guardian)?;
+        let reaped = self.processes.get(&monitor)?;
         usage.cpu_nanos += nanos(reaped.cutime.cast_unsigned() + reaped.cstime.cast_unsigned());
-        let mut waiting = vec![guardian];
+        let mut waiting = vec![monitor];
         while let Some(parent) = waiting.pop() {
             for child in self.children.get(&parent).into_iter().flatten() {
                 usage.add(&self.processes[child]);

@@ -62,7 +62,7 @@ impl Root {
         self.dir.join(CONTAINERS)
     }
 
-    /// Removes what earlier runtimes left, whose guardians may still be at work.
+    /// Removes what earlier runtimes left, whose monitors may still be at work.
     pub(super) async fn remove_stale(&self) {
         let left = |dir: &Path| -> Vec<PathBuf> {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();

@@ -103,7 +103,7 @@ pub(super) enum ClientStage {
     /// It has ended, and its policy is that it is not started again: nor is it once nobody remembers that it was there.
     Finished,
     /// It has it stopped or removed.
-    LetGo,
+    Released,
 }
 
 impl PodKey {
@@ -184,7 +184,8 @@ impl ClientContainer {
 
     /// It is its owner's again; what it was made with is nobody's business any more.
     fn release(&mut self) {
-        (self.request, self.stage, self.attempt) = (Err(RELEASED_REASON.to_owned()), ClientStage::LetGo, 0);
+        (self.request, self.stage, self.attempt) =
+            (Err(RELEASED_REASON.to_owned()), ClientStage::Released, 0);
     }
 }
 
@@ -258,7 +259,7 @@ impl ClientPod {
 
     /// Names that nobody uses any more would become more and more in a sandbox that lives long.
     fn forget_the_oldest(&mut self) {
-        let is_released = |it: &ClientContainer| it.stage == ClientStage::LetGo;
+        let is_released = |it: &ClientContainer| it.stage == ClientStage::Released;
         if self.containers.iter().filter(|it| is_released(it)).count() > MAX_RELEASED
             && let Some(oldest) = self.containers.iter().position(is_released)
         {
@@ -268,7 +269,7 @@ impl ClientPod {
 
     /// Whether its owner has let a container go.
     pub(super) fn is_released(&self, container: &str) -> bool {
-        self.newest(container).is_some_and(|known| known.stage == ClientStage::LetGo)
+        self.newest(container).is_some_and(|known| known.stage == ClientStage::Released)
     }
 
     /// Why a container is not started again when it ends, if it is not.

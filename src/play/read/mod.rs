@@ -44,7 +44,7 @@ enum DocumentKind {
     /// There is something for pods.
     Given(ConfigObject),
     /// The same, with which something is wrong that has been told of: its kind, namespace and name.
-    Misread(&'static str, String, String),
+    Invalid(&'static str, String, String),
     /// Something that no node knows of.
     Other(String),
 }
@@ -74,7 +74,7 @@ impl FromDocument for ParsedDocument {
                     match objects::read(&kind, &node, problems) {
                         Some(given) => Some(DocumentKind::Given(given)),
                         None => objects::called(&kind, &node)
-                            .map(|(kind, namespace, name)| DocumentKind::Misread(kind, namespace, name)),
+                            .map(|(kind, namespace, name)| DocumentKind::Invalid(kind, namespace, name)),
                     }
                 }
                 Object::Other(kind, _) => Some(DocumentKind::Other(kind)),
@@ -86,7 +86,7 @@ impl FromDocument for ParsedDocument {
 
     fn is_of_same_object(&self, other: &Self) -> bool {
         // What it said before goes on to count.
-        !matches!(self.says, DocumentKind::Misread(..)) && self.key() == other.key()
+        !matches!(self.says, DocumentKind::Invalid(..)) && self.key() == other.key()
     }
 }
 
@@ -153,7 +153,7 @@ impl ParsedDocument {
         match &self.says {
             DocumentKind::Pod { namespace, name, .. } => ("Pod", namespace, name),
             DocumentKind::Given(given) => given.key(),
-            DocumentKind::Misread(kind, namespace, name) => (kind, namespace, name),
+            DocumentKind::Invalid(kind, namespace, name) => (kind, namespace, name),
             DocumentKind::Other(kind) => (kind, "", ""),
         }
     }
@@ -174,7 +174,7 @@ pub(super) fn merge(documents: &[&ParsedDocument]) -> PodSet {
     let mut places: BTreeMap<_, &str> = BTreeMap::new();
     for document in documents.iter().filter(|document| document.passed_over().is_none()) {
         let key = document.key();
-        if let DocumentKind::Misread(..) = &document.says {
+        if let DocumentKind::Invalid(..) = &document.says {
             objects.invalid(key);
             continue;
         }

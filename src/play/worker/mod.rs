@@ -198,7 +198,7 @@ impl PodWorker {
         if self.deadline_left().is_some_and(|left| left.is_zero()) {
             let (reason, message) = DEADLINE_EXCEEDED;
             self.record_event(None, (reason, false), message.to_owned());
-            self.published.send_modify(|standing| standing.failure = Some(FailureCause::Deadline));
+            self.published.send_modify(|published| published.failure = Some(FailureCause::Deadline));
             return Ok(SyncResult::Terminal);
         }
         if self.is_paused() {

@@ -46,10 +46,10 @@ pub(super) struct ProcrunContainer {
 /// What runs a container.
 #[derive(Debug)]
 pub(super) enum ContainerBackend {
-    /// Processes, below a guardian.
+    /// Processes, below a monitor.
     Processes {
-        /// Their guardian.
-        guardian: Monitor,
+        /// Their monitor.
+        monitor: Monitor,
         /// The first of them.
         first: InitProcess,
         /// Where their output goes.
@@ -62,7 +62,7 @@ pub(super) enum ContainerBackend {
 /// The first process of a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitProcess {
-    /// The number by which its guardian knows it.
+    /// The number by which its monitor knows it.
     pub(super) number: u64,
     /// Its process id.
     pub(super) pid: i32,

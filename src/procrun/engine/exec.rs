@@ -30,7 +30,7 @@ const CHUNK: usize = 64 << 10;
 
 /// A command that runs or is about to, killed when dropped: its caller has gone.
 struct ExecProcess<'a> {
-    guardian: &'a Monitor,
+    monitor: &'a Monitor,
     process: MonitoredProcess,
     kills: TimeoutKillScope,
     has_ended: bool,
@@ -64,8 +64,8 @@ impl Engine {
         // Much may have happened meanwhile.
         let container = self.require_running(&container.id)?;
         match container.runner.get() {
-            Some(ContainerBackend::Processes { guardian, .. }) => {
-                self.exec_process(&container, guardian, request).await
+            Some(ContainerBackend::Processes { monitor, .. }) => {
+                self.exec_process(&container, monitor, request).await
             }
             Some(ContainerBackend::Synthetic) | None => Ok(synthetic_reply(&request.cmd)),
         }
@@ -86,7 +86,7 @@ impl Engine {
     async fn exec_process(
         &self,
         container: &ProcrunContainer,
-        guardian: &Monitor,
+        monitor: &Monitor,
         request: ExecSyncRequest,
     ) -> Result<ExecSyncResponse, CriError> {
         let id = id::new();
@@ -101,9 +101,9 @@ impl Engine {
         let streams =
             StdStreams::new().map_err(|error| not_started(CriError::unknown(error_text(&error))))?;
         // From here on, whatever becomes of the call, the command ends with it.
-        let process = guardian.launch(command, streams.theirs);
+        let process = monitor.launch(command, streams.theirs);
         let kills = self.settings.exec_timeout_kills;
-        let mut running = ExecProcess { guardian, process, kills, has_ended: false };
+        let mut running = ExecProcess { monitor, process, kills, has_ended: false };
         running.process.start().await.map_err(|error| {
             not_started(CriError::unknown(error.to_string()).context("unable to start container process"))
         })?;
@@ -145,7 +145,7 @@ impl ExecProcess<'_> {
     async fn wait_exit(&mut self) -> i32 {
         let exit = self.process.exit().await;
         self.has_ended = true;
-        // Without a guardian, everything was killed.
+        // Without a monitor, everything was killed.
         exit.map_or(signal::exit_code(Signal::KILL.as_raw()), |exit| exit.code)
     }
 
@@ -154,7 +154,7 @@ impl ExecProcess<'_> {
             TimeoutKillScope::Process => SignalTarget::Process,
             TimeoutKillScope::Group => SignalTarget::Group,
         };
-        self.guardian.signal(self.process.number, Signal::KILL.as_raw(), target);
+        self.monitor.signal(self.process.number, Signal::KILL.as_raw(), target);
     }
 }
 

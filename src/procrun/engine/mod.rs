@@ -33,7 +33,7 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Engine {
     pub(super) settings: ProcrunConfig,
     pub(super) root: Root,
-    pub(super) guardians: Monitors,
+    pub(super) monitors: Monitors,
     /// The tasks that wait for the ends of containers.
     pub(super) watches: TaskTracker,
     pub(super) sandboxes: Store<ProcrunSandbox>,
@@ -47,7 +47,7 @@ impl Engine {
     pub(super) fn new(settings: ProcrunConfig) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
             root: Root::lock(&settings.root)?,
-            guardians: Monitors::with_program(settings.guardian.clone()),
+            monitors: Monitors::with_program(settings.monitor_program.clone()),
             watches: TaskTracker::new(),
             settings,
             sandboxes: Store::default(),
@@ -163,7 +163,7 @@ impl Engine {
     pub(super) async fn shut_down(&self) {
         self.watches.close();
         let ending = async {
-            self.guardians.end().await;
+            self.monitors.end().await;
             self.watches.wait().await;
         };
         if timeout(KILL_TIMEOUT, ending).await.is_err() {

@@ -85,7 +85,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Launches the first process of a container, below a guardian of its own.
+    /// Launches the first process of a container, below a monitor of its own.
     async fn launch(&self, container: &Arc<ProcrunContainer>) -> Result<StartedProcess, CriError> {
         let log = LogFile::open(container.log_path.clone())
             .await
@@ -94,13 +94,13 @@ impl Engine {
         let args = config.command.iter().chain(&config.args).cloned().collect();
         let command = self.command(container, args).map_err(|refusal| refusal.with_path(&RUNC))?;
         let (owner, name, dir) = (container.clone(), &container.name, &container.dir);
-        let guardian =
-            self.guardians.start(name, dir, move |orphan| report(&owner, &orphan)).map_err(|error| {
+        let monitor =
+            self.monitors.start(name, dir, move |orphan| report(&owner, &orphan)).map_err(|error| {
                 CriError::unknown(error_text(&error)).context("cannot start a guardian").with_path(&TASK)
             })?;
         let streams =
             StdStreams::new().map_err(|error| CriError::unknown(error_text(&error)).with_path(&TASK))?;
-        let mut process = guardian.launch(command, streams.theirs);
+        let mut process = monitor.launch(command, streams.theirs);
         let start = process.start().await.map_err(|error| {
             CriError::unknown(error.to_string()).context("unable to start container process").with_path(&RUNC)
         })?;
@@ -109,7 +109,7 @@ impl Engine {
         output.spawn(log.clone().follow("stdout", streams.stdout));
         output.spawn(log.clone().follow("stderr", streams.stderr));
         let first = InitProcess { number: process.number, pid: start.pid };
-        let _ = container.runner.set(ContainerBackend::Processes { guardian, first, log });
+        let _ = container.runner.set(ContainerBackend::Processes { monitor, first, log });
         Ok(StartedProcess { at: start.at, process, output })
     }
 
@@ -125,7 +125,7 @@ impl Engine {
         }
         match exit {
             Some(exit) => container.has_ended(exit.at, ContainerExit::Code(exit.code)),
-            None => container.has_ended(clock::now(), ContainerExit::GuardianKilled),
+            None => container.has_ended(clock::now(), ContainerExit::MonitorKilled),
         }
         self.publish(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }

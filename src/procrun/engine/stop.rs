@@ -24,7 +24,7 @@ impl Engine {
         if !container.stage().is_running() {
             return Ok(());
         }
-        let Some(ContainerBackend::Processes { guardian, first, .. }) = container.runner.get() else {
+        let Some(ContainerBackend::Processes { monitor, first, .. }) = container.runner.get() else {
             self.end_synthetic(container, grace);
             return Ok(());
         };
@@ -32,13 +32,13 @@ impl Engine {
             // As with containerd, a second stop waits, but does not send the signal again.
             if container.takes_stop_signal() {
                 let number = signal::number(container.config.stop_signal)?;
-                guardian.signal(first.number, number, SignalTarget::Group);
+                monitor.signal(first.number, number, SignalTarget::Group);
             }
             if timeout(Duration::from_secs(grace), container.ended()).await.is_ok() {
                 return Ok(());
             }
         }
-        guardian.kill_all();
+        monitor.kill_all();
         container.ended().await;
         Ok(())
     }
@@ -58,8 +58,8 @@ impl Engine {
         container.begin_removal().map_err(|refusal| {
             refusal.context(format!("failed to set removing state for container {id:?}"))
         })?;
-        if let Some(ContainerBackend::Processes { guardian, .. }) = container.runner.get() {
-            guardian.gone().await;
+        if let Some(ContainerBackend::Processes { monitor, .. }) = container.runner.get() {
+            monitor.gone().await;
         }
         if let Err(error) = root_dir::remove(container.dir.clone()).await {
             container.has_not_been_removed();

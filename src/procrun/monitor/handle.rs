@@ -1,4 +1,4 @@
-//! procrun's end of a guardian: started, asked to launch and to signal, ended.
+//! procrun's end of a monitor: started, asked to launch and to signal, ended.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,7 +25,7 @@ use super::protocol::{
 use crate::procrun::processes;
 use crate::terminal::harmless_name;
 
-/// All guardians of a runtime.
+/// All monitors of a runtime.
 #[derive(Debug)]
 pub(in crate::procrun) struct Monitors {
     program: PathBuf,
@@ -33,7 +33,7 @@ pub(in crate::procrun) struct Monitors {
     tasks: TaskTracker,
 }
 
-/// A guardian that runs. It ends everything below it when this is dropped.
+/// A monitor that runs. It ends everything below it when this is dropped.
 #[derive(Debug)]
 pub(in crate::procrun) struct Monitor {
     pid: i32,
@@ -44,7 +44,7 @@ pub(in crate::procrun) struct Monitor {
 }
 
 impl Monitors {
-    /// Guardians that will be started from `program`, which is this program.
+    /// Monitors that will be started from `program`, which is this program.
     pub(in crate::procrun) fn with_program(program: PathBuf) -> Self {
         Self { program, ending: CancellationToken::new(), tasks: TaskTracker::new() }
     }
@@ -78,7 +78,7 @@ impl Monitors {
         let awaited = Arc::new(Mutex::new(PendingReplies::default()));
         let (orders, outgoing) = mpsc::unbounded_channel();
         let (gone, ending, heard) = (CancellationToken::new(), self.ending.clone(), awaited.clone());
-        let guardian = Monitor { pid, orders, awaited, next: AtomicU64::new(1), gone: gone.clone() };
+        let monitor = Monitor { pid, orders, awaited, next: AtomicU64::new(1), gone: gone.clone() };
         self.tasks.spawn(async move {
             run_io(&ours, outgoing, &heard, orphan, &ending).await;
             drop(ours);
@@ -91,7 +91,7 @@ impl Monitors {
             heard.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
             gone.cancel();
         });
-        Ok(guardian)
+        Ok(monitor)
     }
 
     /// Ends all of them with everything below them, and lets no new one be.
@@ -108,7 +108,7 @@ impl Monitor {
         self.gone.cancelled().await;
     }
 
-    /// The guardian's own process id, which is also its session.
+    /// The monitor's own process id, which is also its session.
     pub(in crate::procrun) fn pid(&self) -> i32 {
         self.pid
     }
@@ -132,7 +132,7 @@ impl Monitor {
 
     /// Sends a signal to a process that was launched, or to its group.
     pub(in crate::procrun) fn signal(&self, process: u64, number: i32, target: SignalTarget) {
-        // Without a guardian there is nobody left to hear it.
+        // Without a monitor there is nobody left to hear it.
         let _ = self
             .request(MonitorCommand::Signal(Signal { process, number, target: target.into() }), Vec::new());
     }
@@ -151,7 +151,7 @@ impl Monitor {
     }
 }
 
-/// Kills what a guardian leaves behind that was killed itself: what is still in its session. Several times, for those who are just being
+/// Kills what a monitor leaves behind that was killed itself: what is still in its session. Several times, for those who are just being
 /// born.
 fn kill_session(session: i32) {
     for _ in 0..10 {

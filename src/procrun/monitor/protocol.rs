@@ -1,4 +1,4 @@
-//! What procrun and a guardian say to each other: messages behind their length, with descriptors beside those that need them.
+//! What procrun and a monitor say to each other: messages behind their length, with descriptors beside those that need them.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -93,7 +93,7 @@ pub(in crate::procrun) enum SignalTarget {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct KillAll {}
 
-/// What a guardian tells.
+/// What a monitor tells.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct MonitorReply {
     #[prost(oneof = "MonitorEvent", tags = "1, 2, 3, 4")]

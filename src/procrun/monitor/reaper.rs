@@ -1,4 +1,4 @@
-//! The processes below a guardian: launched, signalled, reaped, and killed together.
+//! The processes below a monitor: launched, signalled, reaped, and killed together.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
