@@ -116,7 +116,7 @@ async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
 }
 
 async fn status(State(admin): ApiContext) -> Json<api::Status> {
-    let Counts { seen, kept } = admin.from.calls.counts();
+    let Counts { seen, retained } = admin.from.calls.counts();
     Json(api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: mode_of(&admin).name().to_owned(),
@@ -132,7 +132,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         calls: api::CallCounts {
             in_flight: admin.from.relay.streams_open(),
             observed: seen,
-            kept,
+            kept: retained,
             dropped: admin.from.tap.observations_dropped(),
         },
         record: admin.from.journal.as_ref().map(|journal| api::DirStatus {

@@ -65,25 +65,15 @@ enum ExitReason {
 
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
 pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
-    let PlaySettings {
-        shim,
-        log: _,
-        documents,
-        until,
-        timeout,
-        logs,
-        keeps_logs,
-        log_rotation,
-        pods,
-        prunes,
-    } = settings;
+    let PlaySettings { shim, log: _, documents, until, timeout, logs, keep_logs, log_rotation, pods, prune } =
+        settings;
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     if let Some(state) = &shim.state {
         create_directory(state, OWNER_ONLY)?;
     }
     let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
-    let dirs = Dirs { logs, keeps_logs, log_rotation, pods };
+    let dirs = Dirs { logs, keep_logs, log_rotation, pods };
     // An earlier version made it for everybody.
     let narrowed = fs::set_permissions(&dirs.pods, Permissions::from_mode(OWNER_ONLY));
     narrowed.map_err(|error| PlayError::Dir(format!("{}: {error}", dirs.pods.display())))?;
@@ -95,14 +85,14 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     }
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let mut shim = Shim::open(shim).await?;
-    let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
+    let deps = shim.kubelet_deps.take().ok_or(RunError::RelayEnded)?;
     let count = documents.count();
-    let mut playing = staged.play(listen, dirs, prunes, documents)?;
+    let mut playing = deps.start_for_manifests(listen, dirs, prune, documents)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
-        listen = %shim.facts.listen,
+        listen = %shim.info.listen,
         pods = count,
-        http = %shim.facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
+        http = %shim.info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "playing"
     );
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
@@ -111,13 +101,13 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
             info!(signal = name, "told to stop: the pods are ended");
             ExitReason::Signalled
         }
-        end = watched(&playing.play, until) => end,
+        end = watched(&playing.kubelet, until) => end,
         () = time_left(deadline) => {
             let timeout = format::duration(timeout.unwrap_or_default());
-            ExitReason::Failed(PlayError::TimedOut(format!("after {timeout} {}", pending_goals(&playing.play, until))))
+            ExitReason::Failed(PlayError::TimedOut(format!("after {timeout} {}", pending_goals(&playing.kubelet, until))))
         }
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),
-        _ = &mut playing.running => return Err(PlayError::Ended),
+        _ = &mut playing.task => return Err(PlayError::Ended),
     };
     let is_clean = playing.end(&mut signals).await;
     shim.drain().await;

@@ -357,8 +357,8 @@ fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
     let state = status.state.as_ref().map(|state| match &state.failure {
         None => ("state", state.dir.clone(), Style::new()),
         Some(why) => {
-            let reported = format!("{}, not written now, because {why}", state.dir);
-            ("state", reported, AnsiColor::Yellow.on_default())
+            let text = format!("{}, not written now, because {why}", state.dir);
+            ("state", text, AnsiColor::Yellow.on_default())
         }
     });
     let panics = (status.panics > 0).then(|| {

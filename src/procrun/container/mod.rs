@@ -82,8 +82,8 @@ pub(super) struct ContainerParams {
 
 impl ProcrunContainer {
     /// A container that is created.
-    pub(super) fn new(parts: ContainerParams) -> Self {
-        let ContainerParams { id, name, sandbox, config, image, log_path, dir } = parts;
+    pub(super) fn new(params: ContainerParams) -> Self {
+        let ContainerParams { id, name, sandbox, config, image, log_path, dir } = params;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
         Self {
             id,

@@ -17,10 +17,10 @@ impl Engine {
         &self,
         request: CreateContainerRequest,
     ) -> Result<Arc<ProcrunContainer>, CriError> {
-        let requested = &request.pod_sandbox_id;
+        let sandbox_id = &request.pod_sandbox_id;
         let not_found =
-            |refusal: CriError| refusal.context(format!("failed to find sandbox id {requested:?}"));
-        let sandbox = self.sandboxes.get(requested).map_err(not_found)?;
+            |refusal: CriError| refusal.context(format!("failed to find sandbox id {sandbox_id:?}"));
+        let sandbox = self.sandboxes.get(sandbox_id).map_err(not_found)?;
         let config = request.config.unwrap_or_default();
         let pod = request.sandbox_config.unwrap_or_default();
         let name = name(config.metadata.as_ref(), pod.metadata.as_ref())?;
@@ -49,7 +49,7 @@ impl Engine {
                 ))
             })?;
         }
-        let parts = ContainerParams {
+        let params = ContainerParams {
             id,
             name: name.clone(),
             sandbox: sandbox.id.clone(),
@@ -64,7 +64,7 @@ impl Engine {
         };
         // Between the look at the name and here, another may have been quicker.
         let container =
-            self.containers.add(ProcrunContainer::new(parts)).map_err(|refusal| undo(taken(refusal)))?;
+            self.containers.add(ProcrunContainer::new(params)).map_err(|refusal| undo(taken(refusal)))?;
         // Whoever removes the sandbox marks it before it looks for containers: one of us two sees the other.
         if sandbox.is_being_removed() {
             self.containers.remove(&container);

@@ -196,8 +196,8 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]
     if !borrowed.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
     }
-    let parts = [IoSlice::new(bytes)];
-    Ok(retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL))?)
+    let buffers = [IoSlice::new(bytes)];
+    Ok(retry_on_intr(|| sendmsg(socket, &buffers, &mut ancillary, SendFlags::NOSIGNAL))?)
 }
 
 impl MessageReader {
@@ -207,8 +207,8 @@ impl MessageReader {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = retry_on_intr(|| {
-            let mut parts = [IoSliceMut::new(&mut chunk)];
-            recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+            let mut buffers = [IoSliceMut::new(&mut chunk)];
+            recvmsg(socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
         })?;
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {
