@@ -26,15 +26,15 @@ const MAX_UNNAMED: usize = 256;
 /// What is told where somebody else has what was kept, or nobody can have it.
 const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 
-/// Tells who keeps pods alive what clients do with them.
+/// Records what clients do with their pods, for the kubelet that restarts them.
 #[derive(Debug)]
 pub(super) struct ClientActionRecorder {
     client_pods: ClientPods,
     /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
     restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
-    /// What clients were about to stop or remove before the node had been listed.
+    /// Targets of stop and remove requests that were sent before the node had been listed.
     stopped_before_first_list: Vec<CallTarget>,
-    /// What clients have made with requests in which no name could be read, and why.
+    /// Objects that clients created with unreadable requests, and why these are unreadable.
     awaiting_names: Vec<(CallTarget, String)>,
 }
 
@@ -92,7 +92,7 @@ impl ClientActionRecorder {
         Self { client_pods, restarts, stopped_before_first_list: Vec::new(), awaiting_names: Vec::new() }
     }
 
-    /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
+    /// Called when a client sends a stop or remove request. Before the first list its target may be unknown.
     pub(super) fn on_stop_requested(&mut self, world: &Inventory, request: &StopRequest, is_listed: bool) {
         let StopRequest { pid, sandbox, container, .. } = request;
         if is_own_process(*pid) {
@@ -107,7 +107,7 @@ impl ClientActionRecorder {
         }
     }
 
-    /// A call has ended.
+    /// Called when a call has ended.
     pub(super) fn on_call_ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
         if let Some((key, action)) = self.client_action(world, ended) {
             self.client_pods.record(&key, action);
@@ -119,7 +119,7 @@ impl ClientActionRecorder {
         }
     }
 
-    /// Something has become of the node: names may be known that were not.
+    /// Records actions whose target has a name by now.
     pub(super) fn record_named(&mut self, world: &Inventory) {
         self.awaiting_names.retain(|(target, reason)| {
             let request = Err(reason.clone());
@@ -139,7 +139,7 @@ impl ClientActionRecorder {
         });
     }
 
-    /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
+    /// Called after the first complete list. Records the stops of before, and the client pods without a sandbox.
     pub(super) fn on_first_list(&mut self, world: &Inventory) {
         for target in std::mem::take(&mut self.stopped_before_first_list) {
             if let Some((key, action)) = self.release(world, &target) {
@@ -173,7 +173,7 @@ impl ClientActionRecorder {
         }
     }
 
-    /// A sandbox is not there any more.
+    /// Called when a sandbox has been removed.
     pub(super) fn on_sandbox_removed(&self, world: &Inventory, sandbox: &Sandbox) {
         if let Some(key) =
             PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox))
@@ -197,7 +197,7 @@ impl ClientActionRecorder {
         }
     }
 
-    /// What a call has done that has ended.
+    /// Returns the action that an ended call stands for.
     fn client_action(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(PodKey, ClientAction)> {
         if !ended.is_ok() {
             return None;
@@ -311,7 +311,7 @@ fn captured(ended: &mut DecodedCall) -> CapturedRequest {
     }
 }
 
-/// What a call has made that went well, but of which no names are known.
+/// Returns the object that a successful call created, if its names are unknown.
 fn unnamed_target(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
     if !ended.is_ok() || is_internal(&ended.head) {
         return None;

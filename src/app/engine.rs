@@ -1,9 +1,9 @@
-//! The task off the byte path to which everything comes that is seen, and from which everything goes that is known.
+//! The engine: a task off the byte path that receives every observation and publishes what follows from it.
 //!
 //! ```text
-//! decoder ────sightings──┐                  ┌──► world (snapshots)
-//! watcher ────notices────┼──► Observatory ──┼──► record (calls, events)
-//! inspector ──answers────┘                  └──► metrics
+//! decoder ────tap events─┐             ┌──► world (snapshots)
+//! watcher ────events─────┼──► engine ──┼──► record (calls, events)
+//! inspector ──messages───┘             └──► metrics
 //! ```
 
 use std::future::pending;
@@ -30,13 +30,13 @@ use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
 use crate::world::{Change, Inventory, RuntimeEvent, Sandbox, Source};
 
-/// How often what is stuck is looked for.
+/// Interval of the search for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Notices that are taken at once.
+/// Maximum number of runtime events received at once.
 const MAX_BATCH: usize = 64;
 
-/// Where what is seen comes from.
+/// Sources of the engine.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) decoder: Decoder,
@@ -44,7 +44,7 @@ pub(super) struct Inputs {
     pub(super) spec_updates: mpsc::Receiver<SpecUpdate>,
 }
 
-/// Where what is known is kept.
+/// Destinations of the engine.
 #[derive(Debug)]
 pub(super) struct Outputs {
     pub(super) inventory: watch::Sender<Arc<Inventory>>,
@@ -53,9 +53,9 @@ pub(super) struct Outputs {
     pub(super) events: Arc<EventHistory>,
     pub(super) journal: Option<Journal>,
     pub(super) traces: Option<Traces>,
-    /// Faults of our own.
+    /// Panics of the engine.
     pub(super) faults: Counter,
-    /// For those who know of pods: there is a new one.
+    /// Makes the spec sources refresh when a sandbox starts.
     pub(super) refresh: RefreshTrigger,
 }
 
@@ -64,17 +64,17 @@ pub(super) struct Outputs {
 pub(super) struct NodeEngine {
     world: Arc<Inventory>,
     inspector: Inspector,
-    /// Who makes probes, if anybody does.
+    /// The prober, if probes are made.
     prober: Option<ProbeManager>,
-    /// What is played, if anything is.
+    /// The built-in kubelet, once it runs.
     play: Arc<OnceLock<Kubelet>>,
-    /// Who tells what clients do with what is kept alive, if anything is.
+    /// Records what clients do with their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
     outputs: Outputs,
     initial_lists: InitialLists,
 }
 
-/// Of what a list has come: what is in the first one was there before, and is no news.
+/// Which kinds have been listed once. What is in the first list was there before, and causes no events.
 #[derive(Clone, Copy, Debug, Default)]
 struct InitialLists {
     sandboxes: bool,
@@ -205,7 +205,7 @@ impl NodeEngine {
         }
     }
 
-    /// Something has become of what is written of probes.
+    /// Applies a change of the probe specs.
     fn on_spec_update(&mut self, update: SpecUpdate) {
         match update {
             SpecUpdate::Specs(specs) => {
@@ -233,7 +233,7 @@ impl NodeEngine {
         }
     }
 
-    /// Takes what was told. `is_act`: somebody has just made it so.
+    /// Applies observations to the inventory. `is_mutating`: they come from a call that changed the runtime.
     fn apply(&mut self, source: Source, observations: Observations, is_mutating: bool) {
         if observations.items.is_empty() {
             return;
@@ -258,7 +258,7 @@ impl NodeEngine {
         }
     }
 
-    /// Something has become of the node.
+    /// Publishes changes of the inventory, and hands them to the recorder, the inspector and the prober.
     fn on_changes(&mut self, changes: &[Change], is_mutating: bool, before: InitialLists) {
         self.outputs.inventory.send_replace(self.world.clone());
         if let Some(recorder) = &mut self.recorder {
@@ -299,7 +299,7 @@ impl NodeEngine {
         }
     }
 
-    /// Whether who plays a pod tells of it himself.
+    /// Whether the built-in kubelet records the event of a change itself.
     fn recorded_by_kubelet(&self, change: &Change) -> bool {
         let (Change::ContainerCreated(container) | Change::ContainerStarted(container)) = change else {
             return false;
@@ -308,7 +308,7 @@ impl NodeEngine {
         self.play.get().is_some_and(|play| pod.is_some_and(|pod| play.manages(pod)))
     }
 
-    /// Tells what a pod's annotations say in vain.
+    /// Reports the invalid annotations of a pod.
     fn report_invalid_annotations(&self, sandbox: &Sandbox) {
         for problem in self.inspector.invalid(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
@@ -317,7 +317,7 @@ impl NodeEngine {
         }
     }
 
-    /// Looks for what is stuck, and tells what is new of it and what is over.
+    /// Updates the stuck execs. Records an event for each that is new and each that has ended.
     fn check_stuck(&mut self) {
         let now = Instant::now();
         self.inspector.tick(now);
@@ -363,7 +363,7 @@ impl InitialLists {
         self.sandboxes && self.containers
     }
 
-    /// Whether a list had come of what has changed.
+    /// Whether the kind of the changed object had been listed.
     fn covers(self, change: &Change) -> bool {
         match change {
             Change::SandboxStarted(_) | Change::SandboxStopped(_) | Change::SandboxRemoved(_) => {
@@ -378,7 +378,7 @@ impl InitialLists {
     }
 }
 
-/// What a kubelet executes without a timeout may be a hook.
+/// Reports an ExecSync of a kubelet that has no timeout: it may be a hook.
 fn on_untimed_kubelet_exec(prober: &ProbeManager, request: &ExecRequest) {
     let id = request.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| request.exec.timeout().is_none())

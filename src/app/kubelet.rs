@@ -41,7 +41,7 @@ pub(super) struct Dirs {
     pub(super) pods: PathBuf,
 }
 
-/// Keeps what happens to pods among the events, and tells others of what is specified.
+/// Records pod events, and sends spec updates.
 #[derive(Debug)]
 struct KubeletEventSink {
     events: Arc<EventHistory>,
@@ -49,7 +49,7 @@ struct KubeletEventSink {
 }
 
 impl KubeletDeps {
-    /// Plays what documents say on the shim that listens there; others find it from now on.
+    /// Starts the kubelet for the pods of manifests, with the relay's socket as its runtime.
     pub(super) fn start_for_manifests(
         self,
         listen: SocketPath,
@@ -64,7 +64,7 @@ impl KubeletDeps {
         Ok(RunningKubelet { kubelet, stop, task })
     }
 
-    /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
+    /// Starts the kubelet for client pods, with the relay's socket as its runtime. It ends when the returned guard is dropped.
     pub(super) fn start_for_client_pods(self, listen: SocketPath) -> Result<DropGuard, StateError> {
         let (dir, client_pods) = (self.store.state.0.dir(), self.store.client_pods.pods());
         let (logs, pods) = (dir.join("pod-logs"), dir.join("pods"));
@@ -78,7 +78,7 @@ impl KubeletDeps {
         Ok(stop.drop_guard())
     }
 
-    /// What a kubelet would do is done through the shim that listens there, for what these files say and for what was kept.
+    /// Creates the kubelet and publishes it to its users.
     fn start(
         self,
         listen: SocketPath,

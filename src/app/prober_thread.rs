@@ -67,7 +67,7 @@ impl EventSink for ProberEventSink {
     }
 
     fn global_event(&self, global: GlobalEvent) {
-        let event = Event::global(&global);
+        let event = Event::from_global_event(&global);
         warn!("{}", sanitize(&event.message));
         self.events.push(event);
     }

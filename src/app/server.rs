@@ -87,26 +87,26 @@ pub(super) struct Shim {
     traces_task: Option<JoinHandle<()>>,
     prober_thread: Option<ProberThread>,
     state: Option<StateStore>,
-    /// What it takes to play pods on it, or to keep them alive, if that is wanted.
+    /// Dependencies of the built-in kubelet, if it is to run.
     pub(super) kubelet_deps: Option<KubeletDeps>,
 }
 
-/// What it takes to play pods on a shim, or to keep them alive.
+/// Everything the built-in kubelet needs once it is started.
 pub(super) struct KubeletDeps {
     pub(super) runtime: MeteredChannel,
     pub(super) executor: Executor,
     pub(super) internal_calls: InternalCalls,
     pub(super) prober: Option<ProbeManager>,
     pub(super) events: Arc<EventHistory>,
-    /// Who is told what is specified, where that is what is played.
+    /// Receives the probe specs of the manifests, if pods come from manifests.
     pub(super) spec_updates: Option<mpsc::Sender<SpecUpdate>>,
-    /// What is to outlive us.
+    /// Client pods and their persistent state.
     pub(super) store: ClientPodStore,
-    /// Where all others find what is played.
+    /// Set once the kubelet runs, for its users.
     pub(super) kubelet: Arc<OnceLock<Kubelet>>,
 }
 
-/// The places that clients come to, not served yet.
+/// Open sockets that are not served yet.
 struct Listeners {
     /// The relay's.
     main: BoundListener,
@@ -141,13 +141,13 @@ impl Listeners {
     }
 }
 
-/// The places that clients come to, other than the relay's listener.
+/// Servers of the admin socket and of the public address.
 struct Servers {
     bound_paths: Vec<BoundPath>,
     servers: JoinSet<()>,
 }
 
-/// News of what is played that may wait to be taken.
+/// Capacity of the queue of spec updates.
 const UPDATE_QUEUE: usize = 4_096;
 
 /// How long what was observed last may take to be decoded and shown at the end.
@@ -294,7 +294,7 @@ fn start_journal(
     settings.map(|settings| Journal::start(settings, events.clone())).transpose()
 }
 
-/// What the runtime tells, if it is watched.
+/// Starts the watcher of the runtime, if the runtime is watched.
 fn runtime_events(
     runtime: Option<MeteredChannel>,
     inspect_rx: mpsc::Receiver<InspectRequest>,
@@ -307,7 +307,7 @@ fn runtime_events(
     mpsc::channel(1).1
 }
 
-/// How it is told what is written of probes, and by whom: whoever plays pods tells of them himself.
+/// Starts the source of spec updates. The built-in kubelet sends them itself if pods come from manifests.
 fn spec_updates(
     role: OperatingMode,
     spec_sources: probe::SpecSources,
@@ -322,7 +322,7 @@ fn spec_updates(
     }
 }
 
-/// What is told, and how to have it looked for at once.
+/// Spec updates, and the trigger of an immediate refresh.
 type SpecUpdateReceiver = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held

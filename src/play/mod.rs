@@ -4,7 +4,7 @@
 //! files ──► read ──► spec ──► configs ┐
 //!                      │              ▼
 //!                      └──────► pod (a worker each) ──► runtime, through the relay
-//!                                 ▲   ▲        └──► standing ──► admin
+//!                                 ▲   ▲        └──► published ──► admin
 //!                    runtime, PLEG┘   └ prober
 //! ```
 
@@ -124,7 +124,7 @@ pub struct Kubelet {
 type WorkerExit = (String, bool);
 
 impl Kubelet {
-    /// Something to play with. Nothing is played yet.
+    /// Creates a kubelet without pods.
     pub fn new(config: KubeletConfig) -> Result<Self, StateError> {
         let KubeletConfig {
             relay_socket,
@@ -278,7 +278,7 @@ impl Kubelet {
         self.terminate_all(removed, workers);
     }
 
-    /// Ends pods of before.
+    /// Starts workers that terminate pods of an earlier probeshim.
     fn terminate_all(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         for pod in pods {
             let name = pod.key();
@@ -291,7 +291,7 @@ impl Kubelet {
         }
     }
 
-    /// These pods are to be, and no others.
+    /// Sets the desired pods. Starts, updates and terminates pod workers accordingly.
     fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         let mut desired: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
         let mut handles = self.pod_workers.lock();
@@ -335,7 +335,7 @@ impl Kubelet {
         self.pod_workers.changed.send_replace(());
     }
 
-    /// Begins to play a pod.
+    /// Starts the worker of a pod.
     fn start_worker(&self, pod: Arc<Pod>, workers: &mut JoinSet<WorkerExit>) -> PodWorkerHandle {
         let (name, signals) = (pod.key(), Arc::new(WorkerSignals::default()));
         let started = match pod.origin {
@@ -358,7 +358,7 @@ impl Kubelet {
         PodWorkerHandle { pod: pod_tx, signals, published: published_rx, successors: Vec::new() }
     }
 
-    /// A worker has ended. Tells whether its pod is gone.
+    /// Called when a worker has ended. Starts the successors of its pod. Returns whether nothing of the pod is left.
     fn on_worker_exit(&self, exit: Result<WorkerExit, JoinError>, workers: &mut JoinSet<WorkerExit>) -> bool {
         let Ok((name, is_gone)) = exit else { return false };
         if !is_gone {
@@ -375,7 +375,7 @@ impl Kubelet {
         is_gone
     }
 
-    /// The longest that any of the pods may take for its end.
+    /// The longest grace period of all pods.
     #[must_use]
     pub fn max_grace_period(&self) -> Duration {
         let workers = self.pod_workers.lock();
@@ -385,7 +385,7 @@ impl Kubelet {
         Duration::from_secs(periods.max().unwrap_or(0).into())
     }
 
-    /// What is being ended is ended at once.
+    /// Terminates at once all pods that are terminating.
     pub fn force_terminate(&self) {
         for worker in self.pod_workers.lock().values() {
             worker.signals.force.cancel();
@@ -416,7 +416,7 @@ impl Kubelet {
         self.pod_workers.changed.subscribe()
     }
 
-    /// Whether a pod is one that is played.
+    /// Whether a pod has a worker.
     #[must_use]
     pub fn manages(&self, pod: &tap::PodRef) -> bool {
         self.pod_workers.update(pod, |_| ()).is_some()

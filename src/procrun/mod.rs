@@ -102,7 +102,7 @@ impl Procrun {
     /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
     pub fn new(settings: ProcrunConfig) -> io::Result<Self> {
         let engine = Engine::new(settings)?;
-        synthetic_pods::populate(&engine, engine.settings.synthetic);
+        synthetic_pods::populate(&engine, engine.config.synthetic);
         Ok(Self { engine })
     }
 

@@ -63,7 +63,7 @@ impl Tapped {
         let mut registry = metrics::registry();
         self.shim.tap_metrics.register(&mut registry);
         self.shim.relay_metrics.register(&mut registry);
-        let text = metrics::text(&registry);
+        let text = metrics::encode(&registry);
         let found =
             text.lines().find_map(|found| found.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
         found.unwrap_or_else(|| panic!("no {series} in {text}"))

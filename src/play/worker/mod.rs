@@ -82,7 +82,7 @@ struct WorkerState {
     is_resetting: bool,
     /// Containers whose subPaths could not be unmounted, which was logged.
     unreleased: HashSet<String>,
-    /// What was made for a client since it was looked at last whether it still wants that.
+    /// Sandbox and containers created for a client since the last check whether it still wants them.
     created: Created,
 }
 
@@ -146,7 +146,7 @@ impl PodWorker {
         self.cleanup().await
     }
 
-    /// The sandbox that it is to have.
+    /// The sandbox that the pod will have, before it exists.
     fn pending_sandbox(&self) -> Sandbox {
         let text = |texts: &super::spec::StringMap| texts.iter().collect();
         let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
@@ -166,7 +166,7 @@ impl PodWorker {
         }
     }
 
-    /// Waits until it is to be looked at again.
+    /// Waits until the next sync.
     async fn wait(&mut self, delay: RequeueDelay) {
         let due = match delay {
             RequeueDelay::Short(pause) => return sleep(pause).await,
@@ -236,7 +236,7 @@ impl PodWorker {
         .await
     }
 
-    /// Whether nothing is started or ended.
+    /// Whether the worker starts and kills nothing.
     fn is_paused(&self) -> bool {
         let restart_is_off =
             || self.context.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
@@ -270,7 +270,7 @@ impl PodWorker {
         }
     }
 
-    /// Whether a container that was ended for a probe is not started again.
+    /// Whether a container was killed because of a probe and will not be restarted.
     fn killed_for_good(&self, runtime_status: &RuntimePodStatus) -> bool {
         let mut ended = runtime_status.containers.iter().filter(|instance| {
             instance.state == InstanceState::Exited
@@ -284,14 +284,14 @@ impl PodWorker {
         })
     }
 
-    /// How long it may still run, where that is limited.
+    /// Time until the active deadline, if the pod has one.
     fn remaining_deadline(&self) -> Option<Duration> {
         let limit = Duration::from_secs(self.pod.active_deadline?.into());
         let ran = SystemTime::now().duration_since(self.published.borrow().started);
         Some(limit.saturating_sub(ran.unwrap_or_default()))
     }
 
-    /// Tells how the pod is.
+    /// Computes and publishes the status of the pod.
     async fn update_status(
         &self,
         runtime_status: &RuntimePodStatus,
@@ -335,7 +335,7 @@ impl PodWorker {
         (published.status.clone(), published.started)
     }
 
-    /// What is probed, by all sources, as far as that is known already; `None` where nothing is.
+    /// The probe spec of the pod, as known by now; `None` without a prober.
     fn probe_spec<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
         self.context.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
     }

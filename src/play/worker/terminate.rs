@@ -74,7 +74,8 @@ impl PodWorker {
         Ok(())
     }
 
-    /// Removes everything of the pod, as often as it takes; under `hurry` once more, within a limit. Returns whether it is gone.
+    /// Removes everything of the pod, and retries until that succeeds. Once `force` is cancelled, it tries once more, within a
+    /// limit. Returns whether nothing of the pod is left.
     pub(super) async fn cleanup(&self) -> bool {
         let patient = async {
             while let Err(status) = self.remove_from_runtime().await {

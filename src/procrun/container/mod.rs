@@ -34,8 +34,8 @@ pub(super) struct ProcrunContainer {
     pub(super) log_path: Option<PathBuf>,
     /// Its own folder, in which its working directory is.
     pub(super) dir: PathBuf,
-    /// What runs it, from its start on.
-    pub(super) runner: OnceLock<ContainerBackend>,
+    /// Its backend, set when it starts.
+    pub(super) backend: OnceLock<ContainerBackend>,
     created_at: i64,
     state: Mutex<ContainerFsm>,
     resources: Mutex<Option<v1::LinuxContainerResources>>,
@@ -93,7 +93,7 @@ impl ProcrunContainer {
             image,
             log_path,
             dir,
-            runner: OnceLock::new(),
+            backend: OnceLock::new(),
             created_at: clock::now(),
             state: Mutex::default(),
             resources: Mutex::new(resources),
@@ -112,13 +112,13 @@ impl ProcrunContainer {
     }
 
     /// It runs.
-    pub(super) fn has_started(&self, at: i64) {
+    pub(super) fn mark_running(&self, at: i64) {
         self.life().run(at);
         self.state_changed.send_replace(());
     }
 
     /// It has ended.
-    pub(super) fn has_ended(&self, at: i64, outcome: ContainerExit) {
+    pub(super) fn mark_exited(&self, at: i64, outcome: ContainerExit) {
         self.life().end(at, outcome);
         self.state_changed.send_replace(());
     }
