@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn dispatch(command: CliCommand) -> Result<(), CliError> {
-    if let CliCommand::Guardian { .. } = command {
+    if let CliCommand::Monitor { .. } = command {
         // Nobody but a person who tries it by hand reads this.
         return monitor::run()
             .context("a guardian is started by `probeshim runtime` alone")
@@ -74,7 +74,7 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Demo(demo) => {
             runtime.block_on(app::demo(demo.duration()?)).map_err(CliError::from_display)
         }
-        CliCommand::Guardian { .. } => unreachable!("a guardian runs without an async runtime"),
+        CliCommand::Monitor { .. } => unreachable!("a guardian runs without an async runtime"),
     }
 }
 

@@ -6,50 +6,50 @@ use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-/// The content type of [`text`].
+/// The content type of [`encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// A registry that knows this build. Each module registers its own families; their names will begin with `probeshim_`.
 #[must_use]
 pub fn registry() -> Registry {
     let mut registry = Registry::with_prefix("probeshim");
-    let build = [("version", env!("CARGO_PKG_VERSION"))];
-    registry.register("build", "What was built", Info::new(build.to_vec()));
+    let labels = [("version", env!("CARGO_PKG_VERSION"))];
+    registry.register("build", "What was built", Info::new(labels.to_vec()));
     registry
 }
 
-/// Everything in a registry, in the OpenMetrics text format.
+/// Encodes a registry in the OpenMetrics text format.
 #[must_use]
-pub fn text(registry: &Registry) -> String {
-    pieces(registry).concat() + END
+pub fn encode(registry: &Registry) -> String {
+    encode_chunks(registry).concat() + EOF_MARKER
 }
 
-/// What ends the text.
-pub const END: &str = "# EOF\n";
+/// End of the OpenMetrics text.
+pub const EOF_MARKER: &str = "# EOF\n";
 
-/// The same without its end, since more registries may follow, and in pieces: some are large.
+/// Encodes a registry without [`EOF_MARKER`], since more registries may follow, and in chunks, since some texts are large.
 #[must_use]
-pub fn pieces(registry: &Registry) -> Vec<String> {
-    let mut pieces = Chunks(Vec::new());
+pub fn encode_chunks(registry: &Registry) -> Vec<String> {
+    let mut chunks = Chunks(Vec::new());
     // Writing to strings does not fail.
-    let _ = encode_registry(&mut pieces, registry);
-    pieces.0
+    let _ = encode_registry(&mut chunks, registry);
+    chunks.0
 }
 
-/// How long a piece may be, in bytes.
-const PIECE: usize = 64 << 10;
+/// Maximum length of a chunk.
+const CHUNK_BYTES: usize = 64 << 10;
 
-/// A text in pieces: none is ever copied to make room for more.
+/// A text in chunks. A full chunk is never copied to make room for more.
 struct Chunks(Vec<String>);
 
 impl fmt::Write for Chunks {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if let Some(piece) = self.0.last_mut().filter(|piece| piece.len() + text.len() <= PIECE) {
-            piece.push_str(text);
+        if let Some(chunk) = self.0.last_mut().filter(|chunk| chunk.len() + text.len() <= CHUNK_BYTES) {
+            chunk.push_str(text);
         } else {
-            let mut piece = String::with_capacity(PIECE.max(text.len()));
-            piece.push_str(text);
-            self.0.push(piece);
+            let mut chunk = String::with_capacity(CHUNK_BYTES.max(text.len()));
+            chunk.push_str(text);
+            self.0.push(chunk);
         }
         Ok(())
     }

@@ -160,8 +160,8 @@ impl Client {
         request: http::Result<Request<Full<Bytes>>>,
     ) -> Result<Response<Incoming>, ClientError> {
         let request = request.map_err(|error| self.broken(&error))?;
-        let requested = timeout(REQUEST_TIMEOUT, self.exchange(request)).await;
-        let answer = requested.map_err(|_| ClientError::TimedOut(self.socket.clone()))??;
+        let exchanged = timeout(REQUEST_TIMEOUT, self.exchange(request)).await;
+        let answer = exchanged.map_err(|_| ClientError::TimedOut(self.socket.clone()))??;
         match answer.headers().get(API_HEADER).map(|version| version.to_str().unwrap_or("?")) {
             None => return Err(ClientError::NotAdmin(self.socket.clone())),
             Some(API_VERSION) => {}

@@ -16,11 +16,10 @@ const UPSTREAM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks the runtime for its version. Each time on a new connection, as every client of the relay has one: an old one may still
 /// be answered by a runtime that nobody can reach any more.
-pub(super) async fn check_upstream(own: &MeteredChannel, socket: &SocketPath) -> api::UpstreamStatus {
-    let mut client = own.connect_new(socket);
-    let requested =
-        timeout(UPSTREAM_TIMEOUT, client.version(VersionRequest { version: "v1".to_owned() })).await;
-    let (version, error) = match requested {
+pub(super) async fn check_upstream(runtime: &MeteredChannel, socket: &SocketPath) -> api::UpstreamStatus {
+    let mut client = runtime.connect_new(socket);
+    let answer = timeout(UPSTREAM_TIMEOUT, client.version(VersionRequest { version: "v1".to_owned() })).await;
+    let (version, error) = match answer {
         Ok(Ok(answer)) => (Some(answer.into_inner()), None),
         Ok(Err(status)) => (None, Some(reason(&status))),
         Err(_) => (None, Some(format!("no answer to Version within {UPSTREAM_TIMEOUT:?}"))),

@@ -92,7 +92,7 @@ async fn readyz(State(admin): ApiContext) -> Response {
 }
 
 async fn metrics_text(State(admin): ApiContext) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::text(&admin.metrics))
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::encode(&admin.metrics))
 }
 
 /// The pods that are played, as a kubelet tells of its pods.
@@ -109,14 +109,14 @@ async fn pods(State(admin): ApiContext) -> Response {
 /// Where a kubelet has them, too.
 async fn probe_metrics(State(admin): ApiContext) -> impl IntoResponse {
     // One after the other: together they would be as much as all else that is held.
-    let families =
-        (0..admin.probe_metrics.len()).flat_map(move |place| metrics::pieces(&admin.probe_metrics[place]));
-    let texts = families.chain([metrics::END.to_owned()]).map(Ok::<_, Infallible>);
+    let families = (0..admin.probe_metrics.len())
+        .flat_map(move |index| metrics::encode_chunks(&admin.probe_metrics[index]));
+    let texts = families.chain([metrics::EOF_MARKER.to_owned()]).map(Ok::<_, Infallible>);
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], Body::from_stream(tokio_stream::iter(texts)))
 }
 
 async fn status(State(admin): ApiContext) -> Json<api::Status> {
-    let Counts { seen, kept } = admin.from.calls.counts();
+    let Counts { seen, retained } = admin.from.calls.counts();
     Json(api::Status {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: mode_of(&admin).name().to_owned(),
@@ -132,7 +132,7 @@ async fn status(State(admin): ApiContext) -> Json<api::Status> {
         calls: api::CallCounts {
             in_flight: admin.from.relay.streams_open(),
             observed: seen,
-            kept,
+            kept: retained,
             dropped: admin.from.tap.observations_dropped(),
         },
         record: admin.from.journal.as_ref().map(|journal| api::DirStatus {

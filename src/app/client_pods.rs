@@ -18,7 +18,7 @@ use crate::terminal::sanitize;
 use crate::world::{Container, Inventory, Sandbox};
 
 /// Why what is made is not kept alive, where nothing is.
-const NOT_KEPT: &str = "created while --enforce restart was off";
+const RESTART_WAS_OFF: &str = "created while --enforce restart was off";
 
 /// How much may be there of which no names are known; of the rest it is only known that it was not seen.
 const MAX_UNNAMED: usize = 256;
@@ -26,15 +26,15 @@ const MAX_UNNAMED: usize = 256;
 /// What is told where somebody else has what was kept, or nobody can have it.
 const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 
-/// Tells who keeps pods alive what clients do with them.
+/// Records what clients do with their pods, for the kubelet that restarts them.
 #[derive(Debug)]
 pub(super) struct ClientActionRecorder {
     client_pods: ClientPods,
     /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
     restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
-    /// What clients were about to stop or remove before the node had been listed.
-    before_first_list: Vec<CallTarget>,
-    /// What clients have made with requests in which no name could be read, and why.
+    /// Targets of stop and remove requests that were sent before the node had been listed.
+    stopped_before_first_list: Vec<CallTarget>,
+    /// Objects that clients created with unreadable requests, and why these are unreadable.
     awaiting_names: Vec<(CallTarget, String)>,
 }
 
@@ -58,13 +58,13 @@ pub(super) fn open(
     role: OperatingMode,
     dir: Option<&Path>,
 ) -> Result<Option<(ClientPods, ClientPodStore)>, StateError> {
-    let Some(directory) = dir else { return Ok(None) };
+    let Some(dir) = dir else { return Ok(None) };
     match role {
-        OperatingMode::Restart | OperatingMode::Kubelet => opened(directory).map(Some),
-        OperatingMode::Observe if !StateStore::exists(directory) => Ok(None),
-        OperatingMode::Observe => match opened(directory) {
-            Ok((client_pods, kept)) => {
-                Ok((!client_pods.now().keys().is_empty()).then_some((client_pods, kept)))
+        OperatingMode::Restart | OperatingMode::Kubelet => open_store(dir).map(Some),
+        OperatingMode::Observe if !StateStore::exists(dir) => Ok(None),
+        OperatingMode::Observe => match open_store(dir) {
+            Ok((client_pods, store)) => {
+                Ok((!client_pods.snapshot().keys().is_empty()).then_some((client_pods, store)))
             }
             Err(error) => {
                 if matches!(error, StateError::Locked(LockError::Held { .. })) {
@@ -78,10 +78,10 @@ pub(super) fn open(
     }
 }
 
-fn opened(dir: &Path) -> Result<(ClientPods, ClientPodStore), StateError> {
-    let (state, kept) = StateStore::open(dir)?;
-    let client_pods = ClientPods::new(&kept, state.clone())?;
-    Ok((client_pods.clone(), ClientPodStore { client_pods, state: (state, kept) }))
+fn open_store(dir: &Path) -> Result<(ClientPods, ClientPodStore), StateError> {
+    let (state, snapshot) = StateStore::open(dir)?;
+    let client_pods = ClientPods::new(&snapshot, state.clone())?;
+    Ok((client_pods.clone(), ClientPodStore { client_pods, state: (state, snapshot) }))
 }
 
 impl ClientActionRecorder {
@@ -89,41 +89,41 @@ impl ClientActionRecorder {
         client_pods: ClientPods,
         restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
     ) -> Self {
-        Self { client_pods, restarts, before_first_list: Vec::new(), awaiting_names: Vec::new() }
+        Self { client_pods, restarts, stopped_before_first_list: Vec::new(), awaiting_names: Vec::new() }
     }
 
-    /// Somebody is about to stop or remove something. Before the node has been listed it is not known yet what.
-    pub(super) fn stopping(&mut self, world: &Inventory, stopping: &StopRequest, is_listed: bool) {
-        let StopRequest { pid, sandbox, container, .. } = stopping;
+    /// Called when a client sends a stop or remove request. Before the first list its target may be unknown.
+    pub(super) fn on_stop_requested(&mut self, world: &Inventory, request: &StopRequest, is_listed: bool) {
+        let StopRequest { pid, sandbox, container, .. } = request;
         if is_own_process(*pid) {
             return;
         }
         let sandbox = sandbox.clone().map(CallTarget::Sandbox);
         let Some(target) = sandbox.or_else(|| container.clone().map(CallTarget::Container)) else { return };
         match self.release(world, &target) {
-            Some((key, act)) => self.client_pods.record(&key, act),
-            None if !is_listed => self.before_first_list.push(target),
+            Some((key, action)) => self.client_pods.record(&key, action),
+            None if !is_listed => self.stopped_before_first_list.push(target),
             None => {}
         }
     }
 
-    /// A call has ended.
-    pub(super) fn ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
-        if let Some((key, act)) = self.on_call_ended(world, ended) {
-            self.client_pods.record(&key, act);
-        } else if let Some(unnamed) = unnamed(ended) {
+    /// Called when a call has ended.
+    pub(super) fn on_call_ended(&mut self, world: &Inventory, ended: &mut DecodedCall) {
+        if let Some((key, action)) = self.client_action(world, ended) {
+            self.client_pods.record(&key, action);
+        } else if let Some(unnamed_target) = unnamed_target(ended) {
             // Some may have gone before their names were known.
             self.awaiting_names.drain(..self.awaiting_names.len().saturating_sub(MAX_UNNAMED));
-            self.awaiting_names.push(unnamed);
-            self.changed(world);
+            self.awaiting_names.push(unnamed_target);
+            self.record_named(world);
         }
     }
 
-    /// Something has become of the node: names may be known that were not.
-    pub(super) fn changed(&mut self, world: &Inventory) {
+    /// Records actions whose target has a name by now.
+    pub(super) fn record_named(&mut self, world: &Inventory) {
         self.awaiting_names.retain(|(target, reason)| {
             let request = Err(reason.clone());
-            let made = match target {
+            let action = match target {
                 CallTarget::Sandbox(id) => world.sandbox(id).and_then(|sandbox| {
                     Some((
                         PodKey::from_pod_ref(&sandbox.pod)?,
@@ -135,29 +135,29 @@ impl ClientActionRecorder {
                     Some((key, ClientAction::ContainerCreated { name, id: Some(id.clone()), request }))
                 }),
             };
-            made.map(|(key, act)| self.client_pods.record(&key, act)).is_none()
+            action.map(|(key, action)| self.client_pods.record(&key, action)).is_none()
         });
     }
 
-    /// The node has been listed for the first time: what was done before is known now, and what is not there any more.
-    pub(super) fn listed(&mut self, world: &Inventory) {
-        for target in std::mem::take(&mut self.before_first_list) {
-            if let Some((key, act)) = self.release(world, &target) {
-                self.client_pods.record(&key, act);
+    /// Called after the first complete list. Records the stops of before, and the client pods without a sandbox.
+    pub(super) fn on_first_list(&mut self, world: &Inventory) {
+        for target in std::mem::take(&mut self.stopped_before_first_list) {
+            if let Some((key, action)) = self.release(world, &target) {
+                self.client_pods.record(&key, action);
             }
         }
         for container in world.containers() {
-            self.has_started(world, container);
+            self.on_started(world, container);
         }
-        let there: HashSet<PodKey> =
+        let present: HashSet<PodKey> =
             world.sandboxes().filter_map(|it| PodKey::from_pod_ref(&it.pod)).collect();
-        for key in self.client_pods.now().keys().iter().filter(|key| !there.contains(key)) {
+        for key in self.client_pods.snapshot().keys().iter().filter(|key| !present.contains(key)) {
             self.client_pods.record(key, ClientAction::SandboxGone);
         }
     }
 
     /// A container runs, or has run. Where its owner has made it, the owner has started it, though that may not have been seen.
-    pub(super) fn has_started(&self, world: &Inventory, container: &Container) {
+    pub(super) fn on_started(&self, world: &Inventory, container: &Container) {
         let has_run = match container.state {
             ContainerState::ContainerRunning => true,
             ContainerState::ContainerExited => container.started_at != 0,
@@ -167,14 +167,14 @@ impl ClientActionRecorder {
             return;
         }
         let Some((key, name)) = names(world, container) else { return };
-        let kept = self.client_pods.now();
-        if kept.is_created_only(&key, &name) && kept.newest(&key, &name) == Some(&container.id) {
+        let snapshot = self.client_pods.snapshot();
+        if snapshot.is_created_only(&key, &name) && snapshot.newest(&key, &name) == Some(&container.id) {
             self.client_pods.record(&key, ClientAction::ContainerStarted(name));
         }
     }
 
-    /// A sandbox is not there any more.
-    pub(super) fn on_sandbox_gone(&self, world: &Inventory, sandbox: &Sandbox) {
+    /// Called when a sandbox has been removed.
+    pub(super) fn on_sandbox_removed(&self, world: &Inventory, sandbox: &Sandbox) {
         if let Some(key) =
             PodKey::from_pod_ref(&sandbox.pod).filter(|_| self.is_newest_sandbox(world, sandbox))
         {
@@ -183,22 +183,22 @@ impl ClientActionRecorder {
     }
 
     /// A container has ended: tells why it is not started again, where others are.
-    pub(super) fn exited(&self, world: &Inventory, container: &Arc<Container>) {
-        let Some((play, events)) = &self.restarts else { return };
-        if play.get().is_none_or(Kubelet::is_paused) || !self.is_newest(world, container) {
+    pub(super) fn on_exited(&self, world: &Inventory, container: &Arc<Container>) {
+        let Some((kubelet, events)) = &self.restarts else { return };
+        if kubelet.get().is_none_or(Kubelet::is_paused) || !self.is_newest(world, container) {
             return;
         }
         let Some((key, name)) = names(world, container) else { return };
-        let kept = self.client_pods.now();
-        if let Some(reason) = kept.obstacle(&key, &name).filter(|_| !kept.is_released(&key, &name)) {
+        let snapshot = self.client_pods.snapshot();
+        if let Some(reason) = snapshot.obstacle(&key, &name).filter(|_| !snapshot.is_released(&key, &name)) {
             let event = Event::not_restartable(container, world, &reason);
             warn!(pod = %key, container = name, "{}", sanitize(&event.message));
             events.push(event);
         }
     }
 
-    /// What a call has done that has ended.
-    fn on_call_ended(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(PodKey, ClientAction)> {
+    /// Returns the action that an ended call stands for.
+    fn client_action(&self, world: &Inventory, ended: &mut DecodedCall) -> Option<(PodKey, ClientAction)> {
         if !ended.is_ok() {
             return None;
         }
@@ -206,20 +206,20 @@ impl ClientActionRecorder {
         let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_ref());
         let container = call.container.as_ref();
         // A sandbox may be older than we are, and its pod known of the call alone.
-        let of_sandbox = || {
+        let pod_key = || {
             let known = world.sandbox(sandbox?).and_then(|sandbox| PodKey::from_pod_ref(&sandbox.pod));
             known.or_else(|| PodKey::from_pod_ref(call.pod.as_ref()?))
         };
-        let act = match (method, is_internal(&ended.info)) {
-            ("RunPodSandbox", true) => (of_sandbox()?, ClientAction::SandboxRecreated(sandbox?.clone())),
+        let action = match (method, is_internal(&ended.info)) {
+            ("RunPodSandbox", true) => (pod_key()?, ClientAction::SandboxRecreated(sandbox?.clone())),
             ("CreateContainer", true) => {
                 let tap::ContainerRef { name, id, attempt } = &**container?;
-                let act = ClientAction::ContainerRecreated {
+                let action = ClientAction::ContainerRecreated {
                     name: name.clone()?,
                     id: id.clone(),
                     attempt: (*attempt)?,
                 };
-                (of_sandbox()?, act)
+                (pod_key()?, action)
             }
             ("RunPodSandbox", false) => {
                 let (key, id) = (PodKey::from_pod_ref(call.pod.as_ref()?)?, sandbox.cloned());
@@ -227,7 +227,7 @@ impl ClientActionRecorder {
             }
             ("CreateContainer", false) => {
                 let tap::ContainerRef { name, id, .. } = &**container?;
-                let (key, name, id) = (of_sandbox()?, name.clone()?, id.clone());
+                let (key, name, id) = (pod_key()?, name.clone()?, id.clone());
                 (key, ClientAction::ContainerCreated { name, id, request: captured(ended) })
             }
             ("StartContainer", false) => {
@@ -245,7 +245,7 @@ impl ClientActionRecorder {
             }
             _ => return None,
         };
-        Some(act)
+        Some(action)
     }
 
     /// A client has stopped or removed something, or is about to: it is its own again, unless there is a later one.
@@ -267,12 +267,12 @@ impl ClientActionRecorder {
     /// again when they replace something; but what was made last is known.
     fn is_newest(&self, world: &Inventory, container: &Container) -> bool {
         let Some((key, name)) = names(world, container) else { return true };
-        let kept = self.client_pods.now();
-        match kept.newest(&key, &name).and_then(|newest| world.container(newest)) {
+        let snapshot = self.client_pods.snapshot();
+        match snapshot.newest(&key, &name).and_then(|newest| world.container(newest)) {
             Some(newest) => {
-                let made = |it: &Container| (it.name.attempt, it.created_at);
+                let creation = |it: &Container| (it.name.attempt, it.created_at);
                 newest.id == container.id
-                    || newest.created_at != 0 && was_created_after(made(container), made(newest))
+                    || newest.created_at != 0 && was_created_after(creation(container), creation(newest))
             }
             None => !world.containers().any(|other| {
                 other.name.attempt > container.name.attempt
@@ -284,12 +284,12 @@ impl ClientActionRecorder {
 
     fn is_newest_sandbox(&self, world: &Inventory, sandbox: &Sandbox) -> bool {
         let Some(key) = PodKey::from_pod_ref(&sandbox.pod) else { return true };
-        let kept = self.client_pods.now();
-        match kept.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
+        let snapshot = self.client_pods.snapshot();
+        match snapshot.newest_sandbox(&key).and_then(|newest| world.sandbox(newest)) {
             Some(newest) => {
-                let made = |it: &Sandbox| (it.attempt, it.created_at);
+                let creation = |it: &Sandbox| (it.attempt, it.created_at);
                 newest.id == sandbox.id
-                    || newest.created_at != 0 && was_created_after(made(sandbox), made(newest))
+                    || newest.created_at != 0 && was_created_after(creation(sandbox), creation(newest))
             }
             None => !world.sandboxes().any(|other| {
                 other.attempt > sandbox.attempt && PodKey::from_pod_ref(&other.pod).as_ref() == Some(&key)
@@ -307,12 +307,12 @@ fn captured(ended: &mut DecodedCall) -> CapturedRequest {
     match ended.request.take() {
         Some(Err(why)) => Err(format!("its {} was not seen whole: {why}", ended.call.method.label())),
         Some(Ok(request)) => Ok(request),
-        None => Err(NOT_KEPT.to_owned()),
+        None => Err(RESTART_WAS_OFF.to_owned()),
     }
 }
 
-/// What a call has made that went well, but of which no names are known.
-fn unnamed(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
+/// Returns the object that a successful call created, if its names are unknown.
+fn unnamed_target(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
     if !ended.is_ok() || is_internal(&ended.info) {
         return None;
     }

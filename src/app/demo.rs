@@ -105,17 +105,16 @@ pub async fn demo(lasts: Duration) -> Result<(), DemoError> {
         state: Some(directory.path().to_owned()),
     };
     let mut shim = Shim::open(settings).await?;
-    let places =
-        Endpoints { upstream, listen: listen.clone(), admin, http: shim.facts.http, pods: manifests };
+    let places = Endpoints { upstream, listen: listen.clone(), admin, http: shim.info.http, pods: manifests };
     let account = Reporter::begin(lasts, &places);
-    let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
-    let telling = tell(account.clone(), &staged.events);
+    let deps = shim.kubelet_deps.take().ok_or(RunError::RelayEnded)?;
+    let telling = tell(account.clone(), &deps.events);
     let (logs, pods) = (directory.path().join("logs"), directory.path().join("pods"));
-    let dirs = Dirs { logs, keeps_logs: true, log_rotation: LogRotatePolicy::default(), pods };
-    let playing = staged.play(listen, dirs, false, documents)?;
+    let dirs = Dirs { logs, keep_logs: true, log_rotation: LogRotatePolicy::default(), pods };
+    let playing = deps.start_for_manifests(listen, dirs, false, documents)?;
 
     wait_for_end(lasts, &mut signals, &account).await;
-    let pods = playing.play.published_pods();
+    let pods = playing.kubelet.published_pods();
     // What may be left goes with the runtime.
     let _ = playing.end(&mut signals).await;
     telling.abort();

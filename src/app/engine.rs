@@ -1,9 +1,9 @@
-//! The task off the byte path to which everything comes that is seen, and from which everything goes that is known.
+//! The engine: a task off the byte path that receives every observation and publishes what follows from it.
 //!
 //! ```text
-//! decoder ────sightings──┐                  ┌──► world (snapshots)
-//! watcher ────notices────┼──► Observatory ──┼──► record (calls, events)
-//! inspector ──answers────┘                  └──► metrics
+//! decoder ────tap events─┐             ┌──► world (snapshots)
+//! watcher ────events─────┼──► engine ──┼──► record (calls, events)
+//! inspector ──messages───┘             └──► metrics
 //! ```
 
 use std::future::pending;
@@ -30,32 +30,32 @@ use crate::telemetry::traces::Traces;
 use crate::terminal::sanitize;
 use crate::world::{Change, Inventory, RuntimeEvent, Sandbox, Source};
 
-/// How often what is stuck is looked for.
+/// Interval of the search for stuck execs.
 const STUCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Notices that are taken at once.
+/// Maximum number of runtime events received at once.
 const MAX_BATCH: usize = 64;
 
-/// Where what is seen comes from.
+/// Sources of the engine.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) decoder: Decoder,
-    pub(super) notices: mpsc::Receiver<RuntimeEvent>,
-    pub(super) news: mpsc::Receiver<SpecUpdate>,
+    pub(super) runtime_events: mpsc::Receiver<RuntimeEvent>,
+    pub(super) spec_updates: mpsc::Receiver<SpecUpdate>,
 }
 
-/// Where what is known is kept.
+/// Destinations of the engine.
 #[derive(Debug)]
 pub(super) struct Outputs {
-    pub(super) worlds: watch::Sender<Arc<Inventory>>,
+    pub(super) inventory: watch::Sender<Arc<Inventory>>,
     pub(super) stuck: watch::Sender<Arc<Stuck>>,
     pub(super) calls: Arc<CallHistory>,
     pub(super) events: Arc<EventHistory>,
     pub(super) journal: Option<Journal>,
     pub(super) traces: Option<Traces>,
-    /// Faults of our own.
+    /// Panics of the engine.
     pub(super) faults: Counter,
-    /// For those who know of pods: there is a new one.
+    /// Makes the spec sources refresh when a sandbox starts.
     pub(super) refresh: RefreshTrigger,
 }
 
@@ -64,17 +64,17 @@ pub(super) struct Outputs {
 pub(super) struct NodeEngine {
     world: Arc<Inventory>,
     inspector: ExecAnalyzer,
-    /// Who makes probes, if anybody does.
+    /// The prober, if probes are made.
     prober: Option<ProbeManager>,
-    /// What is played, if anything is.
+    /// The built-in kubelet, once it runs.
     play: Arc<OnceLock<Kubelet>>,
-    /// Who tells what clients do with what is kept alive, if anything is.
+    /// Records what clients do with their pods, if client pods are restarted.
     recorder: Option<ClientActionRecorder>,
-    outlets: Outputs,
-    listed: InitialLists,
+    outputs: Outputs,
+    initial_lists: InitialLists,
 }
 
-/// Of what a list has come: what is in the first one was there before, and is no news.
+/// Which kinds have been listed once. What is in the first list was there before, and causes no events.
 #[derive(Clone, Copy, Debug, Default)]
 struct InitialLists {
     sandboxes: bool,
@@ -86,42 +86,42 @@ impl NodeEngine {
         inspector: ExecAnalyzer,
         prober: Option<ProbeManager>,
         (play, recorder): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
-        outlets: Outputs,
+        outputs: Outputs,
     ) -> Self {
-        let (world, listed) = (Arc::default(), InitialLists::default());
-        Self { world, inspector, prober, play, recorder, outlets, listed }
+        let (world, initial_lists) = (Arc::default(), InitialLists::default());
+        Self { world, inspector, prober, play, recorder, outputs, initial_lists }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
-    pub(super) async fn run(mut self, inlets: Inputs) {
-        let Inputs { mut decoder, mut notices, mut news } = inlets;
-        let mut looks = interval(STUCK_INTERVAL);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut last_seen, mut observations) = (Vec::new(), Vec::with_capacity(MAX_BATCH));
+    pub(super) async fn run(mut self, inputs: Inputs) {
+        let Inputs { mut decoder, mut runtime_events, mut spec_updates } = inputs;
+        let mut stuck_checks = interval(STUCK_INTERVAL);
+        stuck_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut tap_events, mut batch) = (Vec::new(), Vec::with_capacity(MAX_BATCH));
         loop {
             let due = self.inspector.next_tick();
-            let faults = self.outlets.faults.get();
+            let faults = self.outputs.faults.get();
             tokio::select! {
-                more = decoder.next(|event| last_seen.push(event)) => {
-                    for tap_event in last_seen.drain(..) {
-                        self.catch_panics(|it| it.on_tap_event(tap_event));
+                more = decoder.next(|event| tap_events.push(event)) => {
+                    for event in tap_events.drain(..) {
+                        self.catch_panics(|it| it.on_tap_event(event));
                     }
                     if !more {
                         break;
                     }
                 }
-                count = notices.recv_many(&mut observations, MAX_BATCH), if !notices.is_closed() || !notices.is_empty() => {
-                    for notice in observations.drain(..count) {
-                        self.catch_panics(|it| it.on_runtime_event(notice));
+                count = runtime_events.recv_many(&mut batch, MAX_BATCH), if !runtime_events.is_closed() || !runtime_events.is_empty() => {
+                    for event in batch.drain(..count) {
+                        self.catch_panics(|it| it.on_runtime_event(event));
                     }
                 }
-                Some(news) = news.recv() => self.catch_panics(|it| it.on_spec_update(news)),
-                heard = self.inspector.recv() => self.catch_panics(|it| it.inspector.handle(heard, Instant::now())),
-                _ = looks.tick() => self.catch_panics(Self::check_stuck),
+                Some(update) = spec_updates.recv() => self.catch_panics(|it| it.on_spec_update(update)),
+                message = self.inspector.recv() => self.catch_panics(|it| it.inspector.handle(message, Instant::now())),
+                _ = stuck_checks.tick() => self.catch_panics(Self::check_stuck),
                 () = until(due) => self.catch_panics(|it| it.inspector.tick(Instant::now())),
             }
             self.catch_panics(Self::record);
-            if self.outlets.faults.get() > faults {
+            if self.outputs.faults.get() > faults {
                 // What is due may be what is wrong, and due again at once.
                 sleep(STUCK_INTERVAL).await;
             }
@@ -133,7 +133,7 @@ impl NodeEngine {
     /// Does one thing. A fault of ours in it loses what was looked at, and no more: what comes next is seen, and traffic is not touched.
     fn catch_panics(&mut self, step: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| step(self))).is_err() {
-            self.outlets.faults.inc();
+            self.outputs.faults.inc();
             error!(
                 "a fault of probeshim's own: what was looked at is lost, please report it; traffic is not touched"
             );
@@ -145,49 +145,49 @@ impl NodeEngine {
         match event {
             TapEvent::ExecRequested(request) => {
                 if let Some(prober) = &self.prober {
-                    hook_begins(prober, &request);
+                    on_untimed_kubelet_exec(prober, &request);
                 }
                 self.inspector.on_request(&self.world, *request);
             }
-            TapEvent::StopRequested(stopping) => {
+            TapEvent::StopRequested(request) => {
                 if let Some(recorder) = &mut self.recorder {
-                    recorder.stopping(&self.world, &stopping, self.listed.is_whole());
+                    recorder.on_stop_requested(&self.world, &request, self.initial_lists.is_complete());
                 }
-                if let Some(prober) = self.prober.as_ref().filter(|_| !stopping.is_removal) {
-                    prober.on_stop_requested(&stopping);
+                if let Some(prober) = self.prober.as_ref().filter(|_| !request.is_removal) {
+                    prober.on_stop_requested(&request);
                 }
             }
             TapEvent::Streamed(observations) => self.apply(Source::Event, observations, false),
             // Whoever waits may have gone.
-            TapEvent::Barrier(seen) => drop(seen.send(())),
-            TapEvent::CallEnded(mut ended) => {
-                let events = std::mem::take(&mut ended.observations.items);
-                let is_act = !is_read_only(&ended.call.method);
+            TapEvent::Barrier(reached) => drop(reached.send(())),
+            TapEvent::CallEnded(mut call) => {
+                let items = std::mem::take(&mut call.observations.items);
+                let is_mutating = !is_read_only(&call.call.method);
                 self.apply(
                     Source::Call,
-                    Observations { observed_since: ended.observations.observed_since, items: events },
-                    is_act,
+                    Observations { observed_since: call.observations.observed_since, items },
+                    is_mutating,
                 );
-                if let Some(client_recorder) = &mut self.recorder {
-                    client_recorder.ended(&self.world, &mut ended);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.on_call_ended(&self.world, &mut call);
                 }
-                if ended.info.is_from_kubelet() {
+                if call.info.is_from_kubelet() {
                     if let Some(play) = self.play.get() {
                         play.on_kubelet_seen();
                     }
                     if let Some(prober) = &self.prober {
                         prober.kubelet_seen();
-                        on_kubelet_exec(prober, &ended.call);
+                        on_kubelet_exec(prober, &call.call);
                     }
                 }
-                self.inspector.on_end(&self.world, ended, now);
+                self.inspector.on_end(&self.world, call, now);
             }
         }
     }
 
-    fn on_runtime_event(&mut self, notice: RuntimeEvent) {
+    fn on_runtime_event(&mut self, event: RuntimeEvent) {
         let now = Instant::now();
-        match notice {
+        match event {
             RuntimeEvent::Connected { runtime, has_exec_events } => {
                 info!(
                     name = runtime.name,
@@ -195,24 +195,24 @@ impl NodeEngine {
                     has_exec_events,
                     "the runtime is watched"
                 );
-                self.outlets.events.push(Event::runtime_condition(Some(&runtime)));
+                self.outputs.events.push(Event::runtime_condition(Some(&runtime)));
                 self.inspector.events_available(has_exec_events, now);
             }
             RuntimeEvent::Disconnected => {
-                self.outlets.events.push(Event::runtime_condition(None));
+                self.outputs.events.push(Event::runtime_condition(None));
                 self.inspector.events_interrupted(now);
             }
             RuntimeEvent::Observed(source, observations) => self.apply(source, observations, false),
-            RuntimeEvent::Task(stamped) => {
-                self.oom(&stamped);
-                self.inspector.on_task_event(&stamped, now);
+            RuntimeEvent::Task(task_event) => {
+                self.record_oom(&task_event);
+                self.inspector.on_task_event(&task_event, now);
             }
         }
     }
 
-    /// Something has become of what is written of probes.
-    fn on_spec_update(&mut self, news: SpecUpdate) {
-        match news {
+    /// Applies a change of the probe specs.
+    fn on_spec_update(&mut self, update: SpecUpdate) {
+        match update {
             SpecUpdate::Specs(specs) => {
                 self.inspector.set_specs(specs.clone());
                 if let Some(prober) = &self.prober {
@@ -221,41 +221,41 @@ impl NodeEngine {
             }
             SpecUpdate::Problem(problem) => {
                 warn!("{}", sanitize(&problem));
-                self.outlets.events.push(Event::invalid_spec(problem));
+                self.outputs.events.push(Event::invalid_spec(problem));
             }
             SpecUpdate::Resolved(problem) => {
                 info!("no longer so: {}", sanitize(&problem));
-                self.outlets.events.push(Event::spec_resolved(&problem));
+                self.outputs.events.push(Event::spec_resolved(&problem));
             }
         }
     }
 
-    fn oom(&self, stamped: &TimestampedEvent) {
-        if let TaskEvent::OutOfMemory { container } = &stamped.event
+    fn record_oom(&self, task_event: &TimestampedEvent) {
+        if let TaskEvent::OutOfMemory { container } = &task_event.event
             && let Some(container) = self.world.container(container)
         {
-            self.outlets.events.push(Event::oom_killed(container, &self.world));
+            self.outputs.events.push(Event::oom_killed(container, &self.world));
         }
     }
 
-    /// Takes what was told. `is_act`: somebody has just made it so.
-    fn apply(&mut self, source: Source, observations: Observations, is_act: bool) {
+    /// Applies observations to the inventory. `is_mutating`: they come from a call that changed the runtime.
+    fn apply(&mut self, source: Source, observations: Observations, is_mutating: bool) {
         if observations.items.is_empty() {
             return;
         }
-        let before = self.listed;
-        self.listed.sandboxes |=
-            observations.items.iter().any(|fact| matches!(fact, Observation::SandboxList(_)));
-        self.listed.containers |=
-            observations.items.iter().any(|fact| matches!(fact, Observation::ContainerList(_)));
+        let before = self.initial_lists;
+        self.initial_lists.sandboxes |=
+            observations.items.iter().any(|observation| matches!(observation, Observation::SandboxList(_)));
+        self.initial_lists.containers |=
+            observations.items.iter().any(|observation| matches!(observation, Observation::ContainerList(_)));
         let changes =
             self.world.fold(source, observations.observed_since, Instant::now(), observations.items);
         if !changes.is_empty() {
-            self.changed(&changes, is_act, before);
+            self.on_changes(&changes, is_mutating, before);
         }
-        if self.listed.is_whole() {
-            if let Some(recorder) = self.recorder.as_mut().filter(|_| !before.is_whole()) {
-                recorder.listed(&self.world);
+        if self.initial_lists.is_complete() {
+            if let Some(recorder) = self.recorder.as_mut().filter(|_| !before.is_complete()) {
+                recorder.on_first_list(&self.world);
             }
             if let Some(prober) = &self.prober {
                 prober.mark_listed();
@@ -263,84 +263,84 @@ impl NodeEngine {
         }
     }
 
-    /// Something has become of the node.
-    fn changed(&mut self, changes: &[Change], is_act: bool, before: InitialLists) {
-        self.outlets.worlds.send_replace(self.world.clone());
+    /// Publishes changes of the inventory, and hands them to the recorder, the inspector and the prober.
+    fn on_changes(&mut self, changes: &[Change], is_mutating: bool, before: InitialLists) {
+        self.outputs.inventory.send_replace(self.world.clone());
         if let Some(recorder) = &mut self.recorder {
-            recorder.changed(&self.world);
+            recorder.record_named(&self.world);
         }
         self.inspector.on_changes(&self.world, changes, Instant::now());
         if let Some(prober) = &self.prober {
             prober.changed(&self.world, changes);
         }
         for change in changes {
-            if (is_act || before.has(change))
-                && !self.is_reported(change)
+            if (is_mutating || before.covers(change))
+                && !self.recorded_by_kubelet(change)
                 && let Some(event) = Event::from_change(change, &self.world)
             {
-                self.outlets.events.push(event);
+                self.outputs.events.push(event);
             }
             match (change, &self.recorder) {
-                (Change::ContainerExited(container), Some(client_recorder))
-                    if is_act || before.has(change) =>
+                (Change::ContainerExited(container), Some(recorder))
+                    if is_mutating || before.covers(change) =>
                 {
-                    client_recorder.exited(&self.world, container);
+                    recorder.on_exited(&self.world, container);
                 }
                 (
                     Change::ContainerStarted(container) | Change::ContainerUpdated(container),
-                    Some(keeping),
+                    Some(recorder),
                 ) => {
-                    keeping.has_started(&self.world, container);
+                    recorder.on_started(&self.world, container);
                 }
-                (Change::SandboxRemoved(sandbox), Some(keeping)) => {
-                    keeping.on_sandbox_gone(&self.world, sandbox)
+                (Change::SandboxRemoved(sandbox), Some(recorder)) => {
+                    recorder.on_sandbox_removed(&self.world, sandbox);
                 }
                 _ => {}
             }
             if let Change::SandboxStarted(sandbox) = change {
-                self.outlets.refresh.trigger();
-                self.invalid(sandbox);
+                self.outputs.refresh.trigger();
+                self.report_invalid_annotations(sandbox);
             }
         }
     }
 
-    /// Whether who plays a pod tells of it himself.
-    fn is_reported(&self, change: &Change) -> bool {
+    /// Whether the built-in kubelet records the event of a change itself.
+    fn recorded_by_kubelet(&self, change: &Change) -> bool {
         let (Change::ContainerCreated(container) | Change::ContainerStarted(container)) = change else {
             return false;
         };
         let pod = self.world.sandbox_of(container).map(|sandbox| &sandbox.pod);
-        self.play.get().is_some_and(|play| pod.is_some_and(|pod| play.has(pod)))
+        self.play.get().is_some_and(|play| pod.is_some_and(|pod| play.manages(pod)))
     }
 
-    /// Tells what a pod's annotations say in vain.
-    fn invalid(&self, sandbox: &Sandbox) {
+    /// Reports the invalid annotations of a pod.
+    fn report_invalid_annotations(&self, sandbox: &Sandbox) {
         for problem in self.inspector.annotation_problems(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
             warn!(namespace, pod, "{}", sanitize(&problem));
-            self.outlets.events.push(Event::invalid_annotation(sandbox, problem));
+            self.outputs.events.push(Event::invalid_annotation(sandbox, problem));
         }
     }
 
-    /// Looks for what is stuck, and tells what is new of it and what is over.
+    /// Updates the stuck execs. Records an event for each that is new and each that has ended.
     fn check_stuck(&mut self) {
         let now = Instant::now();
         self.inspector.tick(now);
-        let (before, stuck) = (self.outlets.stuck.borrow().clone(), self.inspector.stuck());
+        let (before, stuck) = (self.outputs.stuck.borrow().clone(), self.inspector.stuck());
         if *before == stuck {
             return;
         }
         for (_, new) in stuck.iter().filter(|(key, _)| !before.contains_key(key)) {
             let event = Event::stuck_exec(new, now - new.since);
             warn!(kind = new.kind.name(), call = new.call, pid = new.pid, "{}", sanitize(&event.message));
-            self.outlets.events.push(event);
+            self.outputs.events.push(event);
         }
         for (_, old) in before.iter().filter(|(key, _)| !stuck.contains_key(key)) {
             let event = Event::no_longer_stuck(old, now - old.since);
             info!(kind = old.kind.name(), call = old.call, pid = old.pid, "{}", sanitize(&event.message));
-            self.outlets.events.push(event);
+            self.outputs.events.push(event);
         }
-        self.outlets.stuck.send_replace(Arc::new(stuck));
+        self.outputs.stuck.send_replace(Arc::new(stuck));
     }
 
     fn record(&mut self) {
@@ -350,26 +350,26 @@ impl NodeEngine {
     }
 
     fn store(&self, record: CallRecord) {
-        if let Some(traces) = &self.outlets.traces
+        if let Some(traces) = &self.outputs.traces
             && is_object_call(&record.call.method)
             && !record.is_amended
         {
             traces.export(record.span());
         }
-        let record = self.outlets.calls.push(record.strip_trace());
-        if let Some(journal) = &self.outlets.journal {
+        let record = self.outputs.calls.push(record.strip_trace());
+        if let Some(journal) = &self.outputs.journal {
             journal.write(record);
         }
     }
 }
 
 impl InitialLists {
-    fn is_whole(self) -> bool {
+    fn is_complete(self) -> bool {
         self.sandboxes && self.containers
     }
 
-    /// Whether a list had come of what has changed.
-    fn has(self, change: &Change) -> bool {
+    /// Whether the kind of the changed object had been listed.
+    fn covers(self, change: &Change) -> bool {
         match change {
             Change::SandboxStarted(_) | Change::SandboxStopped(_) | Change::SandboxRemoved(_) => {
                 self.sandboxes
@@ -383,8 +383,8 @@ impl InitialLists {
     }
 }
 
-/// What a kubelet executes without a timeout may be a hook.
-fn hook_begins(prober: &ProbeManager, request: &ExecRequest) {
+/// Reports an ExecSync of a kubelet that has no timeout: it may be a hook.
+fn on_untimed_kubelet_exec(prober: &ProbeManager, request: &ExecRequest) {
     let id = request.container.as_ref().and_then(|container| container.id.as_deref());
     if let Some(id) = id.filter(|_| request.exec.timeout().is_none())
         && request.info.upgrade().is_some_and(|head| head.is_from_kubelet())
@@ -429,8 +429,8 @@ mod tests {
             exec::ExecMetrics::default(),
         );
         let events = Arc::new(EventHistory::default());
-        let outlets = Outputs {
-            worlds: watch::channel(Arc::default()).0,
+        let outputs = Outputs {
+            inventory: watch::channel(Arc::default()).0,
             stuck: watch::channel(Arc::default()).0,
             calls: Arc::new(CallHistory::new(crate::record::Limits::default())),
             events: events.clone(),
@@ -439,10 +439,10 @@ mod tests {
             faults: Counter::default(),
             refresh: RefreshTrigger::default(),
         };
-        let mut engine = NodeEngine::new(inspector.unwrap(), None, (Arc::default(), None), outlets);
+        let mut engine = NodeEngine::new(inspector.unwrap(), None, (Arc::default(), None), outputs);
         engine.catch_panics(|_| panic!("for the test"));
         engine.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
-        assert_eq!(engine.outlets.faults.get(), 1);
+        assert_eq!(engine.outputs.faults.get(), 1);
         assert_eq!(events.select(&crate::record::EventFilter::default()).len(), 1);
     }
 }

@@ -25,60 +25,60 @@ const TERMINATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pods that are being played.
 pub(super) struct RunningKubelet {
-    pub(super) play: Kubelet,
-    over: CancellationToken,
+    pub(super) kubelet: Kubelet,
+    stop: CancellationToken,
     /// Ends by itself only where a fault of ours ends it.
-    pub(super) running: JoinHandle<bool>,
+    pub(super) task: JoinHandle<bool>,
 }
 
 /// Where what belongs to pods lies on this host.
 pub(super) struct Dirs {
     pub(super) logs: PathBuf,
     /// Whether logs stay when their pod goes.
-    pub(super) keeps_logs: bool,
+    pub(super) keep_logs: bool,
     /// Limits of the logs of containers.
     pub(super) log_rotation: LogRotatePolicy,
     pub(super) pods: PathBuf,
 }
 
-/// Keeps what happens to pods among the events, and tells others of what is specified.
+/// Records pod events, and sends spec updates.
 #[derive(Debug)]
 struct KubeletEventSink {
     events: Arc<EventHistory>,
-    news: Option<mpsc::Sender<SpecUpdate>>,
+    spec_updates: Option<mpsc::Sender<SpecUpdate>>,
 }
 
 impl KubeletDeps {
-    /// Plays what documents say on the shim that listens there; others find it from now on.
-    pub(super) fn play(
+    /// Starts the kubelet for the pods of manifests, with the relay's socket as its runtime.
+    pub(super) fn start_for_manifests(
         self,
         listen: SocketPath,
         dirs: Dirs,
-        prunes: bool,
+        prune: bool,
         documents: ManifestSource,
     ) -> Result<RunningKubelet, StateError> {
-        let play = self.start(listen, dirs, documents.paths().clone(), prunes)?;
-        let over = CancellationToken::new();
-        let (worker, until) = (play.clone(), over.clone());
-        let running = tokio::spawn(async move { worker.run(documents, until).await });
-        Ok(RunningKubelet { play, over, running })
+        let kubelet = self.start(listen, dirs, documents.paths().clone(), prune)?;
+        let stop = CancellationToken::new();
+        let (kubelet_handle, until) = (kubelet.clone(), stop.clone());
+        let task = tokio::spawn(async move { kubelet_handle.run(documents, until).await });
+        Ok(RunningKubelet { kubelet, stop, task })
     }
 
-    /// Keeps alive what clients make through the shim that listens there; others find it from now on. It ends when what is returned is dropped.
-    pub(super) fn keep(self, listen: SocketPath) -> Result<DropGuard, StateError> {
-        let (dir, kept) = (self.kept.state.0.dir(), self.kept.client_pods.pods());
+    /// Starts the kubelet for client pods, with the relay's socket as its runtime. It ends when the returned guard is dropped.
+    pub(super) fn start_for_client_pods(self, listen: SocketPath) -> Result<DropGuard, StateError> {
+        let (dir, client_pods) = (self.store.state.0.dir(), self.store.client_pods.pods());
         let (logs, pods) = (dir.join("pod-logs"), dir.join("pods"));
         // The logs of clients' containers are theirs, and are not rotated.
         let log_rotation = LogRotatePolicy::default();
-        let dirs = Dirs { logs, keeps_logs: true, log_rotation, pods };
-        let play = self.start(listen, dirs, BTreeSet::new(), false)?;
-        let over = CancellationToken::new();
-        let until = over.clone();
-        tokio::spawn(async move { play.run_client_pods(kept, until).await });
-        Ok(over.drop_guard())
+        let dirs = Dirs { logs, keep_logs: true, log_rotation, pods };
+        let kubelet = self.start(listen, dirs, BTreeSet::new(), false)?;
+        let stop = CancellationToken::new();
+        let until = stop.clone();
+        tokio::spawn(async move { kubelet.run_client_pods(client_pods, until).await });
+        Ok(stop.drop_guard())
     }
 
-    /// What a kubelet would do is done through the shim that listens there, for what these files say and for what was kept.
+    /// Creates the kubelet and publishes it to its users.
     fn start(
         self,
         listen: SocketPath,
@@ -86,26 +86,27 @@ impl KubeletDeps {
         paths: BTreeSet<PathBuf>,
         prune: bool,
     ) -> Result<Kubelet, StateError> {
-        let Self { own: asks, executor, watched, prober, events, news, kept, play: known } = self;
-        let Dirs { logs, keeps_logs: keep_logs, log_rotation, pods } = dirs;
-        let play = Kubelet::new(KubeletConfig {
-            acts: listen,
-            asks,
+        let Self { runtime, executor, internal_calls, prober, events, spec_updates, store, kubelet: slot } =
+            self;
+        let Dirs { logs, keep_logs, log_rotation, pods } = dirs;
+        let kubelet = Kubelet::new(KubeletConfig {
+            relay_socket: listen,
+            runtime,
             executor,
-            watched,
+            internal_calls,
             prober,
             logs,
             keep_logs,
             log_rotation,
             pods,
-            client_pods: kept.client_pods,
-            state: kept.state,
+            client_pods: store.client_pods,
+            state: store.state,
             paths,
             prune,
-            event_sink: Arc::new(KubeletEventSink { events, news }),
+            event_sink: Arc::new(KubeletEventSink { events, spec_updates }),
         })?;
-        let _ = known.set(play.clone());
-        Ok(play)
+        let _ = slot.set(kubelet.clone());
+        Ok(kubelet)
     }
 }
 
@@ -113,22 +114,22 @@ impl RunningKubelet {
     /// Ends all pods, and removes them; at once where a signal comes meanwhile, or it takes longer than it may. Tells whether all of them are
     /// gone.
     pub(super) async fn end(mut self, signals: &mut ShutdownSignals) -> bool {
-        let limit = self.play.longest_grace_period() + TERMINATION_TIMEOUT;
-        let late = sleep(limit);
-        tokio::pin!(late);
-        let mut is_late = false;
-        self.over.cancel();
+        let limit = self.kubelet.max_grace_period() + TERMINATION_TIMEOUT;
+        let deadline = sleep(limit);
+        tokio::pin!(deadline);
+        let mut deadline_passed = false;
+        self.stop.cancel();
         loop {
             tokio::select! {
-                ended = &mut self.running => return ended.unwrap_or(false),
+                ended = &mut self.task => return ended.unwrap_or(false),
                 name = signals.next() => {
                     warn!(signal = name, "told again: the pods are removed at once");
-                    self.play.force_terminate();
+                    self.kubelet.force_terminate();
                 }
-                () = &mut late, if !is_late => {
-                    is_late = true;
+                () = &mut deadline, if !deadline_passed => {
+                    deadline_passed = true;
                     warn!("the pods have not ended within {}: they are removed at once", format::duration(limit));
-                    self.play.force_terminate();
+                    self.kubelet.force_terminate();
                 }
             }
         }
@@ -136,29 +137,29 @@ impl RunningKubelet {
 }
 
 impl KubeletEventSink {
-    fn tell(&self, news: SpecUpdate) {
-        if let Some(updates) = &self.news {
+    fn send_update(&self, update: SpecUpdate) {
+        if let Some(updates) = &self.spec_updates {
             // There is always room: a look at files comes every two seconds at most.
-            let _ = updates.try_send(news);
+            let _ = updates.try_send(update);
         }
     }
 }
 
 impl EventSink for KubeletEventSink {
-    fn notice(&self, notice: PodEvent) {
-        self.events.push(Event::from_pod_event(notice));
+    fn pod_event(&self, event: PodEvent) {
+        self.events.push(Event::from_pod_event(event));
     }
 
     fn specs_changed(&self, specs: SpecResolver) {
-        self.tell(SpecUpdate::Specs(specs));
+        self.send_update(SpecUpdate::Specs(specs));
     }
 
     fn problem(&self, problem: String) {
-        self.tell(SpecUpdate::Problem(problem));
+        self.send_update(SpecUpdate::Problem(problem));
     }
 
     fn problem_resolved(&self, problem: String) {
-        self.tell(SpecUpdate::Resolved(problem));
+        self.send_update(SpecUpdate::Resolved(problem));
     }
 
     fn state_error(&self, reason: Option<String>) {

@@ -65,25 +65,15 @@ enum ExitReason {
 
 /// Plays until all pods have ended, what is waited for is so, its time is over, or a signal comes; a second signal ends pods at once.
 pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
-    let PlaySettings {
-        shim,
-        log: _,
-        documents,
-        until,
-        timeout,
-        logs,
-        keeps_logs,
-        log_rotation,
-        pods,
-        prunes,
-    } = settings;
+    let PlaySettings { shim, log: _, documents, until, timeout, logs, keep_logs, log_rotation, pods, prune } =
+        settings;
     let mut signals = ShutdownSignals::new()?;
     raise_nofile_limit();
     if let Some(state) = &shim.state {
         create_directory(state, OWNER_ONLY)?;
     }
     let (logs, pods) = (create_directory(&logs, LOGS_MODE)?, create_directory(&pods, OWNER_ONLY)?);
-    let dirs = Dirs { logs, keeps_logs, log_rotation, pods };
+    let dirs = Dirs { logs, keep_logs, log_rotation, pods };
     // An earlier version made it for everybody.
     let narrowed = fs::set_permissions(&dirs.pods, Permissions::from_mode(OWNER_ONLY));
     narrowed.map_err(|error| PlayError::Dir(format!("{}: {error}", dirs.pods.display())))?;
@@ -95,14 +85,14 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
     }
     let listen = shim.listen.clone().ok_or(PlayError::NoSocket)?;
     let mut shim = Shim::open(shim).await?;
-    let staged = shim.staged.take().ok_or(RunError::RelayEnded)?;
+    let deps = shim.kubelet_deps.take().ok_or(RunError::RelayEnded)?;
     let count = documents.count();
-    let mut playing = staged.play(listen, dirs, prunes, documents)?;
+    let mut playing = deps.start_for_manifests(listen, dirs, prune, documents)?;
     info!(
         version = env!("CARGO_PKG_VERSION"),
-        listen = %shim.facts.listen,
+        listen = %shim.info.listen,
         pods = count,
-        http = %shim.facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
+        http = %shim.info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "playing"
     );
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
@@ -111,13 +101,13 @@ pub async fn play(settings: PlaySettings) -> Result<(), PlayError> {
             info!(signal = name, "told to stop: the pods are ended");
             ExitReason::Signalled
         }
-        end = watched(&playing.play, until) => end,
+        end = watched(&playing.kubelet, until) => end,
         () = time_left(deadline) => {
             let timeout = format::duration(timeout.unwrap_or_default());
-            ExitReason::Failed(PlayError::TimedOut(format!("after {timeout} {}", pending_goals(&playing.play, until))))
+            ExitReason::Failed(PlayError::TimedOut(format!("after {timeout} {}", pending_goals(&playing.kubelet, until))))
         }
         _ = shim.ended() => return Err(RunError::RelayEnded.into()),
-        _ = &mut playing.running => return Err(PlayError::Ended),
+        _ = &mut playing.task => return Err(PlayError::Ended),
     };
     let is_clean = playing.end(&mut signals).await;
     shim.drain().await;
@@ -161,20 +151,20 @@ async fn watched(play: &Kubelet, until: Option<Until>) -> ExitReason {
 
 /// Whether everything is as it is wanted, or cannot be any more.
 fn goal_state(published_pods: &[PublishedPod], until: Option<Until>) -> Option<ExitReason> {
-    let standings: Vec<&PublishedPod> =
+    let wanted: Vec<&PublishedPod> =
         published_pods.iter().filter(|published| !published.is_unwanted()).collect();
-    let statuses: Vec<Option<&PodStatus>> = standings.iter().map(|standing| standing.status()).collect();
+    let statuses: Vec<Option<&PodStatus>> = wanted.iter().map(|published| published.status()).collect();
     let all = |is: fn(&PodStatus) -> bool| {
         !statuses.is_empty() && statuses.iter().all(|status| status.is_some_and(is))
     };
     let is_well = match until {
         Some(Until::Ready) => all(|status| status.is("Ready") || status.phase == "Succeeded"),
         Some(Until::Succeeded) => all(|status| status.phase == "Succeeded"),
-        Some(Until::Restarts(count)) => standings.iter().any(|standing| standing.max_restarts() >= count),
+        Some(Until::Restarts(count)) => wanted.iter().any(|published| published.max_restarts() >= count),
         // With nothing to wait for, all of them have ended.
         None => all(PodStatus::is_terminal),
     };
-    let lost = standings.iter().filter(|standing| standing.has_failed()).map(|standing| failed(standing));
+    let lost = wanted.iter().filter(|published| published.has_failed()).map(|published| failed(published));
     let lost: Vec<String> = lost.collect();
     if is_well {
         let is_enough = matches!(until, Some(Until::Ready | Until::Restarts(_))) || lost.is_empty();
@@ -217,9 +207,9 @@ fn pending_goals(play: &Kubelet, until: Option<Until>) -> String {
     let of = |is: fn(&PodStatus) -> bool| -> String {
         let others = published_pods.iter().filter(|published| !published.status().is_some_and(is));
         let names: Vec<String> = others
-            .map(|standing| {
-                let (namespace, name) = standing.names();
-                format!("{namespace}/{name} ({})", standing.summary().status_column)
+            .map(|published| {
+                let (namespace, name) = published.names();
+                format!("{namespace}/{name} ({})", published.summary().status_column)
             })
             .collect();
         names.join(", ")

@@ -31,26 +31,26 @@ pub(super) struct ProberThread {
 struct ProberEventSink {
     events: Arc<EventHistory>,
     /// Who acts on what probes say, if anybody does.
-    play: Arc<OnceLock<Kubelet>>,
+    kubelet: Arc<OnceLock<Kubelet>>,
 }
 
 impl ProberThread {
     /// Starts it; its calls are told of among all others.
     pub(super) fn start(
-        (own, upstream): (&MeteredChannel, &SocketPath),
-        (internal_calls, redacts): (InternalCalls, bool),
-        (events, play): (Arc<EventHistory>, Arc<OnceLock<Kubelet>>),
-        parts: ProberConfig,
+        (runtime_channel, upstream): (&MeteredChannel, &SocketPath),
+        (internal_calls, redact): (InternalCalls, bool),
+        (events, kubelet): (Arc<EventHistory>, Arc<OnceLock<Kubelet>>),
+        config: ProberConfig,
     ) -> io::Result<Self> {
         let (runtime, end) = spawn_prober_thread()?;
         // Its connection is driven where it is used.
         let client = {
             let _entered = runtime.enter();
-            own.connect_new(upstream)
+            runtime_channel.connect_new(upstream)
         };
-        let executor = Executor::new(client, Some(internal_calls), redacts);
+        let executor = Executor::new(client, Some(internal_calls), redact);
         let prober =
-            ProbeManager::start(parts, executor, Arc::new(ProberEventSink { events, play }), runtime);
+            ProbeManager::start(config, executor, Arc::new(ProberEventSink { events, kubelet }), runtime);
         Ok(Self { prober, _end: end })
     }
 }
@@ -62,19 +62,19 @@ impl Drop for ProberThread {
 }
 
 impl EventSink for ProberEventSink {
-    fn container_event(&self, notice: ContainerEvent) {
-        self.events.push(Event::from_probe_event(notice));
+    fn container_event(&self, event: ContainerEvent) {
+        self.events.push(Event::from_probe_event(event));
     }
 
-    fn global_event(&self, remark: GlobalEvent) {
-        let event = Event::global(&remark);
+    fn global_event(&self, global: GlobalEvent) {
+        let event = Event::from_global_event(&global);
         warn!("{}", sanitize(&event.message));
         self.events.push(event);
     }
 
     fn result_changed(&self, pod: &PodRef) {
-        if let Some(play) = self.play.get() {
-            play.wake(pod);
+        if let Some(kubelet) = self.kubelet.get() {
+            kubelet.wake(pod);
         }
     }
 }
@@ -86,8 +86,8 @@ const EVENT_INTERVAL: u32 = 8;
 /// A thread on which probes are made: nothing else that this process does delays them.
 fn spawn_prober_thread() -> io::Result<(Handle, DropGuard)> {
     let runtime = Builder::new_current_thread().enable_all().event_interval(EVENT_INTERVAL).build()?;
-    let (handle, over) = (runtime.handle().clone(), CancellationToken::new());
-    let end = over.clone().drop_guard();
-    thread::Builder::new().name("prober".to_owned()).spawn(move || runtime.block_on(over.cancelled()))?;
+    let (handle, stop) = (runtime.handle().clone(), CancellationToken::new());
+    let end = stop.clone().drop_guard();
+    thread::Builder::new().name("prober".to_owned()).spawn(move || runtime.block_on(stop.cancelled()))?;
     Ok((handle, end))
 }

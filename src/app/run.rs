@@ -19,18 +19,18 @@ pub async fn run(settings: ServerConfig) -> Result<(), RunError> {
     let listen = settings.listen.clone();
     let mut shim = Shim::open(settings).await?;
     // Where systemd passes the socket, it has a name all the same.
-    let listen = listen.or_else(|| SocketPath::parse(&shim.facts.listen).ok());
-    let recorder = match shim.staged.take().zip(listen) {
-        Some((staged, listen)) => Some(staged.keep(listen)?),
+    let listen = listen.or_else(|| SocketPath::parse(&shim.info.listen).ok());
+    let recorder = match shim.kubelet_deps.take().zip(listen) {
+        Some((deps, listen)) => Some(deps.start_for_client_pods(listen)?),
         None => None,
     };
-    let facts = &shim.facts;
+    let info = &shim.info;
     info!(
         version = env!("CARGO_PKG_VERSION"),
-        listen = %facts.listen,
+        listen = %info.listen,
         %upstream,
         %admin,
-        http = %facts.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
+        http = %info.http.map_or_else(|| "off".to_owned(), |address| format!("http://{address}")),
         "probeshim started"
     );
     match UnixStream::connect(upstream.as_path()).await {

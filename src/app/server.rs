@@ -76,43 +76,43 @@ pub enum RunError {
 
 /// All of it, running.
 pub(super) struct Shim {
-    pub(super) facts: ServerInfo,
+    pub(super) info: ServerInfo,
     pub(super) calls: Arc<CallHistory>,
     pub(super) tap_metrics: tap::TapMetrics,
     relay: Pin<Box<dyn Future<Output = Option<RelaySummary>> + Send>>,
     drain: CancellationToken,
-    doors: Option<Servers>,
-    observing: Option<JoinHandle<()>>,
-    recording: Option<thread::JoinHandle<()>>,
-    tracing: Option<JoinHandle<()>>,
-    probing: Option<ProberThread>,
+    servers: Option<Servers>,
+    engine_task: Option<JoinHandle<()>>,
+    journal_thread: Option<thread::JoinHandle<()>>,
+    traces_task: Option<JoinHandle<()>>,
+    prober_thread: Option<ProberThread>,
     state: Option<StateStore>,
-    /// What it takes to play pods on it, or to keep them alive, if that is wanted.
-    pub(super) staged: Option<KubeletDeps>,
+    /// Dependencies of the built-in kubelet, if it is to run.
+    pub(super) kubelet_deps: Option<KubeletDeps>,
 }
 
-/// What it takes to play pods on a shim, or to keep them alive.
+/// Everything the built-in kubelet needs once it is started.
 pub(super) struct KubeletDeps {
-    pub(super) own: MeteredChannel,
+    pub(super) runtime: MeteredChannel,
     pub(super) executor: Executor,
-    pub(super) watched: InternalCalls,
+    pub(super) internal_calls: InternalCalls,
     pub(super) prober: Option<ProbeManager>,
     pub(super) events: Arc<EventHistory>,
-    /// Who is told what is specified, where that is what is played.
-    pub(super) news: Option<mpsc::Sender<SpecUpdate>>,
-    /// What is to outlive us.
-    pub(super) kept: ClientPodStore,
-    /// Where all others find what is played.
-    pub(super) play: Arc<OnceLock<Kubelet>>,
+    /// Receives the probe specs of the manifests, if pods come from manifests.
+    pub(super) spec_updates: Option<mpsc::Sender<SpecUpdate>>,
+    /// Client pods and their persistent state.
+    pub(super) store: ClientPodStore,
+    /// Set once the kubelet runs, for its users.
+    pub(super) kubelet: Arc<OnceLock<Kubelet>>,
 }
 
-/// The places that clients come to, not served yet.
+/// Open sockets that are not served yet.
 struct Listeners {
     /// The relay's.
     main: BoundListener,
     private: BoundListener,
     public: Option<TcpListener>,
-    facts: ServerInfo,
+    info: ServerInfo,
 }
 
 impl Listeners {
@@ -131,23 +131,23 @@ impl Listeners {
             Some(address) => Some(bind_tcp(address).await?),
             None => None,
         };
-        let facts = ServerInfo {
+        let info = ServerInfo {
             started: SystemTime::now(),
             listen: socket::display_name(&main.listener),
             http: public.as_ref().and_then(|listener| listener.local_addr().ok()),
             http_pods,
         };
-        Ok(Self { main, private, public, facts })
+        Ok(Self { main, private, public, info })
     }
 }
 
-/// The places that clients come to, other than the relay's listener.
+/// Servers of the admin socket and of the public address.
 struct Servers {
-    claims: Vec<BoundPath>,
+    bound_paths: Vec<BoundPath>,
     servers: JoinSet<()>,
 }
 
-/// News of what is played that may wait to be taken.
+/// Capacity of the queue of spec updates.
 const UPDATE_QUEUE: usize = 4_096;
 
 /// How long what was observed last may take to be decoded and shown at the end.
@@ -156,65 +156,55 @@ const SHUTDOWN_FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 impl Shim {
     /// Opens every door: the relay's, or the one that systemd passes; the admin socket; the address for metrics and health, if any. Where
     /// one cannot be opened, none stays open.
-    pub(super) async fn open(settings: ServerConfig) -> Result<Self, RunError> {
-        let ServerConfig {
-            listen,
-            admin,
-            http,
-            http_pods,
-            relay,
-            exec: watched,
-            specs,
-            sources: of_specs,
-            enforcement,
-            journal,
-            traces,
-            watch_runtime,
-            role,
-            state,
-        } = settings;
-        let (client_pods, kept) = client_pods::open(role, state.as_deref())?.unzip();
-        let state = kept.as_ref().map(|kept| kept.state.0.clone());
-        let (upstream, redacts) = (relay.upstream.clone(), watched.redact_commands);
-        let Listeners { main, private, public, facts } =
-            Listeners::open(listen.as_ref(), &upstream, &admin, (http, http_pods)).await?;
+    pub(super) async fn open(config: ServerConfig) -> Result<Self, RunError> {
+        let ServerConfig { relay, exec: exec_config, specs, enforcement, journal, role, .. } = config;
+        let (client_pods, store) = client_pods::open(role, config.state.as_deref())?.unzip();
+        let state = store.as_ref().map(|store| store.state.0.clone());
+        let (upstream, redact) = (relay.upstream.clone(), exec_config.redact_commands);
+        let Listeners { main, private, public, info } = Listeners::open(
+            config.listen.as_ref(),
+            &upstream,
+            &config.admin,
+            (config.http, config.http_pods),
+        )
+        .await?;
         let BoundListener { listener, claim: listen_claim } = main;
 
         let (relay_metrics, tap_metrics) = (relay::RelayMetrics::default(), tap::TapMetrics::default());
-        let tap_settings =
+        let tap_config =
             tap::TapConfig { hands_on_requests: role == OperatingMode::Restart, ..tap::TapConfig::default() };
-        let (tap, decoder) = Tap::new(tap_settings, tap_metrics.clone());
+        let (tap, decoder) = Tap::new(tap_config, tap_metrics.clone());
         let (prober_metrics, play) = (prober::ProberMetrics::default(), Arc::new(OnceLock::new()));
         let calls = Arc::new(CallHistory::new(record::Limits::default()));
-        let first_call =
-            journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, watched.redact_commands));
-        let (events, faults) = (Arc::new(EventHistory::new(watched.redact_commands)), Counter::default());
-        let (journal, recording) = recording(journal, &events)?.unzip();
-        let (traces, tracing) = traces.as_ref().map(Traces::start).transpose()?.unzip();
-        let (own, exec_metrics) = (MeteredChannel::new(&upstream), exec::ExecMetrics::default());
-        let (worlds, world) = watch::channel(Arc::default());
-        let (stuck, stuck_now) = watch::channel(Arc::default());
-        let numbers = CallIds::starting_at(first_call);
-        let (inspect_requests, enquired) = mpsc::channel(prober_thread::MAX_INSPECTS);
-        let probing = (enforcement.mode != EnforcementMode::Off).then(|| {
-            let received = (tap.internal_calls(numbers.clone()), watched.redact_commands);
-            let (specs, metrics, skip_start_jitter) =
-                (specs.clone(), prober_metrics.clone(), role == OperatingMode::Kubelet);
-            let parts = ProberConfig { specs, metrics, inspect_requests, enforcement, skip_start_jitter };
-            ProberThread::start((&own, &upstream), received, (events.clone(), play.clone()), parts)
+        let first_call = journal.as_ref().map_or(1, |journal| calls.load(&journal.dir, redact));
+        let (events, faults) = (Arc::new(EventHistory::new(redact)), Counter::default());
+        let (journal, journal_thread) = start_journal(journal, &events)?.unzip();
+        let (traces, traces_task) = config.traces.as_ref().map(Traces::start).transpose()?.unzip();
+        let (runtime, exec_metrics) = (MeteredChannel::new(&upstream), exec::ExecMetrics::default());
+        let (inventory, world) = watch::channel(Arc::default());
+        let (stuck, stuck_rx) = watch::channel(Arc::default());
+        let call_ids = CallIds::starting_at(first_call);
+        let (inspect_tx, inspect_rx) = mpsc::channel(prober_thread::MAX_INSPECTS);
+        let prober_thread = (enforcement.mode != EnforcementMode::Off).then(|| {
+            let internal_calls = (tap.internal_calls(call_ids.clone()), redact);
+            let (specs, metrics) = (specs.clone(), prober_metrics.clone());
+            let skip_start_jitter = role == OperatingMode::Kubelet;
+            let config =
+                ProberConfig { specs, metrics, inspect_requests: inspect_tx, enforcement, skip_start_jitter };
+            ProberThread::start((&runtime, &upstream), internal_calls, (events.clone(), play.clone()), config)
         });
-        let probing = probing.transpose()?;
-        let prober = probing.as_ref().map(|probing| probing.prober.clone());
-        let sources = ApiState {
+        let prober_thread = prober_thread.transpose()?;
+        let prober = prober_thread.as_ref().map(|prober_thread| prober_thread.prober.clone());
+        let api_state = ApiState {
             prober: prober.clone(),
             play: play.clone(),
             probes: prober_metrics,
             upstream: upstream.clone(),
-            internal_calls: own.clone(),
+            internal_calls: runtime.clone(),
             calls: calls.clone(),
             events: events.clone(),
             world,
-            stuck: stuck_now,
+            stuck: stuck_rx,
             relay: relay_metrics.clone(),
             tap: tap_metrics.clone(),
             exec: exec_metrics.clone(),
@@ -222,52 +212,56 @@ impl Shim {
             state: state.clone(),
             traces: traces.clone(),
             faults: faults.clone(),
-            kept: kept
+            kept: store
                 .as_ref()
                 .filter(|_| role == OperatingMode::Restart)
-                .map(|kept| kept.client_pods.pods()),
+                .map(|store| store.client_pods.pods()),
         };
-        let admin = Admin::new(facts.clone(), sources);
-        let doors = Servers::open(listen_claim, private, public, Arc::new(admin))?;
-        let mut inspector = ExecAnalyzer::start(watched, specs.clone(), own.client(), exec_metrics)?;
-        let (reported, (news, refresh)) = spec_updates(role, of_specs, specs);
-        let staged = kept.filter(|_| role != OperatingMode::Observe).map(|kept| {
-            let watched = tap.internal_calls(numbers.clone());
-            let executor = Executor::new(own.connect_new(&upstream), Some(watched.clone()), redacts);
-            let (own, prober, events, play) = (own.clone(), prober.clone(), events.clone(), play.clone());
-            KubeletDeps { own, executor, watched, prober, events, news: reported, kept, play }
+        let admin = Admin::new(info.clone(), api_state);
+        let servers = Servers::open(listen_claim, private, public, Arc::new(admin))?;
+        let mut inspector = ExecAnalyzer::start(exec_config, specs.clone(), runtime.client(), exec_metrics)?;
+        let (spec_updates, (spec_updates_rx, refresh)) = spec_updates(role, config.sources, specs);
+        let kubelet_deps = store.filter(|_| role != OperatingMode::Observe).map(|store| {
+            let internal_calls = tap.internal_calls(call_ids.clone());
+            let executor =
+                Executor::new(runtime.connect_new(&upstream), Some(internal_calls.clone()), redact);
+            let (runtime, prober, events, kubelet) =
+                (runtime.clone(), prober.clone(), events.clone(), play.clone());
+            KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store, kubelet }
         });
-        let notices = runtime_events(watch_runtime.then_some(own), enquired, &mut inspector);
-        let outlets =
-            Outputs { worlds, stuck, calls: calls.clone(), events, journal, traces, faults, refresh };
-        let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outlets.events.clone()));
-        let client_recorder = client_pods.map(|recorder| ClientActionRecorder::new(recorder, restarts));
-        let engine = NodeEngine::new(inspector, prober, (play, client_recorder), outlets);
-        let observing = tokio::spawn(engine.run(Inputs { decoder, notices, news }));
+        let runtime_events =
+            runtime_events(config.watch_runtime.then_some(runtime), inspect_rx, &mut inspector);
+        let outputs =
+            Outputs { inventory, stuck, calls: calls.clone(), events, journal, traces, faults, refresh };
+        let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outputs.events.clone()));
+        let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, restarts));
+        let engine = NodeEngine::new(inspector, prober, (play, recorder), outputs);
+        let engine_task =
+            tokio::spawn(engine.run(Inputs { decoder, runtime_events, spec_updates: spec_updates_rx }));
         let drain = CancellationToken::new();
-        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, numbers, drain.clone())?;
+        let relay = Relay::start(listener, relay, Arc::new(tap), relay_metrics, call_ids, drain.clone())?;
         Ok(Self {
-            facts,
+            info,
             calls,
             tap_metrics,
             relay: Box::pin(relay.ended()),
             drain,
-            doors: Some(doors),
-            observing: Some(observing),
-            recording,
-            tracing,
-            probing,
+            servers: Some(servers),
+            engine_task: Some(engine_task),
+            journal_thread,
+            traces_task,
+            prober_thread,
             state,
-            staged,
+            kubelet_deps,
         })
     }
 
     /// Gives up every door and tells the relay to drain. New clients find no socket, and a successor may take its place, while calls in
     /// flight are finished.
     pub(super) async fn drain(&mut self) {
-        drop(self.probing.take());
-        if let Some(doors) = self.doors.take() {
-            doors.close().await;
+        drop(self.prober_thread.take());
+        if let Some(servers) = self.servers.take() {
+            servers.close().await;
         }
         self.drain.cancel();
     }
@@ -275,15 +269,15 @@ impl Shim {
     /// Waits until the relay has ended, and what it saw last has been shown.
     pub(super) async fn ended(&mut self) -> Result<RelaySummary, RunError> {
         let summary = (&mut self.relay).await.ok_or(RunError::RelayEnded)?;
-        if let Some(observing) = self.observing.take() {
-            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, wait_followers(observing, &self.calls)).await;
+        if let Some(engine_task) = self.engine_task.take() {
+            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, wait_followers(engine_task, &self.calls)).await;
         }
-        if let Some(tracing) = self.tracing.take() {
-            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, tracing).await;
+        if let Some(traces_task) = self.traces_task.take() {
+            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, traces_task).await;
         }
-        if let Some(recording) = self.recording.take() {
+        if let Some(journal_thread) = self.journal_thread.take() {
             // The disk may be slow, and another may hold the folder.
-            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, finished(&recording)).await;
+            let _ = timeout(SHUTDOWN_FLUSH_TIMEOUT, wait_finished(&journal_thread)).await;
         }
         if let Some(state) = self.state.take() {
             state.close().await?;
@@ -293,54 +287,54 @@ impl Shim {
 }
 
 /// Starts the journal, if calls are recorded on disk.
-fn recording(
+fn start_journal(
     settings: Option<journal::JournalConfig>,
     events: &Arc<EventHistory>,
 ) -> io::Result<Option<(Journal, thread::JoinHandle<()>)>> {
     settings.map(|settings| Journal::start(settings, events.clone())).transpose()
 }
 
-/// What the runtime tells, if it is watched.
+/// Starts the watcher of the runtime, if the runtime is watched.
 fn runtime_events(
-    watched: Option<MeteredChannel>,
-    enquired: mpsc::Receiver<InspectRequest>,
+    runtime: Option<MeteredChannel>,
+    inspect_rx: mpsc::Receiver<InspectRequest>,
     inspector: &mut ExecAnalyzer,
 ) -> mpsc::Receiver<RuntimeEvent> {
-    if let Some(own) = watched {
-        return Watcher::start(own, enquired);
+    if let Some(runtime) = runtime {
+        return Watcher::start(runtime, inspect_rx);
     }
     inspector.events_disabled();
     mpsc::channel(1).1
 }
 
-/// How it is told what is written of probes, and by whom: whoever plays pods tells of them himself.
+/// Starts the source of spec updates. The built-in kubelet sends them itself if pods come from manifests.
 fn spec_updates(
     role: OperatingMode,
-    of_specs: probe::SpecSources,
+    spec_sources: probe::SpecSources,
     specs: SpecResolver,
-) -> (Option<mpsc::Sender<SpecUpdate>>, SpecNotifier) {
+) -> (Option<mpsc::Sender<SpecUpdate>>, SpecUpdateReceiver) {
     match role {
         OperatingMode::Kubelet => {
-            let (received, news) = mpsc::channel(UPDATE_QUEUE);
-            (Some(received), (news, RefreshTrigger::default()))
+            let (sender, receiver) = mpsc::channel(UPDATE_QUEUE);
+            (Some(sender), (receiver, RefreshTrigger::default()))
         }
-        OperatingMode::Restart | OperatingMode::Observe => (None, of_specs.watch(specs)),
+        OperatingMode::Restart | OperatingMode::Observe => (None, spec_sources.watch(specs)),
     }
 }
 
-/// What is told, and how to have it looked for at once.
-type SpecNotifier = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
+/// Spec updates, and the trigger of an immediate refresh.
+type SpecUpdateReceiver = (mpsc::Receiver<SpecUpdate>, RefreshTrigger);
 
 /// Waits until calls that were cut at the last moment have been seen by those who follow. The decoder ends with the relay, which held
 /// the tap.
-async fn wait_followers(observing: JoinHandle<()>, calls: &CallHistory) {
-    let _ = observing.await;
+async fn wait_followers(engine_task: JoinHandle<()>, calls: &CallHistory) {
+    let _ = engine_task.await;
     while !calls.followers_caught_up() {
         yield_now().await;
     }
 }
 
-async fn finished(thread: &thread::JoinHandle<()>) {
+async fn wait_finished(thread: &thread::JoinHandle<()>) {
     while !thread.is_finished() {
         sleep(Duration::from_millis(5)).await;
     }
@@ -363,12 +357,12 @@ impl Servers {
         if let Some(public) = public {
             servers.spawn(admin::serve_public(public, admin));
         }
-        Ok(Self { claims: listen.into_iter().chain(private.claim).collect(), servers })
+        Ok(Self { bound_paths: listen.into_iter().chain(private.claim).collect(), servers })
     }
 
     /// Gives all of them up, the address before the sockets: a successor that sees a socket go finds the address free.
     async fn close(mut self) {
         self.servers.shutdown().await;
-        drop(self.claims);
+        drop(self.bound_paths);
     }
 }

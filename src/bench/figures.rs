@@ -87,14 +87,14 @@ impl Samples {
 
     /// Where the time of a call went, if that is known completely.
     pub(super) fn phases(&mut self, phases: &Phases) {
-        let Phases::Complete(parts) = phases else { return };
+        let Phases::Complete(phases) = phases else { return };
         self.explained += 1;
-        for (name, time) in parts.named() {
-            let place = self.named.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+        for (name, time) in phases.named() {
+            let index = self.named.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
                 self.named.push((name, Vec::new()));
                 self.named.len() - 1
             });
-            self.named[place].1.extend(time);
+            self.named[index].1.extend(time);
         }
     }
 
@@ -107,8 +107,8 @@ impl Samples {
             self.named.retain(|(name, _)| !["start", "run"].contains(name));
             let of = |part: fn(&ExecTiming) -> Duration| self.executions.iter().map(part).collect();
             let (start, run) = (of(|execution| execution.start), of(|execution| execution.run));
-            let place = self.named.iter().position(|(name, _)| *name == "drain").unwrap_or(self.named.len());
-            self.named.splice(place..place, [("start", start), ("run", run)]);
+            let index = self.named.iter().position(|(name, _)| *name == "drain").unwrap_or(self.named.len());
+            self.named.splice(index..index, [("start", start), ("run", run)]);
         }
         let named = std::iter::once(("total", self.total)).chain(self.named);
         PathResult {

@@ -5,7 +5,7 @@ use anstyle::{AnsiColor, Style};
 /// Eighths of a character, which end a bar.
 const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 
-/// The part of a bar of so many characters that begins at `begun` and is `length` long, of `total`; with blanks before it. What is there at
+/// The part of a bar of so many characters that begins at `started` and is `length` long, of `total`; with blanks before it. What is there at
 /// all is shown.
 #[expect(
     clippy::cast_possible_truncation,

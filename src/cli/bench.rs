@@ -104,7 +104,7 @@ fn text(report: &BenchReport, screen: Screen) -> String {
         Column::numeric("MAX"),
     ];
     let rows: Vec<Vec<Cell>> = report.ways.iter().flat_map(rows).collect();
-    let mut text = Table::new(columns, screen).text(&rows);
+    let mut text = Table::new(columns, screen).render(&rows);
     text.push('\n');
     text.extend(report.ways.iter().map(|way| summary(way, report.calls)));
     text

@@ -94,7 +94,7 @@ async fn table(client: &Client, query: &CallsQuery) -> Result<(), CliError> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = calls.iter().map(row).collect();
-    print(&Table::new(columns(), Screen::stdout()).text(&rows))?;
+    print(&Table::new(columns(), Screen::stdout()).render(&rows))?;
     Ok(())
 }
 
@@ -123,17 +123,17 @@ async fn follow(client: &Client, mut query: CallsQuery, output: OutputFormat) ->
 
 fn columns() -> [Column; 11] {
     [
-        Column::numeric("ID").min_width("10000"),
-        Column::text("TIME (UTC)").min_width("13:09:32.123"),
-        Column::text("METHOD").min_width("PodSandboxStatus"),
+        Column::numeric("ID").expected_width("10000"),
+        Column::text("TIME (UTC)").expected_width("13:09:32.123"),
+        Column::text("METHOD").expected_width("PodSandboxStatus"),
         Column::text("CODE"),
         Column::numeric("DURATION"),
-        Column::numeric("SENT").min_width("1.50 KiB").optional(),
+        Column::numeric("SENT").expected_width("1.50 KiB").optional(),
         Column::numeric("RECEIVED").optional(),
-        Column::text("PEER").min_width("kubelet[12345]").optional(),
+        Column::text("PEER").expected_width("kubelet[12345]").optional(),
         Column::numeric("MARGIN").optional(),
-        Column::text("SLOWEST PHASE").min_width("start 88 %").optional(),
-        Column::text("SUBJECT").min_width("0123456789abc exit 0 timeout 1s"),
+        Column::text("SLOWEST PHASE").expected_width("start 88 %").optional(),
+        Column::text("SUBJECT").expected_width("0123456789abc exit 0 timeout 1s"),
     ]
 }
 

@@ -29,19 +29,20 @@ impl CheckCommand {
         if self.paths.is_empty() && self.config.is_none() {
             return Err(CliError::Usage("nothing to check: name files, folders, or a --config".to_owned()));
         }
-        let (specs, passed_over) = config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
+        let (specs, ignored_kinds) =
+            config::check(&self.paths, self.config.as_ref(), &Environment::detect())?;
         let described = specs.describe_all();
         let mut text = if described.is_empty() {
             "nothing is wrong, and nothing would be probed: there is no probe in it\n".to_owned()
         } else {
             let rows: Vec<Vec<Cell>> = described.iter().map(row).collect();
-            Table::new(columns(), Screen::stdout()).text(&rows)
+            Table::new(columns(), Screen::stdout()).render(&rows)
         };
         // A slip in a kind looks like one of others.
-        let others = passed_over.into_iter().map(|(kind, count)| format!("{count} {kind}"));
-        let others: Vec<String> = others.collect();
-        if !others.is_empty() {
-            text += &["passed over, since no pods come of it: ", &harmless_text(&others.join(", ")), "\n"]
+        let ignored = ignored_kinds.into_iter().map(|(kind, count)| format!("{count} {kind}"));
+        let ignored: Vec<String> = ignored.collect();
+        if !ignored.is_empty() {
+            text += &["passed over, since no pods come of it: ", &harmless_text(&ignored.join(", ")), "\n"]
                 .concat();
         }
         print(&text)?;
@@ -72,9 +73,9 @@ fn columns() -> [Column; 9] {
 fn row(described: &DescribedProbe) -> Vec<Cell> {
     let DescribedProbe { owner, container, probe_type, probe } = described;
     let Some(probe) = probe else {
-        let none = || Cell::new("");
+        let empty = || Cell::new("");
         let mut row = vec![Cell::new(owner), Cell::new(container), Cell::new(probe_type.name())];
-        row.extend([none(), none(), none(), none(), none(), Cell::new("off")]);
+        row.extend([empty(), empty(), empty(), empty(), empty(), Cell::new("off")]);
         return row;
     };
     let seconds = |seconds: u32| Cell::new(format!("{seconds}s"));

@@ -228,7 +228,7 @@ impl DescribePrinter {
         self.title(title);
         // What stands before each line takes of the width.
         let screen = Screen { width: self.screen.width.map(|width| width.saturating_sub(2)), ..self.screen };
-        for line in Table::new(columns, screen).text(rows).lines() {
+        for line in Table::new(columns, screen).render(rows).lines() {
             self.line(&format!("  {line}"));
         }
     }

@@ -62,7 +62,7 @@ async fn table(client: &Client, query: &EventsQuery) -> Result<(), CliError> {
         return Ok(());
     }
     let rows: Vec<Vec<Cell>> = events.iter().map(row).collect();
-    print(&Table::new(columns(), Screen::stdout()).text(&rows))?;
+    print(&Table::new(columns(), Screen::stdout()).render(&rows))?;
     Ok(())
 }
 
@@ -80,11 +80,11 @@ async fn follow(client: &Client, query: &EventsQuery, output: OutputFormat) -> R
 
 fn columns() -> [Column; 6] {
     [
-        Column::text("TIME (UTC)").min_width("13:09:32.123"),
-        Column::text("TYPE").min_width("Warning"),
-        Column::text("REASON").min_width("ContainerOutOfMemory"),
+        Column::text("TIME (UTC)").expected_width("13:09:32.123"),
+        Column::text("TYPE").expected_width("Warning"),
+        Column::text("REASON").expected_width("ContainerOutOfMemory"),
         Column::numeric("COUNT").optional(),
-        Column::text("OBJECT").min_width("namespace/pod container"),
+        Column::text("OBJECT").expected_width("namespace/pod container"),
         Column::text("MESSAGE"),
     ]
 }

@@ -110,7 +110,7 @@ pub enum CliCommand {
 
     /// Guard the processes of one container of `runtime`, which starts it
     #[command(name = monitor::SUBCOMMAND, hide = true)]
-    Guardian {
+    Monitor {
         /// The container, for those who look at a list of processes.
         name: String,
         /// Its folder, for the same.

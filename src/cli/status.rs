@@ -142,7 +142,7 @@ fn table(status: &api::Status, screen: Screen) -> String {
     if !status.stuck.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = status.stuck.iter().map(stuck_row).collect();
-        text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::text), screen).text(&rows);
+        text += &Table::new(["STUCK", "OBJECT", "WHAT"].map(Column::text), screen).render(&rows);
     }
     text
 }
@@ -153,17 +153,17 @@ fn tables(pods: &[api::StatusPod], screen: Screen) -> String {
     let played: Vec<Vec<Cell>> = pods.iter().filter_map(played_row).collect();
     if !played.is_empty() {
         text.push('\n');
-        text += &Table::new(played_columns(), screen).text(&played);
+        text += &Table::new(played_columns(), screen).render(&played);
     }
     if !pods.is_empty() {
         text.push('\n');
         let rows: Vec<Vec<Cell>> = pods.iter().flat_map(pod_rows).collect();
-        text += &Table::new(pod_columns(), screen).text(&rows);
+        text += &Table::new(pod_columns(), screen).render(&rows);
     }
     let probes: Vec<Vec<Cell>> = pods.iter().flat_map(probe_rows).collect();
     if !probes.is_empty() {
         text.push('\n');
-        text += &Table::new(probe_columns(), screen).text(&probes);
+        text += &Table::new(probe_columns(), screen).render(&probes);
     }
     text
 }
@@ -357,8 +357,8 @@ fn rows(status: &api::Status) -> Vec<Vec<Cell>> {
     let state = status.state.as_ref().map(|state| match &state.failure {
         None => ("state", state.dir.clone(), Style::new()),
         Some(why) => {
-            let reported = format!("{}, not written now, because {why}", state.dir);
-            ("state", reported, AnsiColor::Yellow.on_default())
+            let text = format!("{}, not written now, because {why}", state.dir);
+            ("state", text, AnsiColor::Yellow.on_default())
         }
     });
     let panics = (status.panics > 0).then(|| {

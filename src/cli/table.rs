@@ -9,13 +9,13 @@ use crate::terminal::screen::Screen;
 use crate::terminal::{MAX_NAME_WIDTH, harmless_text, shortened, width};
 
 /// Blanks between columns.
-const GAP: usize = 2;
+const COLUMN_GAP: usize = 2;
 
-/// Columns of the terminal that the last column gets before spare ones are left out.
-const ENOUGH: usize = 30;
+/// Width of the last column below which optional columns are hidden.
+const MIN_LAST_WIDTH: usize = 30;
 
-/// Columns of the terminal that a column of the table other than the last may take at least, however narrow the terminal is.
-const MIN_LIMIT: usize = 40;
+/// Minimum of the maximum width of a column other than the last, however narrow the terminal is.
+const MIN_MAX_WIDTH: usize = 40;
 
 /// Columns and how wide they have become; it is given rows a few at a time.
 #[derive(Debug)]
@@ -28,10 +28,10 @@ pub(super) struct Table {
 #[derive(Clone, Debug)]
 pub(super) struct Column {
     title: &'static str,
-    is_figure: bool,
-    is_spare: bool,
-    is_shown: bool,
-    typical: usize,
+    right_aligned: bool,
+    optional: bool,
+    visible: bool,
+    expected_width: usize,
     width: usize,
 }
 
@@ -53,24 +53,31 @@ impl Cell {
 }
 
 impl Column {
-    /// A column of words, which begin where the title begins.
+    /// A left-aligned column of text.
     pub(super) fn text(title: &'static str) -> Self {
-        Self { title, is_figure: false, is_spare: false, is_shown: true, typical: 0, width: width(title) }
+        Self {
+            title,
+            right_aligned: false,
+            optional: false,
+            visible: true,
+            expected_width: 0,
+            width: width(title),
+        }
     }
 
-    /// A column of figures, which end where the title ends.
+    /// A right-aligned column of numbers.
     pub(super) fn numeric(title: &'static str) -> Self {
-        Self { is_figure: true, ..Self::text(title) }
+        Self { right_aligned: true, ..Self::text(title) }
     }
 
-    /// The same, of which most rows are as wide as this at most.
-    pub(super) fn min_width(self, text: &str) -> Self {
-        Self { typical: width(text), ..self }
+    /// Sets the width that most rows need, by an example.
+    pub(super) fn expected_width(self, text: &str) -> Self {
+        Self { expected_width: width(text), ..self }
     }
 
-    /// The same, to be left out where there is not room enough.
+    /// Makes the column optional: it is hidden if the terminal is too narrow.
     pub(super) fn optional(self) -> Self {
-        Self { is_spare: true, ..self }
+        Self { optional: true, ..self }
     }
 }
 
@@ -82,46 +89,46 @@ impl Table {
     /// Makes columns as wide as most rows need, before any is there: so they do not jump while rows come in.
     pub(super) fn expect_rows(&mut self) {
         for column in &mut self.columns {
-            column.width = column.width.max(column.typical);
+            column.width = column.width.max(column.expected_width);
         }
     }
 
     /// Makes columns as wide as these rows need.
     pub(super) fn fit(&mut self, rows: &[Vec<Cell>]) {
-        let limit = self.limit();
+        let max_width = self.max_column_width();
         for row in rows {
             for (column, cell) in self.columns.iter_mut().zip(row) {
-                column.width = column.width.max(width(&cell.text).min(limit));
+                column.width = column.width.max(width(&cell.text).min(max_width));
             }
         }
     }
 
-    /// Leaves out columns that can be spared, the first of them first, until the last column has room enough.
+    /// Hides optional columns, the first of them first, until the last column has its minimum width.
     pub(super) fn shrink(&mut self) {
         let Some(width) = self.screen.width else { return };
-        while self.needed() > width {
-            let Some(spare) = self.columns.iter_mut().find(|column| column.is_spare && column.is_shown)
+        while self.required_width() > width {
+            let Some(column) = self.columns.iter_mut().find(|column| column.optional && column.visible)
             else {
                 return;
             };
-            spare.is_shown = false;
+            column.visible = false;
         }
     }
 
-    /// Columns of the terminal that a column of the table may take, except for the last: one long name must not push the others out.
-    fn limit(&self) -> usize {
-        self.screen.width.map_or(MAX_NAME_WIDTH, |width| (width / 2).clamp(MIN_LIMIT, MAX_NAME_WIDTH))
+    /// Maximum width of a column other than the last: one long name must not push the others out.
+    fn max_column_width(&self) -> usize {
+        self.screen.width.map_or(MAX_NAME_WIDTH, |width| (width / 2).clamp(MIN_MAX_WIDTH, MAX_NAME_WIDTH))
     }
 
-    /// The width with which every column is shown well.
-    fn needed(&self) -> usize {
+    /// Width that all visible columns need.
+    fn required_width(&self) -> usize {
         let Some((last, others)) = self.columns.split_last() else { return 0 };
-        let others = others.iter().filter(|column| column.is_shown).map(|column| column.width + GAP);
-        others.sum::<usize>() + last.width.min(ENOUGH)
+        let others = others.iter().filter(|column| column.visible).map(|column| column.width + COLUMN_GAP);
+        others.sum::<usize>() + last.width.min(MIN_LAST_WIDTH)
     }
 
-    /// The whole table of rows that are all there.
-    pub(super) fn text(mut self, rows: &[Vec<Cell>]) -> String {
+    /// Renders the table with all its rows.
+    pub(super) fn render(mut self, rows: &[Vec<Cell>]) -> String {
         self.fit(rows);
         self.shrink();
         std::iter::once(self.header())
@@ -140,23 +147,23 @@ impl Table {
     /// The line of a row, without its end.
     pub(super) fn line(&self, row: &[Cell]) -> String {
         let mut line = OutputLine::new(self.screen.width.unwrap_or(usize::MAX));
-        let last = self.columns.iter().rposition(|column| column.is_shown);
+        let last = self.columns.iter().rposition(|column| column.visible);
         let cells = self.columns.iter().zip(row).enumerate();
-        for (place, (column, cell)) in cells.filter(|(_, (column, _))| column.is_shown) {
-            let text = if Some(place) == last {
+        for (index, (column, cell)) in cells.filter(|(_, (column, _))| column.visible) {
+            let text = if Some(index) == last {
                 Cow::Borrowed(cell.text.as_str())
             } else {
-                shortened(&cell.text, self.limit())
+                shortened(&cell.text, self.max_column_width())
             };
             let padding = column.width.saturating_sub(width(&text));
-            if column.is_figure {
+            if column.right_aligned {
                 line.skip(padding);
             }
             let style = if self.screen.colour { cell.style } else { Style::new() };
             if !line.push(&text, style) {
                 break;
             }
-            line.skip(GAP + if column.is_figure { 0 } else { padding });
+            line.skip(COLUMN_GAP + if column.right_aligned { 0 } else { padding });
         }
         line.into_text()
     }
@@ -245,13 +252,13 @@ mod tests {
         ] {
             let rows =
                 [vec![Cell::new(&name), Cell::new("running")], vec![Cell::new("a"), Cell::new("gone")]];
-            let text = Table::new(["POD", "STATE"].map(Column::text), PLAIN).text(&rows);
+            let text = Table::new(["POD", "STATE"].map(Column::text), PLAIN).render(&rows);
             let lines: Vec<&str> = text.lines().collect();
             assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), [shown.as_str(), "running"]);
             assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["a", "gone"]);
             // The last column keeps what is left of the terminal.
             let rows = [vec![Cell::new(&name), Cell::new("m".repeat(1_000_000))]];
-            let text = Table::new(["POD", "MESSAGE"].map(Column::text), cut_at(100)).text(&rows);
+            let text = Table::new(["POD", "MESSAGE"].map(Column::text), cut_at(100)).render(&rows);
             let line = text.lines().nth(1).unwrap();
             assert!((99..=100).contains(&width(line)) && line.ends_with("mmm…"), "{line}");
         }
@@ -303,12 +310,12 @@ mod tests {
             followed.shrink();
             followed.fit(&rows);
             let lines = rows.iter().map(|row| followed.line(row)).collect::<Vec<_>>();
-            let text = Table::new(columns, screen).text(&rows);
+            let text = Table::new(columns, screen).render(&rows);
             prop_assert_eq!(text.lines().count(), 1 + rows.len(), "a line for each row");
             for line in text.lines().chain(lines.iter().map(String::as_str)) {
                 let plain = line.replace("\u{1b}[31m", "").replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
                 prop_assert!(!plain.contains(char::is_control));
-                let most = width.unwrap_or(usize::MAX).min(2 * (MAX_NAME_WIDTH + GAP) + MAX_TEXT_WIDTH);
+                let most = width.unwrap_or(usize::MAX).min(2 * (MAX_NAME_WIDTH + COLUMN_GAP) + MAX_TEXT_WIDTH);
                 prop_assert!(crate::terminal::width(&plain) <= most, "{} > {most}", crate::terminal::width(&plain));
             }
         }

@@ -91,9 +91,9 @@ impl File {
         let rules = root.field("probes").map(|rules| if redacts { rules.secret() } else { rules });
         let rules = rules.map(|rules| rules.list(problems)).unwrap_or_default();
         let rules = rules.iter().map(|rule| self::rule(rule, problems)).collect();
-        let protected = root.field("neverKill").map(|spared| spared.list(problems)).unwrap_or_default();
-        let spared = protected.iter().map(|node| matches(node, problems)).collect();
-        Self { rules, kubelet, protected: spared }
+        let protected = root.field("neverKill").map(|nodes| nodes.list(problems)).unwrap_or_default();
+        let protected = protected.iter().map(|node| matches(node, problems)).collect();
+        Self { rules, kubelet, protected }
     }
 }
 

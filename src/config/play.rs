@@ -77,13 +77,13 @@ pub struct PlaySettings {
     /// Where the logs of pods are.
     pub logs: PathBuf,
     /// Whether they stay there.
-    pub keeps_logs: bool,
+    pub keep_logs: bool,
     /// Limits of the logs of containers.
     pub log_rotation: LogRotatePolicy,
     /// Where the files of pods are.
     pub pods: PathBuf,
     /// Whether pods of before are removed that nobody wants any more.
-    pub prunes: bool,
+    pub prune: bool,
 }
 
 /// What ends it.
@@ -136,7 +136,7 @@ impl PlaySettings {
         };
         shim.specs = documents.specs();
         shim.sources = SpecSources { redacts: shim.sources.redacts, ..SpecSources::default() };
-        let keeps_logs = logs.is_some();
+        let keep_logs = logs.is_some();
         let default = if around.is_root { PathBuf::from(LOGS) } else { state.join("pod-logs") };
         Ok(Self {
             shim,
@@ -145,10 +145,10 @@ impl PlaySettings {
             until: until.flatten(),
             timeout: timeout.flatten(),
             logs: logs.flatten().unwrap_or(default),
-            keeps_logs,
+            keep_logs,
             log_rotation,
             pods: state.join("pods"),
-            prunes: *prune,
+            prune: *prune,
         })
     }
 }

@@ -194,15 +194,11 @@ fn a_file_says_what_flags_do_not() {
         (kubelet.url.as_str(), kubelet.interval),
         ("https://127.0.0.1:10250/", Duration::from_secs(5))
     );
-    let error: Vec<_> = shim
-        .specs
-        .describe_all()
-        .into_iter()
-        .map(|described| (described.probe_type, described.probe.is_some()))
-        .collect();
+    let described: Vec<_> =
+        shim.specs.describe_all().into_iter().map(|it| (it.probe_type, it.probe.is_some())).collect();
     let [startup, readiness, liveness] = ProbeType::ALL;
-    assert_eq!(error, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
-    let (_folder, flags) = file("");
+    assert_eq!(described, [(startup, true), (readiness, true), (liveness, true), (liveness, false)]);
+    let (_dir, flags) = file("");
     assert!(Settings::new(&flags, &around(true, None)).is_ok(), "an empty file says nothing");
 }
 
@@ -223,7 +219,7 @@ probes:
 "#;
     let (dir, flags) = file(text);
     let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-    let described = error.replace(&dir.path().display().to_string(), "");
+    let text = error.replace(&dir.path().display().to_string(), "");
     for expected in [
         "/config.yaml: upsteam is \"/run/a.sock\"; it must not be there: known fields are listen, upstream,",
         "/config.yaml: drainTimeout is 5; it must be a string",
@@ -240,21 +236,18 @@ probes:
         "/config.yaml: probes[2].startupProbe is \"soon\"; it must be a probe, or off",
         "/config.yaml: probes[2].readinessProbe.httpGet.port is 0; it must be a port's number",
     ] {
-        assert!(
-            described.lines().any(|line| line.starts_with(expected)),
-            "{expected} is not in\n{described}"
-        );
+        assert!(text.lines().any(|line| line.starts_with(expected)), "{expected} is not in\n{text}");
     }
-    assert_eq!(described.lines().count(), 14, "{described}");
+    assert_eq!(text.lines().count(), 14, "{text}");
     // What is written well is still checked.
-    let (directory, flags) = file("slowThreshold: 1 fortnight\nenforce: shoot\n");
-    let reported = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
-    let sent = reported.replace(&directory.path().display().to_string(), "");
-    assert!(sent.contains("/config.yaml: slowThreshold \"1 fortnight\" is not a duration"), "{sent}");
-    assert!(sent.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{sent}");
+    let (dir, flags) = file("slowThreshold: 1 fortnight\nenforce: shoot\n");
+    let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
+    let text = error.replace(&dir.path().display().to_string(), "");
+    assert!(text.contains("/config.yaml: slowThreshold \"1 fortnight\" is not a duration"), "{text}");
+    assert!(text.contains("/config.yaml: enforce \"shoot\" is none of off, dry-run, kill"), "{text}");
     let missing = Flags { config: Some("/nowhere.yaml".into()), ..Flags::default() };
-    let told = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
-    assert!(told.starts_with("/nowhere.yaml: No such file"), "{told}");
+    let error = Settings::new(&missing, &around(true, None)).unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere.yaml: No such file"), "{error}");
 }
 
 /// The fields of an object that the schema knows.
@@ -294,7 +287,7 @@ fn the_schema_describes_what_is_read() {
             "probes: [{match: {}, livenessProbe: {grpc: {port: 1, unknown: 1}}}]",
         ),
     ] {
-        let (_folder, flags) = file(text);
+        let (_dir, flags) = file(text);
         let error = Settings::new(&flags, &around(true, None)).unwrap_err().to_string();
         let known = error.split("known fields are ").nth(1).unwrap_or_else(|| panic!("{text}: {error}"));
         let mut known: Vec<String> = known.split(", ").map(str::to_owned).collect();

@@ -56,10 +56,10 @@ pub(super) struct BackoffError {
 impl Backoff {
     /// What was remembered before goes on, and is remembered there from now on.
     pub(super) fn restore(
-        kept: &Snapshot,
+        snapshot: &Snapshot,
         (state, table): (&StateStore, StateTable),
     ) -> Result<Self, StateError> {
-        let entries = kept.entries(table)?.into_iter().collect();
+        let entries = snapshot.entries(table)?.into_iter().collect();
         Ok(Self { entries: Mutex::new(entries), state: Some((state.clone(), table)) })
     }
 

@@ -79,7 +79,7 @@ pub(super) type PodStates = HashMap<String, i32>;
 
 impl PlegCache {
     /// Takes what is seen of a pod. Tells whether it is anything new.
-    pub(super) fn take(&self, pod: &str, record: PodStates) -> bool {
+    pub(super) fn set(&self, pod: &str, record: PodStates) -> bool {
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = records.get(pod) != Some(&record);
         if is_new {
@@ -101,13 +101,13 @@ impl PlegCache {
 impl WorkerContext {
     /// What the runtime calls itself.
     pub(super) async fn runtime_name(&self) -> Result<&str, Status> {
-        let ask = || async {
-            let mut asks = self.runtime_client.clone();
-            let answered =
-                with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.version(VersionRequest::default())).await?;
-            Ok::<_, Status>(answered.runtime_name)
+        let fetch = || async {
+            let mut client = self.runtime_client.clone();
+            let version =
+                with_timeout(RUNTIME_REQUEST_TIMEOUT, client.version(VersionRequest::default())).await?;
+            Ok::<_, Status>(version.runtime_name)
         };
-        self.runtime_name.get_or_try_init(ask).await.map(String::as_str)
+        self.runtime_name.get_or_try_init(fetch).await.map(String::as_str)
     }
 
     /// Whether this handler of the runtime can make a mount read-only with all that is mounted below it.
@@ -117,13 +117,13 @@ impl WorkerContext {
             self.runtime_client.clone().status(StatusRequest::default()),
         )
         .await?;
-        let known = status.runtime_handlers.into_iter().find(|known| known.name == handler);
-        Ok(known.and_then(|known| known.features).is_some_and(|it| it.recursive_read_only_mounts))
+        let supported = status.runtime_handlers.into_iter().find(|supported| supported.name == handler);
+        Ok(supported.and_then(|supported| supported.features).is_some_and(|it| it.recursive_read_only_mounts))
     }
 
     /// What the runtime says of a pod.
     pub(super) async fn pod_status(&self, pod: &Pod) -> Result<RuntimePodStatus, Status> {
-        let mut asks = self.runtime_client.clone();
+        let mut client = self.runtime_client.clone();
         // Clients label their pods as they like.
         let label_selector = || match pod.origin {
             PodOrigin::Client { .. } => HashMap::new(),
@@ -131,52 +131,54 @@ impl WorkerContext {
         };
         let filter = PodSandboxFilter { label_selector: label_selector(), ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
-        let mut listed = with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_pod_sandbox(request)).await?.items;
+        let mut sandboxes =
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, client.list_pod_sandbox(request)).await?.items;
         let filter = ContainerFilter { label_selector: label_selector(), ..ContainerFilter::default() };
         let request = ListContainersRequest { filter: Some(filter) };
         let mut containers =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(request)).await?.containers;
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, client.list_containers(request)).await?.containers;
         if pod.is_client_pod() {
             let identity = pod.identity();
-            listed.retain(|it| it.metadata.as_ref().is_some_and(|it| identity_of(it) == identity));
-            containers.retain(|it| listed.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
+            sandboxes.retain(|it| it.metadata.as_ref().is_some_and(|it| identity_of(it) == identity));
+            containers.retain(|it| sandboxes.iter().any(|sandbox| sandbox.id == it.pod_sandbox_id));
         }
-        let mut record: PodStates = listed.iter().map(|it| (it.id.clone(), it.state)).collect();
+        let mut record: PodStates = sandboxes.iter().map(|it| (it.id.clone(), it.state)).collect();
         record.extend(containers.iter().map(|it| (it.id.clone(), it.state)));
-        let mut sandboxes = Vec::new();
-        for sandbox in listed {
+        let mut sandbox_statuses = Vec::new();
+        for sandbox in sandboxes {
             let request = PodSandboxStatusRequest { pod_sandbox_id: sandbox.id.clone(), verbose: false };
             let status = ignore_not_found(
-                with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.pod_sandbox_status(request)).await,
+                with_timeout(RUNTIME_REQUEST_TIMEOUT, client.pod_sandbox_status(request)).await,
             )?;
             let is_empty = containers.iter().all(|container| container.pod_sandbox_id != sandbox.id);
-            sandboxes.extend(status.and_then(|answer| answer.status).map(|status| (status, is_empty)));
+            sandbox_statuses.extend(status.and_then(|answer| answer.status).map(|status| (status, is_empty)));
         }
         let mut statuses = Vec::new();
         for container in containers {
             let request = ContainerStatusRequest { container_id: container.id, verbose: false };
             let status = ignore_not_found(
-                with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.container_status(request)).await,
+                with_timeout(RUNTIME_REQUEST_TIMEOUT, client.container_status(request)).await,
             )?;
             statuses.extend(status.and_then(|answer| answer.status));
         }
-        self.pleg_cache.take(&pod.identity(), record);
+        self.pleg_cache.set(&pod.identity(), record);
         let newest = |id: &str| {
-            let containers = pod.containers.iter().filter_map(|it| it.own.as_ref()?.newest.as_ref());
+            let containers =
+                pod.containers.iter().filter_map(|it| it.client_request.as_ref()?.newest.as_ref());
             containers.chain(pod.newest_sandbox()).any(|newest| **newest == *id)
         };
-        Ok(RuntimePodStatus::new(sandboxes, statuses, newest))
+        Ok(RuntimePodStatus::new(sandbox_statuses, statuses, newest))
     }
 
     /// Everything on the node, by the identities of pods.
     pub(super) async fn list_all(&self) -> Result<HashMap<String, PodStates>, Status> {
-        let mut asks = self.runtime_client.clone();
+        let mut client = self.runtime_client.clone();
         let sandboxes =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_pod_sandbox(ListPodSandboxRequest::default()))
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, client.list_pod_sandbox(ListPodSandboxRequest::default()))
                 .await?
                 .items;
         let containers =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(ListContainersRequest::default()))
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, client.list_containers(ListContainersRequest::default()))
                 .await?;
         let (mut records, mut pods) = (HashMap::<String, PodStates>::new(), HashMap::new());
         for sandbox in sandboxes {
@@ -197,15 +199,15 @@ impl WorkerContext {
         let label_selector = HashMap::from([(STATE_LABEL.to_owned(), self.node.state.clone())]);
         let filter = PodSandboxFilter { label_selector, ..PodSandboxFilter::default() };
         let request = ListPodSandboxRequest { filter: Some(filter) };
-        let listed =
+        let sandboxes =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, self.runtime_client.clone().list_pod_sandbox(request))
                 .await?
                 .items;
-        Ok(listed.into_iter().map(|sandbox| sandbox.labels).collect())
+        Ok(sandboxes.into_iter().map(|sandbox| sandbox.labels).collect())
     }
 
     /// Tells of something that has happened.
-    pub(super) fn tell(
+    pub(super) fn record_event(
         &self,
         pod: &Arc<tap::PodRef>,
         container: Option<&Arc<tap::ContainerRef>>,
@@ -213,6 +215,6 @@ impl WorkerContext {
         message: String,
     ) {
         let (pod, container) = (pod.clone(), container.cloned());
-        self.events.notice(PodEvent { pod, container, reason, is_warning, message });
+        self.events.pod_event(PodEvent { pod, container, reason, is_warning, message });
     }
 }

@@ -24,7 +24,7 @@ pub struct PodEvent {
 /// Who is told. It must not wait.
 pub trait EventSink: fmt::Debug + Send + Sync {
     /// Something has happened to a pod.
-    fn notice(&self, notice: PodEvent);
+    fn pod_event(&self, event: PodEvent);
 
     /// What is told of probes is different from now on.
     fn specs_changed(&self, specs: SpecResolver);

@@ -13,10 +13,10 @@ use crate::probe::{Files, ProblemTracker, ReadOptions, SpecResolver, rescan_bloc
 pub struct ManifestSource {
     files: Files<ParsedDocument>,
     /// What they say together.
-    wanted: Arc<PodSet>,
+    pod_set: Arc<PodSet>,
     /// What else is told of probes.
     specs: SpecResolver,
-    reported: ProblemTracker,
+    problems_reported: ProblemTracker,
     paths: BTreeSet<PathBuf>,
 }
 
@@ -30,9 +30,10 @@ impl ManifestSource {
         specs: SpecResolver,
     ) -> Result<Self, Vec<String>> {
         let files = Files::new(paths, ReadOptions { redacts, ignores_unsupported });
-        let wanted = Arc::new(merge(&files.documents().collect::<Vec<_>>()));
+        let pod_set = Arc::new(merge(&files.documents().collect::<Vec<_>>()));
         let paths = paths.iter().filter_map(|path| path.canonicalize().ok()).collect();
-        let mut documents = Self { files, wanted, specs, reported: ProblemTracker::default(), paths };
+        let mut documents =
+            Self { files, pod_set, specs, problems_reported: ProblemTracker::default(), paths };
         let problems: Vec<String> = documents.problems().into_iter().collect();
         if !problems.is_empty() {
             return Err(problems);
@@ -44,7 +45,7 @@ impl ManifestSource {
 
     /// The pods.
     pub(super) fn pods(&self) -> Vec<Arc<Pod>> {
-        self.wanted.pods.clone()
+        self.pod_set.pods.clone()
     }
 
     /// The files and folders in which they are.
@@ -56,7 +57,7 @@ impl ManifestSource {
     /// How many pods there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.wanted.pods.len()
+        self.pod_set.pods.len()
     }
 
     /// What is left out because it is not to be had here.
@@ -83,7 +84,7 @@ impl ManifestSource {
 
     /// The same, and of other pods that are still there.
     pub(super) fn specs_with_running(&self, others: &[Arc<Pod>]) -> SpecResolver {
-        let pods = self.wanted.pods.iter().chain(others).map(|pod| {
+        let pods = self.pod_set.pods.iter().chain(others).map(|pod| {
             let [namespace, name, uid] = [&pod.namespace, &pod.name, &pod.uid].map(Clone::clone);
             (namespace, name, uid, pod.spec.clone())
         });
@@ -92,28 +93,28 @@ impl ManifestSource {
 
     /// Looks at them again. Tells whether they say something else. A pod of which something is wrong now stays what it was.
     pub(super) async fn rescan(self) -> (Self, bool) {
-        let Self { files, wanted, specs, reported, paths } = self;
+        let Self { files, pod_set, specs, problems_reported, paths } = self;
         let (files, has_changed) = rescan_blocking(files).await;
         if !has_changed {
-            return (Self { files, wanted, specs, reported, paths }, false);
+            return (Self { files, pod_set, specs, problems_reported, paths }, false);
         }
-        let mut now = merge(&files.documents().collect::<Vec<_>>());
-        let is_wrong = |pod: &&Arc<Pod>| now.wrong.contains(&pod.full_name());
-        let kept: Vec<Arc<Pod>> = wanted.pods.iter().filter(is_wrong).cloned().collect();
-        now.pods.extend(kept);
-        (Self { files, wanted: Arc::new(now), specs, reported, paths }, true)
+        let mut merged = merge(&files.documents().collect::<Vec<_>>());
+        let is_wrong = |pod: &&Arc<Pod>| merged.wrong.contains(&pod.full_name());
+        let previous: Vec<Arc<Pod>> = pod_set.pods.iter().filter(is_wrong).cloned().collect();
+        merged.pods.extend(previous);
+        (Self { files, pod_set: Arc::new(merged), specs, problems_reported, paths }, true)
     }
 
     /// What is newly wrong or left out, and what is so no longer.
     pub(super) fn problem_changes(&mut self) -> [Vec<String>; 2] {
         let left_out = self.files.warnings().into_iter().map(|warning| format!("left out: {warning}"));
         let now = self.problems().into_iter().chain(left_out).collect();
-        self.reported.take(now)
+        self.problems_reported.take(now)
     }
 
     fn problems(&self) -> BTreeSet<String> {
         let mut problems = self.files.problems();
-        problems.extend(self.wanted.problems.iter().cloned());
+        problems.extend(self.pod_set.problems.iter().cloned());
         problems
     }
 }

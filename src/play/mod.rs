@@ -4,7 +4,7 @@
 //! files ──► read ──► spec ──► configs ┐
 //!                      │              ▼
 //!                      └──────► pod (a worker each) ──► runtime, through the relay
-//!                                 ▲   ▲        └──► standing ──► admin
+//!                                 ▲   ▲        └──► published ──► admin
 //!                    runtime, PLEG┘   └ prober
 //! ```
 
@@ -82,13 +82,13 @@ const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct KubeletConfig {
     /// Where containers are made and started: the relay.
-    pub acts: SocketPath,
+    pub relay_socket: SocketPath,
     /// The runtime, for what is only asked.
-    pub asks: MeteredChannel,
+    pub runtime: MeteredChannel,
     /// Has commands executed and containers stopped.
     pub executor: Executor,
     /// Knows what clients have done.
-    pub watched: InternalCalls,
+    pub internal_calls: InternalCalls,
     /// Who makes probes, if anybody does.
     pub prober: Option<ProbeManager>,
     /// Where the logs of pods are.
@@ -115,7 +115,7 @@ pub struct KubeletConfig {
 #[derive(Clone, Debug)]
 pub struct Kubelet {
     context: Arc<WorkerContext>,
-    cast: Arc<PodWorkers>,
+    pod_workers: Arc<PodWorkers>,
     prune: bool,
     log_rotation: LogRotatePolicy,
 }
@@ -124,39 +124,39 @@ pub struct Kubelet {
 type WorkerExit = (String, bool);
 
 impl Kubelet {
-    /// Something to play with. Nothing is played yet.
-    pub fn new(parts: KubeletConfig) -> Result<Self, StateError> {
+    /// Creates a kubelet without pods.
+    pub fn new(config: KubeletConfig) -> Result<Self, StateError> {
         let KubeletConfig {
-            acts,
-            asks,
+            relay_socket,
+            runtime,
             executor,
-            watched: internal_calls,
+            internal_calls,
             prober,
             logs,
             keep_logs,
             log_rotation,
             pods,
             client_pods,
-            state: (state, kept),
+            state: (state, snapshot),
             paths,
             prune,
             event_sink: events,
-        } = parts;
+        } = config;
         let context = WorkerContext {
-            relay_client: runtime_client(&acts),
-            images: image_client(&acts),
-            raw_client: RawClient::new(&acts),
-            runtime_client: asks.client(),
-            upstream: asks.socket().clone(),
+            relay_client: runtime_client(&relay_socket),
+            images: image_client(&relay_socket),
+            raw_client: RawClient::new(&relay_socket),
+            runtime_client: runtime.client(),
+            upstream: runtime.socket().clone(),
             executor,
             prober,
             node: NodeInfo::detect(logs, keep_logs, pods, state.dir().display().to_string()),
-            restart_backoff: Backoff::restore(&kept, (&state, StateTable::RestartBackoff))?,
-            image_backoff: Backoff::restore(&kept, (&state, StateTable::ImageBackoff))?,
-            probe_killed: ProbeKilled::new(&kept, state.clone())?,
-            subpath_mounts: SubPathMounts::new(&kept, state.clone())?,
-            registry: PodRegistry::new(&kept, state.clone(), paths)?,
-            kubelet: KubeletPresence::new(&kept, state.clone())?,
+            restart_backoff: Backoff::restore(&snapshot, (&state, StateTable::RestartBackoff))?,
+            image_backoff: Backoff::restore(&snapshot, (&state, StateTable::ImageBackoff))?,
+            probe_killed: ProbeKilled::new(&snapshot, state.clone())?,
+            subpath_mounts: SubPathMounts::new(&snapshot, state.clone())?,
+            registry: PodRegistry::new(&snapshot, state.clone(), paths)?,
+            kubelet: KubeletPresence::new(&snapshot, state.clone())?,
             client_pods,
             state,
             events,
@@ -167,86 +167,87 @@ impl Kubelet {
         if context.kubelet.is_active() {
             context.events.paused();
         }
-        Ok(Self { context: Arc::new(context), cast: Arc::new(PodWorkers::new()), prune, log_rotation })
+        Ok(Self { context: Arc::new(context), pod_workers: Arc::new(PodWorkers::new()), prune, log_rotation })
     }
 
     /// Plays what documents say, and what they say from then on, until it is told to end; then ends all pods, and removes them. Tells whether
     /// all of them are gone.
-    pub async fn run(&self, mut documents: ManifestSource, end: CancellationToken) -> bool {
+    pub async fn run(&self, mut manifests: ManifestSource, end: CancellationToken) -> bool {
         let (mut workers, mut is_clean) = (JoinSet::new(), true);
-        let looking = tokio::spawn(pleg::run(self.context.clone(), self.cast.clone()));
-        let logs = ContainerLogManager::new(self.context.clone(), self.cast.clone(), self.log_rotation);
+        let pleg_task = tokio::spawn(pleg::run(self.context.clone(), self.pod_workers.clone()));
+        let logs =
+            ContainerLogManager::new(self.context.clone(), self.pod_workers.clone(), self.log_rotation);
         let _rotating = AbortOnDropHandle::new(tokio::spawn(logs.run()));
-        let mut trouble = self.context.state.write_error();
+        let mut state_errors = self.context.state.write_error();
         self.context.unmount_stale().await;
-        let telling = tokio::spawn(mounting::tell(self.context.clone()));
-        let wanted = documents.pods();
-        self.terminate_all(self.context.registry.pods_to_terminate(&wanted), &mut workers);
-        let mut finding = JoinSet::new();
-        finding.spawn(find_orphans(self.context.clone(), wanted.clone()));
-        self.set_pods(wanted, &mut workers);
-        let mut looks = Instant::now() + RESCAN_INTERVAL;
+        let mount_check = tokio::spawn(mounting::report_unreachable(self.context.clone()));
+        let desired = manifests.pods();
+        self.terminate_all(self.context.registry.pods_to_terminate(&desired), &mut workers);
+        let mut orphan_scan = JoinSet::new();
+        orphan_scan.spawn(find_orphans(self.context.clone(), desired.clone()));
+        self.set_pods(desired, &mut workers);
+        let mut next_rescan = Instant::now() + RESCAN_INTERVAL;
         while !end.is_cancelled() {
             tokio::select! {
                 () = end.cancelled() => {}
-                Some(ended) = workers.join_next() => is_clean &= self.ended(ended, &mut workers),
-                Some(Ok(found)) = finding.join_next() => self.on_orphans(found, &mut workers),
-                Ok(()) = trouble.changed() => self.on_state_error(trouble.borrow_and_update().as_deref()),
-                () = sleep_until(looks) => {
-                    let (now, has_changed) = documents.rescan().await;
-                    documents = now;
+                Some(exit) = workers.join_next() => is_clean &= self.on_worker_exit(exit, &mut workers),
+                Some(Ok(orphans)) = orphan_scan.join_next() => self.on_orphans(orphans, &mut workers),
+                Ok(()) = state_errors.changed() => self.on_state_error(state_errors.borrow_and_update().as_deref()),
+                () = sleep_until(next_rescan) => {
+                    let (rescanned, has_changed) = manifests.rescan().await;
+                    manifests = rescanned;
                     if has_changed {
-                        let pods = documents.pods();
+                        let pods = manifests.pods();
                         // Those that are about to end are probed until then.
-                        let reported = documents.specs_with_running(&self.cast.except(&pods));
+                        let specs = manifests.specs_with_running(&self.pod_workers.except(&pods));
                         if let Some(prober) = &self.context.prober {
                             // Before there is anything to probe by them.
-                            prober.set_specs(reported.clone());
+                            prober.set_specs(specs.clone());
                         }
-                        self.context.events.specs_changed(reported);
+                        self.context.events.specs_changed(specs);
                         self.set_pods(pods, &mut workers);
                     }
-                    let [problems, solved] = documents.problem_changes();
+                    let [problems, resolved] = manifests.problem_changes();
                     for problem in problems {
                         self.context.events.problem(problem);
                     }
-                    for problem in solved {
+                    for problem in resolved {
                         self.context.events.problem_resolved(problem);
                     }
-                    looks = Instant::now() + RESCAN_INTERVAL;
+                    next_rescan = Instant::now() + RESCAN_INTERVAL;
                 }
             }
         }
         self.set_pods(Vec::new(), &mut workers);
-        while let Some(ended) = workers.join_next().await {
-            is_clean &= self.ended(ended, &mut workers);
+        while let Some(exit) = workers.join_next().await {
+            is_clean &= self.on_worker_exit(exit, &mut workers);
         }
-        looking.abort();
-        telling.abort();
+        pleg_task.abort();
+        mount_check.abort();
         is_clean
     }
 
     /// Keeps alive what clients have made, as that changes, until it is told to end. Nothing is ended then.
     pub async fn run_client_pods(
         &self,
-        mut kept: watch::Receiver<Arc<ClientPodsSnapshot>>,
+        mut client_pods: watch::Receiver<Arc<ClientPodsSnapshot>>,
         end: CancellationToken,
     ) {
         let mut workers = JoinSet::new();
-        let looking =
-            AbortOnDropHandle::new(tokio::spawn(pleg::run(self.context.clone(), self.cast.clone())));
-        let mut trouble = self.context.state.write_error();
+        let pleg_task =
+            AbortOnDropHandle::new(tokio::spawn(pleg::run(self.context.clone(), self.pod_workers.clone())));
+        let mut state_errors = self.context.state.write_error();
         loop {
-            let pods = kept.borrow_and_update().all();
+            let pods = client_pods.borrow_and_update().all();
             self.set_pods(pods, &mut workers);
             tokio::select! {
                 () = end.cancelled() => break,
-                Ok(()) = kept.changed() => {}
-                Ok(()) = trouble.changed() => self.on_state_error(trouble.borrow_and_update().as_deref()),
-                Some(ended) = workers.join_next() => drop(self.ended(ended, &mut workers)),
+                Ok(()) = client_pods.changed() => {}
+                Ok(()) = state_errors.changed() => self.on_state_error(state_errors.borrow_and_update().as_deref()),
+                Some(exit) = workers.join_next() => drop(self.on_worker_exit(exit, &mut workers)),
             }
         }
-        drop(looking);
+        drop(pleg_task);
     }
 
     /// Tells that the state cannot be written, or can be written again.
@@ -259,17 +260,14 @@ impl Kubelet {
     }
 
     /// Pods of before have been found that nobody wants any more.
-    fn on_orphans(
-        &self,
-        Orphans { running: mut there, removed }: Orphans,
-        workers: &mut JoinSet<WorkerExit>,
-    ) {
+    fn on_orphans(&self, Orphans { mut running, removed }: Orphans, workers: &mut JoinSet<WorkerExit>) {
         // They may have come to be wanted since.
-        there.retain(|pod| !self.cast.lock().values().any(|worker| worker.pods.borrow().uid == pod.uid));
+        running
+            .retain(|pod| !self.pod_workers.lock().values().any(|worker| worker.pod.borrow().uid == pod.uid));
         if self.prune {
-            self.terminate_all(there, workers);
+            self.terminate_all(running, workers);
         } else {
-            for pod in there {
+            for pod in running {
                 let (name, uid) = (pod.full_name(), &pod.uid);
                 self.context.events.problem(format!(
                     "pod {name} (uid {uid}) was played before, and no manifest has it any more: it is left as it is; --prune removes it"
@@ -280,26 +278,26 @@ impl Kubelet {
         self.terminate_all(removed, workers);
     }
 
-    /// Ends pods of before.
+    /// Starts workers that terminate pods of an earlier probeshim.
     fn terminate_all(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
         for pod in pods {
             let name = pod.key();
-            if self.cast.lock().contains_key(&name) {
+            if self.pod_workers.lock().contains_key(&name) {
                 continue;
             }
             let worker = self.start_worker(pod, workers);
             worker.signals.terminate.cancel();
-            self.cast.lock().insert(name, worker);
+            self.pod_workers.lock().insert(name, worker);
         }
     }
 
-    /// These pods are to be, and no others.
+    /// Sets the desired pods. Starts, updates and terminates pod workers accordingly.
     fn set_pods(&self, pods: Vec<Arc<Pod>>, workers: &mut JoinSet<WorkerExit>) {
-        let mut wanted: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
-        let mut handles = self.cast.lock();
+        let mut desired: BTreeMap<String, Arc<Pod>> = pods.into_iter().map(|pod| (pod.key(), pod)).collect();
+        let mut handles = self.pod_workers.lock();
         for (name, worker) in &mut *handles {
-            let pod = wanted.remove(name);
-            let known = worker.pods.borrow().clone();
+            let pod = desired.remove(name);
+            let known = worker.pod.borrow().clone();
             match pod {
                 Some(pod) if pod.uid == known.uid && !worker.signals.terminate.is_cancelled() => {
                     worker.successors.clear();
@@ -307,7 +305,7 @@ impl Kubelet {
                         if !pod.is_client_pod() {
                             info!(pod = name, "the manifest of a pod has changed");
                         }
-                        worker.pods.send_replace(pod);
+                        worker.pod.send_replace(pod);
                     }
                 }
                 // A static pod that is written otherwise is another pod: the one goes, then the other comes.
@@ -317,78 +315,79 @@ impl Kubelet {
                 }
             }
         }
-        for (name, pod) in wanted {
+        for (name, pod) in desired {
             // Everything of a pod is known by its uid, so that two of one cannot be there together.
-            let is_it = |handle: &&mut PodWorkerHandle| {
-                let known = handle.pods.borrow();
-                let is_named = known.origin == PodOrigin::Orphan && known.full_name() == pod.full_name();
-                !pod.is_client_pod() && (known.uid == pod.uid || is_named)
+            let same_pod = |handle: &&mut PodWorkerHandle| {
+                let known = handle.pod.borrow();
+                let orphan_of_same_name =
+                    known.origin == PodOrigin::Orphan && known.full_name() == pod.full_name();
+                !pod.is_client_pod() && (known.uid == pod.uid || orphan_of_same_name)
             };
-            let other = handles.values_mut().find(is_it);
-            if let Some(player) = other {
-                player.successors.push(pod);
+            let other = handles.values_mut().find(same_pod);
+            if let Some(worker) = other {
+                worker.successors.push(pod);
             } else {
-                let player = self.start_worker(pod, workers);
-                handles.insert(name, player);
+                let worker = self.start_worker(pod, workers);
+                handles.insert(name, worker);
             }
         }
         drop(handles);
-        self.cast.changed.send_replace(());
+        self.pod_workers.changed.send_replace(());
     }
 
-    /// Begins to play a pod.
+    /// Starts the worker of a pod.
     fn start_worker(&self, pod: Arc<Pod>, workers: &mut JoinSet<WorkerExit>) -> PodWorkerHandle {
         let (name, signals) = (pod.key(), Arc::new(WorkerSignals::default()));
         let started = match pod.origin {
             PodOrigin::Manifest => self.context.registry.register(&pod),
             PodOrigin::Orphan | PodOrigin::Client { .. } => SystemTime::now(),
         };
-        let (published_pods, published) = watch::channel(PublishedPod::new(pod.clone(), started));
-        let (pods, wanted) = watch::channel(pod);
-        let worker = PodWorker::new(self.context.clone(), wanted, signals.clone(), published_pods);
-        let (mut changes, cast) = (published.clone(), self.cast.clone());
+        let (published_tx, published_rx) = watch::channel(PublishedPod::new(pod.clone(), started));
+        let (pod_tx, pod_rx) = watch::channel(pod);
+        let worker = PodWorker::new(self.context.clone(), pod_rx, signals.clone(), published_tx);
+        let (mut changes, pod_workers) = (published_rx.clone(), self.pod_workers.clone());
         workers.spawn(async move {
             let mut run = std::pin::pin!(AssertUnwindSafe(worker.run()).catch_unwind());
             loop {
                 tokio::select! {
                     ended = &mut run => return (name, ended.unwrap_or(false)),
-                    Ok(()) = changes.changed() => cast.changed.send_replace(()),
+                    Ok(()) = changes.changed() => pod_workers.changed.send_replace(()),
                 }
             }
         });
-        PodWorkerHandle { pods, signals, status: published, successors: Vec::new() }
+        PodWorkerHandle { pod: pod_tx, signals, published: published_rx, successors: Vec::new() }
     }
 
-    /// A worker has ended. Tells whether its pod is gone.
-    fn ended(&self, ended: Result<WorkerExit, JoinError>, workers: &mut JoinSet<WorkerExit>) -> bool {
-        let Ok((name, is_gone)) = ended else { return false };
+    /// Called when a worker has ended. Starts the successors of its pod. Returns whether nothing of the pod is left.
+    fn on_worker_exit(&self, exit: Result<WorkerExit, JoinError>, workers: &mut JoinSet<WorkerExit>) -> bool {
+        let Ok((name, is_gone)) = exit else { return false };
         if !is_gone {
             error!(pod = name, "a pod is not played any more, and containers or files of it are left");
         }
-        let mut handles = self.cast.lock();
+        let mut handles = self.pod_workers.lock();
         for next in handles.remove(&name).map(|worker| worker.successors).unwrap_or_default() {
             let name = next.key();
             let handle = self.start_worker(next, workers);
             handles.insert(name, handle);
         }
         drop(handles);
-        self.cast.changed.send_replace(());
+        self.pod_workers.changed.send_replace(());
         is_gone
     }
 
-    /// The longest that any of the pods may take for its end.
+    /// The longest grace period of all pods.
     #[must_use]
-    pub fn longest_grace_period(&self) -> Duration {
-        let workers = self.cast.lock();
+    pub fn max_grace_period(&self) -> Duration {
+        let workers = self.pod_workers.lock();
         let periods = workers
             .values()
-            .map(|worker| worker.pods.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
+            .map(|worker| worker.pod.borrow().spec.termination_grace_period.unwrap_or(GRACE_PERIOD));
         Duration::from_secs(periods.max().unwrap_or(0).into())
     }
 
-    /// What is being ended is ended at once.
+    /// Terminates at once all pods that are terminating.
     pub fn force_terminate(&self) {
-        for worker in self.cast.lock().values() {
+        for worker in self.pod_workers.lock().values() {
             worker.signals.force.cancel();
         }
     }
@@ -398,9 +397,9 @@ impl Kubelet {
     pub fn published_pods(&self) -> Vec<PublishedPod> {
         let published = |worker: &PodWorkerHandle| PublishedPod {
             is_deleted: worker.signals.terminate.is_cancelled(),
-            ..worker.status.borrow().clone()
+            ..worker.published.borrow().clone()
         };
-        self.cast.lock().values().map(published).collect()
+        self.pod_workers.lock().values().map(published).collect()
     }
 
     /// All pods as a kubelet tells of them.
@@ -414,18 +413,18 @@ impl Kubelet {
     /// Changes with each of them.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<()> {
-        self.cast.changed.subscribe()
+        self.pod_workers.changed.subscribe()
     }
 
-    /// Whether a pod is one that is played.
+    /// Whether a pod has a worker.
     #[must_use]
-    pub fn has(&self, pod: &tap::PodRef) -> bool {
-        self.cast.update(pod, |_| ()).is_some()
+    pub fn manages(&self, pod: &tap::PodRef) -> bool {
+        self.pod_workers.update(pod, |_| ()).is_some()
     }
 
     /// Something has happened to a pod that it should look at.
     pub fn wake(&self, pod: &tap::PodRef) {
-        self.cast.update(pod, |worker| worker.signals.sync.notify_one());
+        self.pod_workers.update(pod, |worker| worker.signals.sync.notify_one());
     }
 
     /// A kubelet has been seen to use the runtime.

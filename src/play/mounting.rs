@@ -83,7 +83,7 @@ impl WorkerContext {
 }
 
 /// Reports, once the runtime answers, that mounts do not reach it.
-pub(super) async fn tell(context: Arc<WorkerContext>) {
+pub(super) async fn report_unreachable(context: Arc<WorkerContext>) {
     while context.runtime_name().await.is_err() {
         sleep(RETRY_INTERVAL).await;
     }

@@ -35,7 +35,7 @@ pub(super) struct NodeInfo {
     pub(super) etc_hosts: String,
     /// Where the logs of pods are, and whether they stay there.
     pub(super) logs: PathBuf,
-    pub(super) keeps_logs: bool,
+    pub(super) keep_logs: bool,
     /// Where the files of pods are.
     pub(super) pods: PathBuf,
     /// Where what outlives us is, which tells our pods from others'.
@@ -44,7 +44,7 @@ pub(super) struct NodeInfo {
 
 impl NodeInfo {
     /// This node, with these folders.
-    pub(super) fn detect(logs: PathBuf, keeps_logs: bool, pods: PathBuf, state: String) -> Self {
+    pub(super) fn detect(logs: PathBuf, keep_logs: bool, pods: PathBuf, state: String) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
         let memory = procfs::Meminfo::current().map_or(0, |meminfo| meminfo.mem_total);
         let read = |path: &str| read_to_string(Path::new(path), MAX_SMALL_FILE_BYTES).unwrap_or_default();
@@ -53,7 +53,7 @@ impl NodeInfo {
         let etc_hosts = read("/etc/hosts");
         let page_sizes = page_sizes(Path::new(HUGE_PAGES));
         let address = node_address();
-        Self { name, address, memory, page_sizes, dns, cpus, etc_hosts, logs, keeps_logs, pods, state }
+        Self { name, address, memory, page_sizes, dns, cpus, etc_hosts, logs, keep_logs, pods, state }
     }
 }
 

@@ -44,11 +44,11 @@ struct RegisteredPod {
 impl PodRegistry {
     /// Those that are kept, where these files and folders are played.
     pub(super) fn new(
-        kept: &Snapshot,
+        snapshot: &Snapshot,
         state: StateStore,
         paths: BTreeSet<PathBuf>,
     ) -> Result<Self, StateError> {
-        let known = kept.entries(StateTable::Pods)?.into_iter().collect();
+        let known = snapshot.entries(StateTable::Pods)?.into_iter().collect();
         Ok(Self { known: Mutex::new(known), state, paths })
     }
 

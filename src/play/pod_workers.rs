@@ -21,9 +21,9 @@ pub(super) struct PodWorkers {
 /// A pod that is played.
 #[derive(Debug)]
 pub(super) struct PodWorkerHandle {
-    pub(super) pods: watch::Sender<Arc<Pod>>,
+    pub(super) pod: watch::Sender<Arc<Pod>>,
     pub(super) signals: Arc<WorkerSignals>,
-    pub(super) status: watch::Receiver<PublishedPod>,
+    pub(super) published: watch::Receiver<PublishedPod>,
     /// What comes after it, once it is gone: another pod of its name, or of its uid.
     pub(super) successors: Vec<Arc<Pod>>,
 }
@@ -40,7 +40,7 @@ impl PodWorkers {
     /// The pods that are there, but these.
     pub(super) fn except(&self, pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
         let workers = self.lock();
-        let there = workers.values().map(|worker| worker.pods.borrow().clone());
+        let there = workers.values().map(|worker| worker.pod.borrow().clone());
         there.filter(|known| !pods.iter().any(|pod| pod.uid == known.uid)).collect()
     }
 
@@ -50,13 +50,13 @@ impl PodWorkers {
         let uid = pod.uid.as_deref()?;
         let workers = self.lock();
         let named = workers.get(&format!("{namespace}/{name}"));
-        let named = named.filter(|worker| worker.pods.borrow().uid == uid);
+        let named = named.filter(|worker| worker.pod.borrow().uid == uid);
         named.or_else(|| workers.get(&identity(namespace, name, uid))).map(what)
     }
 
     /// Who is told, by the identities of pods.
     pub(super) fn senders(&self) -> Vec<(String, Arc<WorkerSignals>)> {
         let workers = self.lock();
-        workers.values().map(|it| (it.pods.borrow().identity(), it.signals.clone())).collect()
+        workers.values().map(|it| (it.pod.borrow().identity(), it.signals.clone())).collect()
     }
 }

@@ -29,8 +29,8 @@ struct LastSeen {
 }
 
 impl KubeletPresence {
-    pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
-        let before: Vec<(String, SystemTime)> = kept.entries(StateTable::Kubelet)?;
+    pub(super) fn new(snapshot: &Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let before: Vec<(String, SystemTime)> = snapshot.entries(StateTable::Kubelet)?;
         // Where the clock was set back meanwhile, it cannot be told how long ago that was.
         let is_recent =
             |(_, seen): &(String, SystemTime)| seen.elapsed().map_or(true, |elapsed| elapsed < ACTIVE_WINDOW);

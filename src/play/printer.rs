@@ -223,8 +223,8 @@ mod tests {
             ..PodStatus::default()
         };
         published.status = Some(status.clone());
-        let reported = published.summary();
-        assert_eq!((reported.restarts, reported.restarted.as_deref()), (2, Some("2026-11-22T12:00:09Z")));
+        let summary = published.summary();
+        assert_eq!((summary.restarts, summary.restarted.as_deref()), (2, Some("2026-11-22T12:00:09Z")));
         published.status = Some(PodStatus { conditions: vec![met("Initialized")], ..status });
         assert_eq!((published.summary().restarts, published.summary().restarted), (1, None));
     }

@@ -13,8 +13,8 @@ pub(super) struct ProbeKilled {
 }
 
 impl ProbeKilled {
-    pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
-        let ids = kept.entries::<()>(StateTable::ProbeKilled)?.into_iter().map(|(id, ())| id).collect();
+    pub(super) fn new(snapshot: &Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let ids = snapshot.entries::<()>(StateTable::ProbeKilled)?.into_iter().map(|(id, ())| id).collect();
         Ok(Self { ids: Mutex::new(ids), state })
     }
 

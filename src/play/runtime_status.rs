@@ -146,14 +146,17 @@ fn newest_first<T>(
     order: impl Fn(&T) -> (&str, &str, (u32, i64)),
 ) {
     let mut newer = HashMap::new();
-    for (name, id, made) in items.iter().map(&order) {
+    for (name, id, created_at) in items.iter().map(&order) {
         if is_newer(id) {
-            newer.insert(name.to_owned(), made);
+            newer.insert(name.to_owned(), created_at);
         }
     }
     items.sort_by_key(|item| {
-        let (name, id, made) = order(item);
-        Reverse((is_newer(id) || newer.get(name).is_some_and(|newer| was_created_after(made, *newer)), made))
+        let (name, id, created_at) = order(item);
+        Reverse((
+            is_newer(id) || newer.get(name).is_some_and(|newer| was_created_after(created_at, *newer)),
+            created_at,
+        ))
     });
 }
 

@@ -25,8 +25,8 @@ pub(super) struct MountOwner {
 }
 
 impl SubPathMounts {
-    pub(super) fn new(kept: &Snapshot, state: StateStore) -> Result<Self, StateError> {
-        let known = kept.entries(StateTable::SubPathMounts)?.into_iter().collect();
+    pub(super) fn new(snapshot: &Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let known = snapshot.entries(StateTable::SubPathMounts)?.into_iter().collect();
         Ok(Self { known: Mutex::new(known), state })
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Images {
 }
 
 impl Image {
-    fn named(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let name = normalize(name);
         let mut id = DIGEST.to_owned();
         for byte in Sha256::digest(&name) {
@@ -70,8 +70,8 @@ impl Images {
         self.find(name).ok_or_else(CriError::not_found)
     }
 
-    /// Tells of the image of this name or id, if there can be one.
-    pub(super) fn tell(&self, name: &str) -> Option<Arc<Image>> {
+    /// Returns the image of this name or id, if there can be one. Its id leads back to its name from then on.
+    pub(super) fn status(&self, name: &str) -> Option<Arc<Image>> {
         let image = self.find(name)?;
         self.listed_images().insert(image.id.clone(), image.clone());
         Some(image)
@@ -113,7 +113,7 @@ impl Images {
             // A digest alone tells no name.
             return self.listed_images().get(name).cloned();
         }
-        let named = Image::named(name);
+        let named = Image::from_name(name);
         let known = self.known().get(&named.id).cloned();
         Some(known.unwrap_or_else(|| Arc::new(named)))
     }

@@ -1,10 +1,10 @@
 //! procrun: a CRI runtime whose containers are plain processes of this host, for demos, tests and laptops.
 //!
-//! It isolates nothing: a container is a session of processes in a working directory of its own, below a guardian that ends
+//! It isolates nothing: a container is a session of processes in a working directory of its own, below a monitor that ends
 //! all of them with it. What it answers, and in which words, is what containerd answers.
 //!
 //! ```text
-//! client ──► service ──► engine ──► guardian ══► processes of one container
+//! client ──► service ──► engine ──► monitor ══► processes of one container
 //!                          │            (another process of this program)
 //!                       store, images, events, log
 //! ```
@@ -49,8 +49,8 @@ pub const WARNING: &str =
 pub struct ProcrunConfig {
     /// The folder below which containers have their working directories.
     pub root: PathBuf,
-    /// This program, which guardians are started from.
-    pub guardian: PathBuf,
+    /// This program, which monitors are started from.
+    pub monitor_program: PathBuf,
     /// What each ExecSync waits before its command starts; its timeout begins after that.
     pub exec_delay: Duration,
     /// What each StartContainer waits before its process starts.
@@ -82,13 +82,13 @@ pub struct Procrun {
 }
 
 impl ProcrunConfig {
-    /// A runtime in this folder, without delays and without pods, that does what containerd does by default. Guardians are started from
+    /// A runtime in this folder, without delays and without pods, that does what containerd does by default. Monitors are started from
     /// the program that runs.
     #[must_use]
     pub fn new(root: PathBuf) -> Self {
         Self {
             root,
-            guardian: monitor::SELF_EXE.into(),
+            monitor_program: monitor::SELF_EXE.into(),
             exec_delay: Duration::ZERO,
             start_delay: Duration::ZERO,
             synthetic: 0,
@@ -102,7 +102,7 @@ impl Procrun {
     /// Takes the folder of `settings`. Fails where another procrun works there, or the folder cannot be made.
     pub fn new(settings: ProcrunConfig) -> io::Result<Self> {
         let engine = Engine::new(settings)?;
-        synthetic_pods::populate(&engine, engine.settings.synthetic);
+        synthetic_pods::populate(&engine, engine.config.synthetic);
         Ok(Self { engine })
     }
 

@@ -62,7 +62,7 @@ impl Root {
         self.dir.join(CONTAINERS)
     }
 
-    /// Removes what earlier runtimes left, whose guardians may still be at work.
+    /// Removes what earlier runtimes left, whose monitors may still be at work.
     pub(super) async fn remove_stale(&self) {
         let left = |dir: &Path| -> Vec<PathBuf> {
             let entries = fs::read_dir(dir).into_iter().flatten().flatten();
@@ -98,9 +98,9 @@ impl Root {
 /// Fails if another user owns the directory or may write to it: they could exchange the lock and the directories of containers.
 fn check_owner(directory: &Path) -> io::Result<()> {
     let found = fs::metadata(directory)?;
-    let (shown, own) = (directory.display(), rustix::process::geteuid().as_raw());
-    let reason = if found.uid() != own {
-        format!("{shown} belongs to user {}, not to user {own}", found.uid())
+    let (shown, our_uid) = (directory.display(), rustix::process::geteuid().as_raw());
+    let reason = if found.uid() != our_uid {
+        format!("{shown} belongs to user {}, not to user {our_uid}", found.uid())
     } else if found.mode() & 0o002 != 0 {
         format!("{shown} may be written to by every user (mode {:04o})", found.mode() & 0o7777)
     } else {
@@ -148,8 +148,8 @@ mod tests {
 
     #[test]
     fn other_users_can_neither_read_the_root_directory_nor_lock_it() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path().join("a/root");
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("a/root");
         let lock = dir.join("procrun.lock");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let root = Root::lock(&dir).unwrap();
@@ -168,8 +168,8 @@ mod tests {
     /// Another user may have made it first, as in /tmp.
     #[test]
     fn a_root_directory_of_another_user_or_writable_by_all_is_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path().join("root");
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("root");
         fs::create_dir(&dir).unwrap();
         for (mode, expected) in
             [(0o755, Ok(())), (0o777, Err("every user (mode 0777)")), (0o1777, Err("(mode 1777)"))]
@@ -183,10 +183,10 @@ mod tests {
             }
         }
         assert!(!dir.join(CONTAINERS).exists() || fs::read_dir(dir.join(CONTAINERS)).unwrap().count() == 0);
-        let own = rustix::process::geteuid();
+        let our_uid = rustix::process::geteuid();
         // A directory that another user is sure to own.
-        let (other, owner) = if own.is_root() {
-            let other = place.path().join("other");
+        let (other, owner) = if our_uid.is_root() {
+            let other = temp.path().join("other");
             fs::create_dir(&other).unwrap();
             std::os::unix::fs::chown(&other, Some(4_242), None).unwrap();
             (other, 4_242)
@@ -194,7 +194,10 @@ mod tests {
             (PathBuf::from("/"), 0)
         };
         let error = Root::lock(&other).unwrap_err().to_string();
-        assert!(error.contains(&format!("belongs to user {owner}, not to user {}", own.as_raw())), "{error}");
+        assert!(
+            error.contains(&format!("belongs to user {owner}, not to user {}", our_uid.as_raw())),
+            "{error}"
+        );
         assert!(!other.join("procrun.lock").exists());
     }
 }

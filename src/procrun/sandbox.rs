@@ -35,7 +35,7 @@ impl ProcrunSandbox {
     pub(super) fn new(config: v1::PodSandboxConfig, is_synthetic: bool) -> Result<Self, CriError> {
         let name = name(config.metadata.as_ref())
             .ok_or_else(|| CriError::unknown("sandbox config must include metadata"))?;
-        let (id, created_at) = (id::new(), clock::now());
+        let (id, created_at) = (id::generate(), clock::now());
         Ok(Self {
             id,
             name,

@@ -40,14 +40,14 @@ impl<T: Keyed> Store<T> {
     }
 
     /// Adds one, unless its name is taken.
-    pub(super) fn add(&self, kept: T) -> Result<Arc<T>, CriError> {
+    pub(super) fn add(&self, item: T) -> Result<Arc<T>, CriError> {
         let mut inner = self.lock();
-        let (id, name) = (kept.id().to_owned(), kept.name().to_owned());
+        let (id, name) = (item.id().to_owned(), item.name().to_owned());
         inner.check_free(&name)?;
-        let kept = Arc::new(kept);
+        let item = Arc::new(item);
         inner.names.insert(name, id.clone());
-        inner.by_id.insert(id, kept.clone());
-        Ok(kept)
+        inner.by_id.insert(id, item.clone());
+        Ok(item)
     }
 
     /// Finds one by its id or the beginning of it.
@@ -59,7 +59,7 @@ impl<T: Keyed> Store<T> {
         let from = (Bound::Included(id), Bound::Unbounded);
         let mut found = inner.by_id.range::<str, _>(from).take_while(|(full, _)| full.starts_with(id));
         match (found.next(), found.next()) {
-            (Some((_, kept)), None) => Ok(kept.clone()),
+            (Some((_, item)), None) => Ok(item.clone()),
             // A whole id is never the beginning of another.
             (Some(_), Some(_)) => {
                 Err(CriError::unknown(format!("multiple IDs found with provided prefix: {id}")))
@@ -70,14 +70,14 @@ impl<T: Keyed> Store<T> {
 
     /// All that are wanted, in the order of the ids.
     pub(super) fn select(&self, is_wanted: impl Fn(&T) -> bool) -> Vec<Arc<T>> {
-        self.lock().by_id.values().filter(|kept| is_wanted(kept)).cloned().collect()
+        self.lock().by_id.values().filter(|item| is_wanted(item)).cloned().collect()
     }
 
     /// Takes one out, and gives its name back; `false` if it was gone already.
-    pub(super) fn remove(&self, kept: &T) -> bool {
+    pub(super) fn remove(&self, item: &T) -> bool {
         let mut inner = self.lock();
-        inner.names.remove(kept.name());
-        inner.by_id.remove(kept.id()).is_some()
+        inner.names.remove(item.name());
+        inner.by_id.remove(item.id()).is_some()
     }
 
     fn lock(&self) -> MutexGuard<'_, ObjectStoreInner<T>> {

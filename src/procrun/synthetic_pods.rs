@@ -13,11 +13,11 @@ const NAMESPACE: &str = "synthetic";
 /// Fills a runtime with so many pods of one running container each, labelled as a kubelet's are.
 pub(super) fn populate(engine: &Engine, count: u32) {
     for number in 0..count {
-        add(engine, number).expect("nothing else has these names");
+        add_pod(engine, number).expect("nothing else has these names");
     }
 }
 
-fn add(engine: &Engine, number: u32) -> Result<(), CriError> {
+fn add_pod(engine: &Engine, number: u32) -> Result<(), CriError> {
     let (name, uid) = (format!("synthetic-{number}"), format!("00000000-0000-0000-0000-{number:012}"));
     let labels = labels::sandbox_labels(&name, NAMESPACE, &uid);
     let metadata = v1::PodSandboxMetadata {
@@ -26,25 +26,25 @@ fn add(engine: &Engine, number: u32) -> Result<(), CriError> {
         namespace: NAMESPACE.to_owned(),
         attempt: 0,
     };
-    let pod = v1::PodSandboxConfig {
+    let sandbox_config = v1::PodSandboxConfig {
         metadata: Some(metadata),
         labels: labels.clone(),
         ..v1::PodSandboxConfig::default()
     };
-    let config = v1::ContainerConfig {
+    let container_config = v1::ContainerConfig {
         metadata: Some(v1::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),
         image: Some(v1::ImageSpec { image: "synthetic".to_owned(), ..v1::ImageSpec::default() }),
         labels: labels::container_labels("main", &labels),
         ..v1::ContainerConfig::default()
     };
-    let sandbox = engine.sandboxes.add(ProcrunSandbox::new(pod.clone(), true)?)?;
+    let sandbox = engine.sandboxes.add(ProcrunSandbox::new(sandbox_config.clone(), true)?)?;
     let container = engine.create(v1::CreateContainerRequest {
         pod_sandbox_id: sandbox.id.clone(),
-        config: Some(config),
-        sandbox_config: Some(pod),
+        config: Some(container_config),
+        sandbox_config: Some(sandbox_config),
     })?;
     container.begin_start()?;
-    let _ = container.runner.set(ContainerBackend::Synthetic);
-    container.has_started(clock::now());
+    let _ = container.backend.set(ContainerBackend::Synthetic);
+    container.mark_running(clock::now());
     Ok(())
 }

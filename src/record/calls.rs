@@ -18,7 +18,7 @@ const FOLLOW_BUFFER: usize = 1024;
 /// The calls that were seen last. Cheap to read: a reader takes references.
 #[derive(Debug)]
 pub struct CallHistory {
-    kept: Mutex<CallRing>,
+    ring: Mutex<CallRing>,
     follow: broadcast::Sender<Arc<CallRecord>>,
     limits: Limits,
 }
@@ -38,7 +38,7 @@ pub struct Counts {
     /// Seen since the start.
     pub seen: u64,
     /// Of those, kept.
-    pub kept: usize,
+    pub retained: usize,
 }
 
 #[derive(Debug, Default)]
@@ -58,20 +58,20 @@ impl CallHistory {
     /// An empty record.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { kept: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), limits }
+        Self { ring: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), limits }
     }
 
     /// Keeps what was recorded on disk before, each call as it was recorded last, and returns the number from which new calls are counted:
     /// a thousand later at least, because the probeshim before this one may still be recording its last. `redact`: what is shown of
     /// commands is the program alone.
     pub fn load(&self, dir: &Path, redact: bool) -> u64 {
-        let (mut kept, mut last) = (self.lock(), None);
+        let (mut ring, mut last) = (self.lock(), None);
         let mut known = HashSet::new();
         journal::read_last(dir, |record| {
             let record = Arc::new(if redact { record.redacted() } else { record });
             let id = record.call.id;
             last = last.max(Some(id));
-            if known.insert(id) { kept.keep(record, self.limits) } else { kept.replace(&record) }
+            if known.insert(id) { ring.keep(record, self.limits) } else { ring.replace(&record) }
         });
         last.map_or(1, next_number)
     }
@@ -79,13 +79,13 @@ impl CallHistory {
     /// Keeps a call, and shows it to those who follow. One that takes the place of another is kept where that was.
     pub fn push(&self, record: CallRecord) -> Arc<CallRecord> {
         let record = Arc::new(record);
-        let mut kept = self.lock();
+        let mut ring = self.lock();
         if record.is_amended {
-            kept.replace(&record);
+            ring.replace(&record);
             return record;
         }
-        kept.total += 1;
-        kept.keep(record.clone(), self.limits);
+        ring.total += 1;
+        ring.keep(record.clone(), self.limits);
         // Under the lock: a reader who begins to follow misses no call and sees none twice. Fails where nobody follows.
         let _ = self.follow.send(record.clone());
         record
@@ -110,9 +110,9 @@ impl CallHistory {
         filter: &Filter,
         selection: Selection,
     ) -> (Vec<Arc<CallRecord>>, broadcast::Receiver<Arc<CallRecord>>) {
-        let kept = self.lock();
-        let (matching, coming) = (kept.matching(filter), self.follow.subscribe());
-        drop(kept);
+        let ring = self.lock();
+        let (matching, coming) = (ring.matching(filter), self.follow.subscribe());
+        drop(ring);
         (selection.select(matching), coming)
     }
 
@@ -131,13 +131,13 @@ impl CallHistory {
     /// How many calls there were and are.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        let kept = self.lock();
-        Counts { seen: kept.total, kept: kept.calls.len() }
+        let ring = self.lock();
+        Counts { seen: ring.total, retained: ring.calls.len() }
     }
 
     fn lock(&self) -> MutexGuard<'_, CallRing> {
         // What panicked while it held the lock left a record that is whole enough to read.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
                 calls.push(call(id, "/a/B", 0));
             }
             assert_eq!(ids(&calls.select(&Filter::default(), Selection::All)), [4, 5]);
-            assert_eq!(calls.counts(), Counts { seen: 5, kept: 2 });
+            assert_eq!(calls.counts(), Counts { seen: 5, retained: 2 });
         }
     }
 

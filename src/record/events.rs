@@ -55,7 +55,7 @@ pub struct EventFilter {
 /// The events that happened last.
 #[derive(Debug)]
 pub struct EventHistory {
-    kept: Mutex<EventRing>,
+    ring: Mutex<EventRing>,
     follow: broadcast::Sender<Arc<Event>>,
     /// Whether query strings are left out of messages.
     redact: bool,
@@ -75,7 +75,7 @@ struct EventRing {
 
 impl Default for EventHistory {
     fn default() -> Self {
-        Self { kept: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), redact: false }
+        Self { ring: Mutex::default(), follow: broadcast::Sender::new(FOLLOW_BUFFER), redact: false }
     }
 }
 
@@ -91,8 +91,8 @@ impl EventHistory {
         if self.redact {
             event.message = without_queries(&event.message).into_owned();
         }
-        let mut kept = self.lock();
-        let event = kept.push(event);
+        let mut ring = self.lock();
+        let event = ring.push(event);
         // Under the lock, and where nobody follows in vain: as with calls.
         let _ = self.follow.send(event);
     }
@@ -106,26 +106,26 @@ impl EventHistory {
     /// The same, and a receiver of all later events, unfiltered.
     #[must_use]
     pub fn follow(&self, filter: &EventFilter) -> (Vec<Arc<Event>>, broadcast::Receiver<Arc<Event>>) {
-        let kept = self.lock();
-        (kept.select(filter), self.follow.subscribe())
+        let ring = self.lock();
+        (ring.select(filter), self.follow.subscribe())
     }
 
     fn lock(&self) -> MutexGuard<'_, EventRing> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl EventRing {
     fn push(&mut self, mut event: Event) -> Arc<Event> {
         let hash = event.event_key();
-        let place = self
+        let index = self
             .numbers
             .get(&hash)
             .and_then(|number| self.events.binary_search_by_key(number, |(number, _)| *number).ok());
         // Of two that have the same hash and are not the same, the later one is counted with from now on.
-        if let Some(place) = place.filter(|place| self.events[*place].1.same_key(&event)) {
+        if let Some(index) = index.filter(|index| self.events[*index].1.same_key(&event)) {
             self.bytes -= event.message.len();
-            event.count += self.events.remove(place).map_or(0, |(_, known)| known.count);
+            event.count += self.events.remove(index).map_or(0, |(_, known)| known.count);
         }
         self.bytes += event.message.len();
         let event = Arc::new(event);
@@ -203,8 +203,8 @@ mod tests {
         for (seconds, message) in [(1, "a"), (2, "b"), (3, "a")] {
             events.push(event(seconds, message));
         }
-        let kept = events.select(&EventFilter::default());
-        let shown: Vec<_> = kept.iter().map(|event| (event.message.as_str(), event.count)).collect();
+        let selected = events.select(&EventFilter::default());
+        let shown: Vec<_> = selected.iter().map(|event| (event.message.as_str(), event.count)).collect();
         assert_eq!(shown, [("b", 1), ("a", 2)]);
         let since = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(3));
         assert_eq!(events.select(&EventFilter { since }).len(), 1);
@@ -220,15 +220,19 @@ mod tests {
         for count in 0..=MAX_EVENTS as u64 {
             events.push(event(3, &count.to_string()));
         }
-        let kept = events.select(&EventFilter::default());
-        assert_eq!((kept.len(), events.lock().numbers.len()), (MAX_EVENTS, MAX_EVENTS));
-        events.push(event(4, &kept[0].message));
-        let kept = events.select(&EventFilter::default());
-        assert_eq!((kept.len(), kept[MAX_EVENTS - 1].count), (MAX_EVENTS, 2), "however long ago it was");
+        let selected = events.select(&EventFilter::default());
+        assert_eq!((selected.len(), events.lock().numbers.len()), (MAX_EVENTS, MAX_EVENTS));
+        events.push(event(4, &selected[0].message));
+        let selected = events.select(&EventFilter::default());
+        assert_eq!(
+            (selected.len(), selected[MAX_EVENTS - 1].count),
+            (MAX_EVENTS, 2),
+            "however long ago it was"
+        );
         for count in 0..5 {
             events.push(event(5, &count.to_string().repeat(MAX_BYTES / 4)));
         }
-        let kept = events.lock();
-        assert_eq!((kept.events.len(), kept.bytes, kept.numbers.len()), (4, MAX_BYTES, 4));
+        let ring = events.lock();
+        assert_eq!((ring.events.len(), ring.bytes, ring.numbers.len()), (4, MAX_BYTES, 4));
     }
 }

@@ -45,10 +45,10 @@ impl Filter {
                 .pod
                 .as_ref()
                 .is_none_or(|wanted| call.pod.as_deref().is_some_and(|pod| is_pod(pod, wanted)))
-            && self.container.as_ref().is_none_or(|requested| {
-                call.container.as_deref().is_some_and(|container| is_container(container, requested))
+            && self.container.as_ref().is_none_or(|wanted| {
+                call.container.as_deref().is_some_and(|container| is_container(container, wanted))
             })
-            && self.probe.as_ref().is_none_or(|request| is_probe(record, request))
+            && self.probe.as_ref().is_none_or(|wanted| is_probe(record, wanted))
     }
 }
 

@@ -26,7 +26,7 @@ impl MemoryAccounting {
 
     /// A record is kept.
     pub(super) fn add(&mut self, record: &CallRecord) {
-        self.bytes += own(record);
+        self.bytes += record_size(record);
         for (address, weight) in shared(record) {
             let holders = self.shared.entry(address).or_default();
             *holders += 1;
@@ -38,7 +38,7 @@ impl MemoryAccounting {
 
     /// A record that was kept is let go.
     pub(super) fn remove(&mut self, record: &CallRecord) {
-        self.bytes -= own(record);
+        self.bytes -= record_size(record);
         for (address, weight) in shared(record) {
             let Some(holders) = self.shared.get_mut(&address) else { continue };
             *holders -= 1;
@@ -51,7 +51,7 @@ impl MemoryAccounting {
 }
 
 /// What a record has for itself.
-fn own(record: &CallRecord) -> usize {
+fn record_size(record: &CallRecord) -> usize {
     let path = match &record.call.method {
         MethodName::Known(_) => 0,
         MethodName::Unknown(path) => block(path),

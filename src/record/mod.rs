@@ -1,9 +1,9 @@
 //! The last calls and events, in memory and on disk, and how they are written as JSON.
 
 mod calls;
+mod event_messages;
 mod events;
 mod filter;
-mod happened;
 pub mod journal;
 pub mod json;
 mod mem_size;

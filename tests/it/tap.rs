@@ -43,7 +43,7 @@ impl Tapped {
 
     /// Makes an ExecSync, and returns what was seen of it.
     async fn exec(&mut self, request: Bytes, response: Bytes) -> std::sync::Arc<Call> {
-        let before = self.shim.calls.counts().kept;
+        let before = self.shim.calls.counts().retained;
         self.call(EXEC_SYNC, request, response).await;
         self.shim.seen(before + 1).await.pop().unwrap()
     }
@@ -63,7 +63,7 @@ impl Tapped {
         let mut registry = metrics::registry();
         self.shim.tap_metrics.register(&mut registry);
         self.shim.relay_metrics.register(&mut registry);
-        let text = metrics::text(&registry);
+        let text = metrics::encode(&registry);
         let found =
             text.lines().find_map(|found| found.strip_prefix(series)?.strip_prefix(' ')?.parse().ok());
         found.unwrap_or_else(|| panic!("no {series} in {text}"))
@@ -315,10 +315,10 @@ async fn under_load_every_call_is_seen_or_counted_as_dropped() {
     }
     let accounted = async {
         let dropped = || usize::try_from(tapped.shim.tap_metrics.observations_dropped()).unwrap();
-        while tapped.shim.calls.counts().kept + dropped() < CALLS {
+        while tapped.shim.calls.counts().retained + dropped() < CALLS {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        (tapped.shim.calls.counts().kept, dropped())
+        (tapped.shim.calls.counts().retained, dropped())
     };
     let (seen, dropped) = soon(accounted).await;
     assert!(seen + dropped == CALLS && dropped > 0, "{seen} seen, {dropped} dropped");

@@ -103,7 +103,7 @@ pub(super) enum ClientStage {
     /// It has ended, and its policy is that it is not started again: nor is it once nobody remembers that it was there.
     Finished,
     /// It has it stopped or removed.
-    LetGo,
+    Released,
 }
 
 impl PodKey {
@@ -126,8 +126,8 @@ impl DesiredState {
     pub(super) fn take(&mut self, key: &PodKey, act: ClientAction) {
         match act {
             ClientAction::SandboxCreated(id, request) => {
-                let kept = ClientPod { sandbox: request, sandbox_id: id, containers: Vec::new() };
-                self.0.insert(key.clone(), kept);
+                let client_pod = ClientPod { sandbox: request, sandbox_id: id, containers: Vec::new() };
+                self.0.insert(key.clone(), client_pod);
             }
             ClientAction::SandboxRemoved => drop(self.0.remove(key)),
             ClientAction::SandboxGone => {
@@ -167,8 +167,8 @@ impl DesiredState {
     }
 
     /// Puts back what was kept before.
-    pub(super) fn restore(&mut self, key: PodKey, kept: ClientPod) {
-        self.0.insert(key, kept);
+    pub(super) fn restore(&mut self, key: PodKey, client_pod: ClientPod) {
+        self.0.insert(key, client_pod);
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&PodKey, &ClientPod)> {
@@ -184,7 +184,8 @@ impl ClientContainer {
 
     /// It is its owner's again; what it was made with is nobody's business any more.
     fn release(&mut self) {
-        (self.request, self.stage, self.attempt) = (Err(RELEASED_REASON.to_owned()), ClientStage::LetGo, 0);
+        (self.request, self.stage, self.attempt) =
+            (Err(RELEASED_REASON.to_owned()), ClientStage::Released, 0);
     }
 }
 
@@ -258,7 +259,7 @@ impl ClientPod {
 
     /// Names that nobody uses any more would become more and more in a sandbox that lives long.
     fn forget_the_oldest(&mut self) {
-        let is_released = |it: &ClientContainer| it.stage == ClientStage::LetGo;
+        let is_released = |it: &ClientContainer| it.stage == ClientStage::Released;
         if self.containers.iter().filter(|it| is_released(it)).count() > MAX_RELEASED
             && let Some(oldest) = self.containers.iter().position(is_released)
         {
@@ -268,7 +269,7 @@ impl ClientPod {
 
     /// Whether its owner has let a container go.
     pub(super) fn is_released(&self, container: &str) -> bool {
-        self.newest(container).is_some_and(|known| known.stage == ClientStage::LetGo)
+        self.newest(container).is_some_and(|known| known.stage == ClientStage::Released)
     }
 
     /// Why a container is not started again when it ends, if it is not.
@@ -307,12 +308,12 @@ mod tests {
     }
 
     /// The names of containers that are kept alive, after all of this was done.
-    fn kept(acts: Vec<ClientAction>) -> Vec<String> {
+    fn applied(acts: Vec<ClientAction>) -> Vec<String> {
         let mut desired = DesiredState::default();
         for act in acts {
             desired.take(&key(), act);
         }
-        let containers = desired.pod(&key()).map(|kept| kept.containers.clone()).unwrap_or_default();
+        let containers = desired.pod(&key()).map(|it| it.containers.clone()).unwrap_or_default();
         containers.iter().filter(|it| it.is_restartable()).map(|it| it.name.clone()).collect()
     }
 
@@ -345,7 +346,7 @@ mod tests {
             (vec![ran(), created("a"), started("a"), ran()], &[]),
             (vec![release("a"), attempted], &[]),
         ] {
-            assert_eq!(kept(acts.clone()), expected, "{acts:?}");
+            assert_eq!(applied(acts.clone()), expected, "{acts:?}");
         }
     }
 
@@ -357,9 +358,9 @@ mod tests {
         desired.take(&key(), ClientAction::ContainerCreated { name: "b".to_owned(), id: None, request });
         desired.take(&key(), created("c"));
         desired.take(&key(), ClientAction::ContainerReleased("c".to_owned()));
-        let kept = desired.pod(&key()).unwrap();
-        assert_eq!(kept.sandbox, Err("its RunPodSandbox was not seen".to_owned()));
-        let obstacles = ["a", "b", "c", "d"].map(|name| kept.not_restartable_reason(name));
+        let client_pod = desired.pod(&key()).unwrap();
+        assert_eq!(client_pod.sandbox, Err("its RunPodSandbox was not seen".to_owned()));
+        let obstacles = ["a", "b", "c", "d"].map(|name| client_pod.not_restartable_reason(name));
         assert_eq!(
             obstacles,
             [
@@ -370,9 +371,9 @@ mod tests {
             ]
         );
         desired.take(&key(), ClientAction::ContainerStarted("a".to_owned()));
-        let kept = desired.pod(&key()).unwrap();
-        assert_eq!(kept.not_restartable_reason("a"), None);
-        assert!(kept.is_released("c") && !kept.is_released("a"));
+        let client_pod = desired.pod(&key()).unwrap();
+        assert_eq!(client_pod.not_restartable_reason("a"), None);
+        assert!(client_pod.is_released("c") && !client_pod.is_released("a"));
         desired.take(&key(), ClientAction::PodReleased);
         assert!(desired.pod(&key()).unwrap().is_released("a"));
     }
@@ -405,8 +406,8 @@ mod tests {
             desired.take(&key(), created(&name));
             desired.take(&key(), ClientAction::ContainerReleased(name));
         }
-        let kept = desired.pod(&key()).unwrap();
-        assert_eq!(kept.containers.len(), 1 + MAX_RELEASED);
-        assert!(kept.is_released("job-999") && kept.containers[0].name == "first");
+        let client_pod = desired.pod(&key()).unwrap();
+        assert_eq!(client_pod.containers.len(), 1 + MAX_RELEASED);
+        assert!(client_pod.is_released("job-999") && client_pod.containers[0].name == "first");
     }
 }

@@ -38,10 +38,10 @@ pub struct ClientPodsSnapshot {
 
 impl ClientPods {
     /// Goes on with what was kept before.
-    pub fn new(kept: &state::Snapshot, state: StateStore) -> Result<Self, StateError> {
-        let mut now = ClientPodsSnapshot { desired: persist::read(kept)?, pods: BTreeMap::new() };
+    pub fn new(snapshot: &state::Snapshot, state: StateStore) -> Result<Self, StateError> {
+        let mut now = ClientPodsSnapshot { desired: persist::read(snapshot)?, pods: BTreeMap::new() };
         for key in now.keys() {
-            now.to_pod(&key);
+            now.update_pod(&key);
         }
         Ok(Self { state, now: watch::Sender::new(Arc::new(now)) })
     }
@@ -54,7 +54,7 @@ impl ClientPods {
 
     /// What is kept alive now.
     #[must_use]
-    pub fn now(&self) -> Arc<ClientPodsSnapshot> {
+    pub fn snapshot(&self) -> Arc<ClientPodsSnapshot> {
         self.now.borrow().clone()
     }
 
@@ -67,7 +67,7 @@ impl ClientPods {
             let is_changed = before.as_ref() != now.desired.pod(key);
             if is_changed {
                 persist::write(&self.state, key, before.as_ref(), now.desired.pod(key));
-                now.to_pod(key);
+                now.update_pod(key);
             }
             is_changed
         });
@@ -87,8 +87,8 @@ impl ClientPodsSnapshot {
     }
 
     /// Makes a pod anew of what is known of it.
-    fn to_pod(&mut self, key: &PodKey) {
-        match self.desired.pod(key).and_then(|kept| pod(key, kept)) {
+    fn update_pod(&mut self, key: &PodKey) {
+        match self.desired.pod(key).and_then(|client_pod| pod(key, client_pod)) {
             Some(pod) => drop(self.pods.insert(key.clone(), Arc::new(pod))),
             None => drop(self.pods.remove(key)),
         }
@@ -109,37 +109,37 @@ impl ClientPodsSnapshot {
     /// Whether a container has been made by its owner, and has not been seen to be started.
     #[must_use]
     pub fn is_created_only(&self, pod: &PodKey, container: &str) -> bool {
-        let known = self.desired.pod(pod).and_then(|kept| kept.newest(container));
+        let known = self.desired.pod(pod).and_then(|client_pod| client_pod.newest(container));
         known.is_some_and(|known| known.stage == ClientStage::Created)
     }
 
     /// Whether the owner of a container has stopped or removed it.
     #[must_use]
     pub fn is_released(&self, pod: &PodKey, container: &str) -> bool {
-        self.desired.pod(pod).is_some_and(|kept| kept.is_released(container))
+        self.desired.pod(pod).is_some_and(|client_pod| client_pod.is_released(container))
     }
 
     /// Why a container of a pod is not started again when it ends, if it is not.
     #[must_use]
     pub fn obstacle(&self, pod: &PodKey, container: &str) -> Option<String> {
         match self.desired.pod(pod) {
-            Some(kept) => kept.not_restartable_reason(container).map(str::to_owned),
+            Some(client_pod) => client_pod.not_restartable_reason(container).map(str::to_owned),
             None => Some("its RunPodSandbox and CreateContainer were not seen".to_owned()),
         }
     }
 }
 
 /// A pod with those of its containers that are kept alive, if there are any.
-fn pod(key: &PodKey, kept: &ClientPod) -> Option<Pod> {
+fn pod(key: &PodKey, client_pod: &ClientPod) -> Option<Pod> {
     let containers: Vec<Arc<Container>> =
-        kept.containers.iter().filter_map(container).map(Arc::new).collect();
+        client_pod.containers.iter().filter_map(container).map(Arc::new).collect();
     let PodKey { namespace, name, uid } = key.clone();
-    let origin = kept.sandbox.clone().and_then(|request| {
+    let origin = client_pod.sandbox.clone().and_then(|request| {
         let read = RawRunPodSandbox::read(&request.0);
         read.map(Arc::new).map_err(|error| format!("its RunPodSandbox cannot be read: {error}"))
     });
     let decoded = origin.as_ref().map(|authored| authored.decoded().clone());
-    let newest = kept.sandbox_id.as_deref().map(Arc::from);
+    let newest = client_pod.sandbox_id.as_deref().map(Arc::from);
     let RunPodSandboxRequest { config, runtime_handler } = decoded.unwrap_or_default();
     let config = config.unwrap_or_default();
     let namespaces =
@@ -154,12 +154,13 @@ fn pod(key: &PodKey, kept: &ClientPod) -> Option<Pod> {
     (!pod.containers.is_empty()).then_some(pod)
 }
 
-fn container(kept: &ClientContainer) -> Option<Container> {
-    let request = kept.request.as_ref().ok().filter(|_| kept.is_restartable())?;
+fn container(client_container: &ClientContainer) -> Option<Container> {
+    let request = client_container.request.as_ref().ok().filter(|_| client_container.is_restartable())?;
     let authored = RawCreateContainer::read(&request.0).ok()?;
     let image = authored.decoded().config.as_ref()?.image.clone().unwrap_or_default();
-    let [first, newest] = [&kept.first, &kept.id].map(|id| id.as_deref().map(Arc::from));
-    let (attempt, has_finished) = (kept.attempt, kept.stage == ClientStage::Finished);
-    let own = ClientRequest { request: authored, first, newest, attempt, has_finished };
-    Some(Container::from_client(kept.name.clone(), image.image, own))
+    let [first, newest] =
+        [&client_container.first, &client_container.id].map(|id| id.as_deref().map(Arc::from));
+    let (attempt, has_finished) = (client_container.attempt, client_container.stage == ClientStage::Finished);
+    let client_request = ClientRequest { request: authored, first, newest, attempt, has_finished };
+    Some(Container::from_client(client_container.name.clone(), image.image, client_request))
 }

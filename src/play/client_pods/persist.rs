@@ -40,14 +40,14 @@ enum StoredRequest {
 }
 
 /// Reads what was kept before.
-pub(super) fn read(kept: &state::Snapshot) -> Result<DesiredState, StateError> {
+pub(super) fn read(snapshot: &state::Snapshot) -> Result<DesiredState, StateError> {
     let mut desired = DesiredState::default();
     let mut containers: Vec<StoredContainer> =
-        kept.entries(StateTable::Containers)?.into_iter().map(|(_, container)| container).collect();
+        snapshot.entries(StateTable::Containers)?.into_iter().map(|(_, container)| container).collect();
     containers.sort_by_key(|container| container.place);
-    for (_, StoredSandbox { pod, id, request }) in kept.entries::<StoredSandbox>(StateTable::Sandboxes)? {
-        let own = containers.iter().filter(|container| container.pod == pod);
-        let containers = own.map(|it| ClientContainer {
+    for (_, StoredSandbox { pod, id, request }) in snapshot.entries::<StoredSandbox>(StateTable::Sandboxes)? {
+        let pod_containers = containers.iter().filter(|container| container.pod == pod);
+        let containers = pod_containers.map(|it| ClientContainer {
             name: it.name.clone(),
             request: it.request.captured(),
             stage: it.stage,
@@ -56,8 +56,8 @@ pub(super) fn read(kept: &state::Snapshot) -> Result<DesiredState, StateError> {
             attempt: it.attempt,
         });
         let containers = containers.collect();
-        let kept = ClientPod { sandbox: request.captured(), sandbox_id: id, containers };
-        desired.restore(pod, kept);
+        let client_pod = ClientPod { sandbox: request.captured(), sandbox_id: id, containers };
+        desired.restore(pod, client_pod);
     }
     Ok(desired)
 }
@@ -65,7 +65,9 @@ pub(super) fn read(kept: &state::Snapshot) -> Result<DesiredState, StateError> {
 /// Writes what has changed of a pod.
 pub(super) fn write(state: &StateStore, key: &PodKey, before: Option<&ClientPod>, now: Option<&ClientPod>) {
     let name = |container: &ClientContainer| format!("{key}/{}", container.name);
-    let known = |kept: Option<&ClientPod>| kept.map(|kept| kept.containers.clone()).unwrap_or_default();
+    let known = |client_pod: Option<&ClientPod>| {
+        client_pod.map(|client_pod| client_pod.containers.clone()).unwrap_or_default()
+    };
     let (old, new) = (known(before), known(now));
     for gone in old.iter().filter(|old| new.iter().all(|new| new.name != old.name)) {
         state.remove(StateTable::Containers, &name(gone));
@@ -165,8 +167,8 @@ mod tests {
             write(&state, &key(pod), before.as_ref(), desired.pod(&key(pod)));
         }
         state.close().await.unwrap();
-        let (_state, kept) = StateStore::open(dir.path()).unwrap();
-        assert_eq!(read(&kept).unwrap(), desired);
+        let (_state, snapshot) = StateStore::open(dir.path()).unwrap();
+        assert_eq!(read(&snapshot).unwrap(), desired);
         assert_eq!(desired.iter().count(), 4);
     }
 }

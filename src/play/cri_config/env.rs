@@ -66,9 +66,9 @@ fn map(texts: &StringMap) -> String {
 }
 
 /// A limit or request of a container, in units of its divisor; of a limit that is not set, what the node has.
-pub(in crate::play) fn resource(of: &ResourceField, own: &str, facts: &EnvFacts<'_>) -> String {
+pub(in crate::play) fn resource(of: &ResourceField, container: &str, facts: &EnvFacts<'_>) -> String {
     let EnvFacts { pod, node, .. } = *facts;
-    let name = of.container.as_deref().unwrap_or(own);
+    let name = of.container.as_deref().unwrap_or(container);
     let resources = pod.container(name).map(|container| &container.resources);
     let map = resources.map(|resources| if of.is_limit { &resources.limits } else { &resources.requests });
     match map.and_then(|map| map.get(&of.resource)) {

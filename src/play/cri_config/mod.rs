@@ -32,7 +32,7 @@ pub(super) struct ContainerInputs<'a> {
     /// What the runtime calls its image.
     pub(super) image: &'a str,
     /// What the runtime knows of it.
-    pub(super) known: Option<&'a Image>,
+    pub(super) image_status: Option<&'a Image>,
     pub(super) variables: Vec<(String, String)>,
     pub(super) mounts: Vec<Mount>,
 }
@@ -80,9 +80,9 @@ pub(super) fn container(
     pod: &Pod,
     container: &Container,
     node: &NodeInfo,
-    making: ContainerInputs<'_>,
+    inputs: ContainerInputs<'_>,
 ) -> ContainerConfig {
-    let ContainerInputs { attempt, image, known: of_image, variables, mounts } = making;
+    let ContainerInputs { attempt, image, image_status, variables, mounts } = inputs;
     let sandbox = labels::sandbox_labels(&pod.name, &pod.namespace, &pod.uid);
     let known: HashMap<String, String> = variables.iter().cloned().collect();
     let envs = variables.into_iter().map(|(key, value)| KeyValue { key, value: value.into_bytes() });
@@ -106,7 +106,7 @@ pub(super) fn container(
         tty: container.streams.tty,
         linux: Some(LinuxContainerConfig {
             resources: Some(resources::container_resources(pod, container, node)),
-            security_context: Some(security::container_security(pod, container, of_image)),
+            security_context: Some(security::container_security(pod, container, image_status)),
         }),
         ..ContainerConfig::default()
     }

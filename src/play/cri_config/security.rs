@@ -25,12 +25,12 @@ const MASKED: [&str; 12] = [
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 pub(super) fn sandbox_security(pod: &Pod) -> LinuxSandboxSecurityContext {
-    let common = &pod.security.common;
+    let pod_context = &pod.security.common;
     LinuxSandboxSecurityContext {
         namespace_options: Some(namespaces(pod)),
-        selinux_options: common.selinux.clone(),
-        run_as_user: value(common.user),
-        run_as_group: value(common.group),
+        selinux_options: pod_context.selinux.clone(),
+        run_as_user: value(pod_context.user),
+        run_as_group: value(pod_context.group),
         supplemental_groups: groups(pod),
         supplemental_groups_policy: groups_policy(pod),
         privileged: pod.containers.iter().any(|container| container.security.is_privileged),
@@ -45,40 +45,41 @@ pub(super) fn container_security(
     container: &Container,
     image: Option<&Image>,
 ) -> LinuxContainerSecurityContext {
-    let (own, common) = (&container.security, &pod.security.common);
-    let user = own.common.user.or(common.user);
+    let (container_context, pod_context) = (&container.security, &pod.security.common);
+    let user = container_context.common.user.or(pod_context.user);
     let of_image = image.filter(|_| user.is_none());
-    let has_capabilities = !own.add.is_empty() || !own.drop.is_empty();
+    let has_capabilities = !container_context.add.is_empty() || !container_context.drop.is_empty();
     let paths = |paths: &[&str]| {
-        let is_shown = own.sees_all_of_proc;
+        let is_shown = container_context.sees_all_of_proc;
         paths.iter().filter(|_| !is_shown).map(|path| (*path).to_owned()).collect()
     };
     LinuxContainerSecurityContext {
         capabilities: has_capabilities.then(|| Capability {
-            add_capabilities: own.add.clone(),
-            drop_capabilities: own.drop.clone(),
+            add_capabilities: container_context.add.clone(),
+            drop_capabilities: container_context.drop.clone(),
             ..Capability::default()
         }),
-        privileged: own.is_privileged,
+        privileged: container_context.is_privileged,
         namespace_options: Some(namespaces(pod)),
-        selinux_options: own.common.selinux.clone().or_else(|| common.selinux.clone()),
+        selinux_options: container_context.common.selinux.clone().or_else(|| pod_context.selinux.clone()),
         run_as_user: value(user).or_else(|| of_image.and_then(user_of)),
         run_as_username: of_image.map(|image| image.username.clone()).unwrap_or_default(),
-        run_as_group: value(own.common.group.or(common.group)),
-        readonly_rootfs: own.has_read_only_root,
+        run_as_group: value(container_context.common.group.or(pod_context.group)),
+        readonly_rootfs: container_context.has_read_only_root,
         supplemental_groups: groups(pod),
         supplemental_groups_policy: groups_policy(pod),
-        no_new_privs: own.may_gain_privileges == Some(false),
+        no_new_privs: container_context.may_gain_privileges == Some(false),
         masked_paths: paths(&MASKED),
         readonly_paths: paths(&READ_ONLY),
         seccomp: Some(
-            own.common
+            container_context
+                .common
                 .seccomp
                 .clone()
-                .or_else(|| common.seccomp.clone())
+                .or_else(|| pod_context.seccomp.clone())
                 .unwrap_or_else(|| profile(ProfileType::Unconfined)),
         ),
-        apparmor: own.common.apparmor.clone().or_else(|| common.apparmor.clone()),
+        apparmor: container_context.common.apparmor.clone().or_else(|| pod_context.apparmor.clone()),
         ..LinuxContainerSecurityContext::default()
     }
 }

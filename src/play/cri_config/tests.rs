@@ -15,7 +15,7 @@ fn node() -> NodeInfo {
         cpus: 2,
         etc_hosts: String::new(),
         logs: PathBuf::from("/logs"),
-        keeps_logs: false,
+        keep_logs: false,
         pods: PathBuf::from("/pods"),
         state: "/state".to_owned(),
     }
@@ -25,9 +25,9 @@ fn made(pod: &Pod, name: &str) -> ContainerConfig {
     let (node, container) = (node(), pod.container(name).unwrap());
     let addresses = ["10.0.0.4".to_owned()];
     let variables = variables(container, &EnvFacts { pod, node: &node, addresses: &addresses });
-    let making =
-        ContainerInputs { attempt: 3, image: "sha256:1", known: None, variables, mounts: Vec::new() };
-    super::container(pod, container, &node, making)
+    let inputs =
+        ContainerInputs { attempt: 3, image: "sha256:1", image_status: None, variables, mounts: Vec::new() };
+    super::container(pod, container, &node, inputs)
 }
 
 #[test]

@@ -35,7 +35,7 @@ const TIMESTAMP_FORMAT: &str = "%Y%m%d-%H%M%S";
 #[derive(Debug)]
 pub(super) struct ContainerLogManager {
     context: Arc<WorkerContext>,
-    cast: Arc<PodWorkers>,
+    pod_workers: Arc<PodWorkers>,
     policy: LogRotatePolicy,
     /// Containers whose logs could not be rotated the last time, which was logged.
     failing: HashSet<String>,
@@ -71,8 +71,12 @@ enum RotateError {
 }
 
 impl ContainerLogManager {
-    pub(super) fn new(context: Arc<WorkerContext>, cast: Arc<PodWorkers>, policy: LogRotatePolicy) -> Self {
-        Self { context, cast, policy, failing: HashSet::new() }
+    pub(super) fn new(
+        context: Arc<WorkerContext>,
+        pod_workers: Arc<PodWorkers>,
+        policy: LogRotatePolicy,
+    ) -> Self {
+        Self { context, pod_workers, policy, failing: HashSet::new() }
     }
 
     /// Checks all logs again and again. Beside a kubelet nothing is rotated: it rotates the logs of every container.
@@ -113,14 +117,14 @@ impl ContainerLogManager {
     async fn running_containers(&self) -> Result<Vec<Container>, RotateError> {
         let state = Some(ContainerStateValue { state: ContainerState::ContainerRunning.into() });
         let filter = Some(ContainerFilter { state, ..ContainerFilter::default() });
-        let mut asks = self.context.runtime_client.clone();
+        let mut client = self.context.runtime_client.clone();
         let listed =
-            with_timeout(RUNTIME_REQUEST_TIMEOUT, asks.list_containers(ListContainersRequest { filter }))
+            with_timeout(RUNTIME_REQUEST_TIMEOUT, client.list_containers(ListContainersRequest { filter }))
                 .await;
         let listed = listed.map_err(|status| RotateError::Runtime { method: "ListContainers", status })?;
         let mut containers = listed.containers;
         let uids: HashSet<String> =
-            self.cast.lock().values().map(|worker| worker.pods.borrow().uid.clone()).collect();
+            self.pod_workers.lock().values().map(|worker| worker.pod.borrow().uid.clone()).collect();
         containers.retain(|container| container.labels.get(POD_UID).is_some_and(|uid| uids.contains(uid)));
         Ok(containers)
     }

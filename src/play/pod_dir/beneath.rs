@@ -156,16 +156,16 @@ pub(super) fn open_or_make(dir: impl AsFd, path: &Path, mode: u32, links: Links)
     if !is_missing(&opened) {
         return opened;
     }
-    let parts: Vec<&OsStr> = path.components().map(Component::as_os_str).collect();
-    let mut there = parts.len();
+    let components: Vec<&OsStr> = path.components().map(Component::as_os_str).collect();
+    let mut there = components.len();
     let mut parent = opened;
     while is_missing(&parent) && there > 0 {
         there -= 1;
-        let prefix: PathBuf = parts[..there].iter().collect();
+        let prefix: PathBuf = components[..there].iter().collect();
         parent = open(&dir, &prefix, OFlags::PATH | OFlags::DIRECTORY, links);
     }
     let mut parent = parent?;
-    for part in &parts[there..] {
+    for part in &components[there..] {
         parent = make(&parent, part, mode)?;
     }
     Ok(parent)
@@ -208,8 +208,8 @@ pub(super) fn write_file(parent: impl AsFd, name: &OsStr, content: &[u8], mode: 
 
 /// Whether a text is the name of one entry of a directory.
 pub(super) fn is_name(text: &OsStr) -> bool {
-    let mut parts = Path::new(text).components();
-    matches!((parts.next(), parts.next()), (Some(Component::Normal(only)), None) if only == text)
+    let mut components = Path::new(text).components();
+    matches!((components.next(), components.next()), (Some(Component::Normal(only)), None) if only == text)
 }
 
 #[cfg(test)]

@@ -81,8 +81,8 @@ impl PodDir {
 
     /// Opens the directory of the pod, which is made where it is missing.
     fn open(&self) -> Result<OwnedFd, VolumeError> {
-        let made = fs::create_dir_all(&self.pods).and_then(|()| trusted(&self.pods));
-        made.and_then(|pods| make(pods, OsStr::new(&self.uid), 0o750)).map_err(with_path(&self.root()))
+        let created = fs::create_dir_all(&self.pods).and_then(|()| trusted(&self.pods));
+        created.and_then(|pods| make(pods, OsStr::new(&self.uid), 0o750)).map_err(with_path(&self.root()))
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
@@ -183,10 +183,10 @@ impl PodDir {
         for (index, mount) in container.mounts.iter().enumerate() {
             let target = binds.then(|| subpaths::target(&mount.volume, &container.name, index));
             let sub_path = subpaths::expand(mount, &known)?;
-            let made = self.mount(mount, &sub_path, facts.pod, &root, target.as_deref());
-            let made = made.map_err(|error| error.in_container(&container.name))?;
+            let created = self.mount(mount, &sub_path, facts.pod, &root, target.as_deref());
+            let created = created.map_err(|error| error.in_container(&container.name))?;
             let recursive_read_only = recurses && mount.recursive != RecursiveReadOnly::Disabled;
-            mounts.extend(made.map(|made| v1::Mount { recursive_read_only, ..made }));
+            mounts.extend(created.map(|created| v1::Mount { recursive_read_only, ..created }));
         }
         let has_own = |path: &str| container.mounts.iter().any(|mount| mount.path == path);
         if (facts.pod.host.network || !facts.addresses.is_empty()) && !has_own(HOSTS) {
@@ -200,8 +200,8 @@ impl PodDir {
                 (Path::new(MESSAGES).join(&container.name), format!("{:08x}", fastrand::u32(..)));
             let path = self.root().join(&above).join(&name);
             let above = open_or_make(&root, &above, 0o750, Links::Refuse);
-            let made = above.and_then(|above| write_file(&above, OsStr::new(&name), b"", 0o666));
-            made.map_err(with_path(&path))?;
+            let created = above.and_then(|above| write_file(&above, OsStr::new(&name), b"", 0o666));
+            created.map_err(with_path(&path))?;
             mounts.push(self.container_file(&path, &container.termination_message_path));
         }
         Ok(mounts)

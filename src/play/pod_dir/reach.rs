@@ -18,17 +18,17 @@ pub(in crate::play) async fn obstacle(socket: &Path, directory: &Path) -> io::Re
 
 /// Returns why mounts below `directory` do not reach a process, given its id as the kernel tells it: 0 in a PID namespace outside of ours.
 fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
-    let own = mounts(None).ok()?;
+    let our_mounts = mounts(None).ok()?;
     let pid = match pid {
         Some(pid) if pid > 0 => pid,
-        Some(0) => return not_shared_outwards(&own, directory),
+        Some(0) => return not_shared_outwards(&our_mounts, directory),
         _ => return None,
     };
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
     if namespace("self")? == namespace(&pid.to_string())? {
         return None;
     }
-    let reason = not_propagated(&own, &mounts(Some(pid)).ok()?, directory)?;
+    let reason = not_propagated(&our_mounts, &mounts(Some(pid)).ok()?, directory)?;
     Some(format!(
         "the runtime (pid {pid}) is in another mount namespace, and {reason}; run probeshim in the mount namespace of the runtime \
          (for systemd: without PrivateMounts=, PrivateTmp=, ProtectSystem= and the like), or have --state-dir on a mount that is shared with it"
@@ -36,8 +36,8 @@ fn obstacle_of(pid: Option<i32>, directory: &Path) -> Option<String> {
 }
 
 /// Returns why mounts below a directory leave no container of ours, if they do not. The mounts outside of it are not known.
-fn not_shared_outwards(own: &[MountEntry], directory: &Path) -> Option<String> {
-    let reason = peer_group(own, directory).err()?;
+fn not_shared_outwards(our_mounts: &[MountEntry], directory: &Path) -> Option<String> {
+    let reason = peer_group(our_mounts, directory).err()?;
     Some(format!(
         "the runtime is outside of the container in which probeshim runs, and {reason}; give the volume of --state-dir \
          mountPropagation: Bidirectional"
@@ -45,8 +45,12 @@ fn not_shared_outwards(own: &[MountEntry], directory: &Path) -> Option<String> {
 }
 
 /// Returns why a mount that is made below a directory does not come to other mounts, if it does not.
-fn not_propagated(own: &[MountEntry], theirs: &[MountEntry], directory: &Path) -> Option<String> {
-    let (ours, group) = match peer_group(own, directory) {
+fn not_propagated(
+    our_mounts: &[MountEntry],
+    runtime_mounts: &[MountEntry],
+    directory: &Path,
+) -> Option<String> {
+    let (ours, group) = match peer_group(our_mounts, directory) {
         Ok(found) => found,
         Err(reason) => return Some(reason),
     };
@@ -55,14 +59,14 @@ fn not_propagated(own: &[MountEntry], theirs: &[MountEntry], directory: &Path) -
         in_filesystem(mount, directory) == in_filesystem(ours, directory)
             && [mount.shared, mount.master].contains(&Some(group))
     };
-    let is_seen = covering(theirs, directory).is_some_and(receives);
+    let is_seen = covering(runtime_mounts, directory).is_some_and(receives);
     (!is_seen).then(|| format!("its mount that holds {} receives no mounts from ours", directory.display()))
 }
 
 /// Returns the mount that holds a directory, and its peer group; or that it is not shared, in words.
-fn peer_group<'a>(own: &'a [MountEntry], directory: &Path) -> Result<(&'a MountEntry, u32), String> {
+fn peer_group<'a>(our_mounts: &'a [MountEntry], directory: &Path) -> Result<(&'a MountEntry, u32), String> {
     let shown = directory.display();
-    let ours = covering(own, directory).ok_or_else(|| format!("no mount holds {shown}"))?;
+    let ours = covering(our_mounts, directory).ok_or_else(|| format!("no mount holds {shown}"))?;
     let point = ours.point.display();
     let group =
         ours.shared.ok_or_else(|| format!("the mount at {point}, which holds {shown}, is not shared"));
@@ -94,7 +98,7 @@ mod tests {
 
     #[test]
     fn mounts_reach_the_runtime_only_through_a_peer_group() {
-        for (own, theirs, is_seen) in [
+        for (our_mounts, runtime_mounts, is_seen) in [
             (&[ROOT][..], &[ROOT][..], true),
             (&[ROOT, STATE], &[ROOT, STATE], true),
             // A slave gets what is mounted on its master.
@@ -117,9 +121,9 @@ mod tests {
             // Another mount with a similar name holds nothing of it.
             (&[ROOT], &[ROOT, "3 1 8:3 / /var/lib/stat rw shared:9 - tmpfs t rw"], true),
         ] {
-            let [own, theirs] = [own, theirs].map(read);
-            let reason = not_propagated(&own, &theirs, Path::new("/var/lib/state/pods"));
-            assert_eq!(reason.is_none(), is_seen, "{reason:?}: {own:?} {theirs:?}");
+            let [our_mounts, runtime_mounts] = [our_mounts, runtime_mounts].map(read);
+            let reason = not_propagated(&our_mounts, &runtime_mounts, Path::new("/var/lib/state/pods"));
+            assert_eq!(reason.is_none(), is_seen, "{reason:?}: {our_mounts:?} {runtime_mounts:?}");
         }
     }
 
@@ -142,7 +146,7 @@ mod tests {
     fn only_a_known_process_or_one_outside_of_our_container_is_judged() {
         let directory = tempfile::tempdir().unwrap();
         let directory = directory.path().canonicalize().unwrap();
-        let own = mounts(None).unwrap();
+        let our_mounts = mounts(None).unwrap();
         assert_eq!(obstacle_of(None, &directory), None);
         assert_eq!(
             obstacle_of(Some(std::process::id().cast_signed()), &directory),
@@ -150,6 +154,6 @@ mod tests {
             "it is in our namespace"
         );
         assert_eq!(obstacle_of(Some(i32::MAX), &directory), None, "it has ended");
-        assert_eq!(obstacle_of(Some(0), &directory), not_shared_outwards(&own, &directory));
+        assert_eq!(obstacle_of(Some(0), &directory), not_shared_outwards(&our_mounts, &directory));
     }
 }

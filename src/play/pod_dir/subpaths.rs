@@ -90,8 +90,8 @@ pub(super) fn bind(pod: impl AsFd, target: &Path, source: &OwnedFd) -> io::Resul
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         openat(&above, name, flags, Mode::from_raw_mode(0o640))?;
     }
-    let place = openat(&above, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
-    Ok(mount_bind(descriptor_path(source), descriptor_path(&place))?)
+    let target = openat(&above, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(mount_bind(descriptor_path(source), descriptor_path(&target))?)
 }
 
 /// Unmounts the subPaths of a container, and removes where they were mounted. It is no error if there are none.

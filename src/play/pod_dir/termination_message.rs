@@ -70,12 +70,12 @@ mod tests {
         let line = |number: usize| format!("2026-11-22T07:00:00.1Z stdout F line {number}\n");
         let text: String = (0..200).map(line).collect();
         std::fs::write(&log, text + "2026-11-22T07:00:00.1Z stderr P half\n").unwrap();
-        let reported = message(Some(&file), Some(&log));
-        assert!(reported.starts_with("line 121\n") && reported.ends_with("line 199\nhalf"), "{reported}");
+        let read = message(Some(&file), Some(&log));
+        assert!(read.starts_with("line 121\n") && read.ends_with("line 199\nhalf"), "{read}");
         assert_eq!(message(Some(&file), None), "");
         std::fs::write(&file, "long ".repeat(1_000) + "gone").unwrap();
-        let sent = message(Some(&file), Some(&log));
-        assert!(sent.len() == 4_096 && sent.ends_with("long gone"), "{sent}");
+        let read = message(Some(&file), Some(&log));
+        assert!(read.len() == 4_096 && read.ends_with("long gone"), "{read}");
     }
 
     #[test]

@@ -18,12 +18,12 @@ use crate::play::read::tests::play;
 use crate::play::spec::HostPathKind;
 
 /// The files of a pod, with what tells of it.
-struct Place {
+struct TestHost {
     _dir: tempfile::TempDir,
     node: NodeInfo,
 }
 
-impl Place {
+impl TestHost {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         // As the kernel tells of mounts below it.
@@ -75,18 +75,18 @@ spec:
 
 #[test]
 fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
-    let place = Place::new();
+    let host = TestHost::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let (dir, addresses) = (PodDir::for_pod(&pod, &place.node.pods), ["10.0.0.4".to_owned()]);
-    dir.prepare(&place.facts(&pod, &addresses)).unwrap();
-    let root = place.node.pods.join("u");
+    let (dir, addresses) = (PodDir::for_pod(&pod, &host.node.pods), ["10.0.0.4".to_owned()]);
+    dir.prepare(&host.facts(&pod, &addresses)).unwrap();
+    let root = host.node.pods.join("u");
     let files = root.join("volumes/kubernetes.io~configmap/files");
     assert_eq!((read(&files.join("a/mode")), read(&files.join("other"))), ("fast".into(), "x".into()));
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(&files.join("a/mode")), mode(&files.join("other"))), (0o600, 0o644));
     let labels = root.join("volumes/kubernetes.io~downward-api/down/labels");
     assert_eq!(read(&labels), "app=\"web\"");
-    let facts = place.facts(&pod, &addresses);
+    let facts = host.facts(&pod, &addresses);
     let variables = super::super::cri_config::variables(&pod.containers[0], &facts);
     let mounts = dir.mounts(&pod.containers[0], &facts, &variables, false, false).unwrap();
     let paths: Vec<&str> = mounts.iter().map(|mount| mount.container_path.as_str()).collect();
@@ -109,11 +109,11 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
     assert_eq!(mode(Path::new(&mounts[4].host_path)), 0o666);
 
     let before = fs::read_link(files.join("..data")).unwrap();
-    dir.prepare(&place.facts(&pod, &addresses)).unwrap();
+    dir.prepare(&host.facts(&pod, &addresses)).unwrap();
     assert_eq!(fs::read_link(files.join("..data")).unwrap(), before, "nothing has changed");
     let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow").replace("path: other", "path: third"));
     let other = other.unwrap().remove(0);
-    dir.prepare(&place.facts(&other, &addresses)).unwrap();
+    dir.prepare(&host.facts(&other, &addresses)).unwrap();
     assert_eq!((read(&files.join("a/mode")), read(&files.join("third"))), ("slow".into(), "x".into()));
     assert!(!files.join("other").exists() && !files.join(before).exists());
     dir.remove().unwrap();
@@ -124,11 +124,11 @@ fn volumes_are_made_and_change_at_once_and_go_with_the_pod() {
 /// The process may be killed after any step of an update.
 #[test]
 fn an_interrupted_update_of_a_volume_is_completed() {
-    let place = Place::new();
+    let host = TestHost::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let dir = PodDir::for_pod(&pod, &place.node.pods);
-    dir.prepare(&place.facts(&pod, &[])).unwrap();
-    let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
+    let dir = PodDir::for_pod(&pod, &host.node.pods);
+    dir.prepare(&host.facts(&pod, &[])).unwrap();
+    let files = host.node.pods.join("u/volumes/kubernetes.io~configmap/files");
     let names = || -> Vec<String> {
         let entries = fs::read_dir(&files).unwrap();
         let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
@@ -141,21 +141,21 @@ fn an_interrupted_update_of_a_volume_is_completed() {
     fs::create_dir_all(files.join("..0123456789abcdef/x")).unwrap();
     symlink("..0123456789abcdef", files.join("..data_tmp")).unwrap();
     symlink("..data/left", files.join("left")).unwrap();
-    dir.prepare(&place.facts(&pod, &[])).unwrap();
+    dir.prepare(&host.facts(&pod, &[])).unwrap();
     assert_eq!(names(), before);
     assert_eq!(read(&files.join("other")), "x");
 }
 
 #[test]
 fn a_subpath_that_names_no_file_of_a_volume_is_a_directory_that_updates_leave_alone() {
-    let place = Place::new();
+    let host = TestHost::new();
     let pod = play(DOCUMENTS).unwrap().remove(0);
-    let dir = PodDir::for_pod(&pod, &place.node.pods);
-    dir.prepare(&place.facts(&pod, &[])).unwrap();
-    let files = place.node.pods.join("u/volumes/kubernetes.io~configmap/files");
+    let dir = PodDir::for_pod(&pod, &host.node.pods);
+    dir.prepare(&host.facts(&pod, &[])).unwrap();
+    let files = host.node.pods.join("u/volumes/kubernetes.io~configmap/files");
     fs::create_dir(files.join("absent")).unwrap();
     let other = play(&DOCUMENTS.replace("mode: fast", "mode: slow")).unwrap().remove(0);
-    dir.prepare(&place.facts(&other, &[])).unwrap();
+    dir.prepare(&host.facts(&other, &[])).unwrap();
     assert_eq!(read(&files.join("a/mode")), "slow");
     assert!(files.join("absent").is_dir());
 }
@@ -180,8 +180,8 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
             "{{kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: a, image: i}}], volumes: [{{name: v, hostPath: {{path: {}, type: '{kind}'}}}}]}}}}",
             at(name)
         );
-        let (place, pod) = (Place::new(), play(&text).unwrap().remove(0));
-        let prepared = PodDir::for_pod(&pod, &place.node.pods).prepare(&place.facts(&pod, &[]));
+        let (host, pod) = (TestHost::new(), play(&text).unwrap().remove(0));
+        let prepared = PodDir::for_pod(&pod, &host.node.pods).prepare(&host.facts(&pod, &[]));
         match expected {
             Ok(()) => prepared.unwrap(),
             Err(reason) => assert!(prepared.unwrap_err().to_string().ends_with(reason), "{name} {kind}"),
@@ -191,21 +191,21 @@ fn what_is_at_a_path_of_the_host_has_to_be_what_is_said() {
 
 #[test]
 fn an_uid_that_is_no_name_of_a_directory_removes_nothing() {
-    let place = Place::new();
+    let host = TestHost::new();
     let mut pod = Pod::clone(&play(DOCUMENTS).unwrap()[0]);
-    let dir = tempfile::tempdir_in(place.node.pods.parent().unwrap()).unwrap();
+    let dir = tempfile::tempdir_in(host.node.pods.parent().unwrap()).unwrap();
     let name = dir.path().file_name().unwrap().to_str().unwrap().to_owned();
-    fs::create_dir(&place.node.pods).unwrap();
+    fs::create_dir(&host.node.pods).unwrap();
     for uid in [format!("../{name}"), "..".to_owned(), ".".to_owned(), String::new()] {
         pod.uid = uid;
-        let directory = PodDir::for_pod(&pod, &place.node.pods);
+        let directory = PodDir::for_pod(&pod, &host.node.pods);
         assert!(
-            directory.prepare(&place.facts(&pod, &[])).is_err() && directory.remove().is_err(),
+            directory.prepare(&host.facts(&pod, &[])).is_err() && directory.remove().is_err(),
             "{}",
             pod.uid
         );
     }
-    assert!(dir.path().is_dir() && place.node.pods.is_dir());
+    assert!(dir.path().is_dir() && host.node.pods.is_dir());
 }
 
 #[test]
@@ -213,11 +213,11 @@ fn what_is_new_in_a_volume_belongs_to_the_group_of_its_pod() {
     if !rustix::process::geteuid().is_root() {
         return skip::skip("groups are given by root");
     }
-    let place = Place::new();
+    let host = TestHost::new();
     let documents = DOCUMENTS.replace("spec:", "spec:\n  securityContext: {fsGroup: 4242}");
     let pod = play(&documents).unwrap().remove(0);
-    PodDir::for_pod(&pod, &place.node.pods).prepare(&place.facts(&pod, &[])).unwrap();
-    let volumes = place.node.pods.join("u/volumes");
+    PodDir::for_pod(&pod, &host.node.pods).prepare(&host.facts(&pod, &[])).unwrap();
+    let volumes = host.node.pods.join("u/volumes");
     for (path, mode) in [
         ("kubernetes.io~empty-dir/empty", 0o2777),
         ("kubernetes.io~configmap/files", 0o2775),

@@ -36,8 +36,8 @@ pub(super) fn host_path(path: &Path, kind: HostPathKind) -> Result<(), VolumeErr
         }
         HostPathKind::FileOrCreate if !path.exists() => {
             // A link that leads nowhere is not followed to make a file there.
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
-            return made.map(drop).map_err(with_path(path));
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+            return file.map(drop).map_err(with_path(path));
         }
         _ => {}
     }

@@ -108,9 +108,9 @@ pub(super) fn container(
     };
     if let Some(lifecycle) = node.field("lifecycle") {
         LIFECYCLE.check(&lifecycle, problems);
-        let own = around.spec.container(&name);
+        let spec = around.spec.container(&name);
         let grace = around.spec.termination_grace_period.unwrap_or(GRACE_PERIOD);
-        let hooks = own.map(|own| [("postStart", own.post_start()), ("preStop", own.pre_stop())]);
+        let hooks = spec.map(|spec| [("postStart", spec.post_start()), ("preStop", spec.pre_stop())]);
         for (field, hook) in hooks.into_iter().flatten() {
             if let (Some(Hook::Sleep(seconds)), Some(at)) = (hook, lifecycle.at(&[field, "sleep", "seconds"]))
                 && *seconds > grace
@@ -140,7 +140,7 @@ pub(super) fn container(
     let spec = around.spec.container(&name)?.clone();
     let image = spec.image.clone()?;
     Some(Container {
-        own: None,
+        client_request: None,
         role: spec.role,
         pull_policy: policy.unwrap_or_else(|| PullPolicy::default_pull_policy(&image)),
         name,

@@ -26,7 +26,7 @@ use objects::{ConfigObject, ConfigObjects};
 pub(super) struct ParsedDocument {
     /// Its file, and its number there if there are several.
     at: String,
-    says: DocumentKind,
+    kind: DocumentKind,
 }
 
 /// What a document says.
@@ -44,7 +44,7 @@ enum DocumentKind {
     /// There is something for pods.
     Given(ConfigObject),
     /// The same, with which something is wrong that has been told of: its kind, namespace and name.
-    Misread(&'static str, String, String),
+    Invalid(&'static str, String, String),
     /// Something that no node knows of.
     Other(String),
 }
@@ -68,25 +68,25 @@ impl FromDocument for ParsedDocument {
     fn read(document: &Value, terms: ReadOptions, at: &str, problems: &mut Vec<Violation>) -> Vec<Self> {
         let mut documents = Vec::new();
         objects_of(document, Source::Manifest, terms.redacts, problems, &mut |object, problems| {
-            let says = match object {
+            let kind = match object {
                 Object::Workload { owner, template } => read_workload(owner, &template, terms, problems),
                 Object::Other(kind, node) if objects::KINDS.contains(&kind.as_str()) => {
                     match objects::read(&kind, &node, problems) {
                         Some(given) => Some(DocumentKind::Given(given)),
                         None => objects::called(&kind, &node)
-                            .map(|(kind, namespace, name)| DocumentKind::Misread(kind, namespace, name)),
+                            .map(|(kind, namespace, name)| DocumentKind::Invalid(kind, namespace, name)),
                     }
                 }
                 Object::Other(kind, _) => Some(DocumentKind::Other(kind)),
             };
-            documents.extend(says.map(|says| Self { at: at.to_owned(), says }));
+            documents.extend(kind.map(|kind| Self { at: at.to_owned(), kind }));
         });
         documents
     }
 
     fn is_of_same_object(&self, other: &Self) -> bool {
         // What it said before goes on to count.
-        !matches!(self.says, DocumentKind::Misread(..)) && self.key() == other.key()
+        !matches!(self.kind, DocumentKind::Invalid(..)) && self.key() == other.key()
     }
 }
 
@@ -150,17 +150,17 @@ pub(super) struct ObjectName<'a> {
 impl ParsedDocument {
     /// What tells its object apart from others.
     fn key(&self) -> (&str, &str, &str) {
-        match &self.says {
+        match &self.kind {
             DocumentKind::Pod { namespace, name, .. } => ("Pod", namespace, name),
             DocumentKind::Given(given) => given.key(),
-            DocumentKind::Misread(kind, namespace, name) => (kind, namespace, name),
+            DocumentKind::Invalid(kind, namespace, name) => (kind, namespace, name),
             DocumentKind::Other(kind) => (kind, "", ""),
         }
     }
 
     /// The kind of something that no node knows of.
     pub(super) fn passed_over(&self) -> Option<&str> {
-        match &self.says {
+        match &self.kind {
             DocumentKind::Other(kind) => Some(kind),
             _ => None,
         }
@@ -174,7 +174,7 @@ pub(super) fn merge(documents: &[&ParsedDocument]) -> PodSet {
     let mut places: BTreeMap<_, &str> = BTreeMap::new();
     for document in documents.iter().filter(|document| document.passed_over().is_none()) {
         let key = document.key();
-        if let DocumentKind::Misread(..) = &document.says {
+        if let DocumentKind::Invalid(..) = &document.kind {
             objects.invalid(key);
             continue;
         }
@@ -185,13 +185,13 @@ pub(super) fn merge(documents: &[&ParsedDocument]) -> PodSet {
             continue;
         }
         places.insert(key, &document.at);
-        if let DocumentKind::Given(given) = &document.says {
+        if let DocumentKind::Given(given) = &document.kind {
             objects.add(given);
         }
     }
     let mut seen = BTreeSet::new();
     for document in documents {
-        let DocumentKind::Pod { namespace, name, template, is_wrong } = &document.says else { continue };
+        let DocumentKind::Pod { namespace, name, template, is_wrong } = &document.kind else { continue };
         if !seen.insert((namespace, name)) {
             continue;
         }

@@ -193,9 +193,9 @@ fn pods_are_distinguished_by_name_and_manifest() {
             "{{kind: Pod, metadata: {{name: {name}, uid: u}}, spec: {{containers: [{{name: a, image: i}}]}}}}"
         )
     };
-    let reported = problems(&format!("{}\n---\n{}", same("a"), same("b")));
-    assert_eq!(reported, ["doc 2: metadata.uid is \"u\"; it must be the uid of one pod only"]);
+    let found = problems(&format!("{}\n---\n{}", same("a"), same("b")));
+    assert_eq!(found, ["doc 2: metadata.uid is \"u\"; it must be the uid of one pod only"]);
     let twice = "{kind: Pod, metadata: {name: p}, spec: {containers: [{name: a, image: i}]}}";
-    let sent = problems(&format!("{twice}\n---\n{twice}"));
-    assert_eq!(sent, ["doc 2: Pod default/p is in doc 1 already"]);
+    let found = problems(&format!("{twice}\n---\n{twice}"));
+    assert_eq!(found, ["doc 2: Pod default/p is in doc 1 already"]);
 }

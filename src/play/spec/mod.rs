@@ -89,7 +89,7 @@ pub(super) struct Container {
     /// The handler as it was written, for others who stop the container.
     pub(super) pre_stop: Option<Arc<Value>>,
     /// What is known of it where a client has made it through the relay.
-    pub(super) own: Option<ClientRequest>,
+    pub(super) client_request: Option<ClientRequest>,
     pub(super) termination_message_path: String,
     /// Where a container that failed has left no message, the end of its log is it.
     pub(super) fallback_to_logs_on_error: bool,
@@ -343,7 +343,10 @@ impl Pod {
     /// Whether a container of which the runtime knows nothing has run, and is not to run again: its owner has started it once.
     pub(super) fn is_over(&self, container: &Container) -> bool {
         let policy = container.spec.restart_policy.unwrap_or(self.restart_policy());
-        container.own.as_ref().is_some_and(|own| own.has_finished || policy == RestartPolicy::Never)
+        container
+            .client_request
+            .as_ref()
+            .is_some_and(|client_request| client_request.has_finished || policy == RestartPolicy::Never)
     }
 
     /// How good the resources are that it asks for.
@@ -374,7 +377,7 @@ pub(super) fn identity(namespace: &str, name: &str, uid: &str) -> String {
 
 impl Container {
     /// A container of which nothing is known but what a client has asked for.
-    pub(super) fn from_client(name: String, image: String, own: ClientRequest) -> Self {
+    pub(super) fn from_client(name: String, image: String, client_request: ClientRequest) -> Self {
         Self {
             role: ContainerKind::Regular,
             spec: Arc::new(ContainerSpec::named(&name)),
@@ -391,7 +394,7 @@ impl Container {
             mounts: Vec::new(),
             security: Security::default(),
             pre_stop: None,
-            own: Some(own),
+            client_request: Some(client_request),
             termination_message_path: String::new(),
             fallback_to_logs_on_error: false,
             streams: StdinSpec::default(),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep};
 
-use super::compute_actions::tests::{running, seen};
+use super::compute_actions::tests::{running, runtime_status};
 use super::compute_actions::{ActionInputs, compute_pod_actions};
 use super::requeue::SYNC_FREQUENCY;
 use super::start_container::check_backoff;
@@ -31,7 +31,7 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
     let container = pod.container("main").unwrap();
     let (crashes, started) = (Backoff::default(), Instant::now());
     let now = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000) + started.elapsed();
-    let mut runtime = seen(vec![running(&pod, "main")]);
+    let mut runtime = runtime_status(vec![running(&pod, "main")]);
     let mut waited = [0; COUNT];
     for (number, wait) in waited.iter_mut().enumerate() {
         sleep(Duration::from_secs(lives)).await;
@@ -41,12 +41,12 @@ async fn waits<const COUNT: usize>(ends: Ends, lives: u64) -> [u64; COUNT] {
         }
         loop {
             let before = runtime.clone();
-            let verdicts = |_: &str, kind| (Ends::By(kind) == ends).then_some(ProbeResult::Failure);
+            let probe_result = |_: &str, kind| (Ends::By(kind) == ends).then_some(ProbeResult::Failure);
             let actions = compute_pod_actions(ActionInputs {
                 pod: &pod,
-                seen: &before,
-                verdicts: &verdicts,
-                probed: Some(&pod.spec),
+                runtime_status: &before,
+                probe_result: &probe_result,
+                probe_spec: Some(&pod.spec),
                 probe_killed: &|_| false,
             });
             assert!(!actions.kill_pod && actions.containers_to_start == ["main"], "{actions:?}");

@@ -44,7 +44,7 @@ impl Created {
 impl PodWorker {
     /// Syncs again and again, until its owner has the pod again. Nothing of it is ended then.
     pub(super) async fn run_client_pod(&mut self) {
-        let mut pace = Requeue::default();
+        let mut requeue = Requeue::default();
         while !self.signals.terminate.is_cancelled() {
             self.pod = self.pods.borrow_and_update().clone();
             if let Some(prober) = self.context.prober.clone() {
@@ -58,13 +58,13 @@ impl PodWorker {
                     &self.names,
                     self.pod.containers.iter().map(|it| it.name.clone()).collect(),
                 );
-                self.pod = Arc::new(self.pod.with_spec(Arc::new(prober.spec_of(&self.awaited()))));
+                self.pod = Arc::new(self.pod.with_spec(Arc::new(prober.spec_of(&self.pending_sandbox()))));
             }
             let synced = self.sync().await;
             self.remove_unwanted().await;
-            self.wait(pace.after(synced, &self.pod)).await;
+            self.wait(requeue.after(synced, &self.pod)).await;
         }
-        while !self.lock().made.is_empty() {
+        while !self.lock().created.is_empty() {
             // Nobody comes after this worker who would take it back.
             sleep(TERMINATION_RETRY).await;
             self.remove_unwanted().await;
@@ -76,13 +76,14 @@ impl PodWorker {
     }
 
     /// Has it remembered which containers of clients have ended for good: they do not run again once nothing tells any more that they have.
-    pub(super) fn record_completed(&self, seen: &RuntimePodStatus) {
+    pub(super) fn record_completed(&self, runtime_status: &RuntimePodStatus) {
         let Some(key) = PodKey::from_pod_ref(&self.names) else { return };
-        for container in
-            self.pod.containers.iter().filter(|it| it.own.as_ref().is_some_and(|own| !own.has_finished))
-        {
-            let newest =
-                seen.latest(&container.name).filter(|instance| instance.state == InstanceState::Exited);
+        for container in self.pod.containers.iter().filter(|it| {
+            it.client_request.as_ref().is_some_and(|client_request| !client_request.has_finished)
+        }) {
+            let newest = runtime_status
+                .latest(&container.name)
+                .filter(|instance| instance.state == InstanceState::Exited);
             let is_back = |it: &ContainerInstance| {
                 should_restart_after_kill(&self.pod, container, it, self.context.probe_killed.has(&it.id))
             };
@@ -96,31 +97,32 @@ impl PodWorker {
     }
 
     /// Whether its owner has done nothing with it that was not known of when it was looked at.
-    pub(super) async fn is_still_kept(&self) -> bool {
+    pub(super) async fn still_managed(&self) -> bool {
         let is_known = self.context.internal_calls.flush().await;
         is_known && !self.pods.has_changed().unwrap_or(true) && !self.signals.terminate.is_cancelled()
     }
 
     /// Whether a container is still to be, as it was asked for.
     pub(super) async fn still_desired(&self, container: &Container) -> bool {
-        let Some(own) = &container.own else { return true };
-        self.context.internal_calls.flush().await && self.wants(&container.name, own)
+        let Some(client_request) = &container.client_request else { return true };
+        self.context.internal_calls.flush().await && self.still_wants(&container.name, client_request)
     }
 
-    fn wants(&self, name: &str, made_of: &ClientRequest) -> bool {
-        let wanted = self.pods.borrow().container(name).and_then(|it| it.own.clone());
-        !self.signals.terminate.is_cancelled() && wanted.is_some_and(|own| own.is_of_same_call(made_of))
+    fn still_wants(&self, name: &str, request: &ClientRequest) -> bool {
+        let wanted = self.pods.borrow().container(name).and_then(|it| it.client_request.clone());
+        !self.signals.terminate.is_cancelled()
+            && wanted.is_some_and(|client_request| client_request.is_of_same_call(request))
     }
 
     /// A sandbox or container was made for the client.
     pub(super) fn track_created_sandbox(&self, id: &Arc<str>) {
-        self.lock().made.sandbox = Some(id.clone());
+        self.lock().created.sandbox = Some(id.clone());
     }
 
     pub(super) fn track_created(&self, container: &Container, id: &str) {
-        if let Some(own) = &container.own {
-            let made = (container.name.clone(), id.into(), own.clone());
-            self.lock().made.containers.push(made);
+        if let Some(client_request) = &container.client_request {
+            let created = (container.name.clone(), id.into(), client_request.clone());
+            self.lock().created.containers.push(created);
         }
     }
 
@@ -130,15 +132,15 @@ impl PodWorker {
             // It is looked again with the next sync.
             return;
         }
-        let Created { sandbox, containers } = std::mem::take(&mut self.lock().made);
-        for (name, id, own) in containers {
-            if self.wants(&name, &own) {
+        let Created { sandbox, containers } = std::mem::take(&mut self.lock().created);
+        for (name, id, client_request) in containers {
+            if self.still_wants(&name, &client_request) {
                 continue;
             }
             if let Err(status) = self.reclaim(&name, &id).await {
                 let pod = self.pod.full_name();
                 warn!(pod, container = %id, "a container is left that nobody wants: {}", sanitize(status.message()));
-                self.lock().made.containers.push((name, id, own));
+                self.lock().created.containers.push((name, id, client_request));
             }
         }
         let sandbox = sandbox.filter(|_| self.signals.terminate.is_cancelled());
@@ -147,7 +149,7 @@ impl PodWorker {
         {
             let pod = self.pod.full_name();
             warn!(pod, sandbox = %id, "a sandbox is left that nobody wants: {}", sanitize(status.message()));
-            self.lock().made.sandbox = Some(id);
+            self.lock().created.sandbox = Some(id);
         }
     }
 
@@ -173,18 +175,23 @@ impl PodWorker {
     pub(super) async fn recreate_container(
         &self,
         container: &Container,
-        own: &ClientRequest,
-        place: StartContext<'_>,
+        client_request: &ClientRequest,
+        context: StartContext<'_>,
     ) -> Result<(String, u32), StartError> {
         let failed = |message: String| StartError::new("CreateContainerError", message);
-        let config = own.request.decoded().config.clone().unwrap_or_default();
+        let config = client_request.request.decoded().config.clone().unwrap_or_default();
         let first = config.metadata.as_ref().map_or(0, |metadata| metadata.attempt);
-        let seen = place.seen.all(&container.name).map(|instance| instance.attempt).max().unwrap_or(first);
-        let attempt = seen.max(first).max(own.attempt).checked_add(1);
+        let newest_attempt = context
+            .runtime_status
+            .all(&container.name)
+            .map(|instance| instance.attempt)
+            .max()
+            .unwrap_or(first);
+        let attempt = newest_attempt.max(first).max(client_request.attempt).checked_add(1);
         let attempt = attempt.ok_or_else(|| failed(format!("there is no attempt after {}", u32::MAX)))?;
         let count = config.annotations.get(RESTART_COUNT).and_then(|count| count.parse::<u32>().ok());
-        let mut request = own.request.clone();
-        request.set_field(&["pod_sandbox_id"], Value::String(place.sandbox.to_owned()));
+        let mut request = client_request.request.clone();
+        request.set_field(&["pod_sandbox_id"], Value::String(context.sandbox.to_owned()));
         request.set_field(&["config", "metadata", "attempt"], Value::U32(attempt));
         request.set_field(
             &["config", "log_path"],
@@ -194,8 +201,8 @@ impl PodWorker {
             let count = count.saturating_add(attempt - first);
             request.set_map_entry(&["config", "annotations"], RESTART_COUNT, count.to_string());
         }
-        let of_sandbox = place.seen.sandbox().map_or(0, |sandbox| sandbox.attempt);
-        let of_sandbox = place.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
+        let of_sandbox = context.runtime_status.sandbox().map_or(0, |sandbox| sandbox.attempt);
+        let of_sandbox = context.config.metadata.as_ref().map_or(of_sandbox, |metadata| metadata.attempt);
         request.set_field(&["sandbox_config", "metadata", "attempt"], Value::U32(of_sandbox));
         let created =
             with_timeout(RUNTIME_REQUEST_TIMEOUT, self.context.raw_client.create_container(request)).await;

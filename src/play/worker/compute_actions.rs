@@ -56,10 +56,10 @@ pub(super) type ProbeResults<'a> = dyn Fn(&str, ProbeType) -> Option<ProbeResult
 #[derive(Clone, Copy)]
 pub(super) struct ActionInputs<'a> {
     pub(super) pod: &'a Pod,
-    pub(super) seen: &'a RuntimePodStatus,
-    pub(super) verdicts: &'a ProbeResults<'a>,
+    pub(super) runtime_status: &'a RuntimePodStatus,
+    pub(super) probe_result: &'a ProbeResults<'a>,
     /// What is probed, by all sources; `None` where nothing is.
-    pub(super) probed: Option<&'a PodSpec>,
+    pub(super) probe_spec: Option<&'a PodSpec>,
     /// Whether a container is ended for a probe, or has been, by its id.
     pub(super) probe_killed: &'a dyn Fn(&str) -> bool,
 }
@@ -67,24 +67,24 @@ pub(super) struct ActionInputs<'a> {
 impl ActionInputs<'_> {
     /// What a probe is held to say of a container that runs beside the others; `None` where there is no such probe.
     fn sidecar_probe_result(&self, container: &Container, id: &str, kind: ProbeType) -> Option<ProbeResult> {
-        let probed = self.probed?.container(&container.name)?;
-        probed.probe(kind).map(|_| (self.verdicts)(id, kind).unwrap_or(ProbeResult::Unknown))
+        let probe_spec = self.probe_spec?.container(&container.name)?;
+        probe_spec.probe(kind).map(|_| (self.probe_result)(id, kind).unwrap_or(ProbeResult::Unknown))
     }
 }
 
 /// What is to be done for a pod that goes on.
 pub(super) fn compute_pod_actions(view: ActionInputs<'_>) -> PodActions {
-    let ActionInputs { pod, seen, .. } = view;
+    let ActionInputs { pod, runtime_status, .. } = view;
     let containers_to_reset = resets(view);
     if !containers_to_reset.is_empty() {
-        let sandbox = seen.sandbox().map(|sandbox| sandbox.id.clone());
+        let sandbox = runtime_status.sandbox().map(|sandbox| sandbox.id.clone());
         return PodActions { sandbox, containers_to_reset, ..PodActions::default() };
     }
-    let (is_new, attempt) = pod_sandbox_changed(pod, seen);
+    let (is_new, attempt) = pod_sandbox_changed(pod, runtime_status);
     let mut actions = PodActions {
         kill_pod: is_new,
         create_sandbox: is_new.then_some(attempt),
-        sandbox: seen.sandbox().map(|sandbox| sandbox.id.clone()),
+        sandbox: runtime_status.sandbox().map(|sandbox| sandbox.id.clone()),
         ..PodActions::default()
     };
     if is_new {
@@ -103,32 +103,32 @@ pub(super) fn compute_pod_actions(view: ActionInputs<'_>) -> PodActions {
 
 /// Whether a container was made for another manifest. Of a client's nothing is noted.
 fn is_changed(container: &Container, instance: &ContainerInstance) -> bool {
-    container.own.is_none() && hash(container) != instance.hash
+    container.client_request.is_none() && hash(container) != instance.hash
 }
 
 /// Whether there has to be another sandbox, and of which attempt the one that counts is.
-fn pod_sandbox_changed(pod: &Pod, seen: &RuntimePodStatus) -> (bool, u32) {
-    let Some(newest) = seen.sandbox() else { return (true, 0) };
-    let ready = seen.sandboxes.iter().filter(|sandbox| sandbox.is_ready).count();
+fn pod_sandbox_changed(pod: &Pod, runtime_status: &RuntimePodStatus) -> (bool, u32) {
+    let Some(newest) = runtime_status.sandbox() else { return (true, 0) };
+    let ready = runtime_status.sandboxes.iter().filter(|sandbox| sandbox.is_ready).count();
     let SandboxInstance { attempt, is_ready, is_host_network, addresses, .. } = newest;
     let is_as_written = *is_host_network == pod.host.network && (pod.host.network || !addresses.is_empty());
     // A client's is as the client wants it, and so are others of that name.
     let is_good = *is_ready && (pod.is_client_pod() || ready == 1 && is_as_written);
-    let highest = seen.sandboxes.iter().map(|sandbox| sandbox.attempt).max().unwrap_or(*attempt);
+    let highest = runtime_status.sandboxes.iter().map(|sandbox| sandbox.attempt).max().unwrap_or(*attempt);
     if is_good { (false, *attempt) } else { (true, highest.saturating_add(1)) }
 }
 
 /// Everything is made anew, unless there is nothing left to do.
 fn compute_for_new_sandbox(view: ActionInputs<'_>, attempt: u32, actions: &mut PodActions) {
-    let ActionInputs { pod, seen, .. } = view;
+    let ActionInputs { pod, runtime_status, .. } = view;
     let policy = pod.restart_policy();
-    if attempt != 0 && policy == RestartPolicy::Never && !seen.containers.is_empty() {
+    if attempt != 0 && policy == RestartPolicy::Never && !runtime_status.containers.is_empty() {
         actions.create_sandbox = None;
         return;
     }
     // Those that are to succeed once, and have. What else containers say of themselves does not count here.
     let is_done = |container: &&Arc<Container>| {
-        let newest = seen.latest(&container.name);
+        let newest = runtime_status.latest(&container.name);
         container.spec.restart_policy.unwrap_or(policy) == RestartPolicy::OnFailure
             && newest
                 .is_some_and(|instance| instance.state == InstanceState::Exited && instance.exit_code == 0)
@@ -136,10 +136,11 @@ fn compute_for_new_sandbox(view: ActionInputs<'_>, attempt: u32, actions: &mut P
     let starts: Vec<String> = pod
         .regular_containers()
         .filter(|container| !is_done(container))
-        .filter(|container| seen.latest(&container.name).is_some() || !pod.is_over(container))
+        .filter(|container| runtime_status.latest(&container.name).is_some() || !pod.is_over(container))
         .map(|container| container.name.clone())
         .collect();
-    let is_initialised = pod.regular_containers().any(|container| seen.latest(&container.name).is_some());
+    let is_initialised =
+        pod.regular_containers().any(|container| runtime_status.latest(&container.name).is_some());
     if starts.is_empty() && (is_initialised || pod.is_client_pod()) {
         actions.create_sandbox = None;
         return;
@@ -152,37 +153,37 @@ fn compute_for_new_sandbox(view: ActionInputs<'_>, attempt: u32, actions: &mut P
 
 /// Containers that run before the regular ones. Tells whether the regular ones may start.
 fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActions) -> bool {
-    let ActionInputs { pod, seen, .. } = view;
+    let ActionInputs { pod, runtime_status, .. } = view;
     let containers: Vec<&Arc<Container>> = pod.init_containers().collect();
     let is_there = |container: &Arc<Container>| {
-        let state = seen.latest(&container.name).map(|instance| instance.state);
+        let state = runtime_status.latest(&container.name).map(|instance| instance.state);
         matches!(state, Some(InstanceState::Created | InstanceState::Running))
     };
     let was_initialised = pod.regular_containers().any(is_there);
     let (mut is_initialised, mut is_past) = (was_initialised || containers.is_empty(), was_initialised);
     let mut starts: Vec<usize> = Vec::new();
     // The last one that is there tells how far it has come; of those before it, only sidecars are kept running.
-    for (place, container) in containers.iter().enumerate().rev() {
+    for (context, container) in containers.iter().enumerate().rev() {
         let is_sidecar = container.role == ContainerKind::Sidecar;
-        let Some(instance) = seen.latest(&container.name) else {
+        let Some(instance) = runtime_status.latest(&container.name) else {
             if is_past && is_sidecar {
-                starts.push(place);
+                starts.push(context);
             }
             continue;
         };
         if is_past && !is_sidecar {
             continue;
         }
-        let has_next = place + 1 < containers.len();
+        let has_next = context + 1 < containers.len();
         let mut goes_on = || {
             if !has_next {
                 is_initialised = true;
             } else if !is_past {
-                starts.push(place + 1);
+                starts.push(context + 1);
             }
         };
         match instance.state {
-            InstanceState::Created => starts.push(place),
+            InstanceState::Created => starts.push(context),
             InstanceState::Running if is_sidecar => {
                 let verdict = |kind| view.sidecar_probe_result(container, &instance.id, kind);
                 let fault = match verdict(ProbeType::Startup) {
@@ -204,17 +205,17 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
                 if let Some((what, reason)) = fault {
                     let message = format!("Init container {} {what}", container.name);
                     actions.containers_to_kill.push(container_to_kill(instance, message, reason));
-                    starts.push(place);
+                    starts.push(context);
                 }
             }
             InstanceState::Running => {}
-            InstanceState::Exited if is_sidecar => starts.push(place),
+            InstanceState::Exited if is_sidecar => starts.push(context),
             InstanceState::Exited if has_failed(instance) => {
                 if !should_restart(pod, container, instance) {
                     actions.kill_pod = true;
                     return false;
                 }
-                starts.push(place);
+                starts.push(context);
             }
             InstanceState::Exited => goes_on(),
             InstanceState::Unknown => {
@@ -225,7 +226,7 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
                 let message =
                     "Init container is in \"unknown\" state, try killing it before restart".to_owned();
                 actions.containers_to_kill.push(container_to_kill(instance, message, KillReason::Other));
-                starts.push(place);
+                starts.push(context);
             }
         }
         is_past = true;
@@ -236,16 +237,16 @@ fn compute_init_container_actions(view: ActionInputs<'_>, actions: &mut PodActio
     starts.sort_unstable();
     starts.dedup();
     actions.init_containers_to_start =
-        starts.into_iter().map(|place| containers[place].name.clone()).collect();
+        starts.into_iter().map(|context| containers[context].name.clone()).collect();
     is_initialised
 }
 
 fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
-    let ActionInputs { pod, seen, verdicts, probe_killed, .. } = view;
+    let ActionInputs { pod, runtime_status, probe_result, probe_killed, .. } = view;
     let mut kept = 0;
     for container in pod.regular_containers() {
         let name = &container.name;
-        let running = match seen.latest(name) {
+        let running = match runtime_status.latest(name) {
             Some(instance) if instance.state == InstanceState::Running => instance,
             other => {
                 let is_probe_killed = |instance: &ContainerInstance| probe_killed(&instance.id);
@@ -267,7 +268,7 @@ fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
         };
         // Rules do not count: there is no exit code yet.
         let policy = container.spec.restart_policy.unwrap_or(pod.restart_policy());
-        let failed = |kind| verdicts(&running.id, kind) == Some(ProbeResult::Failure);
+        let failed = |kind| probe_result(&running.id, kind) == Some(ProbeResult::Failure);
         let (what, reason, is_restarted) = if is_changed(container, running) {
             ("definition changed".to_owned(), KillReason::Other, true)
         } else if let Some(kind) =
@@ -294,19 +295,19 @@ fn regular_containers(view: ActionInputs<'_>, actions: &mut PodActions) {
 
 /// Where a container has ended in a way that makes all start again: everything that is there, and last what made it so.
 fn resets(view: ActionInputs<'_>) -> Vec<ContainerToKill> {
-    let ActionInputs { pod, seen, .. } = view;
+    let ActionInputs { pod, runtime_status, .. } = view;
     let makes_it_so = |instance: &ContainerInstance| {
-        let is_newest = seen.latest(&instance.name).is_some_and(|newest| newest.id == instance.id);
+        let is_newest = runtime_status.latest(&instance.name).is_some_and(|newest| newest.id == instance.id);
         let container = pod.container(&instance.name);
         instance.state == InstanceState::Exited
             && is_newest
             && container.is_some_and(|container| container.spec.restarts_all_containers(instance.exit_code))
     };
-    if !seen.containers.iter().any(makes_it_so) {
+    if !runtime_status.containers.iter().any(makes_it_so) {
         return Vec::new();
     }
     let (last, first): (Vec<&ContainerInstance>, Vec<&ContainerInstance>) =
-        seen.containers.iter().partition(|instance| makes_it_so(instance));
+        runtime_status.containers.iter().partition(|instance| makes_it_so(instance));
     let message =
         |instance: &ContainerInstance| format!("Container {} is restarted with all others", instance.name);
     first

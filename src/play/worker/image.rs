@@ -133,7 +133,7 @@ impl ImagePuller<'_> {
     }
 
     fn tell(&self, reason: &'static str, is_warning: bool, message: String) {
-        self.context.tell(self.names.0, Some(self.names.1), (reason, is_warning), message);
+        self.context.record_event(self.names.0, Some(self.names.1), (reason, is_warning), message);
     }
 }
 

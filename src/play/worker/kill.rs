@@ -35,7 +35,7 @@ impl PodWorker {
     pub(super) async fn kill_container(
         &self,
         to_kill: &ContainerToKill,
-        seen: &RuntimePodStatus,
+        runtime_status: &RuntimePodStatus,
         report: Option<&PodReport>,
     ) -> Result<(), Status> {
         let ContainerToKill { id, name, message, reason } = to_kill;
@@ -51,7 +51,7 @@ impl PodWorker {
         }
         // Whoever comes after us has to know why it ended.
         self.context.state.flush().await;
-        let killed = self.kill(&names(seen, id, name), id, ending, mark, &[]).await;
+        let killed = self.kill(&names(runtime_status, id, name), id, ending, mark, &[]).await;
         if let (KillReason::Probe(kind), Some(prober)) = (reason, &self.context.prober) {
             prober.on_container_killed(&self.names, name, *kind, killed.is_ok());
         }
@@ -82,7 +82,7 @@ impl PodWorker {
         let name = names.name.as_deref().unwrap_or_default();
         let container = self.pod.container(name).map(|container| container.spec.clone());
         let container = container.unwrap_or_else(|| Arc::new(ContainerSpec::named(name)));
-        let hooked = self.hook_context(&container, names, id, &self.address().unwrap_or_default());
+        let hooked = self.hook_context(&container, names, id, &self.pod_ip().unwrap_or_default());
         if let Err(HookError::Failed(_)) = hooked.run(hook, self.context.executor.clone(), Some(period)).await
         {
             self.record_event(Some(names), ("FailedPreStopHook", true), "PreStopHook failed".to_owned());
@@ -107,15 +107,15 @@ impl PodWorker {
 
     /// Ends all containers, with grace periods of so many seconds at least; at once but for those that run beside the others: they come
     /// last, in the reverse of their order. Then the sandboxes are stopped.
-    pub(super) async fn kill_all(&self, seen: &RuntimePodStatus, least: u32) -> Result<(), Status> {
-        let alive: Vec<&ContainerInstance> = seen.live().collect();
+    pub(super) async fn kill_all(&self, runtime_status: &RuntimePodStatus, least: u32) -> Result<(), Status> {
+        let alive: Vec<&ContainerInstance> = runtime_status.live().collect();
         let turns: TerminationOrder =
             alive.iter().map(|instance| (instance.name.clone(), CancellationToken::new())).collect();
-        let kills = alive.iter().map(|instance| self.kill_in_order(instance, seen, &turns, least));
+        let kills = alive.iter().map(|instance| self.kill_in_order(instance, runtime_status, &turns, least));
         for killed in join_all(kills).await {
             killed?;
         }
-        for sandbox in &seen.sandboxes {
+        for sandbox in &runtime_status.sandboxes {
             let request = StopPodSandboxRequest { pod_sandbox_id: sandbox.id.to_string() };
             ignore_not_found(
                 with_timeout(
@@ -131,11 +131,11 @@ impl PodWorker {
     async fn kill_in_order(
         &self,
         instance: &ContainerInstance,
-        seen: &RuntimePodStatus,
+        runtime_status: &RuntimePodStatus,
         turns: &TerminationOrder,
         least: u32,
     ) -> Result<(), Status> {
-        let names = names(seen, &instance.id, &instance.name);
+        let names = names(runtime_status, &instance.id, &instance.name);
         let message = format!("Stopping container {}", instance.name);
         let ending = match self.pod.container(&instance.name) {
             Some(container) => self.kill_spec(container, message),
@@ -157,7 +157,7 @@ impl PodWorker {
     /// Removes a container, and its log with what was rotated of it, unless logs stay.
     pub(super) async fn remove_with_log(&self, instance: &ContainerInstance) -> Result<(), Status> {
         self.remove(&instance.id).await?;
-        if !self.context.node.keeps_logs {
+        if !self.context.node.keep_logs {
             let logs = cri_config::log_dir(&self.pod, &self.context.node.logs).join(&instance.name);
             remove_log(logs.join(format!("{}.log", instance.restart_count))).await;
         }
@@ -230,8 +230,9 @@ fn kill_record(report: &ProbeReport, ending: &KillPlan) -> tap::KillRecord {
 }
 
 /// What a container is called, as it was seen.
-fn names(seen: &RuntimePodStatus, id: &str, name: &str) -> Arc<tap::ContainerRef> {
-    let attempt = seen.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
+fn names(runtime_status: &RuntimePodStatus, id: &str, name: &str) -> Arc<tap::ContainerRef> {
+    let attempt =
+        runtime_status.containers.iter().find(|it| *it.id == *id).map(|instance| instance.restart_count);
     Arc::new(tap::ContainerRef { id: Some(id.to_owned()), name: Some(name.to_owned()), attempt })
 }
 
@@ -297,10 +298,10 @@ mod tests {
             let started = Instant::now();
             let ended = join_all(names.into_iter().zip(takes).map(async |(name, takes)| {
                 let left = wait_for_predecessors(&predecessors(&pod, name, &turns), grace).await;
-                let reported = started.elapsed().as_secs();
+                let seconds = started.elapsed().as_secs();
                 tokio::time::sleep(Duration::from_secs(left.min(takes).into())).await;
                 turns[name].cancel();
-                (name, reported, started.elapsed().as_secs())
+                (name, seconds, started.elapsed().as_secs())
             }));
             assert_eq!(ended.await, expected, "with {grace}s");
         }

@@ -39,7 +39,7 @@ use crate::world::Sandbox;
 use client_pod::Created;
 use compute_actions::{ActionInputs, compute_pod_actions, should_restart_after_kill};
 use requeue::{Requeue, RequeueDelay};
-use status::{StatusInputs, WaitingReasons, status};
+use status::{StatusInputs, WaitingReasons};
 
 /// When it is tried again where the runtime has to come to itself, or a pod is to end.
 const TERMINATION_RETRY: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ pub(super) struct PodWorker {
     dir: PodDir,
     signals: Arc<WorkerSignals>,
     published: watch::Sender<PublishedPod>,
-    memory: Mutex<WorkerState>,
+    state: Mutex<WorkerState>,
 }
 
 /// What is remembered from one sync to the next.
@@ -82,8 +82,8 @@ struct WorkerState {
     is_resetting: bool,
     /// Containers whose subPaths could not be unmounted, which was logged.
     unreleased: HashSet<String>,
-    /// What was made for a client since it was looked at last whether it still wants that.
-    made: Created,
+    /// Sandbox and containers created for a client since the last check whether it still wants them.
+    created: Created,
 }
 
 /// What a sync has come to.
@@ -119,7 +119,7 @@ impl PodWorker {
         let pod = pods.borrow().clone();
         let dir = PodDir::for_pod(&pod, &context.node.pods);
         let names = Arc::new(names(&pod));
-        Self { context, pod, pods, names, dir, signals, published, memory: Mutex::default() }
+        Self { context, pod, pods, names, dir, signals, published, state: Mutex::default() }
     }
 
     /// Plays the pod until it is told to end, and leaves nothing of it. Tells whether that was so.
@@ -135,7 +135,7 @@ impl PodWorker {
         }
         if let Some(prober) = &self.context.prober {
             // Its workers begin before there is anything to probe.
-            prober.add_pod(self.awaited());
+            prober.add_pod(self.pending_sandbox());
         }
         tokio::select! {
             () = self.run_loop() => {}
@@ -146,8 +146,8 @@ impl PodWorker {
         self.cleanup().await
     }
 
-    /// The sandbox that it is to have.
-    fn awaited(&self) -> Sandbox {
+    /// The sandbox that the pod will have, before it exists.
+    fn pending_sandbox(&self) -> Sandbox {
         let text = |texts: &super::spec::StringMap| texts.iter().collect();
         let (labels, annotations) = (text(&self.pod.labels), text(&self.pod.annotations));
         Sandbox::pending((*self.names).clone(), labels, annotations, Instant::now())
@@ -155,25 +155,25 @@ impl PodWorker {
 
     /// Syncs again and again, until the pod has come to its end.
     async fn run_loop(&mut self) {
-        let mut pace = Requeue::default();
+        let mut requeue = Requeue::default();
         loop {
             self.pod = self.pods.borrow_and_update().clone();
             let synced = self.sync().await;
             if matches!(synced, Ok(SyncResult::Terminal)) {
                 return;
             }
-            self.wait(pace.after(synced, &self.pod)).await;
+            self.wait(requeue.after(synced, &self.pod)).await;
         }
     }
 
-    /// Waits until it is to be looked at again.
-    async fn wait(&mut self, rest: RequeueDelay) {
-        let due = match rest {
-            RequeueDelay::Short(breath) => return sleep(breath).await,
+    /// Waits until the next sync.
+    async fn wait(&mut self, delay: RequeueDelay) {
+        let due = match delay {
+            RequeueDelay::Short(pause) => return sleep(pause).await,
             RequeueDelay::Until(due) => due,
         };
         // One that has passed is seen as soon as the runtime answers.
-        let ahead = self.deadline_left().filter(|left| !left.is_zero());
+        let ahead = self.remaining_deadline().filter(|left| !left.is_zero());
         let due = ahead.map_or(due, |left| due.min(Instant::now() + left));
         tokio::select! {
             () = sleep_until(due) => {}
@@ -185,89 +185,97 @@ impl PodWorker {
 
     /// Looks what is so, and does what is to be done.
     async fn sync(&self) -> Result<SyncResult, SyncError> {
-        let seen = self.context.pod_status(&self.pod).await?;
-        self.record_completed(&seen);
+        let runtime_status = self.context.pod_status(&self.pod).await?;
+        self.record_completed(&runtime_status);
         let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
-        if self.lost_for_good(&seen) {
+        if self.killed_for_good(&runtime_status) {
             self.published.send_modify(|published| published.failure = Some(FailureCause::Killed));
         }
-        let status = self.update_status(&seen, report.as_ref(), false).await?;
+        let status = self.update_status(&runtime_status, report.as_ref(), false).await?;
         if status.is_terminal() {
             return Ok(SyncResult::Terminal);
         }
-        if self.deadline_left().is_some_and(|left| left.is_zero()) {
+        if self.remaining_deadline().is_some_and(|left| left.is_zero()) {
             let (reason, message) = DEADLINE_EXCEEDED;
             self.record_event(None, (reason, false), message.to_owned());
-            self.published.send_modify(|standing| standing.failure = Some(FailureCause::Deadline));
+            self.published.send_modify(|published| published.failure = Some(FailureCause::Deadline));
             return Ok(SyncResult::Terminal);
         }
         if self.is_paused() {
             return Ok(SyncResult::Retry(None));
         }
-        self.prune_exited(&seen).await;
+        self.prune_exited(&runtime_status).await;
         if !self.pod.is_client_pod() {
-            self.release_subpaths(&seen).await;
-            self.prepare_pod_dir(seen.addresses()).await?;
+            self.release_subpaths(&runtime_status).await;
+            self.prepare_pod_dir(runtime_status.addresses()).await?;
         }
-        let verdicts = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;
+        let probe_result = |id: &str, kind| report.as_ref()?.container(id)?.probe(kind)?.result;
         let actions = compute_pod_actions(ActionInputs {
             pod: &self.pod,
-            seen: &seen,
-            verdicts: &verdicts,
-            probed: self.probed(report.as_ref()),
+            runtime_status: &runtime_status,
+            probe_result: &probe_result,
+            probe_spec: self.probe_spec(report.as_ref()),
             probe_killed: &|id| self.context.probe_killed.has(id),
         });
         debug!(pod = self.pod.full_name(), ?actions, "sync");
         let has_failed = |instance: &&ContainerInstance| {
             ProbeType::KILLING
                 .into_iter()
-                .any(|kind| verdicts(&instance.id, kind) == Some(ProbeResult::Failure))
+                .any(|kind| probe_result(&instance.id, kind) == Some(ProbeResult::Failure))
         };
-        for instance in seen.live().filter(has_failed) {
+        for instance in runtime_status.live().filter(has_failed) {
             self.context.probe_killed.add(&instance.id);
         }
-        if self.pod.is_client_pod() && !self.is_still_kept().await {
+        if self.pod.is_client_pod() && !self.still_managed().await {
             return Ok(SyncResult::Changed);
         }
-        self.run_publishing_status(&seen, Box::pin(self.execute(actions, &seen, report.as_ref()))).await
+        self.run_publishing_status(
+            &runtime_status,
+            Box::pin(self.execute(actions, &runtime_status, report.as_ref())),
+        )
+        .await
     }
 
-    /// Whether nothing is started or ended.
+    /// Whether the worker starts and kills nothing.
     fn is_paused(&self) -> bool {
-        let is_let_be =
+        let restart_is_off =
             || self.context.prober.as_ref().is_some_and(|prober| prober.mode() != EnforcementMode::Restart);
-        self.context.kubelet.is_active() || self.pod.is_client_pod() && is_let_be()
+        self.context.kubelet.is_active() || self.pod.is_client_pod() && restart_is_off()
     }
 
     /// Does something that may take long. What probes say meanwhile is told at once, though nothing else is looked at (as the kubelet's status
     /// manager); it is looked at once this is done.
-    async fn run_publishing_status<T>(&self, seen: &RuntimePodStatus, work: impl Future<Output = T>) -> T {
+    async fn run_publishing_status<T>(
+        &self,
+        runtime_status: &RuntimePodStatus,
+        work: impl Future<Output = T>,
+    ) -> T {
         let mut work = std::pin::pin!(work);
-        let mut is_woken = false;
+        let mut sync_requested = false;
         loop {
             tokio::select! {
-                done = &mut work => {
-                    if is_woken {
+                output = &mut work => {
+                    if sync_requested {
                         self.signals.sync.notify_one();
                     }
-                    return done;
+                    return output;
                 }
                 () = self.signals.sync.notified() => {
-                    is_woken = true;
+                    sync_requested = true;
                     let report = self.context.prober.as_ref().and_then(|prober| prober.pod_report(&self.names));
                     // It was asked what the runtime calls itself before.
-                    let _ = self.update_status(seen, report.as_ref(), false).await;
+                    let _ = self.update_status(runtime_status, report.as_ref(), false).await;
                 }
             }
         }
     }
 
-    /// Whether a container that was ended for a probe is not started again.
-    fn lost_for_good(&self, seen: &RuntimePodStatus) -> bool {
-        let mut ended = seen.containers.iter().filter(|instance| {
+    /// Whether a container was killed because of a probe and will not be restarted.
+    fn killed_for_good(&self, runtime_status: &RuntimePodStatus) -> bool {
+        let mut ended = runtime_status.containers.iter().filter(|instance| {
             instance.state == InstanceState::Exited
                 && self.context.probe_killed.has(&instance.id)
-                && seen.latest(&instance.name).is_some_and(|newest| newest.id == instance.id)
+                && runtime_status.latest(&instance.name).is_some_and(|newest| newest.id == instance.id)
         });
         ended.any(|instance| {
             let container = self.pod.container(&instance.name);
@@ -276,47 +284,47 @@ impl PodWorker {
         })
     }
 
-    /// How long it may still run, where that is limited.
-    fn deadline_left(&self) -> Option<Duration> {
+    /// Time until the active deadline, if the pod has one.
+    fn remaining_deadline(&self) -> Option<Duration> {
         let limit = Duration::from_secs(self.pod.active_deadline?.into());
         let ran = SystemTime::now().duration_since(self.published.borrow().started);
         Some(limit.saturating_sub(ran.unwrap_or_default()))
     }
 
-    /// Tells how the pod is.
+    /// Computes and publishes the status of the pod.
     async fn update_status(
         &self,
-        seen: &RuntimePodStatus,
+        runtime_status: &RuntimePodStatus,
         report: Option<&PodReport>,
         is_terminal: bool,
     ) -> Result<PodStatus, Status> {
         let runtime = self.context.runtime_name().await?;
         let (before, started) = self.last_status();
-        let memory = self.lock();
-        let basis = StatusInputs {
+        let state = self.lock();
+        let inputs = StatusInputs {
             pod: &self.pod,
             node: &self.context.node,
-            seen,
+            runtime_status,
             report,
-            probed: self.probed(report),
-            reasons: &memory.reasons,
+            probe_spec: self.probe_spec(report),
+            reasons: &state.reasons,
             before: before.as_ref(),
             is_terminal,
-            is_resetting: memory.is_resetting,
+            is_resetting: state.is_resetting,
             runtime,
             started,
         };
-        let mut new = status(&basis, SystemTime::now());
-        drop(memory);
+        let mut new = status::status(&inputs, SystemTime::now());
+        drop(state);
         if self.published.borrow().failure == Some(FailureCause::Deadline) && is_terminal {
             let (reason, message) = DEADLINE_EXCEEDED;
             new = PodStatus { phase: "Failed", reason: reason.into(), message: message.into(), ..new };
         }
-        let sandbox = seen.sandbox().map(|sandbox| sandbox.id.to_string());
-        let (pod, reported) = (self.pod.clone(), new.clone());
+        let sandbox = runtime_status.sandbox().map(|sandbox| sandbox.id.to_string());
+        let (pod, status) = (self.pod.clone(), new.clone());
         self.published.send_modify(|published| {
             (published.pod, published.sandbox) = (pod, sandbox);
-            published.update(reported);
+            published.update(status);
         });
         Ok(new)
     }
@@ -327,16 +335,16 @@ impl PodWorker {
         (published.status.clone(), published.started)
     }
 
-    /// What is probed, by all sources, as far as that is known already; `None` where nothing is.
-    fn probed<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
+    /// The probe spec of the pod, as known by now; `None` without a prober.
+    fn probe_spec<'a>(&'a self, report: Option<&'a PodReport>) -> Option<&'a PodSpec> {
         self.context.prober.as_ref().map(|_| report.map_or(&*self.pod.spec, |report| &report.spec))
     }
 
     fn lock(&self) -> MutexGuard<'_, WorkerState> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn address(&self) -> Option<String> {
+    fn pod_ip(&self) -> Option<String> {
         let published = self.published.borrow();
         published.status.as_ref().map(|status| status.pod_ip.clone()).filter(|address| !address.is_empty())
     }
@@ -347,7 +355,7 @@ impl PodWorker {
         what: (&'static str, bool),
         message: String,
     ) {
-        self.context.tell(&self.names, container, what, message);
+        self.context.record_event(&self.names, container, what, message);
     }
 }
 

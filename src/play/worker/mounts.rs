@@ -60,11 +60,11 @@ impl PodWorker {
 
     /// Unmounts the subPaths of containers that do not run, whether or not the pod still has them. What cannot be unmounted is tried again with
     /// the next sync.
-    pub(super) async fn release_subpaths(&self, seen: &RuntimePodStatus) {
+    pub(super) async fn release_subpaths(&self, runtime_status: &RuntimePodStatus) {
         let known = self.context.subpath_mounts.containers_of(&self.pod.uid);
         self.lock().unreleased.retain(|name| known.contains(name));
         for name in known {
-            if seen.live().any(|instance| instance.name == name) {
+            if runtime_status.live().any(|instance| instance.name == name) {
                 continue;
             }
             let (dir, container) = (self.dir.clone(), name.clone());

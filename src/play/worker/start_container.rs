@@ -30,7 +30,7 @@ pub(super) struct StartContext<'a> {
     pub(super) config: &'a PodSandboxConfig,
     pub(super) addresses: &'a [String],
     /// What was there before this sync has done anything.
-    pub(super) seen: &'a RuntimePodStatus,
+    pub(super) runtime_status: &'a RuntimePodStatus,
 }
 
 impl PodWorker {
@@ -38,31 +38,31 @@ impl PodWorker {
     pub(super) async fn start(
         &self,
         container: &Container,
-        place: StartContext<'_>,
+        context: StartContext<'_>,
     ) -> Result<(), StartError> {
-        let unnamed =
+        let container_ref =
             tap::ContainerRef { name: Some(container.name.clone()), ..tap::ContainerRef::default() };
-        let unnamed = Arc::new(unnamed);
-        self.back_off(container, place.seen, &unnamed)?;
+        let container_ref = Arc::new(container_ref);
+        self.back_off(container, context.runtime_status, &container_ref)?;
         // Or else it would not be waited for as long once we are back from an end of ours.
         self.context.state.flush().await;
-        let wanted = ImagePuller {
+        let puller = ImagePuller {
             context: &self.context,
             pod: &self.pod,
             container,
-            names: (&self.names, &unnamed),
-            sandbox: place.config,
+            names: (&self.names, &container_ref),
+            sandbox: context.config,
         };
-        let ensured = wanted.ensure_image().await;
-        let (image, known) = ensured.inspect_err(|error| self.failed(&unnamed, error))?;
+        let ensured = puller.ensure_image().await;
+        let (image, image_status) = ensured.inspect_err(|error| self.failed(&container_ref, error))?;
         if !self.still_desired(container).await {
             return Ok(());
         }
-        let created = match &container.own {
-            Some(own) => self.recreate_container(container, own, place).await,
-            None => self.create(container, place, &image, known.as_ref()).await,
+        let created = match &container.client_request {
+            Some(request) => self.recreate_container(container, request, context).await,
+            None => self.create(container, context, &image, image_status.as_ref()).await,
         };
-        let (id, attempt) = created.inspect_err(|error| self.failed(&unnamed, error))?;
+        let (id, attempt) = created.inspect_err(|error| self.failed(&container_ref, error))?;
         self.track_created(container, &id);
         let name = Some(container.name.clone());
         let named = Arc::new(tap::ContainerRef { id: Some(id.clone()), name, attempt: Some(attempt) });
@@ -78,7 +78,7 @@ impl PodWorker {
         started.inspect_err(|error| self.failed(&named, error))?;
         self.record_event(Some(&named), ("Started", false), "Container started".to_owned());
         match container.spec.post_start() {
-            Some(hook) => self.post_start(container, &named, place, hook.clone()).await,
+            Some(hook) => self.post_start(container, &named, context, hook.clone()).await,
             None => Ok(()),
         }
     }
@@ -87,11 +87,16 @@ impl PodWorker {
     fn back_off(
         &self,
         container: &Container,
-        seen: &RuntimePodStatus,
+        runtime_status: &RuntimePodStatus,
         names: &Arc<tap::ContainerRef>,
     ) -> Result<(), StartError> {
-        let is_time =
-            check_backoff(&self.context.restart_backoff, &self.pod, container, seen, SystemTime::now());
+        let is_time = check_backoff(
+            &self.context.restart_backoff,
+            &self.pod,
+            container,
+            runtime_status,
+            SystemTime::now(),
+        );
         let Err(BackoffError { delay, until }) = is_time else { return Ok(()) };
         let (name, pod) = (&container.name, &self.pod);
         let whole = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
@@ -105,26 +110,27 @@ impl PodWorker {
     async fn create(
         &self,
         container: &Container,
-        place: StartContext<'_>,
+        context: StartContext<'_>,
         image: &str,
-        known: Option<&Image>,
+        image_status: Option<&Image>,
     ) -> Result<(String, u32), StartError> {
         let (pod, node) = (&*self.pod, &self.context.node);
-        let wrong = |message: String| StartError::new("CreateContainerConfigError", message);
-        verify_run_as_non_root(pod, container, known).map_err(wrong)?;
+        let config_error = |message: String| StartError::new("CreateContainerConfigError", message);
+        verify_run_as_non_root(pod, container, image_status).map_err(config_error)?;
         let logs = cri_config::log_dir(pod, &node.logs).join(&container.name);
-        let attempt = restart_count(place.seen.latest(&container.name), &logs);
-        let made = make_log_directory(&node.logs, &logs);
-        made.map_err(|error| wrong(format!("{}: {error}", logs.display())))?;
-        let facts = EnvFacts { pod, node, addresses: place.addresses };
+        let attempt = restart_count(context.runtime_status.latest(&container.name), &logs);
+        let log_dir = make_log_directory(&node.logs, &logs);
+        log_dir.map_err(|error| config_error(format!("{}: {error}", logs.display())))?;
+        let facts = EnvFacts { pod, node, addresses: context.addresses };
         let variables = cri_config::variables(container, &facts);
-        let recurses = self.recurses(container).await.map_err(wrong)?;
-        let mounts = self.mounts(container, place.addresses, &variables, recurses).await.map_err(wrong)?;
-        let making = ContainerInputs { attempt, image, known, variables, mounts };
+        let recurses = self.recurses(container).await.map_err(config_error)?;
+        let mounts =
+            self.mounts(container, context.addresses, &variables, recurses).await.map_err(config_error)?;
+        let inputs = ContainerInputs { attempt, image, image_status, variables, mounts };
         let request = CreateContainerRequest {
-            pod_sandbox_id: place.sandbox.to_owned(),
-            config: Some(cri_config::container(pod, container, node, making)),
-            sandbox_config: Some(place.config.clone()),
+            pod_sandbox_id: context.sandbox.to_owned(),
+            config: Some(cri_config::container(pod, container, node, inputs)),
+            sandbox_config: Some(context.config.clone()),
         };
         let created = with_timeout(
             RUNTIME_REQUEST_TIMEOUT,
@@ -160,11 +166,11 @@ impl PodWorker {
         &self,
         container: &Container,
         names: &Arc<tap::ContainerRef>,
-        place: StartContext<'_>,
+        context: StartContext<'_>,
         hook: Hook,
     ) -> Result<(), StartError> {
         let id: Arc<str> = names.id.as_deref().unwrap_or_default().into();
-        let address = place.addresses.first().map(String::as_str).unwrap_or_default();
+        let address = context.addresses.first().map(String::as_str).unwrap_or_default();
         let hooked = self.hook_context(&container.spec, names, &id, address);
         let reason = match hooked.run(hook, self.context.executor.clone(), None).await {
             Ok(()) => return Ok(()),
@@ -189,10 +195,10 @@ pub(super) fn check_backoff(
     crashes: &Backoff,
     pod: &Pod,
     container: &Container,
-    seen: &RuntimePodStatus,
+    runtime_status: &RuntimePodStatus,
     now: SystemTime,
 ) -> Result<(), BackoffError> {
-    let Some(exited) = seen.latest_exited(&container.name) else { return Ok(()) };
+    let Some(exited) = runtime_status.latest_exited(&container.name) else { return Ok(()) };
     let finished = Duration::from_nanos(u64::try_from(exited.finished_at).unwrap_or(0));
     crashes.check_and_record(&backoff_key(pod, container), SystemTime::UNIX_EPOCH + finished, now)
 }
@@ -200,8 +206,8 @@ pub(super) fn check_backoff(
 /// What is remembered of a container that ends: another image or other resources make it another one.
 fn backoff_key(pod: &Pod, container: &Container) -> String {
     let Pod { name, namespace, uid, .. } = pod;
-    let Container { name: own, image, resources, .. } = container;
-    format!("{name}/{namespace}/{uid}/{own}/{image}/{resources:?}")
+    let Container { name: container_name, image, resources, .. } = container;
+    format!("{name}/{namespace}/{uid}/{container_name}/{image}/{resources:?}")
 }
 
 /// How often a container has been started before: the newest knows, or else its logs.
@@ -221,13 +227,13 @@ fn restart_count(newest: Option<&ContainerInstance>, logs: &Path) -> u32 {
 
 /// Whether a container runs as root that must not.
 fn verify_run_as_non_root(pod: &Pod, container: &Container, image: Option<&Image>) -> Result<(), String> {
-    let (own, common) = (&container.security.common, &pod.security.common);
-    if own.is_not_root.or(common.is_not_root) != Some(true) {
+    let (container_context, pod_context) = (&container.security.common, &pod.security.common);
+    if container_context.is_not_root.or(pod_context.is_not_root) != Some(true) {
         return Ok(());
     }
     let owner =
         format!("(pod: \"{}_{}({})\", container: {})", pod.name, pod.namespace, pod.uid, container.name);
-    match own.user.or(common.user) {
+    match container_context.user.or(pod_context.user) {
         Some(0) => Err(format!("container's runAsUser breaks non-root policy {owner}")),
         Some(_) => Ok(()),
         None => match image.map(|image| (image.uid.map(|uid| uid.value), image.username.as_str())) {

@@ -24,11 +24,11 @@ pub(super) type WaitingReasons = HashMap<String, (String, String)>;
 pub(super) struct StatusInputs<'a> {
     pub(super) pod: &'a Pod,
     pub(super) node: &'a NodeInfo,
-    pub(super) seen: &'a RuntimePodStatus,
+    pub(super) runtime_status: &'a RuntimePodStatus,
     /// What probes say, if there are any.
     pub(super) report: Option<&'a PodReport>,
     /// What is probed, by all sources; `None` where nothing is.
-    pub(super) probed: Option<&'a PodSpec>,
+    pub(super) probe_spec: Option<&'a PodSpec>,
     pub(super) reasons: &'a WaitingReasons,
     /// The last status.
     pub(super) before: Option<&'a PodStatus>,
@@ -44,7 +44,7 @@ pub(super) struct StatusInputs<'a> {
 
 /// The status of a pod at a time.
 pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
-    let StatusInputs { pod, node, seen, before, .. } = *basis;
+    let StatusInputs { pod, node, runtime_status, before, .. } = *basis;
     let init: Vec<ContainerStatusV1> =
         pod.init_containers().map(|container| basis.container(container)).collect();
     let regular: Vec<ContainerStatusV1> =
@@ -54,7 +54,8 @@ pub(super) fn status(basis: &StatusInputs<'_>, now: SystemTime) -> PodStatus {
     let addresses = if pod.host.network {
         vec![node.address.clone()]
     } else {
-        let known = seen.sandbox().filter(|sandbox| sandbox.is_ready).map(|it| it.addresses.clone());
+        let known =
+            runtime_status.sandbox().filter(|sandbox| sandbox.is_ready).map(|it| it.addresses.clone());
         // One that has ended keeps what it had.
         known
             .or_else(|| before.map(|before| before.pod_ips.iter().map(|it| it.ip.clone()).collect()))
@@ -94,7 +95,9 @@ impl StatusInputs<'_> {
     fn container(&self, container: &Container) -> ContainerStatusV1 {
         let name = &container.name;
         let before = self.before.and_then(|before| before.containers().find(|known| known.name == *name));
-        let Some(newest) = self.seen.latest(name) else { return self.default_waiting(container, before) };
+        let Some(newest) = self.runtime_status.latest(name) else {
+            return self.default_waiting(container, before);
+        };
         let mut status = ContainerStatusV1 {
             name: name.clone(),
             state: self.state(container, newest),
@@ -109,7 +112,7 @@ impl StatusInputs<'_> {
                 json!({"linux": {"uid": user.uid, "gid": user.gid, "supplementalGroups": user.supplemental_groups}})
             }),
         };
-        status.last_state = match (self.seen.all(name).nth(1), before) {
+        status.last_state = match (self.runtime_status.all(name).nth(1), before) {
             (Some(earlier), _) => self.state(container, earlier),
             // It has been removed since.
             (None, Some(before)) if before.container_id == status.container_id => before.last_state.clone(),
@@ -191,12 +194,12 @@ impl StatusInputs<'_> {
             let is_done = instance.state == InstanceState::Exited && instance.exit_code == 0;
             return (is_running, is_done);
         }
-        let reported = self.report.and_then(|report| report.container(&instance.id));
-        if let Some(report) = reported.filter(|_| is_running) {
+        let container_report = self.report.and_then(|report| report.container(&instance.id));
+        if let Some(report) = container_report.filter(|_| is_running) {
             return (report.is_started, report.is_ready);
         }
-        let probed = self.probed.and_then(|probed| probed.container(&container.name));
-        let has = |kind| probed.is_some_and(|probed| probed.probe(kind).is_some());
+        let probe_spec = self.probe_spec.and_then(|probe_spec| probe_spec.container(&container.name));
+        let has = |kind| probe_spec.is_some_and(|probe_spec| probe_spec.probe(kind).is_some());
         let is_started = is_running && !has(ProbeType::Startup);
         (is_started, is_started && !has(ProbeType::Readiness))
     }
@@ -238,7 +241,7 @@ fn conditions(
     let [containers_ready, ready] = readiness(phase, &lasting)
         .map(|prober::PodCondition { is_met, reason, message, .. }| (is_met, reason, message));
     let has_sandbox = basis
-        .seen
+        .runtime_status
         .sandbox()
         .is_some_and(|sandbox| sandbox.is_ready && (basis.pod.host.network || !sandbox.addresses.is_empty()));
     let met = |is_met: bool| (is_met, None, None);
@@ -248,7 +251,7 @@ fn conditions(
         .iter()
         .any(|container| container.spec.restart_rules.iter().any(|it| it.restarts_all));
     let resetting = may_reset.then(|| {
-        let reported = match phase {
+        let status = match phase {
             PodPhase::Succeeded => (false, Some("PodCompleted"), None),
             PodPhase::Failed => (false, Some("PodFailed"), None),
             _ if basis.is_resetting => {
@@ -257,7 +260,7 @@ fn conditions(
             }
             _ => met(false),
         };
-        ("AllContainersRestarting", reported)
+        ("AllContainersRestarting", status)
     });
     let all: [(&'static str, ConditionStatus); 5] = [
         ("PodReadyToStartContainers", met(has_sandbox)),
@@ -269,8 +272,8 @@ fn conditions(
     let condition = |(kind, (is_met, reason, message)): (&'static str, ConditionStatus)| {
         let status = if is_met { "True" } else { "False" };
         let before = basis.before.and_then(|before| before.conditions.iter().find(|it| it.r#type == kind));
-        let kept = before.filter(|before| before.status == status);
-        let since = kept.map_or_else(|| time_of(now), |before| before.last_transition_time.clone());
+        let unchanged = before.filter(|before| before.status == status);
+        let since = unchanged.map_or_else(|| time_of(now), |before| before.last_transition_time.clone());
         let last_transition_time = since;
         PodStatusCondition {
             r#type: kind,

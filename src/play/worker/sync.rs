@@ -26,7 +26,7 @@ impl PodWorker {
     pub(super) async fn execute(
         &self,
         actions: PodActions,
-        seen: &RuntimePodStatus,
+        runtime_status: &RuntimePodStatus,
         report: Option<&PodReport>,
     ) -> Result<SyncResult, SyncError> {
         if actions.create_sandbox.is_some()
@@ -37,9 +37,9 @@ impl PodWorker {
             return Ok(SyncResult::NoChange);
         }
         if !actions.containers_to_reset.is_empty() {
-            return self.reset(&actions, seen, report).await;
+            return self.reset(&actions, runtime_status, report).await;
         }
-        let is_done = self.kill_containers(&actions, seen, report).await?;
+        let is_done = self.kill_containers(&actions, runtime_status, report).await?;
         if actions.init_containers_to_start.is_empty()
             && actions.containers_to_start.is_empty()
             && actions.create_sandbox.is_none()
@@ -48,36 +48,39 @@ impl PodWorker {
         }
         // What is known of it has to outlive what is made now.
         self.context.state.flush().await;
-        let (config, authored) = self.sandbox_config(actions.create_sandbox, seen);
+        let (config, authored) = self.sandbox_config(actions.create_sandbox, runtime_status);
         let (sandbox, addresses) = match actions.create_sandbox {
             Some(_) => self.run_sandbox(&config, authored).await?,
-            None => (actions.sandbox.clone().unwrap_or_else(|| "".into()), seen.addresses().to_vec()),
+            None => {
+                (actions.sandbox.clone().unwrap_or_else(|| "".into()), runtime_status.addresses().to_vec())
+            }
         };
         if actions.create_sandbox.is_some() && self.pod.is_client_pod() {
             self.track_created_sandbox(&sandbox);
-            if !self.is_still_kept().await {
+            if !self.still_managed().await {
                 return Ok(SyncResult::Changed);
             }
         } else if addresses.is_empty() && !self.pod.host.network && !self.pod.is_client_pod() {
             // Another one is made, as by the kubelet, once it has been looked at again.
             return Ok(SyncResult::Retry(Some(SystemTime::now() + TERMINATION_RETRY)));
         }
-        let place = StartContext { sandbox: &sandbox, config: &config, addresses: &addresses, seen };
-        Ok(self.start_all(&actions, place).await)
+        let start =
+            StartContext { sandbox: &sandbox, config: &config, addresses: &addresses, runtime_status };
+        Ok(self.start_all(&actions, start).await)
     }
 
     /// Ends and removes everything, for all to start again with the next sync.
     async fn reset(
         &self,
         actions: &PodActions,
-        seen: &RuntimePodStatus,
+        runtime_status: &RuntimePodStatus,
         report: Option<&PodReport>,
     ) -> Result<SyncResult, SyncError> {
         self.lock().is_resetting = true;
-        self.update_status(seen, report, false).await?;
+        self.update_status(runtime_status, report, false).await?;
         for to_kill in &actions.containers_to_reset {
-            if seen.live().any(|instance| instance.id == to_kill.id) {
-                self.kill_container(to_kill, seen, report).await?;
+            if runtime_status.live().any(|instance| instance.id == to_kill.id) {
+                self.kill_container(to_kill, runtime_status, report).await?;
             }
             self.remove(&to_kill.id).await?;
         }
@@ -88,40 +91,41 @@ impl PodWorker {
     async fn kill_containers(
         &self,
         actions: &PodActions,
-        seen: &RuntimePodStatus,
+        runtime_status: &RuntimePodStatus,
         report: Option<&PodReport>,
     ) -> Result<bool, SyncError> {
-        let mut is_done = !actions.containers_to_kill.is_empty();
+        let mut any_killed = !actions.containers_to_kill.is_empty();
         if actions.kill_pod {
             if actions.create_sandbox.is_some() && actions.sandbox.is_some() {
                 let message = "Pod sandbox changed, it will be killed and re-created.";
                 self.record_event(None, ("SandboxChanged", false), message.to_owned());
             }
-            is_done |= seen.live().next().is_some() || seen.sandboxes.iter().any(|it| it.is_ready);
-            let killed = self.kill_all(seen, 0).await;
+            any_killed |= runtime_status.live().next().is_some()
+                || runtime_status.sandboxes.iter().any(|it| it.is_ready);
+            let killed = self.kill_all(runtime_status, 0).await;
             killed.inspect_err(|status| {
                 let message = format!("error killing pod: {}", sanitize(status.message()));
                 self.record_event(None, ("FailedKillPod", true), message);
             })?;
             if actions.create_sandbox.is_some() {
                 // Those of the last sandbox would tell that the new one is initialised.
-                for instance in seen.containers.iter().filter(|it| self.is_init(it)) {
+                for instance in runtime_status.containers.iter().filter(|it| self.is_init(it)) {
                     self.remove_with_log(instance).await?;
                 }
             }
         }
         for to_kill in &actions.containers_to_kill {
-            self.kill_container(to_kill, seen, report).await?;
+            self.kill_container(to_kill, runtime_status, report).await?;
         }
-        Ok(is_done)
+        Ok(any_killed)
     }
 
     /// Starts containers, those that run first before the others. One of those that fails holds all up that come after it.
-    async fn start_all(&self, actions: &PodActions, place: StartContext<'_>) -> SyncResult {
+    async fn start_all(&self, actions: &PodActions, context: StartContext<'_>) -> SyncResult {
         let mut failures: Vec<StartError> = Vec::new();
         for name in actions.init_containers_to_start.iter().chain(&actions.containers_to_start) {
             let Some(container) = self.pod.container(name).cloned() else { continue };
-            match self.start(&container, place).await {
+            match self.start(&container, context).await {
                 Ok(()) => drop(self.lock().reasons.remove(name)),
                 Err(error) => {
                     let reason = (error.reason.to_owned(), error.message.clone());
@@ -143,16 +147,16 @@ impl PodWorker {
     /// What sandbox the pod has, or is to have, and in which words its owner has asked for it, if it has one.
     fn sandbox_config(
         &self,
-        creates: Option<u32>,
-        seen: &RuntimePodStatus,
+        new_attempt: Option<u32>,
+        runtime_status: &RuntimePodStatus,
     ) -> (PodSandboxConfig, Option<RawRunPodSandbox>) {
-        let attempt = creates.or(seen.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
+        let attempt = new_attempt.or(runtime_status.sandbox().map(|sandbox| sandbox.attempt)).unwrap_or(0);
         if let Some((authored, config)) = self.sandbox_request(attempt) {
             return (config, Some(authored));
         }
-        let seen_at =
+        let first_seen =
             jiff::Timestamp::try_from(self.last_status().1).map(|it| it.to_string()).unwrap_or_default();
-        (cri_config::sandbox(&self.pod, &self.context.node, attempt, &seen_at), None)
+        (cri_config::sandbox(&self.pod, &self.context.node, attempt, &first_seen), None)
     }
 
     /// Makes a sandbox. Returns its id and its addresses.
@@ -166,7 +170,7 @@ impl PodWorker {
             self.record_event(None, ("FailedCreatePodSandBox", true), message);
         };
         let logs = config.log_directory.clone();
-        let made = if logs.is_empty() {
+        let log_dir_created = if logs.is_empty() {
             Ok(())
         } else if authored.is_some() {
             // Where a client has its logs is for it to say.
@@ -174,7 +178,7 @@ impl PodWorker {
         } else {
             make_log_directory(&self.context.node.logs, Path::new(&logs))
         };
-        made.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
+        log_dir_created.map_err(|error| SyncError::Volumes(format!("{logs}: {error}")))?;
         let request = RunPodSandboxRequest {
             config: Some(config.clone()),
             runtime_handler: self.pod.runtime_handler.clone(),
@@ -193,15 +197,15 @@ impl PodWorker {
             }
         };
         let id: Arc<str> = run.inspect_err(failed)?.pod_sandbox_id.into();
-        let seen = self.context.pod_status(&self.pod).await?;
-        let sandbox = seen.sandboxes.iter().find(|sandbox| sandbox.id == id);
+        let runtime_status = self.context.pod_status(&self.pod).await?;
+        let sandbox = runtime_status.sandboxes.iter().find(|sandbox| sandbox.id == id);
         Ok((id, sandbox.map(|sandbox| sandbox.addresses.clone()).unwrap_or_default()))
     }
 
     /// Keeps of each container the newest, and the newest that has exited; and of the sandboxes those that such a container is in, and the
     /// newest.
-    pub(super) async fn prune_exited(&self, seen: &RuntimePodStatus) {
-        for instance in seen.garbage() {
+    pub(super) async fn prune_exited(&self, runtime_status: &RuntimePodStatus) {
+        for instance in runtime_status.garbage() {
             // Logs of clients' containers are theirs.
             let removed = if self.pod.is_client_pod() {
                 self.remove(&instance.id).await
@@ -212,7 +216,7 @@ impl PodWorker {
                 debug!(container = %instance.id, "a dead container was not removed: {}", status.message());
             }
         }
-        for sandbox in seen.old_sandboxes() {
+        for sandbox in runtime_status.old_sandboxes() {
             if let Err(status) = self.remove_sandbox(&sandbox.id).await {
                 debug!(sandbox = %sandbox.id, "a dead sandbox was not removed: {}", status.message());
             }

@@ -57,23 +57,25 @@ impl PodWorker {
     }
 
     async fn try_terminate(&self) -> Result<(), SyncError> {
-        let seen = self.context.pod_status(&self.pod).await?;
+        let runtime_status = self.context.pod_status(&self.pod).await?;
         if self.last_status().0.is_none() {
             // Hooks may go to its address.
-            self.update_status(&seen, None, false).await?;
+            self.update_status(&runtime_status, None, false).await?;
         }
-        self.run_publishing_status(&seen, self.kill_all(&seen, MIN_TERMINATION_GRACE)).await?;
-        let seen = self.context.pod_status(&self.pod).await?;
-        self.release_subpaths(&seen).await;
+        self.run_publishing_status(&runtime_status, self.kill_all(&runtime_status, MIN_TERMINATION_GRACE))
+            .await?;
+        let runtime_status = self.context.pod_status(&self.pod).await?;
+        self.release_subpaths(&runtime_status).await;
         let report = self.context.prober.as_ref().and_then(|prober| prober.update_pod_status(&self.names));
-        self.update_status(&seen, report.as_ref(), true).await?;
+        self.update_status(&runtime_status, report.as_ref(), true).await?;
         if let Some(prober) = &self.context.prober {
             prober.remove_pod(&self.names);
         }
         Ok(())
     }
 
-    /// Removes everything of the pod, as often as it takes; under `hurry` once more, within a limit. Returns whether it is gone.
+    /// Removes everything of the pod, and retries until that succeeds. Once `force` is cancelled, it tries once more, within a
+    /// limit. Returns whether nothing of the pod is left.
     pub(super) async fn cleanup(&self) -> bool {
         let patient = async {
             while let Err(status) = self.remove_from_runtime().await {
@@ -135,13 +137,12 @@ impl PodWorker {
     /// Removes the files of the pod, and its logs unless they are kept. Fails with the reason.
     async fn remove_files(&self) -> Result<(), String> {
         let node = &self.context.node;
-        let logs =
-            (!node.keeps_logs).then(|| (node.logs.clone(), cri_config::log_dir(&self.pod, &node.logs)));
+        let logs = (!node.keep_logs).then(|| (node.logs.clone(), cri_config::log_dir(&self.pod, &node.logs)));
         let dir = self.dir.clone();
         let removed = spawn_blocking(move || {
             let removed = dir.remove();
-            if let Some((logs, own)) = logs {
-                remove_logs(&logs, &own);
+            if let Some((logs, container_logs)) = logs {
+                remove_logs(&logs, &container_logs);
             }
             removed
         });
@@ -156,20 +157,20 @@ impl PodWorker {
             return Ok(());
         }
         loop {
-            let seen = self.context.pod_status(&self.pod).await?;
-            if seen.containers.is_empty() && seen.sandboxes.is_empty() {
+            let runtime_status = self.context.pod_status(&self.pod).await?;
+            if runtime_status.containers.is_empty() && runtime_status.sandboxes.is_empty() {
                 self.forget();
                 return Ok(());
             }
-            self.remove_all(&seen).await?;
+            self.remove_all(&runtime_status).await?;
         }
     }
 
-    async fn remove_all(&self, seen: &RuntimePodStatus) -> Result<(), Status> {
-        for instance in &seen.containers {
+    async fn remove_all(&self, runtime_status: &RuntimePodStatus) -> Result<(), Status> {
+        for instance in &runtime_status.containers {
             self.remove(&instance.id).await?;
         }
-        for sandbox in &seen.sandboxes {
+        for sandbox in &runtime_status.sandboxes {
             self.remove_sandbox(&sandbox.id).await?;
         }
         Ok(())

@@ -66,7 +66,7 @@ impl ProcrunContainer {
 
     /// What containerd's verbose status tells, as far as it is there: JSON, with the process id in it.
     pub(in crate::procrun) fn info(&self) -> String {
-        let pid = match self.runner.get() {
+        let pid = match self.backend.get() {
             Some(ContainerBackend::Processes { first, .. }) if self.stage().is_running() => first.pid,
             _ => 0,
         };

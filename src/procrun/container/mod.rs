@@ -34,8 +34,8 @@ pub(super) struct ProcrunContainer {
     pub(super) log_path: Option<PathBuf>,
     /// Its own folder, in which its working directory is.
     pub(super) dir: PathBuf,
-    /// What runs it, from its start on.
-    pub(super) runner: OnceLock<ContainerBackend>,
+    /// Its backend, set when it starts.
+    pub(super) backend: OnceLock<ContainerBackend>,
     created_at: i64,
     state: Mutex<ContainerFsm>,
     resources: Mutex<Option<v1::LinuxContainerResources>>,
@@ -46,10 +46,10 @@ pub(super) struct ProcrunContainer {
 /// What runs a container.
 #[derive(Debug)]
 pub(super) enum ContainerBackend {
-    /// Processes, below a guardian.
+    /// Processes, below a monitor.
     Processes {
-        /// Their guardian.
-        guardian: Monitor,
+        /// Their monitor.
+        monitor: Monitor,
         /// The first of them.
         first: InitProcess,
         /// Where their output goes.
@@ -62,7 +62,7 @@ pub(super) enum ContainerBackend {
 /// The first process of a container.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InitProcess {
-    /// The number by which its guardian knows it.
+    /// The number by which its monitor knows it.
     pub(super) number: u64,
     /// Its process id.
     pub(super) pid: i32,
@@ -82,8 +82,8 @@ pub(super) struct ContainerParams {
 
 impl ProcrunContainer {
     /// A container that is created.
-    pub(super) fn new(parts: ContainerParams) -> Self {
-        let ContainerParams { id, name, sandbox, config, image, log_path, dir } = parts;
+    pub(super) fn new(params: ContainerParams) -> Self {
+        let ContainerParams { id, name, sandbox, config, image, log_path, dir } = params;
         let resources = config.linux.as_ref().and_then(|linux| linux.resources.clone());
         Self {
             id,
@@ -93,7 +93,7 @@ impl ProcrunContainer {
             image,
             log_path,
             dir,
-            runner: OnceLock::new(),
+            backend: OnceLock::new(),
             created_at: clock::now(),
             state: Mutex::default(),
             resources: Mutex::new(resources),
@@ -112,13 +112,13 @@ impl ProcrunContainer {
     }
 
     /// It runs.
-    pub(super) fn has_started(&self, at: i64) {
+    pub(super) fn mark_running(&self, at: i64) {
         self.life().run(at);
         self.state_changed.send_replace(());
     }
 
     /// It has ended.
-    pub(super) fn has_ended(&self, at: i64, outcome: ContainerExit) {
+    pub(super) fn mark_exited(&self, at: i64, outcome: ContainerExit) {
         self.life().end(at, outcome);
         self.state_changed.send_replace(());
     }

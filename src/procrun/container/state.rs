@@ -42,8 +42,8 @@ pub(in crate::procrun) enum ContainerExit {
     Code(i32),
     /// It never ran, for this reason.
     StartError(String),
-    /// The guardian of its processes was killed.
-    GuardianKilled,
+    /// The monitor of its processes was killed.
+    MonitorKilled,
 }
 
 impl ContainerFsm {
@@ -138,7 +138,7 @@ impl ContainerExit {
         match self {
             Self::Code(code) => *code,
             Self::StartError(_) => START_ERROR,
-            Self::GuardianKilled => exit_code(Signal::KILL.as_raw()),
+            Self::MonitorKilled => exit_code(Signal::KILL.as_raw()),
         }
     }
 
@@ -146,7 +146,7 @@ impl ContainerExit {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Code(0) => "Completed",
-            Self::Code(_) | Self::GuardianKilled => "Error",
+            Self::Code(_) | Self::MonitorKilled => "Error",
             Self::StartError(_) => "StartError",
         }
     }
@@ -155,7 +155,7 @@ impl ContainerExit {
         match self {
             Self::Code(_) => "",
             Self::StartError(why) => why,
-            Self::GuardianKilled => {
+            Self::MonitorKilled => {
                 "the guardian of its processes was killed, and what was in their session with it"
             }
         }

@@ -33,7 +33,7 @@ impl Engine {
         let path = envs.iter().find(|env| env.key == "PATH").map(|env| String::from_utf8_lossy(&env.value));
         let name = args.first().ok_or_else(|| CriError::unknown("args must not be empty"))?;
         let program = lookpath::look_path(name, &dir, &path.unwrap_or_default())
-            .map_err(|refusal| refusal.context("unable to start container process"))?;
+            .map_err(|error| error.context("unable to start container process"))?;
         let text = |path: &Path| {
             path.to_str().map(str::to_owned).ok_or_else(|| CriError::unknown("a path is not valid UTF-8"))
         };

@@ -17,21 +17,20 @@ impl Engine {
         &self,
         request: CreateContainerRequest,
     ) -> Result<Arc<ProcrunContainer>, CriError> {
-        let requested = &request.pod_sandbox_id;
-        let not_found =
-            |refusal: CriError| refusal.context(format!("failed to find sandbox id {requested:?}"));
-        let sandbox = self.sandboxes.get(requested).map_err(not_found)?;
+        let sandbox_id = &request.pod_sandbox_id;
+        let not_found = |error: CriError| error.context(format!("failed to find sandbox id {sandbox_id:?}"));
+        let sandbox = self.sandboxes.get(sandbox_id).map_err(not_found)?;
         let config = request.config.unwrap_or_default();
         let pod = request.sandbox_config.unwrap_or_default();
         let name = name(config.metadata.as_ref(), pod.metadata.as_ref())?;
-        let taken = |refusal: CriError| refusal.context(format!("failed to reserve container name {name:?}"));
+        let taken = |error: CriError| error.context(format!("failed to reserve container name {name:?}"));
         self.containers.check_free(&name).map_err(taken)?;
         let image = config.image.as_ref().map_or("", |image| &image.image);
         let image = self
             .images
             .resolve(image)
-            .map_err(|refusal| refusal.context(format!("failed to resolve image {image:?}")))?;
-        let id = id::new();
+            .map_err(|error| error.context(format!("failed to resolve image {image:?}")))?;
+        let id = id::generate();
         if config.command.is_empty() && config.args.is_empty() && !sandbox.is_synthetic {
             // An image is only a name, and brings no command.
             return Err(CriError::unknown("no command specified")
@@ -49,7 +48,7 @@ impl Engine {
                 ))
             })?;
         }
-        let parts = ContainerParams {
+        let params = ContainerParams {
             id,
             name: name.clone(),
             sandbox: sandbox.id.clone(),
@@ -58,13 +57,13 @@ impl Engine {
             log_path,
             dir: dir.clone(),
         };
-        let undo = |refusal: CriError| {
+        let undo = |error: CriError| {
             let _ = fs::remove_dir(&dir);
-            refusal
+            error
         };
         // Between the look at the name and here, another may have been quicker.
         let container =
-            self.containers.add(ProcrunContainer::new(parts)).map_err(|refusal| undo(taken(refusal)))?;
+            self.containers.add(ProcrunContainer::new(params)).map_err(|error| undo(taken(error)))?;
         // Whoever removes the sandbox marks it before it looks for containers: one of us two sees the other.
         if sandbox.is_being_removed() {
             self.containers.remove(&container);

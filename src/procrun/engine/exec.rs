@@ -25,20 +25,20 @@ const MAX_STREAM_BYTES: usize = 16 << 20;
 /// The longest answer, containerd's default limit for what it sends. A stream that is full does not fit.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
-/// Bytes that are read at once.
-const CHUNK: usize = 64 << 10;
+/// Size of the buffer for reads of a stream.
+const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// A command that runs or is about to, killed when dropped: its caller has gone.
+/// A command that runs or is about to. Dropped when the caller is gone; the drop kills it.
 struct ExecProcess<'a> {
-    guardian: &'a Monitor,
+    monitor: &'a Monitor,
     process: MonitoredProcess,
-    kills: TimeoutKillScope,
-    has_ended: bool,
+    kill_scope: TimeoutKillScope,
+    exited: bool,
 }
 
-/// What a command says, read while it runs.
+/// Reads the output of a command while the command runs.
 struct OutputReader {
-    reading: AbortOnDropHandle<(Vec<u8>, Vec<u8>)>,
+    read_task: AbortOnDropHandle<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Engine {
@@ -47,35 +47,35 @@ impl Engine {
         &self,
         request: ExecSyncRequest,
     ) -> Result<ExecSyncResponse, CriError> {
-        let answer =
-            self.exec(request).await.map_err(|refusal| refusal.context("failed to exec in container"))?;
-        let length = answer.encoded_len();
+        let response =
+            self.exec(request).await.map_err(|error| error.context("failed to exec in container"))?;
+        let length = response.encoded_len();
         if length > MAX_RESPONSE_BYTES {
             return Err(CriError::too_long(format!(
                 "grpc: trying to send message larger than max ({length} vs. {MAX_RESPONSE_BYTES})"
             )));
         }
-        Ok(answer)
+        Ok(response)
     }
 
     async fn exec(&self, request: ExecSyncRequest) -> Result<ExecSyncResponse, CriError> {
         let container = self.require_running(&request.container_id)?;
-        clock::sleep_if_nonzero(self.settings.exec_delay).await;
+        clock::sleep_if_nonzero(self.config.exec_delay).await;
         // Much may have happened meanwhile.
         let container = self.require_running(&container.id)?;
-        match container.runner.get() {
-            Some(ContainerBackend::Processes { guardian, .. }) => {
-                self.exec_process(&container, guardian, request).await
+        match container.backend.get() {
+            Some(ContainerBackend::Processes { monitor, .. }) => {
+                self.exec_process(&container, monitor, request).await
             }
-            Some(ContainerBackend::Synthetic) | None => Ok(synthetic_reply(&request.cmd)),
+            Some(ContainerBackend::Synthetic) | None => Ok(synthetic_response(&request.cmd)),
         }
     }
 
     /// The container of this id, if it runs.
     fn require_running(&self, id: &str) -> Result<Arc<ProcrunContainer>, CriError> {
         let container = self.containers.get(id);
-        let container = container
-            .map_err(|refusal| refusal.context(format!("failed to find container {id:?} in store")))?;
+        let container =
+            container.map_err(|error| error.context(format!("failed to find container {id:?} in store")))?;
         let stage = container.stage();
         if !stage.is_running() {
             return Err(CriError::unknown(format!("container is in {} state", stage.name())));
@@ -86,12 +86,12 @@ impl Engine {
     async fn exec_process(
         &self,
         container: &ProcrunContainer,
-        guardian: &Monitor,
+        monitor: &Monitor,
         request: ExecSyncRequest,
     ) -> Result<ExecSyncResponse, CriError> {
-        let id = id::new();
-        let not_started = |refusal: CriError| {
-            refusal.with_path(&[
+        let id = id::generate();
+        let not_started = |error: CriError| {
+            error.with_path(&[
                 &format!("failed to start exec {id:?}"),
                 "OCI runtime exec failed",
                 "exec failed",
@@ -101,33 +101,32 @@ impl Engine {
         let streams =
             StdStreams::new().map_err(|error| not_started(CriError::unknown(error_text(&error))))?;
         // From here on, whatever becomes of the call, the command ends with it.
-        let process = guardian.launch(command, streams.theirs);
-        let kills = self.settings.exec_timeout_kills;
-        let mut running = ExecProcess { guardian, process, kills, has_ended: false };
-        running.process.start().await.map_err(|error| {
+        let process = monitor.launch(command, streams.theirs);
+        let kill_scope = self.config.exec_timeout_kills;
+        let mut exec = ExecProcess { monitor, process, kill_scope, exited: false };
+        exec.process.start().await.map_err(|error| {
             not_started(CriError::unknown(error.to_string()).context("unable to start container process"))
         })?;
         let output = OutputReader::new(streams.stdout, streams.stderr);
         // Containerd's clock starts when the command has started.
         let limit =
             u64::try_from(request.timeout).ok().filter(|seconds| *seconds > 0).map(Duration::from_secs);
-        let in_time = match limit {
-            Some(limit) => timeout(limit, running.wait_exit()).await.map_err(|_| limit),
-            None => Ok(running.wait_exit().await),
+        let exit = match limit {
+            Some(limit) => timeout(limit, exec.wait_exit()).await.map_err(|_| limit),
+            None => Ok(exec.wait_exit().await),
         };
-        let not_drained =
-            |refusal: CriError| refusal.context(format!("failed to drain exec process {id:?} io"));
-        match in_time {
+        let not_drained = |error: CriError| error.context(format!("failed to drain exec process {id:?} io"));
+        match exit {
             Ok(exit_code) => {
                 let (stdout, stderr) =
-                    output.drain(self.settings.exec_io_drain_timeout, &id).await.map_err(not_drained)?;
+                    output.drain(self.config.exec_io_drain_timeout, &id).await.map_err(not_drained)?;
                 Ok(ExecSyncResponse { stdout, stderr, exit_code })
             }
             Err(limit) => {
-                running.kill();
-                running.wait_exit().await;
+                exec.kill();
+                exec.wait_exit().await;
                 if let Err(reason) =
-                    output.drain(self.settings.exec_io_drain_timeout, &id).await.map_err(not_drained)
+                    output.drain(self.config.exec_io_drain_timeout, &id).await.map_err(not_drained)
                 {
                     warn!(container = %container.id, %reason, "an exec timed out");
                 }
@@ -144,23 +143,23 @@ impl ExecProcess<'_> {
     /// Waits until the command has ended; what it has started may live on.
     async fn wait_exit(&mut self) -> i32 {
         let exit = self.process.exit().await;
-        self.has_ended = true;
-        // Without a guardian, everything was killed.
+        self.exited = true;
+        // Without a monitor, everything was killed.
         exit.map_or(signal::exit_code(Signal::KILL.as_raw()), |exit| exit.code)
     }
 
     fn kill(&self) {
-        let target = match self.kills {
+        let target = match self.kill_scope {
             TimeoutKillScope::Process => SignalTarget::Process,
             TimeoutKillScope::Group => SignalTarget::Group,
         };
-        self.guardian.signal(self.process.number, Signal::KILL.as_raw(), target);
+        self.monitor.signal(self.process.number, Signal::KILL.as_raw(), target);
     }
 }
 
 impl Drop for ExecProcess<'_> {
     fn drop(&mut self) {
-        if !self.has_ended {
+        if !self.exited {
             self.kill();
         }
     }
@@ -168,15 +167,15 @@ impl Drop for ExecProcess<'_> {
 
 impl OutputReader {
     fn new(stdout: pipe::Receiver, stderr: pipe::Receiver) -> Self {
-        let reading = tokio::spawn(async move { tokio::join!(read(stdout), read(stderr)) });
-        Self { reading: AbortOnDropHandle::new(reading) }
+        let read_task = tokio::spawn(async move { tokio::join!(read_stream(stdout), read_stream(stderr)) });
+        Self { read_task: AbortOnDropHandle::new(read_task) }
     }
 
     /// Waits for the end of both streams, which comes when nobody holds them any more.
     async fn drain(self, limit: Option<Duration>, id: &str) -> Result<(Vec<u8>, Vec<u8>), CriError> {
         let read = match limit {
-            None => self.reading.await,
-            Some(limit) => timeout(limit, self.reading).await.map_err(|_| {
+            None => self.read_task.await,
+            Some(limit) => timeout(limit, self.read_task).await.map_err(|_| {
                 let limit = go_duration(limit);
                 CriError::unknown(format!(
                     "failed to drain exec process {id:?} io in {limit} because io is still held by other processes"
@@ -187,32 +186,32 @@ impl OutputReader {
     }
 }
 
-/// Reads a stream to its end and returns the first [`LONGEST_STREAM`] bytes. Other tasks run after each chunk: the stream of a command
+/// Reads a stream to its end and returns the first [`MAX_STREAM_BYTES`] bytes. Other tasks run after each chunk: the stream of a command
 /// that writes without pause is always readable.
-async fn read(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
-    let (mut kept, mut chunk) = (Vec::new(), vec![0; CHUNK]);
-    while let Ok(length @ 1..) = stream.read(&mut chunk).await {
-        let room = MAX_STREAM_BYTES - kept.len();
-        kept.extend_from_slice(&chunk[..length.min(room)]);
+async fn read_stream(mut stream: impl AsyncRead + Unpin) -> Vec<u8> {
+    let (mut output, mut buffer) = (Vec::new(), vec![0; READ_BUFFER_BYTES]);
+    while let Ok(length @ 1..) = stream.read(&mut buffer).await {
+        let room = MAX_STREAM_BYTES - output.len();
+        output.extend_from_slice(&buffer[..length.min(room)]);
         yield_now().await;
     }
-    kept
+    output
 }
 
-/// What a container without processes answers: `false` fails, everything else succeeds.
-fn synthetic_reply(command: &[String]) -> ExecSyncResponse {
+/// Response of a synthetic container: `false` fails, everything else succeeds.
+fn synthetic_response(command: &[String]) -> ExecSyncResponse {
     let is_false = command.first().is_some_and(|name| name == "false");
     ExecSyncResponse { exit_code: i32::from(is_false), ..ExecSyncResponse::default() }
 }
 
 /// A duration as Go writes it: `1s`, `1m30s`, `1h0m0s`, `1.5s`, `200ms`.
 fn go_duration(duration: Duration) -> String {
-    let whole = duration.as_secs();
-    let (hours, minutes) = (whole / 3600, whole / 60 % 60);
-    let rest = duration.saturating_sub(Duration::from_secs(whole / 60 * 60));
-    let seconds = rest.as_secs_f64();
+    let total_seconds = duration.as_secs();
+    let (hours, minutes) = (total_seconds / 3600, total_seconds / 60 % 60);
+    let below_a_minute = duration.saturating_sub(Duration::from_secs(total_seconds / 60 * 60));
+    let seconds = below_a_minute.as_secs_f64();
     match (hours, minutes) {
-        (0, 0) if whole == 0 && !duration.is_zero() => format!("{}ms", seconds * 1e3),
+        (0, 0) if total_seconds == 0 && !duration.is_zero() => format!("{}ms", seconds * 1e3),
         (0, 0) => format!("{seconds}s"),
         (0, _) => format!("{minutes}m{seconds}s"),
         _ => format!("{hours}h{minutes}m{seconds}s"),
@@ -228,18 +227,18 @@ mod tests {
     #[tokio::test]
     async fn other_tasks_run_between_the_chunks_of_a_stream_that_is_always_readable() {
         const CHUNKS: usize = 100;
-        let turns = Arc::new(AtomicUsize::new(0));
-        let counted = turns.clone();
+        let iterations = Arc::new(AtomicUsize::new(0));
+        let counter = iterations.clone();
         let other = tokio::spawn(async move {
             loop {
-                counted.fetch_add(1, Ordering::Relaxed);
+                counter.fetch_add(1, Ordering::Relaxed);
                 yield_now().await;
             }
         });
-        let all = vec![b'x'; CHUNKS * CHUNK];
-        assert_eq!(read(all.as_slice()).await.len(), all.len());
-        let turns = turns.load(Ordering::Relaxed);
-        assert!(turns > CHUNKS / 2, "{turns} turns of another task beside {CHUNKS} chunks");
+        let all = vec![b'x'; CHUNKS * READ_BUFFER_BYTES];
+        assert_eq!(read_stream(all.as_slice()).await.len(), all.len());
+        let iterations = iterations.load(Ordering::Relaxed);
+        assert!(iterations > CHUNKS / 2, "{iterations} turns of another task beside {CHUNKS} chunks");
         other.abort();
     }
 

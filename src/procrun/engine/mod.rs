@@ -31,11 +31,11 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Everything that a runtime is made of.
 #[derive(Debug)]
 pub(super) struct Engine {
-    pub(super) settings: ProcrunConfig,
+    pub(super) config: ProcrunConfig,
     pub(super) root: Root,
-    pub(super) guardians: Monitors,
+    pub(super) monitors: Monitors,
     /// The tasks that wait for the ends of containers.
-    pub(super) watches: TaskTracker,
+    pub(super) exit_watchers: TaskTracker,
     pub(super) sandboxes: Store<ProcrunSandbox>,
     pub(super) containers: Store<ProcrunContainer>,
     pub(super) images: Images,
@@ -44,12 +44,12 @@ pub(super) struct Engine {
 
 impl Engine {
     /// A runtime without pods.
-    pub(super) fn new(settings: ProcrunConfig) -> io::Result<Arc<Self>> {
+    pub(super) fn new(config: ProcrunConfig) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            root: Root::lock(&settings.root)?,
-            guardians: Monitors::with_program(settings.guardian.clone()),
-            watches: TaskTracker::new(),
-            settings,
+            root: Root::lock(&config.root)?,
+            monitors: Monitors::with_program(config.monitor_program.clone()),
+            exit_watchers: TaskTracker::new(),
+            config,
             sandboxes: Store::default(),
             containers: Store::default(),
             images: Images::default(),
@@ -67,8 +67,9 @@ impl Engine {
             )));
         }
         let name = sandbox.name.clone();
-        let taken = |refusal: CriError| refusal.context(format!("failed to reserve sandbox name {name:?}"));
-        let sandbox = self.sandboxes.add(sandbox).map_err(taken)?;
+        let reserve_error =
+            |error: CriError| error.context(format!("failed to reserve sandbox name {name:?}"));
+        let sandbox = self.sandboxes.add(sandbox).map_err(reserve_error)?;
         self.publish(&sandbox.id, &sandbox.id, Event::ContainerCreatedEvent);
         self.publish(&sandbox.id, &sandbox.id, Event::ContainerStartedEvent);
         Ok(sandbox.id.clone())
@@ -80,8 +81,7 @@ impl Engine {
         let was_ready = sandbox.end();
         for container in self.containers_of(&sandbox.id) {
             let stopped = self.stop(&container, 0).await;
-            stopped
-                .map_err(|refusal| refusal.context(format!("failed to stop container {:?}", container.id)))?;
+            stopped.map_err(|error| error.context(format!("failed to stop container {:?}", container.id)))?;
         }
         if was_ready {
             self.publish(&sandbox.id, &sandbox.id, Event::ContainerStoppedEvent);
@@ -91,7 +91,7 @@ impl Engine {
 
     /// Removes a sandbox, with all that is in it. From here on nothing is created in it.
     pub(super) async fn remove_sandbox(&self, sandbox: &ProcrunSandbox) -> Result<(), CriError> {
-        let _turn = sandbox.begin_removal().await;
+        let _removal = sandbox.begin_removal().await;
         // Where another was first, there is nothing left to do, and no harm in looking.
         let removed = self.remove_containers(sandbox).await;
         if removed.is_err() {
@@ -104,16 +104,14 @@ impl Engine {
 
     async fn remove_containers(&self, sandbox: &ProcrunSandbox) -> Result<(), CriError> {
         let stopped = self.stop_sandbox(sandbox).await;
-        stopped.map_err(|refusal| {
-            refusal.context(format!("failed to forcibly stop sandbox {:?}", sandbox.id))
-        })?;
+        stopped
+            .map_err(|error| error.context(format!("failed to forcibly stop sandbox {:?}", sandbox.id)))?;
         for container in self.containers_of(&sandbox.id) {
             // A start that is under way sees that the sandbox has ended.
             container.wait_not_starting().await;
             let removed = self.remove(&container).await;
-            removed.map_err(|refusal| {
-                refusal.context(format!("failed to remove container {:?}", container.id))
-            })?;
+            removed
+                .map_err(|error| error.context(format!("failed to remove container {:?}", container.id)))?;
         }
         Ok(())
     }
@@ -121,8 +119,8 @@ impl Engine {
     /// The sandboxes that a filter lets through.
     pub(super) fn list_sandboxes(&self, filter: Option<v1::PodSandboxFilter>) -> Vec<Arc<ProcrunSandbox>> {
         let mut filter = filter.unwrap_or_default();
-        if let Ok(meant) = self.sandboxes.get(&filter.id) {
-            filter.id.clone_from(&meant.id);
+        if let Ok(found) = self.sandboxes.get(&filter.id) {
+            filter.id.clone_from(&found.id);
         }
         self.sandboxes.select(|sandbox| sandbox.matches(&filter))
     }
@@ -130,11 +128,11 @@ impl Engine {
     /// The containers that a filter lets through.
     pub(super) fn list_containers(&self, filter: Option<v1::ContainerFilter>) -> Vec<Arc<ProcrunContainer>> {
         let mut filter = filter.unwrap_or_default();
-        if let Ok(meant) = self.containers.get(&filter.id) {
-            filter.id.clone_from(&meant.id);
+        if let Ok(found) = self.containers.get(&filter.id) {
+            filter.id.clone_from(&found.id);
         }
-        if let Ok(meant) = self.sandboxes.get(&filter.pod_sandbox_id) {
-            filter.pod_sandbox_id.clone_from(&meant.id);
+        if let Ok(found) = self.sandboxes.get(&filter.pod_sandbox_id) {
+            filter.pod_sandbox_id.clone_from(&found.id);
         }
         self.containers.select(|container| container.matches(&filter))
     }
@@ -161,12 +159,12 @@ impl Engine {
 
     /// Ends everything that runs, and removes every folder.
     pub(super) async fn shut_down(&self) {
-        self.watches.close();
-        let ending = async {
-            self.guardians.end().await;
-            self.watches.wait().await;
+        self.exit_watchers.close();
+        let ended = async {
+            self.monitors.shut_down().await;
+            self.exit_watchers.wait().await;
         };
-        if timeout(KILL_TIMEOUT, ending).await.is_err() {
+        if timeout(KILL_TIMEOUT, ended).await.is_err() {
             warn!("some processes do not die of SIGKILL, and are left behind");
         }
         self.root.clear().await;

@@ -41,17 +41,16 @@ impl Engine {
     /// Starts a container. One that cannot be has ended, as with containerd: exit code 128, reason `StartError`.
     pub(in crate::procrun) async fn start(self: Arc<Self>, id: String) -> Result<(), CriError> {
         let container = self.containers.get(&id);
-        let container = container.map_err(|refusal| {
-            refusal.context(format!("an error occurred when try to find container {id:?}"))
-        })?;
-        container.begin_start().map_err(|refusal| {
-            refusal.context(format!("failed to set starting state for container {:?}", container.id))
+        let container = container
+            .map_err(|error| error.context(format!("an error occurred when try to find container {id:?}")))?;
+        container.begin_start().map_err(|error| {
+            error.context(format!("failed to set starting state for container {:?}", container.id))
         })?;
         match self.run(&container).await {
             Ok(()) => Ok(()),
-            Err(refusal) => {
-                container.has_ended(clock::now(), ContainerExit::StartError(refusal.to_string()));
-                Err(refusal)
+            Err(error) => {
+                container.mark_exited(clock::now(), ContainerExit::StartError(error.to_string()));
+                Err(error)
             }
         }
     }
@@ -60,47 +59,47 @@ impl Engine {
         let sandbox = self
             .sandboxes
             .get(&container.sandbox)
-            .map_err(|refusal| refusal.context(format!("sandbox {:?} not found", container.sandbox)))?;
+            .map_err(|error| error.context(format!("sandbox {:?} not found", container.sandbox)))?;
         tokio::select! {
             () = sandbox.ended() => {}
-            () = clock::sleep_if_nonzero(self.settings.start_delay) => {}
+            () = clock::sleep_if_nonzero(self.config.start_delay) => {}
         }
         check_ready(&sandbox)?;
         let started = if sandbox.is_synthetic {
-            let _ = container.runner.set(ContainerBackend::Synthetic);
+            let _ = container.backend.set(ContainerBackend::Synthetic);
             None
         } else {
             Some(self.launch(container).await?)
         };
-        container.has_started(started.as_ref().map_or_else(clock::now, |started| started.at));
+        container.mark_running(started.as_ref().map_or_else(clock::now, |started| started.at));
         self.publish(&container.id, &container.sandbox, Event::ContainerStartedEvent);
         if let Some(started) = started {
-            self.watches.spawn(self.clone().watch(container.clone(), started));
+            self.exit_watchers.spawn(self.clone().watch(container.clone(), started));
         }
         // A sandbox that was stopped meanwhile has found nothing to stop.
-        if let Err(refusal) = check_ready(&sandbox) {
+        if let Err(error) = check_ready(&sandbox) {
             self.stop(container, 0).await?;
-            return Err(refusal);
+            return Err(error);
         }
         Ok(())
     }
 
-    /// Launches the first process of a container, below a guardian of its own.
+    /// Launches the first process of a container, below a monitor of its own.
     async fn launch(&self, container: &Arc<ProcrunContainer>) -> Result<StartedProcess, CriError> {
         let log = LogFile::open(container.log_path.clone())
             .await
-            .map_err(|refusal| refusal.context("failed to create container loggers").with_path(&TASK))?;
+            .map_err(|error| error.context("failed to create container loggers").with_path(&TASK))?;
         let config = &container.config;
         let args = config.command.iter().chain(&config.args).cloned().collect();
-        let command = self.command(container, args).map_err(|refusal| refusal.with_path(&RUNC))?;
+        let command = self.command(container, args).map_err(|error| error.with_path(&RUNC))?;
         let (owner, name, dir) = (container.clone(), &container.name, &container.dir);
-        let guardian =
-            self.guardians.start(name, dir, move |orphan| report(&owner, &orphan)).map_err(|error| {
+        let monitor =
+            self.monitors.start(name, dir, move |orphan| report(&owner, &orphan)).map_err(|error| {
                 CriError::unknown(error_text(&error)).context("cannot start a guardian").with_path(&TASK)
             })?;
         let streams =
             StdStreams::new().map_err(|error| CriError::unknown(error_text(&error)).with_path(&TASK))?;
-        let mut process = guardian.launch(command, streams.theirs);
+        let mut process = monitor.launch(command, streams.theirs);
         let start = process.start().await.map_err(|error| {
             CriError::unknown(error.to_string()).context("unable to start container process").with_path(&RUNC)
         })?;
@@ -109,7 +108,7 @@ impl Engine {
         output.spawn(log.clone().follow("stdout", streams.stdout));
         output.spawn(log.clone().follow("stderr", streams.stderr));
         let first = InitProcess { number: process.number, pid: start.pid };
-        let _ = container.runner.set(ContainerBackend::Processes { guardian, first, log });
+        let _ = container.backend.set(ContainerBackend::Processes { monitor, first, log });
         Ok(StartedProcess { at: start.at, process, output })
     }
 
@@ -120,12 +119,12 @@ impl Engine {
         if timeout(OUTPUT_GRACE, output.join_all()).await.is_err() {
             warn!(container = %container.id, "its output is still held by others, and is read no more");
         }
-        if let Some(ContainerBackend::Processes { log, .. }) = container.runner.get() {
+        if let Some(ContainerBackend::Processes { log, .. }) = container.backend.get() {
             log.close().await;
         }
         match exit {
-            Some(exit) => container.has_ended(exit.at, ContainerExit::Code(exit.code)),
-            None => container.has_ended(clock::now(), ContainerExit::GuardianKilled),
+            Some(exit) => container.mark_exited(exit.at, ContainerExit::Code(exit.code)),
+            None => container.mark_exited(clock::now(), ContainerExit::MonitorKilled),
         }
         self.publish(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }

@@ -24,7 +24,7 @@ impl Engine {
         if !container.stage().is_running() {
             return Ok(());
         }
-        let Some(ContainerBackend::Processes { guardian, first, .. }) = container.runner.get() else {
+        let Some(ContainerBackend::Processes { monitor, first, .. }) = container.backend.get() else {
             self.end_synthetic(container, grace);
             return Ok(());
         };
@@ -32,13 +32,13 @@ impl Engine {
             // As with containerd, a second stop waits, but does not send the signal again.
             if container.takes_stop_signal() {
                 let number = signal::number(container.config.stop_signal)?;
-                guardian.signal(first.number, number, SignalTarget::Group);
+                monitor.signal(first.number, number, SignalTarget::Group);
             }
             if timeout(Duration::from_secs(grace), container.ended()).await.is_ok() {
                 return Ok(());
             }
         }
-        guardian.kill_all();
+        monitor.kill_all();
         container.ended().await;
         Ok(())
     }
@@ -46,7 +46,7 @@ impl Engine {
     /// What does not run needs no signal to end.
     fn end_synthetic(&self, container: &ProcrunContainer, grace: i64) {
         let ended_by = if grace > 0 { Signal::TERM } else { Signal::KILL };
-        container.has_ended(clock::now(), ContainerExit::Code(signal::exit_code(ended_by.as_raw())));
+        container.mark_exited(clock::now(), ContainerExit::Code(signal::exit_code(ended_by.as_raw())));
         self.publish(&container.id, &container.sandbox, Event::ContainerStoppedEvent);
     }
 
@@ -54,12 +54,12 @@ impl Engine {
     pub(in crate::procrun) async fn remove(&self, container: &ProcrunContainer) -> Result<(), CriError> {
         let id = &container.id;
         let stopped = self.stop(container, 0).await;
-        stopped.map_err(|refusal| refusal.context(format!("failed to forcibly stop container {id:?}")))?;
-        container.begin_removal().map_err(|refusal| {
-            refusal.context(format!("failed to set removing state for container {id:?}"))
-        })?;
-        if let Some(ContainerBackend::Processes { guardian, .. }) = container.runner.get() {
-            guardian.gone().await;
+        stopped.map_err(|error| error.context(format!("failed to forcibly stop container {id:?}")))?;
+        container
+            .begin_removal()
+            .map_err(|error| error.context(format!("failed to set removing state for container {id:?}")))?;
+        if let Some(ContainerBackend::Processes { monitor, .. }) = container.backend.get() {
+            monitor.wait_exit().await;
         }
         if let Err(error) = root_dir::remove(container.dir.clone()).await {
             container.has_not_been_removed();

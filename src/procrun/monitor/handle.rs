@@ -1,4 +1,4 @@
-//! procrun's end of a guardian: started, asked to launch and to signal, ended.
+//! Handle of a monitor: starts it, sends it requests, and waits for its exit.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,44 +25,44 @@ use super::protocol::{
 use crate::procrun::processes;
 use crate::terminal::harmless_name;
 
-/// All guardians of a runtime.
+/// All monitors of a runtime.
 #[derive(Debug)]
 pub(in crate::procrun) struct Monitors {
     program: PathBuf,
-    ending: CancellationToken,
+    shutdown: CancellationToken,
     tasks: TaskTracker,
 }
 
-/// A guardian that runs. It ends everything below it when this is dropped.
+/// A monitor that runs. It ends everything below it when this is dropped.
 #[derive(Debug)]
 pub(in crate::procrun) struct Monitor {
     pid: i32,
-    orders: mpsc::UnboundedSender<OutgoingFrame>,
-    awaited: Arc<Mutex<PendingReplies>>,
-    next: AtomicU64,
-    gone: CancellationToken,
+    frames: mpsc::UnboundedSender<OutgoingFrame>,
+    pending_replies: Arc<Mutex<PendingReplies>>,
+    next_number: AtomicU64,
+    exited: CancellationToken,
 }
 
 impl Monitors {
-    /// Guardians that will be started from `program`, which is this program.
+    /// Monitors that will be started from `program`, which is this program.
     pub(in crate::procrun) fn with_program(program: PathBuf) -> Self {
-        Self { program, ending: CancellationToken::new(), tasks: TaskTracker::new() }
+        Self { program, shutdown: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 
-    /// Starts one; `name` and `folder`, the container's, are for those who look at a list of processes. `orphan` is told
-    /// of each descendant that had left its process group and has ended.
+    /// Starts a monitor. `name` and `dir` are those of the container, for readers of a process list. `on_orphan` is called
+    /// for each descendant that had left its process group and has ended.
     pub(in crate::procrun) fn start(
         &self,
         name: &str,
         dir: &Path,
-        orphan: impl Fn(Orphan) + Send + 'static,
+        on_orphan: impl Fn(Orphan) + Send + 'static,
     ) -> io::Result<Monitor> {
-        if self.ending.is_cancelled() {
+        if self.shutdown.is_cancelled() {
             return Err(io::Error::other("procrun is ending"));
         }
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let ours = UnixStream::from_std(ours)?;
+        let (our_socket, monitor_socket) = std::os::unix::net::UnixStream::pair()?;
+        our_socket.set_nonblocking(true)?;
+        let our_socket = UnixStream::from_std(our_socket)?;
         let mut command = tokio::process::Command::new(&self.program);
         // The name is for people who look at processes, and an argument has at most 128 KiB.
         command
@@ -72,67 +72,69 @@ impl Monitors {
             .arg(harmless_name(name))
             .arg(dir)
             .current_dir("/");
-        command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
+        command.stdin(Stdio::from(OwnedFd::from(monitor_socket))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut process = command.spawn()?;
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
-        let awaited = Arc::new(Mutex::new(PendingReplies::default()));
-        let (orders, outgoing) = mpsc::unbounded_channel();
-        let (gone, ending, heard) = (CancellationToken::new(), self.ending.clone(), awaited.clone());
-        let guardian = Monitor { pid, orders, awaited, next: AtomicU64::new(1), gone: gone.clone() };
+        let pending_replies = Arc::new(Mutex::new(PendingReplies::default()));
+        let (frames, outgoing) = mpsc::unbounded_channel();
+        let (exited, shutdown, replies) =
+            (CancellationToken::new(), self.shutdown.clone(), pending_replies.clone());
+        let monitor =
+            Monitor { pid, frames, pending_replies, next_number: AtomicU64::new(1), exited: exited.clone() };
         self.tasks.spawn(async move {
-            run_io(&ours, outgoing, &heard, orphan, &ending).await;
-            drop(ours);
-            let ended = process.wait().await;
-            if !ended.as_ref().is_ok_and(ExitStatus::success) {
-                warn!(pid, ?ended, "a guardian did not end by itself; what it guarded is killed");
+            run_io(&our_socket, outgoing, &replies, on_orphan, &shutdown).await;
+            drop(our_socket);
+            let exit_status = process.wait().await;
+            if !exit_status.as_ref().is_ok_and(ExitStatus::success) {
+                warn!(pid, ended = ?exit_status, "a guardian did not end by itself; what it guarded is killed");
                 // A container can make this scan long: it may have started any number of processes.
                 let _ = spawn_blocking(move || kill_session(pid)).await;
             }
-            heard.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
-            gone.cancel();
+            replies.lock().unwrap_or_else(PoisonError::into_inner).forget_all();
+            exited.cancel();
         });
-        Ok(guardian)
+        Ok(monitor)
     }
 
-    /// Ends all of them with everything below them, and lets no new one be.
-    pub(in crate::procrun) async fn end(&self) {
-        self.ending.cancel();
+    /// Ends all monitors with everything below them, and refuses new ones.
+    pub(in crate::procrun) async fn shut_down(&self) {
+        self.shutdown.cancel();
         self.tasks.close();
         self.tasks.wait().await;
     }
 }
 
 impl Monitor {
-    /// Waits until its process and all below it are gone.
-    pub(in crate::procrun) async fn gone(&self) {
-        self.gone.cancelled().await;
+    /// Waits until the monitor and all processes below it have exited.
+    pub(in crate::procrun) async fn wait_exit(&self) {
+        self.exited.cancelled().await;
     }
 
-    /// The guardian's own process id, which is also its session.
+    /// The monitor's own process id, which is also its session.
     pub(in crate::procrun) fn pid(&self) -> i32 {
         self.pid
     }
 
     /// Launches a process. The first is the container itself: when it ends, all end.
     pub(in crate::procrun) fn launch(&self, command: Command, streams: [OwnedFd; 2]) -> MonitoredProcess {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let (launched, start) = oneshot::channel();
         let (exited, exit) = oneshot::channel();
         {
-            let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-            awaited.launches.insert(number, launched);
-            awaited.exits.insert(number, exited);
+            let mut pending_replies = self.pending_replies.lock().unwrap_or_else(PoisonError::into_inner);
+            pending_replies.launches.insert(number, launched);
+            pending_replies.exits.insert(number, exited);
         }
         let launch = Launch { process: number, command: Some(command) };
         if self.request(MonitorCommand::Launch(launch), streams.into()).is_err() {
-            self.awaited.lock().unwrap_or_else(PoisonError::into_inner).forget(number);
+            self.pending_replies.lock().unwrap_or_else(PoisonError::into_inner).forget(number);
         }
         MonitoredProcess::new(number, start, exit)
     }
 
     /// Sends a signal to a process that was launched, or to its group.
     pub(in crate::procrun) fn signal(&self, process: u64, number: i32, target: SignalTarget) {
-        // Without a guardian there is nobody left to hear it.
+        // If the monitor has exited, so have its processes.
         let _ = self
             .request(MonitorCommand::Signal(Signal { process, number, target: target.into() }), Vec::new());
     }
@@ -144,21 +146,21 @@ impl Monitor {
 
     fn request(
         &self,
-        act: MonitorCommand,
+        command: MonitorCommand,
         descriptors: Vec<OwnedFd>,
     ) -> Result<(), mpsc::error::SendError<OutgoingFrame>> {
-        self.orders.send(OutgoingFrame { frame: framed(&MonitorRequest::for_command(act)), descriptors })
+        self.frames.send(OutgoingFrame { frame: framed(&MonitorRequest::for_command(command)), descriptors })
     }
 }
 
-/// Kills what a guardian leaves behind that was killed itself: what is still in its session. Several times, for those who are just being
+/// Kills what a monitor leaves behind that was killed itself: what is still in its session. Several times, for those who are just being
 /// born.
 fn kill_session(session: i32) {
     for _ in 0..10 {
-        let left = processes::all()
+        let survivors = processes::all()
             .filter(|stat| stat.session == session && !matches!(stat.state(), Ok(ProcState::Zombie)));
         let mut killed = 0;
-        for pid in left.filter_map(|stat| Pid::from_raw(stat.pid)) {
+        for pid in survivors.filter_map(|stat| Pid::from_raw(stat.pid)) {
             killed += usize::from(kill_process(pid, rustix::process::Signal::KILL).is_ok());
         }
         if killed == 0 {

@@ -1,4 +1,4 @@
-//! What procrun says to a guardian and hears from it, over one socket.
+//! What procrun says to a monitor and hears from it, over one socket.
 
 use std::collections::HashMap;
 use std::net::Shutdown;
@@ -62,7 +62,7 @@ impl PendingReplies {
     }
 }
 
-/// Sends orders and hands on reports, until the guardian has said all that it has to say: an order that cannot be sent any more is not
+/// Sends orders and hands on reports, until the monitor has said all that it has to say: an order that cannot be sent any more is not
 /// the end, for the last report may still be on its way.
 pub(super) async fn run_io(
     socket: &UnixStream,
@@ -76,7 +76,7 @@ pub(super) async fn run_io(
             () = write(socket, outgoing) => {}
             () = ending.cancelled() => {}
         }
-        // The guardian ends when it finds the end of its orders.
+        // The monitor ends when it finds the end of its orders.
         let _ = SockRef::from(socket).shutdown(Shutdown::Write);
     };
     let mut reading = std::pin::pin!(read(socket, awaited, orphan));
@@ -100,7 +100,7 @@ async fn write(socket: &UnixStream, mut orders: mpsc::UnboundedReceiver<Outgoing
     }
 }
 
-/// Hands on reports until the guardian has ended.
+/// Hands on reports until the monitor has ended.
 async fn read(socket: &UnixStream, awaited: &Mutex<PendingReplies>, orphan: impl Fn(Orphan)) {
     let mut inbox = MessageReader::default();
     loop {
@@ -113,7 +113,7 @@ async fn read(socket: &UnixStream, awaited: &Mutex<PendingReplies>, orphan: impl
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                // What speaks another protocol is no guardian of ours.
+                // What speaks another protocol is not our monitor.
                 Err(_) => return,
             }
         }

@@ -1,5 +1,5 @@
-//! The guardian of a container: a small process between procrun and the container's processes, which launches them, reaps them,
-//! and ends everything below it when the container ends or procrun is gone.
+//! The monitor of a container: a small process between procrun and the container's processes, which launches them, reaps them,
+//! and ends everything below it when the container ends or procrun is gone. The command line calls it `guardian`.
 //!
 //! It is our own program, started again. It leads a session of its own, so that no signal of procrun's terminal reaches the
 //! container, and every process below it that loses its parent becomes its child, however far it went. As in a PID namespace,
@@ -33,7 +33,7 @@ pub(super) use handle::{Monitor, Monitors};
 pub(super) use process::{MonitoredProcess, StdStreams};
 pub(super) use protocol::{Command, Orphan, SignalTarget};
 
-/// The program that guardians are started from: this one, also where its file has been replaced.
+/// The program that monitors are started from: this one, also where its file has been replaced.
 pub const SELF_EXE: &str = "/proc/self/exe";
 
 /// What `ps` and `top` call it.
@@ -48,11 +48,11 @@ const SKIPPED_SIGNALS: [i32; 5] = [SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP];
 /// The umask of a container, as with runc.
 const UMASK: u32 = 0o022;
 
-/// The subcommand that makes this program a guardian.
+/// The subcommand that makes this program a monitor.
 pub const SUBCOMMAND: &str = "guardian";
 
 /// Serves procrun, which holds the other end of standard input, until it or the container is gone. Fails where there is no procrun, or
-/// the system refuses what a guardian needs.
+/// the system refuses what a monitor needs.
 pub fn run() -> io::Result<()> {
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     // Started by a shell that gave it a process group, it would lead one, and cannot have a session; procrun never does.

@@ -1,4 +1,4 @@
-//! A process below a guardian, as procrun sees it.
+//! A process below a monitor, as procrun sees it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use super::protocol::Exited;
 /// A process that is to be launched, runs or has ended.
 #[derive(Debug)]
 pub(in crate::procrun) struct MonitoredProcess {
-    /// The number by which its guardian knows it.
+    /// The number by which its monitor knows it.
     pub(in crate::procrun) number: u64,
     start: oneshot::Receiver<Result<Start, LaunchError>>,
     exit: oneshot::Receiver<Exited>,
@@ -49,9 +49,9 @@ pub(in crate::procrun) enum LaunchError {
     /// The system refused it.
     #[error("{0}")]
     Refused(String),
-    /// The guardian has ended.
+    /// The monitor has ended.
     #[error("its guardian has ended")]
-    NoGuardian,
+    MonitorExited,
 }
 
 impl StdStreams {
@@ -74,10 +74,10 @@ impl MonitoredProcess {
 
     /// Waits until it runs. Asked once.
     pub(in crate::procrun) async fn start(&mut self) -> Result<Start, LaunchError> {
-        (&mut self.start).await.unwrap_or(Err(LaunchError::NoGuardian))
+        (&mut self.start).await.unwrap_or(Err(LaunchError::MonitorExited))
     }
 
-    /// Waits for its end; `None` where its guardian was killed, and told nothing.
+    /// Waits for its end; `None` where its monitor was killed, and told nothing.
     pub(in crate::procrun) async fn exit(&mut self) -> Option<Exit> {
         let exited = (&mut self.exit).await.ok()?;
         Some(Exit { code: exited.code, at: exited.at })

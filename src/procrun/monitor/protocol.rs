@@ -1,4 +1,4 @@
-//! What procrun and a guardian say to each other: messages behind their length, with descriptors beside those that need them.
+//! What procrun and a monitor say to each other: messages behind their length, with descriptors beside those that need them.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -93,7 +93,7 @@ pub(in crate::procrun) enum SignalTarget {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct KillAll {}
 
-/// What a guardian tells.
+/// What a monitor tells.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct MonitorReply {
     #[prost(oneof = "MonitorEvent", tags = "1, 2, 3, 4")]
@@ -196,8 +196,8 @@ pub(super) fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[OwnedFd]
     if !borrowed.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
     }
-    let parts = [IoSlice::new(bytes)];
-    Ok(retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, SendFlags::NOSIGNAL))?)
+    let buffers = [IoSlice::new(bytes)];
+    Ok(retry_on_intr(|| sendmsg(socket, &buffers, &mut ancillary, SendFlags::NOSIGNAL))?)
 }
 
 impl MessageReader {
@@ -207,8 +207,8 @@ impl MessageReader {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let received = retry_on_intr(|| {
-            let mut parts = [IoSliceMut::new(&mut chunk)];
-            recvmsg(socket, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+            let mut buffers = [IoSliceMut::new(&mut chunk)];
+            recvmsg(socket, &mut buffers, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
         })?;
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {

@@ -1,4 +1,4 @@
-//! The processes below a guardian: launched, signalled, reaped, and killed together.
+//! The processes below a monitor: launched, signalled, reaped, and killed together.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -202,8 +202,8 @@ impl ProcessTree {
 
 /// The processes whose parent this one is, the dead included.
 fn children() -> impl Iterator<Item = Stat> {
-    let own = getpid().as_raw_pid();
-    processes::all().filter(move |stat| stat.ppid == own)
+    let our_pid = getpid().as_raw_pid();
+    processes::all().filter(move |stat| stat.ppid == our_pid)
 }
 
 /// Kills every child. A child's pid stays its own until it is reaped, so nobody else is hit.

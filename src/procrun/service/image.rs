@@ -9,16 +9,16 @@ use crate::cri::v1::image_service_server::ImageService;
 use crate::cri::v1::{self, ImageFilter, ImageSpec};
 use crate::procrun::proc_stats;
 
-type ImageAnswer<T> = Result<Response<T>, Status>;
+type GrpcResult<T> = Result<Response<T>, Status>;
 
 impl Service {
-    fn list_of_images(&self, filter: Option<ImageFilter>) -> Vec<v1::Image> {
-        let filter = name(filter.and_then(|filter| filter.image));
+    fn filtered_images(&self, filter: Option<ImageFilter>) -> Vec<v1::Image> {
+        let filter = image_name(filter.and_then(|filter| filter.image));
         self.engine.images.list(&filter).iter().map(|image| image.to_cri()).collect()
     }
 }
 
-fn name(image: Option<ImageSpec>) -> String {
+fn image_name(image: Option<ImageSpec>) -> String {
     image.unwrap_or_default().image
 }
 
@@ -29,56 +29,54 @@ impl ImageService for Service {
     async fn list_images(
         &self,
         request: Request<v1::ListImagesRequest>,
-    ) -> ImageAnswer<v1::ListImagesResponse> {
-        let images = self.list_of_images(request.into_inner().filter);
+    ) -> GrpcResult<v1::ListImagesResponse> {
+        let images = self.filtered_images(request.into_inner().filter);
         Ok(Response::new(v1::ListImagesResponse { images }))
     }
 
     async fn stream_images(
         &self,
         request: Request<v1::StreamImagesRequest>,
-    ) -> ImageAnswer<Self::StreamImagesStream> {
-        let images = self.list_of_images(request.into_inner().filter);
+    ) -> GrpcResult<Self::StreamImagesStream> {
+        let images = self.filtered_images(request.into_inner().filter);
         Ok(batched_stream(images, |images| v1::StreamImagesResponse { images }))
     }
 
     async fn image_status(
         &self,
         request: Request<v1::ImageStatusRequest>,
-    ) -> ImageAnswer<v1::ImageStatusResponse> {
-        let image = self.engine.images.tell(&name(request.into_inner().image)).map(|image| image.to_cri());
+    ) -> GrpcResult<v1::ImageStatusResponse> {
+        let image =
+            self.engine.images.status(&image_name(request.into_inner().image)).map(|image| image.to_cri());
         Ok(Response::new(v1::ImageStatusResponse { image, info: [].into() }))
     }
 
-    async fn pull_image(&self, request: Request<v1::PullImageRequest>) -> ImageAnswer<v1::PullImageResponse> {
-        let image = self.engine.images.pull(&name(request.into_inner().image))?;
+    async fn pull_image(&self, request: Request<v1::PullImageRequest>) -> GrpcResult<v1::PullImageResponse> {
+        let image = self.engine.images.pull(&image_name(request.into_inner().image))?;
         Ok(Response::new(v1::PullImageResponse { image_ref: image.id.clone() }))
     }
 
     async fn remove_image(
         &self,
         request: Request<v1::RemoveImageRequest>,
-    ) -> ImageAnswer<v1::RemoveImageResponse> {
-        self.engine.images.remove(&name(request.into_inner().image));
+    ) -> GrpcResult<v1::RemoveImageResponse> {
+        self.engine.images.remove(&image_name(request.into_inner().image));
         Ok(Response::new(v1::RemoveImageResponse {}))
     }
 
-    async fn image_fs_info(
-        &self,
-        _: Request<v1::ImageFsInfoRequest>,
-    ) -> ImageAnswer<v1::ImageFsInfoResponse> {
+    async fn image_fs_info(&self, _: Request<v1::ImageFsInfoRequest>) -> GrpcResult<v1::ImageFsInfoResponse> {
         let dir = self.engine.root.containers();
-        let containers = spawn_blocking(move || proc_stats::dir(&dir)).await;
-        let containers = containers.map_err(|fault| Status::internal(fault.to_string()))?;
+        let container_fs = spawn_blocking(move || proc_stats::directory_usage(&dir)).await;
+        let container_fs = container_fs.map_err(|join_error| Status::internal(join_error.to_string()))?;
         // Images have no content, and the folder of those is the one that they would be in.
-        let images = v1::FilesystemUsage {
+        let image_fs = v1::FilesystemUsage {
             used_bytes: Some(v1::UInt64Value { value: 0 }),
             inodes_used: Some(v1::UInt64Value { value: 0 }),
-            ..containers.clone()
+            ..container_fs.clone()
         };
         Ok(Response::new(v1::ImageFsInfoResponse {
-            image_filesystems: vec![images],
-            container_filesystems: vec![containers],
+            image_filesystems: vec![image_fs],
+            container_filesystems: vec![container_fs],
         }))
     }
 }

@@ -26,11 +26,12 @@ use crate::socket::Acceptor;
 /// The longest request, as with containerd.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// Calls of one connection that may be given up before they are looked at: a kubelet that restarts gives up all of its own.
-const PENDING_RESETS: usize = 10_000;
+/// Maximum number of streams of one connection that are reset before they are accepted: a kubelet that restarts resets all
+/// of its own.
+const MAX_PENDING_RESETS: usize = 10_000;
 
-/// Clients that may wait to be served.
-const LISTEN_BACKLOG: usize = 16;
+/// Capacity of the queue of accepted connections.
+const ACCEPT_QUEUE: usize = 16;
 
 /// A service of the CRI.
 #[derive(Clone, Debug)]
@@ -47,26 +48,26 @@ pub(super) async fn serve(
     let service = Service { engine };
     let runtime = RuntimeServiceServer::new(service.clone()).max_decoding_message_size(MAX_REQUEST_BYTES);
     let images = ImageServiceServer::new(service).max_decoding_message_size(MAX_REQUEST_BYTES);
-    let (clients, accepted) = mpsc::channel(LISTEN_BACKLOG);
-    let ended = stop.clone();
+    let (connections_tx, connections_rx) = mpsc::channel(ACCEPT_QUEUE);
+    let conn_stop = stop.clone();
     let mut acceptor = Acceptor::new(listener);
-    let accepting = tokio::spawn(async move {
+    let accept_task = tokio::spawn(async move {
         loop {
-            let client = ClientConn::new(acceptor.accept().await, ended.clone());
-            if clients.send(Ok::<_, io::Error>(client)).await.is_err() {
+            let client = ClientConn::new(acceptor.accept().await, conn_stop.clone());
+            if connections_tx.send(Ok::<_, io::Error>(client)).await.is_err() {
                 return;
             }
         }
     });
-    let _accepting = AbortOnDropHandle::new(accepting);
-    let serving = Server::builder()
-        .http2_max_pending_accept_reset_streams(Some(PENDING_RESETS))
+    let _accept_task = AbortOnDropHandle::new(accept_task);
+    let server = Server::builder()
+        .http2_max_pending_accept_reset_streams(Some(MAX_PENDING_RESETS))
         .http2_max_local_error_reset_streams(None)
         .add_service(runtime)
         .add_service(images)
-        .serve_with_incoming(ReceiverStream::new(accepted));
+        .serve_with_incoming(ReceiverStream::new(connections_rx));
     tokio::select! {
         () = stop.cancelled() => Ok(()),
-        ended = serving => ended.map_err(io::Error::other),
+        result = server => result.map_err(io::Error::other),
     }
 }

@@ -228,7 +228,7 @@ impl RuntimeService for Service {
         if !container.stage().is_running() {
             return Err(CriError::unknown("container is not running").into());
         }
-        if let Some(ContainerBackend::Processes { log, .. }) = container.runner.get() {
+        if let Some(ContainerBackend::Processes { log, .. }) = container.backend.get() {
             log.reopen().await?;
         }
         Ok(Response::new(v1::ReopenContainerLogResponse {}))

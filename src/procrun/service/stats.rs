@@ -17,7 +17,7 @@ impl Service {
         &self,
         container: Arc<ProcrunContainer>,
     ) -> Result<v1::ContainerStats, Status> {
-        run_blocking(move || ProcSnapshot::take().container_usage(&container)).await
+        run_blocking(move || ProcSnapshot::capture().container_stats(&container)).await
     }
 
     /// The figures of containers that have not ended, as with containerd.
@@ -30,8 +30,8 @@ impl Service {
         let mut containers = self.engine.list_containers(Some(filter));
         containers.retain(|container| !matches!(container.stage(), ContainerStage::Exited { .. }));
         run_blocking(move || {
-            let snapshot = ProcSnapshot::take();
-            containers.iter().map(|container| snapshot.container_usage(container)).collect()
+            let snapshot = ProcSnapshot::capture();
+            containers.iter().map(|container| snapshot.container_stats(container)).collect()
         })
         .await
     }
@@ -41,7 +41,7 @@ impl Service {
         sandbox: Arc<ProcrunSandbox>,
     ) -> Result<v1::PodSandboxStats, Status> {
         let containers = self.engine.containers_of(&sandbox.id);
-        run_blocking(move || ProcSnapshot::take().sandbox_usage(&sandbox, &containers)).await
+        run_blocking(move || ProcSnapshot::capture().sandbox_stats(&sandbox, &containers)).await
     }
 
     pub(super) async fn stats_of_sandboxes(
@@ -56,10 +56,10 @@ impl Service {
             containers.entry(container.sandbox.clone()).or_default().push(container);
         }
         run_blocking(move || {
-            let snapshot = ProcSnapshot::take();
+            let snapshot = ProcSnapshot::capture();
             let none = Vec::new();
             let of = |sandbox: &Arc<ProcrunSandbox>| {
-                snapshot.sandbox_usage(sandbox, containers.get(&sandbox.id).unwrap_or(&none))
+                snapshot.sandbox_stats(sandbox, containers.get(&sandbox.id).unwrap_or(&none))
             };
             sandboxes.iter().map(of).collect()
         })

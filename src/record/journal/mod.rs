@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_the_oldest_go() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path().join("state");
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path().join("state");
         written(&dir, 1 << 20, 1..4);
         written(&dir, 1 << 20, 4..6);
         assert_eq!(read(&dir), [1, 2, 3, 4, 5]);
@@ -137,14 +137,14 @@ mod tests {
 
     #[test]
     fn a_torn_line_is_passed_over_and_closed() {
-        let place = tempfile::tempdir().unwrap();
-        written(place.path(), 1 << 20, 1..3);
-        let path = segments::path_of(place.path(), 1);
+        let dir_guard = tempfile::tempdir().unwrap();
+        written(dir_guard.path(), 1 << 20, 1..3);
+        let path = segments::path_of(dir_guard.path(), 1);
         let whole = fs::read(&path).unwrap();
         fs::write(&path, &whole[..whole.len() - 10]).unwrap();
-        assert_eq!(read(place.path()), [1]);
-        written(place.path(), 1 << 20, 3..4);
-        assert_eq!(read(place.path()), [1, 3]);
+        assert_eq!(read(dir_guard.path()), [1]);
+        written(dir_guard.path(), 1 << 20, 3..4);
+        assert_eq!(read(dir_guard.path()), [1, 3]);
     }
 
     /// A journal that writes records until something is so.
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn recording_resumes_when_the_directory_is_writable_again() {
-        let place = tempfile::tempdir().unwrap();
-        let (file, dir) = (place.path().join("file"), place.path().join("file/calls"));
+        let dir_guard = tempfile::tempdir().unwrap();
+        let (file, dir) = (dir_guard.path().join("file"), dir_guard.path().join("file/calls"));
         fs::write(&file, "").unwrap();
         let mut recording = Recording::start(dir.clone());
         recording.until(|journal| journal.failure().is_some());
@@ -202,9 +202,9 @@ mod tests {
 
     #[test]
     fn the_failure_names_the_probeshim_that_holds_the_directory() {
-        let place = tempfile::tempdir().unwrap();
-        let lock = LockFile::acquire(&place.path().join("calls")).unwrap();
-        let mut recording = Recording::start(place.path().to_owned());
+        let dir_guard = tempfile::tempdir().unwrap();
+        let lock = LockFile::acquire(&dir_guard.path().join("calls")).unwrap();
+        let mut recording = Recording::start(dir_guard.path().to_owned());
         recording.until(|journal| journal.failure().is_some());
         let reason = recording.journal.failure().unwrap();
         assert!(reason.starts_with("another probeshim (pid"), "{reason}");
@@ -213,18 +213,18 @@ mod tests {
         while recording.journal.failure().is_some() {
             thread::park_timeout(Duration::from_millis(1));
         }
-        recording.until(|_| !read(place.path()).is_empty());
+        recording.until(|_| !read(dir_guard.path()).is_empty());
         assert_eq!(recording.reasons(), Vec::<&str>::new(), "a successor is no reason to worry");
         recording.end();
     }
 
     #[test]
     fn a_removed_record_directory_is_reported_and_created_again() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path().join("state/calls");
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path().join("state/calls");
         let mut recording = Recording::start(dir.clone());
         recording.until(|_| !read(&dir).is_empty());
-        fs::remove_dir_all(place.path().join("state")).unwrap();
+        fs::remove_dir_all(dir_guard.path().join("state")).unwrap();
         recording.until(|_| !read(&dir).is_empty());
         assert_eq!(recording.reasons(), ["RecordRemoved"]);
         assert_eq!(recording.journal.failure(), None);
@@ -234,8 +234,8 @@ mod tests {
     /// Segments of an older version, of a newer one and of none: their bytes stay, they are not read, and they do not count for the limit.
     #[test]
     fn segments_of_another_version_are_set_aside_unchanged() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path();
+        let dir_guard = tempfile::tempdir().unwrap();
+        let dir = dir_guard.path();
         written(dir, 1 << 20, 1..3);
         let bytes = fs::read(segments::path_of(dir, 1)).unwrap();
         let others = [("v0-", "v0"), ("v2-", "v2"), ("", "no-version")];
@@ -272,17 +272,17 @@ mod tests {
 
     #[test]
     fn what_is_no_regular_file_is_passed_over() {
-        let place = tempfile::tempdir().unwrap();
-        written(place.path(), 1 << 20, 1..3);
-        let fifo = segments::path_of(place.path(), 99);
+        let dir_guard = tempfile::tempdir().unwrap();
+        written(dir_guard.path(), 1 << 20, 1..3);
+        let fifo = segments::path_of(dir_guard.path(), 99);
         mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-        symlink("/dev/zero", segments::path_of(place.path(), 98)).unwrap();
-        fs::create_dir(segments::path_of(place.path(), 97)).unwrap();
-        assert_eq!(read(place.path()), [1, 2]);
-        written(place.path(), 1 << 20, 3..5);
-        assert_eq!(read(place.path()), [1, 2, 3, 4]);
-        written(place.path(), 1, 5..7);
-        assert_eq!(read(place.path()).last(), Some(&6));
+        symlink("/dev/zero", segments::path_of(dir_guard.path(), 98)).unwrap();
+        fs::create_dir(segments::path_of(dir_guard.path(), 97)).unwrap();
+        assert_eq!(read(dir_guard.path()), [1, 2]);
+        written(dir_guard.path(), 1 << 20, 3..5);
+        assert_eq!(read(dir_guard.path()), [1, 2, 3, 4]);
+        written(dir_guard.path(), 1, 5..7);
+        assert_eq!(read(dir_guard.path()).last(), Some(&6));
         assert!(fs::symlink_metadata(fifo).unwrap().file_type().is_fifo(), "it is left alone");
     }
 }

@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use crate::format_version;
 use crate::socket::FileId;
 
-/// Format version of the lines. Raise it with every change of [`shape::Call`](crate::record::shape::Call) that this
+/// Format version of the lines. Raise it with every change of [`json::Call`](crate::record::json::Call) that this
 /// probeshim or an older one would misread; segments of other versions are set aside.
 const VERSION: u64 = 1;
 

@@ -179,10 +179,10 @@ impl Exec {
                 Assessment::Slow(why) => Some(why.name().to_owned()),
                 Assessment::Fine | Assessment::Failed => None,
             }),
-            started_ms: command_outcome.and_then(|fate| fate.started).map(milliseconds),
-            exited_ms: command_outcome.and_then(|fate| fate.exited).map(milliseconds),
-            exit_status: command_outcome.and_then(|fate| fate.status),
-            killed: command_outcome.and_then(|fate| fate.is_killed()),
+            started_ms: command_outcome.and_then(|outcome| outcome.started).map(milliseconds),
+            exited_ms: command_outcome.and_then(|outcome| outcome.exited).map(milliseconds),
+            exit_status: command_outcome.and_then(|outcome| outcome.status),
+            killed: command_outcome.and_then(|outcome| outcome.is_killed()),
             evidence: insight.and_then(|insight| insight.evidence.as_deref()).map(Evidence::from),
         }
     }

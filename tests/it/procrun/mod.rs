@@ -47,7 +47,7 @@ pub(crate) struct Runtime {
 /// Settings in a folder, with nothing out of the ordinary.
 pub(crate) fn settings(folder: &Path) -> ProcrunConfig {
     ProcrunConfig {
-        guardian: env!("CARGO_BIN_EXE_probeshim").into(),
+        monitor_program: env!("CARGO_BIN_EXE_probeshim").into(),
         ..ProcrunConfig::new(folder.join("root"))
     }
 }

@@ -94,7 +94,7 @@ fn links_are_followed_below_the_directory_and_lead_out_of_it_by_no_kernel() {
 
 #[test]
 fn missing_directories_are_made_where_links_lead_but_not_through_dangling_ones() {
-    let (directory, volume) = tree();
+    let (temp, volume) = tree();
     let dir = trusted(&volume).unwrap();
     let make = |path: &str| open_or_make(&dir, Path::new(path), 0o2775, Links::Follow);
     for (path, made) in [
@@ -122,17 +122,16 @@ fn missing_directories_are_made_where_links_lead_but_not_through_dangling_ones()
         let error = make(path).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(expected.raw_os_error()), "{path}: {error}");
     }
-    let mut there: Vec<_> =
-        fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    let mut there: Vec<_> = fs::read_dir(temp.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
     there.sort();
     assert_eq!(there, ["outside", "volume"]);
-    assert_eq!(fs::read_dir(directory.path().join("outside")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(temp.path().join("outside")).unwrap().count(), 1);
     assert!(!volume.join("nowhere").exists());
 }
 
 #[test]
 fn only_names_of_single_entries_are_taken() {
-    let directory = tempfile::tempdir().unwrap();
+    let temp = tempfile::tempdir().unwrap();
     let dir: BorrowedFd<'_> = rustix::fs::CWD;
     for wrong in ["", ".", "..", "a/b", "a/", "/a", "./a"] {
         assert!(!is_name(OsStr::new(wrong)), "{wrong:?}");
@@ -141,14 +140,14 @@ fn only_names_of_single_entries_are_taken() {
                 && write_file(dir, OsStr::new(wrong), b"", 0o644).is_err()
         );
     }
-    let dir = trusted(directory.path()).unwrap();
-    symlink("elsewhere", directory.path().join("link")).unwrap();
+    let dir = trusted(temp.path()).unwrap();
+    symlink("elsewhere", temp.path().join("link")).unwrap();
     assert!(write_file(&dir, OsStr::new("link"), b"", 0o644).is_err(), "a link is not written through");
     write_file(&dir, OsStr::new("..data"), b"1", 0o604).unwrap();
     write_file(&dir, OsStr::new("..data"), b"2", 0o600).unwrap();
-    assert_eq!(fs::read(directory.path().join("..data")).unwrap(), b"2");
-    assert_eq!(fs::metadata(directory.path().join("..data")).unwrap().mode() & 0o777, 0o600);
-    assert!(!directory.path().join("elsewhere").exists());
+    assert_eq!(fs::read(temp.path().join("..data")).unwrap(), b"2");
+    assert_eq!(fs::metadata(temp.path().join("..data")).unwrap().mode() & 0o777, 0o600);
+    assert!(!temp.path().join("elsewhere").exists());
 }
 
 #[test]

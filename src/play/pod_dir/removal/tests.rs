@@ -39,10 +39,10 @@ fn links_are_removed_and_not_followed() {
 fn a_tree_of_any_depth_is_removed() {
     let dir = tempfile::tempdir().unwrap();
     let parent = trusted(dir.path()).unwrap();
-    let mut directory = make(&parent, OsStr::new("tree"), 0o755).unwrap();
+    let mut deepest = make(&parent, OsStr::new("tree"), 0o755).unwrap();
     for _ in 0..5_000 {
-        make(&directory, OsStr::new("beside"), 0o755).unwrap();
-        directory = make(&directory, OsStr::new("d"), 0o755).unwrap();
+        make(&deepest, OsStr::new("beside"), 0o755).unwrap();
+        deepest = make(&deepest, OsStr::new("d"), 0o755).unwrap();
     }
     remove(&parent, OsStr::new("tree")).unwrap();
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
@@ -57,12 +57,12 @@ fn a_removal_holds_no_path_of_any_directory() {
     }
     let long = |number: usize| OsString::from(format!("{number:0>255}"));
     let dir = tempfile::tempdir().unwrap();
-    let mut directory = make(trusted(dir.path()).unwrap(), tree, 0o755).unwrap();
+    let mut deepest = make(trusted(dir.path()).unwrap(), tree, 0o755).unwrap();
     for number in 0..500 {
-        directory = make(&directory, &long(number), 0o755).unwrap();
+        deepest = make(&deepest, &long(number), 0o755).unwrap();
     }
     for number in 0..5_000 {
-        let bottom = make(&directory, &long(number), 0o755).unwrap();
+        let bottom = make(&deepest, &long(number), 0o755).unwrap();
         make(&bottom, OsStr::new("content"), 0o755).unwrap();
     }
     let test = concat!(module_path!(), "::a_removal_holds_no_path_of_any_directory");

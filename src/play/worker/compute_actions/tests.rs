@@ -52,28 +52,32 @@ fn sandbox(attempt: u32) -> SandboxInstance {
     }
 }
 
-pub(in crate::play::worker) fn seen(containers: Vec<ContainerInstance>) -> RuntimePodStatus {
+pub(in crate::play::worker) fn runtime_status(containers: Vec<ContainerInstance>) -> RuntimePodStatus {
     RuntimePodStatus { sandboxes: vec![sandbox(0)], containers }
 }
 
 /// What is to be done, where probes say this.
-fn act(pod: &Pod, seen: &RuntimePodStatus, said: &[(&str, ProbeType, ProbeResult)]) -> PodActions {
-    let verdicts = |id: &str, kind| {
-        let known = said.iter().find(|(name, of, _)| id == format!("{name}-0") && *of == kind);
+fn act(
+    pod: &Pod,
+    runtime_status: &RuntimePodStatus,
+    results: &[(&str, ProbeType, ProbeResult)],
+) -> PodActions {
+    let probe_result = |id: &str, kind| {
+        let known = results.iter().find(|(name, of, _)| id == format!("{name}-0") && *of == kind);
         known.map(|(_, _, result)| *result)
     };
     compute_pod_actions(ActionInputs {
         pod,
-        seen,
-        verdicts: &verdicts,
-        probed: Some(&pod.spec),
+        runtime_status,
+        probe_result: &probe_result,
+        probe_spec: Some(&pod.spec),
         probe_killed: &|_| false,
     })
 }
 
 /// In few words: who is killed, and who is started.
-fn reported(actions: &PodActions) -> String {
-    let mut reported = Vec::new();
+fn steps(actions: &PodActions) -> String {
+    let mut steps = Vec::new();
     let PodActions {
         kill_pod,
         create_sandbox,
@@ -83,15 +87,15 @@ fn reported(actions: &PodActions) -> String {
         init_containers_to_start,
         containers_to_start,
     } = actions;
-    reported.extend(kill_pod.then(|| "kill pod".to_owned()));
-    reported.extend(create_sandbox.map(|attempt| format!("sandbox {attempt}")));
+    steps.extend(kill_pod.then(|| "kill pod".to_owned()));
+    steps.extend(create_sandbox.map(|attempt| format!("sandbox {attempt}")));
     let killed = |to_kill: &ContainerToKill| format!("kill {} ({})", to_kill.name, to_kill.message);
-    reported.extend(containers_to_kill.iter().map(killed));
-    reported.extend(containers_to_reset.iter().map(|kill| format!("reset {}", kill.name)));
-    reported.extend(
+    steps.extend(containers_to_kill.iter().map(killed));
+    steps.extend(containers_to_reset.iter().map(|kill| format!("reset {}", kill.name)));
+    steps.extend(
         init_containers_to_start.iter().chain(containers_to_start).map(|name| format!("start {name}")),
     );
-    reported.join(", ")
+    steps.join(", ")
 }
 
 fn three(policy: &str) -> Pod {
@@ -100,11 +104,13 @@ fn three(policy: &str) -> Pod {
     ))
 }
 
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 #[test]
 fn table_9_9_compute_pod_actions() {
     let [always, on_failure, never] = ["Always", "OnFailure", "Never"].map(three);
-    let all_running = |pod: &Pod| seen(["a", "b", "c"].map(|name| running(pod, name)).into());
-    let ended = |pod: &Pod| seen(vec![exited(pod, "a", 0), running(pod, "b"), exited(pod, "c", 111)]);
+    let all_running = |pod: &Pod| runtime_status(["a", "b", "c"].map(|name| running(pod, name)).into());
+    let ended =
+        |pod: &Pod| runtime_status(vec![exited(pod, "a", 0), running(pod, "b"), exited(pod, "c", 111)]);
     let dead = |pod: &Pod, codes: [i32; 3]| RuntimePodStatus {
         sandboxes: vec![SandboxInstance { is_ready: false, ..sandbox(0) }],
         containers: ["a", "b", "c"]
@@ -117,10 +123,12 @@ fn table_9_9_compute_pod_actions() {
         sandboxes: vec![SandboxInstance { addresses: Vec::new(), ..sandbox(0) }],
         ..all_running(pod)
     };
-    let with = |pod: &Pod, first: ContainerInstance| seen(vec![first, running(pod, "b"), running(pod, "c")]);
+    let with = |pod: &Pod, first: ContainerInstance| {
+        runtime_status(vec![first, running(pod, "b"), running(pod, "c")])
+    };
     let changed = ContainerInstance { hash: "other".to_owned(), ..running(&always, "a") };
     let of = |pod: &Pod, state| with(pod, instance(pod, "a", state));
-    for (row, pod, seen, said, expected) in [
+    for (row, pod, runtime_status, results, expected) in [
         ("nothing to do", &always, all_running(&always), None, ""),
         (
             "new pod",
@@ -194,19 +202,19 @@ fn table_9_9_compute_pod_actions() {
         ),
         ("created, even with Never", &never, of(&never, InstanceState::Created), None, "start a"),
     ] {
-        let said: Vec<_> = said.into_iter().collect();
-        assert_eq!(reported(&act(pod, &seen, &said)), expected, "{row}");
+        let results: Vec<_> = results.into_iter().collect();
+        assert_eq!(steps(&act(pod, &runtime_status, &results)), expected, "{row}");
     }
     // A pod with Never that has never had a container gets a sandbox again.
     let empty = RuntimePodStatus {
         sandboxes: vec![SandboxInstance { is_ready: false, ..sandbox(0) }],
         containers: Vec::new(),
     };
-    assert_eq!(reported(&act(&never, &empty, &[])), "kill pod, sandbox 1, start a, start b, start c");
+    assert_eq!(steps(&act(&never, &empty, &[])), "kill pod, sandbox 1, start a, start b, start c");
     // Nothing is left of it: the pod is ended, and with it what runs beside.
     let one = pod("{restartPolicy: Never, containers: [{name: a, image: i}]}");
-    let failed = act(&one, &seen(vec![running(&one, "a")]), &[("a", Liveness, Failure)]);
-    assert_eq!(reported(&failed), "kill pod");
+    let failed = act(&one, &runtime_status(vec![running(&one, "a")]), &[("a", Liveness, Failure)]);
+    assert_eq!(steps(&failed), "kill pod");
 }
 
 #[test]
@@ -220,15 +228,19 @@ fn table_9_9_container_restart_rules() {
         let pod = pod(&format!(
             "{{restartPolicy: {of_pod}, containers: [{{name: a, image: i, restartPolicy: {own}}}]}}"
         ));
-        let reported = reported(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[]));
-        assert_eq!(reported, expected, "{own} in {of_pod}, {code}");
+        let steps = steps(&act(&pod, &runtime_status(vec![exited(&pod, "a", code)]), &[]));
+        assert_eq!(steps, expected, "{own} in {of_pod}, {code}");
     }
     let rule = "restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [42]}}]";
     let pod = pod(&format!(
         "{{restartPolicy: Never, containers: [{{name: a, image: i, restartPolicy: Never, {rule}}}]}}"
     ));
     for (code, expected) in [(42, "start a"), (1, "kill pod")] {
-        assert_eq!(reported(&act(&pod, &seen(vec![exited(&pod, "a", code)]), &[])), expected, "{code}");
+        assert_eq!(
+            steps(&act(&pod, &runtime_status(vec![exited(&pod, "a", code)]), &[])),
+            expected,
+            "{code}"
+        );
     }
 }
 
@@ -240,11 +252,12 @@ fn table_9_9_restart_all_containers() {
         "{{restartPolicy: Never, initContainers: [{{name: first, image: i}}], containers: [\
          {{name: a, image: i, restartPolicy: Never, {rule}}}, {{name: b, image: i}}]}}"
     ));
-    let all = |code| seen(vec![exited(&pod, "a", code), running(&pod, "b"), exited(&pod, "first", 0)]);
-    assert_eq!(reported(&act(&pod, &all(42), &[])), "reset b, reset first, reset a");
-    assert_eq!(reported(&act(&pod, &all(1), &[])), "");
+    let all =
+        |code| runtime_status(vec![exited(&pod, "a", code), running(&pod, "b"), exited(&pod, "first", 0)]);
+    assert_eq!(steps(&act(&pod, &all(42), &[])), "reset b, reset first, reset a");
+    assert_eq!(steps(&act(&pod, &all(1), &[])), "");
     // All of them are gone: everything begins again.
-    assert_eq!(reported(&act(&pod, &seen(Vec::new()), &[])), "start first");
+    assert_eq!(steps(&act(&pod, &runtime_status(Vec::new()), &[])), "start first");
 }
 
 #[test]
@@ -269,10 +282,10 @@ fn table_9_9_init_containers() {
         ("the main one failed", &always, vec![exited(&always, "a", 1), ok(&always, "i2")], "start a"),
         ("unknown, Never", &never, vec![instance(&never, "i1", InstanceState::Unknown)], "kill pod"),
     ] {
-        assert_eq!(reported(&act(pod, &seen(containers), &[])), expected, "{row}");
+        assert_eq!(steps(&act(pod, &runtime_status(containers), &[])), expected, "{row}");
     }
     let killed = ContainerInstance { reason: "OOMKilled".to_owned(), ..exited(&always, "i1", 0) };
-    assert_eq!(reported(&act(&always, &seen(vec![killed]), &[])), "start i1");
+    assert_eq!(steps(&act(&always, &runtime_status(vec![killed]), &[])), "start i1");
 }
 
 #[test]
@@ -290,7 +303,7 @@ fn table_9_9_sidecars() {
     let s1 = |pod: &Pod| running(pod, "s1");
     let both = |pod: &Pod| vec![running(pod, "s2"), s1(pod)];
     let kill = |what: &str| format!("kill s1 (Init container s1 failed {what} probe), ");
-    for (row, pod, containers, said, expected) in [
+    for (row, pod, containers, results, expected) in [
         ("the first", &plain, vec![], None, "start s1".to_owned()),
         (
             "stuck created",
@@ -348,12 +361,13 @@ fn table_9_9_sidecars() {
             "kill pod".into(),
         ),
     ] {
-        let said: Vec<_> = said.into_iter().map(|(kind, result)| ("s1", kind, result)).collect();
-        assert_eq!(reported(&act(pod, &seen(containers), &said)), expected, "{row}");
+        let results: Vec<_> = results.into_iter().map(|(kind, result)| ("s1", kind, result)).collect();
+        assert_eq!(steps(&act(pod, &runtime_status(containers), &results)), expected, "{row}");
     }
     let changed = ContainerInstance { hash: "other".to_owned(), ..s1(&plain) };
-    let actions = act(&plain, &seen(vec![running(&plain, "a"), running(&plain, "s2"), changed]), &[]);
-    assert_eq!(reported(&actions), "kill s1 (Init container s1 definition changed), start s1");
+    let actions =
+        act(&plain, &runtime_status(vec![running(&plain, "a"), running(&plain, "s2"), changed]), &[]);
+    assert_eq!(steps(&actions), "kill s1 (Init container s1 definition changed), start s1");
 }
 
 /// `PruneInitContainers` and `ContainerGC`, as far as one pod is concerned: of each name the newest is kept, and the newest that has exited.
@@ -367,7 +381,7 @@ fn table_9_9_prune_init_containers() {
         ..instance
     };
     // The newest first, as the runtime's are sorted.
-    let seen = seen(vec![
+    let runtime_status = runtime_status(vec![
         numbered(running(&pod, "b"), 3),
         numbered(exited(&pod, "b", 1), 2),
         numbered(exited(&pod, "b", 0), 1),
@@ -375,24 +389,25 @@ fn table_9_9_prune_init_containers() {
         numbered(exited(&pod, "a", 1), 1),
         numbered(instance(&pod, "a", InstanceState::Created), 0),
     ]);
-    let old: Vec<&str> = seen.garbage().map(|instance| &*instance.id).collect();
+    let old: Vec<&str> = runtime_status.garbage().map(|instance| &*instance.id).collect();
     assert_eq!(old, ["b-1", "a-1", "a-0"]);
 }
 
 /// What else is in a client's sandbox is the client's own.
 #[test]
 fn a_container_of_a_client_is_killed_alone() {
-    let probed = pod(
+    let probe_spec = pod(
         "{restartPolicy: Never, containers: [{name: a, image: i, livenessProbe: {exec: {command: [x]}}}]}",
     );
     let of_client = Pod {
         origin: PodOrigin::Client { request: Err("unseen".to_owned()), newest: None },
-        ..probed.clone()
+        ..probe_spec.clone()
     };
-    let said = [("a", Liveness, Failure)];
-    for (pod, expected) in [(&probed, "kill pod"), (&of_client, "kill a (Container a failed liveness probe)")]
+    let results = [("a", Liveness, Failure)];
+    for (pod, expected) in
+        [(&probe_spec, "kill pod"), (&of_client, "kill a (Container a failed liveness probe)")]
     {
-        assert_eq!(reported(&act(pod, &seen(vec![running(pod, "a")]), &said)), expected);
+        assert_eq!(steps(&act(pod, &runtime_status(vec![running(pod, "a")]), &results)), expected);
     }
 }
 
@@ -407,8 +422,8 @@ fn what_replaces_something_is_newer_than_dead_ones_of_higher_attempts() {
     };
     let statuses = || vec![status("dead", 1, 10), status("theirs", 0, 20), status("ours", 2, 30)];
     let order = |statuses: Vec<v1::ContainerStatus>, newest: &str| -> Vec<String> {
-        let seen = RuntimePodStatus::new(Vec::new(), statuses, |id| id == newest);
-        seen.containers.iter().map(|instance| instance.id.to_string()).collect()
+        let runtime_status = RuntimePodStatus::new(Vec::new(), statuses, |id| id == newest);
+        runtime_status.containers.iter().map(|instance| instance.id.to_string()).collect()
     };
     assert_eq!(order(statuses(), "none"), ["ours", "dead", "theirs"]);
     assert_eq!(order(statuses(), "theirs"), ["ours", "theirs", "dead"]);

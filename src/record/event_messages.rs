@@ -1,4 +1,4 @@
-//! What has become of pods, containers, calls and the runtime, as events.
+//! Events about pods, containers, calls and the runtime: their reasons and messages.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::terminal::format;
 use crate::world::{Change, Container, Inventory, RuntimeInfo, Sandbox};
 
 impl Event {
-    /// What has changed in the world; `None` for what is no news to anybody.
+    /// The event of a change of the inventory; `None` for an update that is not worth an event.
     #[must_use]
     pub fn from_change(change: &Change, world: &Inventory) -> Option<Self> {
         match change {
@@ -21,23 +21,21 @@ impl Event {
                     [] => String::new(),
                     addresses => format!(" with {}", addresses.join(", ")),
                 };
-                Some(Self::about_sandbox("SandboxStarted", sandbox, format!("The sandbox runs{addresses}")))
+                Some(Self::for_sandbox("SandboxStarted", sandbox, format!("The sandbox runs{addresses}")))
             }
             Change::SandboxStopped(sandbox) => {
-                Some(Self::about_sandbox("SandboxStopped", sandbox, "The sandbox has stopped".to_owned()))
+                Some(Self::for_sandbox("SandboxStopped", sandbox, "The sandbox has stopped".to_owned()))
             }
-            Change::SandboxRemoved(sandbox) => Some(Self::about_sandbox(
-                "SandboxRemoved",
-                sandbox,
-                "The sandbox has been removed".to_owned(),
-            )),
+            Change::SandboxRemoved(sandbox) => {
+                Some(Self::for_sandbox("SandboxRemoved", sandbox, "The sandbox has been removed".to_owned()))
+            }
             Change::ContainerCreated(container) => {
                 let image = &container.image;
                 let message = format!("Created with image {image:?}, attempt {}", attempt(container));
-                Some(Self::about_container("ContainerCreated", container, world, message))
+                Some(Self::for_container("ContainerCreated", container, world, message))
             }
             Change::ContainerStarted(container) => {
-                Some(Self::about_container("ContainerStarted", container, world, "Runs".to_owned()))
+                Some(Self::for_container("ContainerStarted", container, world, "Runs".to_owned()))
             }
             Change::ContainerExited(container) => {
                 let message = match &container.exit {
@@ -47,19 +45,19 @@ impl Event {
                     Some((code, _)) => format!("Exited with code {code}"),
                     None => "Exited".to_owned(),
                 };
-                Some(Self::about_container("ContainerExited", container, world, message))
+                Some(Self::for_container("ContainerExited", container, world, message))
             }
             Change::ContainerRemoved(container) => {
-                Some(Self::about_container("ContainerRemoved", container, world, "Removed".to_owned()))
+                Some(Self::for_container("ContainerRemoved", container, world, "Removed".to_owned()))
             }
             Change::SandboxUpdated(_) | Change::ContainerUpdated(_) => None,
         }
     }
 
-    /// What the prober tells.
+    /// The event of the prober about a container.
     #[must_use]
-    pub fn from_probe_event(notice: prober::ContainerEvent) -> Self {
-        let (severity, reason) = match notice.what {
+    pub fn from_probe_event(event: prober::ContainerEvent) -> Self {
+        let (severity, reason) = match event.what {
             ContainerEventKind::Unhealthy => (EventType::Warning, "Unhealthy"),
             ContainerEventKind::ProbeWarning => (EventType::Warning, "ProbeWarning"),
             ContainerEventKind::Discarded => (EventType::Warning, "ProbeDiscarded"),
@@ -75,20 +73,20 @@ impl Event {
             ContainerEventKind::Panicked => (EventType::Warning, "ProbePanicked"),
         };
         Self {
-            pod: Some(notice.pod),
-            container: Some(notice.container),
-            ..Self::new(severity, reason, notice.message)
+            pod: Some(event.pod),
+            container: Some(event.container),
+            ..Self::new(severity, reason, event.message)
         }
     }
 
-    /// What happens to a pod that is played.
+    /// The event of the built-in kubelet about a pod.
     #[must_use]
-    pub fn from_pod_event(notice: play::PodEvent) -> Self {
-        let severity = if notice.is_warning { EventType::Warning } else { EventType::Normal };
+    pub fn from_pod_event(event: play::PodEvent) -> Self {
+        let severity = if event.is_warning { EventType::Warning } else { EventType::Normal };
         Self {
-            pod: Some(notice.pod),
-            container: notice.container,
-            ..Self::new(severity, notice.reason, notice.message)
+            pod: Some(event.pod),
+            container: event.container,
+            ..Self::new(severity, event.reason, event.message)
         }
     }
 
@@ -108,10 +106,10 @@ impl Event {
         Self::new(EventType::Warning, "MountsUnreachable", message)
     }
 
-    /// What the prober tells of itself.
+    /// The event of the prober about no single container.
     #[must_use]
-    pub fn global(remark: &GlobalEvent) -> Self {
-        match remark {
+    pub fn from_global_event(event: &GlobalEvent) -> Self {
+        match event {
             GlobalEvent::KillRateLimited(KillLimit { count, within }) => {
                 let within = format::duration(*within);
                 let message = format!(
@@ -138,7 +136,7 @@ impl Event {
     /// An annotation of a pod for probeshim is invalid.
     #[must_use]
     pub fn invalid_annotation(sandbox: &Sandbox, problem: String) -> Self {
-        Self { severity: EventType::Warning, ..Self::about_sandbox("InvalidAnnotation", sandbox, problem) }
+        Self { severity: EventType::Warning, ..Self::for_sandbox("InvalidAnnotation", sandbox, problem) }
     }
 
     /// A specification of probes is invalid.
@@ -193,7 +191,7 @@ impl Event {
         let message = format!("The container has ended and is not started again: {reason}");
         Self {
             severity: EventType::Warning,
-            ..Self::about_container("NotRestartable", container, world, message)
+            ..Self::for_container("NotRestartable", container, world, message)
         }
     }
 
@@ -203,7 +201,7 @@ impl Event {
         let message = "The kernel killed a process of the container: its memory was used up".to_owned();
         Self {
             severity: EventType::Warning,
-            ..Self::about_container("ContainerOutOfMemory", container, world, message)
+            ..Self::for_container("ContainerOutOfMemory", container, world, message)
         }
     }
 
@@ -231,13 +229,13 @@ impl Event {
             StuckKind::Leaked => "ExecProcessLeaked",
         };
         let message = stuck.sentence(age);
-        Self::about(stuck, EventType::Warning, reason, message)
+        Self::for_stuck_exec(stuck, EventType::Warning, reason, message)
     }
 
     /// Something was stuck for so long, and is not any more.
     #[must_use]
     pub fn no_longer_stuck(stuck: &StuckExec, age: Duration) -> Self {
-        let (reason, what) = match stuck.kind {
+        let (reason, verb) = match stuck.kind {
             StuckKind::Overdue => ("ExecSyncEnded", "ended"),
             StuckKind::Unanswered => ("ExecSyncAnswered", "was answered"),
             StuckKind::Leaked => ("ExecProcessExited", "exited"),
@@ -247,10 +245,10 @@ impl Event {
             _ => format!("Call {}", stuck.call),
         };
         let age = format::duration(age);
-        Self::about(stuck, EventType::Normal, reason, format!("{subject} {what} after {age}"))
+        Self::for_stuck_exec(stuck, EventType::Normal, reason, format!("{subject} {verb} after {age}"))
     }
 
-    fn about(stuck: &StuckExec, severity: EventType, reason: &'static str, message: String) -> Self {
+    fn for_stuck_exec(stuck: &StuckExec, severity: EventType, reason: &'static str, message: String) -> Self {
         Self {
             pod: stuck.pod.clone(),
             container: stuck.container.clone(),
@@ -258,11 +256,11 @@ impl Event {
         }
     }
 
-    fn about_sandbox(reason: &'static str, sandbox: &Sandbox, message: String) -> Self {
+    fn for_sandbox(reason: &'static str, sandbox: &Sandbox, message: String) -> Self {
         Self { pod: Some(sandbox.pod.clone()), ..Self::new(EventType::Normal, reason, message) }
     }
 
-    fn about_container(
+    fn for_container(
         reason: &'static str,
         container: &Container,
         world: &Inventory,
