@@ -270,13 +270,13 @@ impl ClientActionRecorder {
         let snapshot = self.client_pods.snapshot();
         match snapshot.newest(&key, &name).and_then(|newest| world.container(newest)) {
             Some(newest) => {
-                let creation = |it: &Container| (it.name.attempt, it.created_at);
+                let creation = |it: &Container| (it.container_ref.attempt, it.created_at);
                 newest.id == container.id
                     || newest.created_at != 0 && was_created_after(creation(container), creation(newest))
             }
             None => !world.containers().any(|other| {
-                other.name.attempt > container.name.attempt
-                    && other.name.name == container.name.name
+                other.container_ref.attempt > container.container_ref.attempt
+                    && other.container_ref.name == container.container_ref.name
                     && names(world, other).is_some_and(|(of, _)| of == key)
             }),
         }
@@ -328,7 +328,7 @@ fn unnamed_target(ended: &mut DecodedCall) -> Option<(CallTarget, String)> {
 /// The pod of a container, and its own name.
 fn names(world: &Inventory, container: &Container) -> Option<(PodKey, String)> {
     let key = PodKey::from_pod_ref(&world.sandbox_of(container)?.pod)?;
-    Some((key, container.name.name.clone()?))
+    Some((key, container.container_ref.name.clone()?))
 }
 
 /// Whether a call is one that we have made.

@@ -1,4 +1,4 @@
-//! The tracker with all that it is told by and asks.
+//! Connects the tracker and the watchdog with the sampler, the specs and the runtime.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,54 +23,54 @@ use crate::probe::{KnownExec, SpecResolver, annotation_problems};
 use crate::tap::{DecodedCall, ExecCall, ExecRequest};
 use crate::world::{Change, Inventory, Sandbox};
 
-/// How long after a container was not found on this host it is looked for again.
+/// Delay after which the init pid of a container is requested again if the runtime did not report it.
 const PID_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Inspects every `ExecSync` of the node, and explains each.
+/// Analyzes every ExecSync of the node.
 #[derive(Debug)]
 pub struct ExecAnalyzer {
     tracker: Tracker,
     watchdog: Watchdog,
-    /// Whether of commands only the program is told.
+    /// Whether only the programs of commands are shown.
     redact_commands: bool,
     metrics: ExecMetrics,
     specs: SpecResolver,
-    /// What specs say of the containers in which something was executed.
+    /// Probes and hooks of containers in which something was executed, from specs.
     known_execs: HashMap<Arc<str>, Arc<[KnownExec]>>,
     pid_lookups: HashMap<Arc<str>, PidLookup>,
     sampler: Sampler,
     client: MeteredRuntimeClient,
-    /// For those who answer.
+    /// Cloned for each task that sends a result.
     result_sender: mpsc::UnboundedSender<SampleResult>,
     results: mpsc::UnboundedReceiver<SampleResult>,
 }
 
-/// Whether it is known where a container runs.
+/// The state of the request for the init pid of a container.
 #[derive(Debug)]
 enum PidLookup {
-    /// The runtime was asked; it may have told by now.
+    /// The request was sent; its result may have arrived.
     Requested,
-    /// It did not tell, and is asked again no earlier than then.
+    /// The runtime did not report a pid; it is not asked again before this time.
     RetryAt(Instant),
 }
 
-/// Something that the inspector had asked for; hand it to [`Inspector::heard`].
+/// A result that the analyzer has requested; pass it to [`ExecAnalyzer::handle`].
 #[derive(Debug)]
 pub struct SamplerReply(SampleResult);
 
 impl ExecAnalyzer {
-    /// Begins to inspect. `client` is for questions of our own about containers.
+    /// Starts the sampler. `client` is for internal calls about containers.
     pub fn start(
-        settings: SlownessConfig,
+        config: SlownessConfig,
         specs: SpecResolver,
         client: MeteredRuntimeClient,
         metrics: ExecMetrics,
     ) -> io::Result<Self> {
         let (result_sender, results) = mpsc::unbounded_channel();
         Ok(Self {
-            tracker: Tracker::new(settings),
+            tracker: Tracker::new(config),
             watchdog: Watchdog::default(),
-            redact_commands: settings.redact_commands,
+            redact_commands: config.redact_commands,
             metrics,
             specs,
             known_execs: HashMap::new(),
@@ -82,75 +82,75 @@ impl ExecAnalyzer {
         })
     }
 
-    /// What is written of probes and hooks is different from now on.
+    /// Replaces the specs of probes and hooks.
     pub fn set_specs(&mut self, specs: SpecResolver) {
         self.specs = specs;
         self.known_execs.clear();
     }
 
-    /// An `ExecSync` is on its way.
-    pub fn on_request(&mut self, world: &Inventory, request: ExecRequest) {
-        let Some(named) = request.container.as_ref().and_then(|container| container.id.as_deref()) else {
+    /// Called when the request of an ExecSync was sent to the runtime.
+    pub fn on_request(&mut self, inventory: &Inventory, request: ExecRequest) {
+        let Some(id_prefix) = request.container.as_ref().and_then(|container| container.id.as_deref()) else {
             return;
         };
-        let container = full_id(world, named);
-        self.request_init_pid(world, &container, request.sent.sent);
-        let place = self.call_context(world, &container, &request.exec);
-        self.tracker.on_request(&container, request, place);
+        let container = full_id(inventory, id_prefix);
+        self.request_init_pid(inventory, &container, request.times.sent);
+        let context = self.call_context(inventory, &container, &request.exec);
+        self.tracker.on_request(&container, request, context);
         self.send_sample_requests();
     }
 
-    /// A call has ended.
-    pub fn on_end(&mut self, world: &Inventory, mut ended: Box<DecodedCall>, now: Instant) {
-        let call = &mut ended.call;
-        let named = call.container.as_ref().and_then(|container| container.id.as_deref());
-        if let (Some(exec), Some(named)) = (&call.exec, named) {
+    /// Called when a call has ended.
+    pub fn on_end(&mut self, inventory: &Inventory, mut decoded: Box<DecodedCall>, now: Instant) {
+        let call = &mut decoded.call;
+        let id_prefix = call.container.as_ref().and_then(|container| container.id.as_deref());
+        if let (Some(exec), Some(id_prefix)) = (&call.exec, id_prefix) {
             let known = self.tracker.container_of(call.id);
-            let container = known.cloned().unwrap_or_else(|| full_id(world, named));
-            let place = self.call_context(world, &container, exec);
-            self.tracker.on_end(&container, ended, place, now);
+            let container = known.cloned().unwrap_or_else(|| full_id(inventory, id_prefix));
+            let context = self.call_context(inventory, &container, exec);
+            self.tracker.on_end(&container, decoded, context, now);
             self.send_sample_requests();
             return;
         }
-        let container = named.and_then(|id| world.container(id));
+        let container = id_prefix.and_then(|id| inventory.container(id));
         let sandbox = call.pod.as_ref().and_then(|pod| pod.id.as_deref());
-        let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| world.sandbox(id));
+        let sandbox = sandbox.or_else(|| container?.sandbox.as_deref()).and_then(|id| inventory.sandbox(id));
         call.pod = sandbox.map(|sandbox| sandbox.pod.clone()).or(call.pod.take());
-        call.container = container.map(|container| container.name.clone()).or(call.container.take());
-        let (trace, at) = (ended.info.trace.clone(), ended.info.since + ended.call.duration);
-        self.tracker.records.push(CallRecord::unanalyzed(ended.call, trace, Some(at)));
+        call.container = container.map(|container| container.container_ref.clone()).or(call.container.take());
+        let (trace, at) = (decoded.info.trace.clone(), decoded.info.since + decoded.call.duration);
+        self.tracker.records.push(CallRecord::unanalyzed(decoded.call, trace, Some(at)));
     }
 
-    /// Something has become of what is executed.
-    pub fn on_task_event(&mut self, stamped: &TimestampedEvent, now: Instant) {
-        self.tracker.on_task_event(stamped, ClockReading::new(now));
+    /// Applies an event of containerd about an exec instance.
+    pub fn on_task_event(&mut self, timestamped: &TimestampedEvent, now: Instant) {
+        self.tracker.on_task_event(timestamped, ClockReading::new(now));
         self.send_sample_requests();
     }
 
-    /// The runtime is watched from now on, and tells of what it executes or does not.
-    pub fn events_available(&mut self, tells_execs: bool, now: Instant) {
-        self.tracker.events_available(tells_execs, now);
+    /// Called when the runtime is connected. `has_exec_events`: whether it reports exec instances.
+    pub fn events_available(&mut self, has_exec_events: bool, now: Instant) {
+        self.tracker.events_available(has_exec_events, now);
         self.send_sample_requests();
     }
 
-    /// The runtime has gone, or its events have.
+    /// Called when the runtime or its event stream is lost.
     pub fn events_interrupted(&mut self, now: Instant) {
         self.tracker.events_interrupted(now);
         self.send_sample_requests();
     }
 
-    /// The runtime is not asked for its events: what it executes will not be known.
+    /// Called when probeshim does not subscribe to the events of the runtime.
     pub fn events_disabled(&mut self) {
         self.tracker.events_disabled();
     }
 
-    /// Something has become of the node.
-    pub fn on_changes(&mut self, world: &Inventory, changes: &[Change], now: Instant) {
-        self.metrics.world(world);
+    /// Called when the inventory has changed.
+    pub fn on_changes(&mut self, inventory: &Inventory, changes: &[Change], now: Instant) {
+        self.metrics.world(inventory);
         for change in changes {
             if let Change::SandboxRemoved(sandbox) = change
                 // The next sandbox of a pod may be there before the last has gone.
-                && !world.sandboxes().any(|other| {
+                && !inventory.sandboxes().any(|other| {
                     (&other.pod.namespace, &other.pod.name) == (&sandbox.pod.namespace, &sandbox.pod.name)
                 })
                 && let (Some(namespace), Some(name)) = (&sandbox.pod.namespace, &sandbox.pod.name)
@@ -168,27 +168,27 @@ impl ExecAnalyzer {
         }
     }
 
-    /// What a pod's annotations for probeshim say that cannot be read.
+    /// Returns the problems of a pod's annotations for probeshim.
     #[must_use]
     pub fn annotation_problems(&self, sandbox: &Sandbox) -> Vec<String> {
         annotation_problems(sandbox, self.redact_commands)
     }
 
-    /// Waits for something that was asked for. Nothing is lost where it is cancelled.
+    /// Waits for a result of a request. Cancel safe.
     pub async fn recv(&mut self) -> SamplerReply {
         match self.results.recv().await {
-            Some(answer) => SamplerReply(answer),
+            Some(result) => SamplerReply(result),
             None => std::future::pending().await,
         }
     }
 
-    /// Takes what was asked for.
-    pub fn handle(&mut self, SamplerReply(answer): SamplerReply, now: Instant) {
-        match answer {
+    /// Handles a result.
+    pub fn handle(&mut self, SamplerReply(result): SamplerReply, now: Instant) {
+        match result {
             SampleResult::InitPid { container, pid } => self.on_init_pid(container, pid, now),
             SampleResult::Evidence { call, evidence } => self.tracker.on_evidence(call, *evidence, now),
             SampleResult::Cmdline { container, exec, args } => {
-                self.tracker.on_cmdline(&container, &exec, args)
+                self.tracker.on_cmdline(&container, &exec, args);
             }
             SampleResult::SessionProcesses { container, processes } => {
                 self.watchdog.on_leftovers(&container, &processes, now);
@@ -197,7 +197,7 @@ impl ExecAnalyzer {
         self.send_sample_requests();
     }
 
-    /// Does what is due.
+    /// Records calls that are due, and checks for stuck execs.
     pub fn tick(&mut self, now: Instant) {
         self.tracker.tick(now);
         self.watchdog.check(&self.tracker, now);
@@ -205,18 +205,18 @@ impl ExecAnalyzer {
         self.send_sample_requests();
     }
 
-    /// Records everything that has ended as it is known now: nothing more will be heard of.
+    /// Records all calls that have ended, without waiting for more events.
     pub fn flush(&mut self, now: Instant) {
         self.tracker.flush(now);
     }
 
-    /// When something is due that cannot wait for the next second.
+    /// Returns the time of the next [`tick`](Self::tick), if it cannot wait for the next second.
     #[must_use]
     pub fn next_tick(&self) -> Option<Instant> {
         self.tracker.next_tick()
     }
 
-    /// What has been explained since it was last asked.
+    /// Takes the records since the last call.
     pub fn take_records(&mut self) -> Vec<CallRecord> {
         for session in self.tracker.sessions.drain(..) {
             self.watchdog.watch(session);
@@ -231,7 +231,7 @@ impl ExecAnalyzer {
         records
     }
 
-    /// What is stuck.
+    /// Returns the stuck execs.
     #[must_use]
     pub fn stuck(&self) -> Stuck {
         let mut stuck = self.watchdog.stuck().clone();
@@ -248,8 +248,10 @@ impl ExecAnalyzer {
     }
 
     fn send_sample_requests(&mut self) {
-        for ask in self.tracker.sample_requests.drain(..).chain(self.watchdog.sample_requests.drain(..)) {
-            if !self.sampler.try_send(ask) {
+        for sample_request in
+            self.tracker.sample_requests.drain(..).chain(self.watchdog.sample_requests.drain(..))
+        {
+            if !self.sampler.try_send(sample_request) {
                 self.metrics.not_sampled();
             }
         }
@@ -257,30 +259,30 @@ impl ExecAnalyzer {
         self.metrics.in_flight(all, busiest);
     }
 
-    /// Where a call executes, and what specs say of it.
-    fn call_context(&mut self, world: &Inventory, container: &Arc<str>, exec: &ExecCall) -> CallContext {
-        let Some(known) = world.container(container) else { return CallContext::default() };
-        let sandbox = world.sandbox_of(known);
+    /// Returns the container and pod of a call, and the probe or hook that specs attribute it to.
+    fn call_context(&mut self, inventory: &Inventory, container: &Arc<str>, exec: &ExecCall) -> CallContext {
+        let Some(known) = inventory.container(container) else { return CallContext::default() };
+        let sandbox = inventory.sandbox_of(known);
         let probe_match = sandbox.map_or(ProbeMatch::Unknown, |sandbox| {
             let specs = &self.specs;
-            let uses = self
+            let known_execs = self
                 .known_execs
                 .entry(container.clone())
                 .or_insert_with(|| specs.known_execs(sandbox, known).into());
             if exec.truncated {
                 ProbeMatch::Unknown
             } else {
-                ProbeMatch::match_exec(uses, &exec.command, exec.timeout_seconds)
+                ProbeMatch::match_exec(known_execs, &exec.command, exec.timeout_seconds)
             }
         });
         let pod = sandbox.map(|sandbox| sandbox.pod.clone());
-        CallContext { container: Some(known.name.clone()), pod, probe_match }
+        CallContext { container: Some(known.container_ref.clone()), pod, probe_match }
     }
 
-    /// Asks where a container runs, once; where that was not told, a while later again.
-    fn request_init_pid(&mut self, world: &Inventory, container: &Arc<str>, now: Instant) {
+    /// Requests the init pid of a container once, and again after a delay if the runtime did not report it.
+    fn request_init_pid(&mut self, inventory: &Inventory, container: &Arc<str>, now: Instant) {
         let is_due = match self.pid_lookups.get(container) {
-            None => world.container(container).is_some(),
+            None => inventory.container(container).is_some(),
             Some(PidLookup::RetryAt(again)) => now >= *again,
             Some(PidLookup::Requested) => false,
         };
@@ -288,29 +290,29 @@ impl ExecAnalyzer {
             return;
         }
         self.pid_lookups.insert(container.clone(), PidLookup::Requested);
-        let (client, answer, container) =
+        let (client, result_sender, container) =
             (self.client.clone(), self.result_sender.clone(), container.clone());
         tokio::spawn(async move {
             let pid = container_init_pid(client, &container).await;
-            // Nobody listens once the program ends.
-            let _ = answer.send(SampleResult::InitPid { container, pid });
+            // The receiver is gone once the program ends.
+            let _ = result_sender.send(SampleResult::InitPid { container, pid });
         });
     }
 
-    /// The runtime has told a container's first process, or has not.
+    /// Handles the result of the request for an init pid.
     fn on_init_pid(&mut self, container: Arc<str>, pid: Option<i32>, now: Instant) {
         // It may have gone meanwhile.
-        let Some(location) = self.pid_lookups.get_mut(&container) else { return };
+        let Some(lookup) = self.pid_lookups.get_mut(&container) else { return };
         match pid {
             Some(pid) => {
                 self.sampler.try_send(SampleRequest::InitPid { container, pid });
             }
-            None => *location = PidLookup::RetryAt(now + PID_RETRY_INTERVAL),
+            None => *lookup = PidLookup::RetryAt(now + PID_RETRY_INTERVAL),
         }
     }
 }
 
-/// The whole id of a container, of which calls may give the beginning.
-fn full_id(world: &Inventory, named: &str) -> Arc<str> {
-    world.container(named).map_or_else(|| named.into(), |container| container.id.clone())
+/// Returns the full id of a container, of which calls may give a prefix.
+fn full_id(inventory: &Inventory, id_prefix: &str) -> Arc<str> {
+    inventory.container(id_prefix).map_or_else(|| id_prefix.into(), |container| container.id.clone())
 }

@@ -66,7 +66,7 @@ impl ExecMeter {
         let request = ExecRequest {
             info: Arc::downgrade(&info),
             id: info.id,
-            sent: SendTimes { received: now, sent: now },
+            times: SendTimes { received: now, sent: now },
             container: None,
             exec: Box::new(exec.clone()),
         };
@@ -79,7 +79,7 @@ impl ExecMeter {
         let PendingExec { info, mut exec } = call;
         exec.result = exit_code.map(|exit_code| ExecResult { exit_code, stdout_bytes: 0, stderr_bytes: 0 });
         let decoded = DecodedCall {
-            sent: Some(SendTimes { received: info.since, sent: info.since }),
+            times: Some(SendTimes { received: info.since, sent: info.since }),
             call: Call {
                 duration,
                 ending: CallOutcome::Completed(Some(code)),

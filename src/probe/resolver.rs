@@ -154,7 +154,7 @@ impl SpecResolver {
         }
         let mut there: Vec<(&str, &Container)> = Vec::new();
         for container in containers {
-            let Some(name) = container.name.name.as_deref() else { continue };
+            let Some(name) = container.container_ref.name.as_deref() else { continue };
             if pod.container(name).is_none() {
                 let is_named = self.rules.iter().any(|rule| rule.selector.container() == name)
                     || annotation::has_for_container(sandbox, name);
@@ -223,7 +223,7 @@ impl SpecResolver {
     /// What is executed in a container, as far as it is known.
     #[must_use]
     pub fn known_execs(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
-        let Some(name) = container.name.name.as_deref() else { return Vec::new() };
+        let Some(name) = container.container_ref.name.as_deref() else { return Vec::new() };
         let written = self.specs_by_source(sandbox);
         let pod = self.merge(&written, sandbox, [container]);
         let Some(spec) = pod.container(name) else { return Vec::new() };

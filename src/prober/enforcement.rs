@@ -187,7 +187,7 @@ impl Enforcement {
 
 impl ProtectedSelector {
     fn has(&self, sandbox: &Sandbox, container: &Container) -> bool {
-        let name = container.name.name.as_deref().unwrap_or_default();
+        let name = container.container_ref.name.as_deref().unwrap_or_default();
         self.matches.matches(sandbox, name, Some(&container.image))
     }
 }

@@ -131,8 +131,8 @@ impl ProbeManager {
         }
         drop(pods);
         for key in touched {
-            if let Some((pod, todo)) = self.shared.refresh(&key, true) {
-                self.shared.apply_effects(&pod, todo);
+            if let Some((pod, effects)) = self.shared.refresh(&key, true) {
+                self.shared.apply_effects(&pod, effects);
             }
         }
     }
@@ -140,9 +140,9 @@ impl ProbeManager {
     /// A pod is about to have a sandbox: the workers of its probes begin, as with the kubelet, before there is anything to probe.
     pub fn add_pod(&self, sandbox: Sandbox) {
         let key = self.shared.lock().expect(&Arc::new(sandbox));
-        if let Some((pod, todo)) = key.and_then(|key| self.shared.refresh(&key, true)) {
+        if let Some((pod, effects)) = key.and_then(|key| self.shared.refresh(&key, true)) {
             pod.lock().played = Management::Managed;
-            self.shared.apply_effects(&pod, todo);
+            self.shared.apply_effects(&pod, effects);
         }
     }
 
@@ -159,12 +159,12 @@ impl ProbeManager {
     #[must_use]
     pub fn update_pod_status(&self, names: &tap::PodRef) -> Option<PodReport> {
         let pod = self.shared.lock().pod_named(names)?;
-        let mut todo = Effects::default();
+        let mut effects = Effects::default();
         let mut state = pod.lock();
-        state.look(Instant::now(), &mut todo);
+        state.look(Instant::now(), &mut effects);
         let report = state.report();
         drop(state);
-        self.shared.apply_effects(&pod, todo);
+        self.shared.apply_effects(&pod, effects);
         Some(report)
     }
 
@@ -278,13 +278,13 @@ impl ProbeManager {
             pods.specs = specs;
             pods.pods.keys().cloned().collect()
         };
-        let todos: Vec<_> = keys.iter().filter_map(|key| self.shared.refresh(key, false)).collect();
+        let all_effects: Vec<_> = keys.iter().filter_map(|key| self.shared.refresh(key, false)).collect();
         // Workers that begin together by the hundred are spread, as those are that begin with us.
-        let is_crowd =
-            todos.iter().map(|(_, todo)| todo.workers_to_start.len()).sum::<usize>() > JITTER_THRESHOLD;
-        for (pod, mut todo) in todos {
-            todo.jitter = is_crowd;
-            self.shared.apply_effects(&pod, todo);
+        let is_crowd = all_effects.iter().map(|(_, effects)| effects.workers_to_start.len()).sum::<usize>()
+            > JITTER_THRESHOLD;
+        for (pod, mut effects) in all_effects {
+            effects.jitter = is_crowd;
+            self.shared.apply_effects(&pod, effects);
         }
     }
 
@@ -294,16 +294,16 @@ impl ProbeManager {
         if let Some(sandbox) = sandbox {
             let pod = self.shared.lock().pod_of_sandbox(sandbox);
             if let Some(pod) = pod {
-                let mut todo = Effects::default();
-                pod.lock().stopping_all(info, &mut todo);
-                self.shared.apply_effects(&pod, todo);
+                let mut effects = Effects::default();
+                pod.lock().stopping_all(info, &mut effects);
+                self.shared.apply_effects(&pod, effects);
             }
         }
         let found = container.as_deref().and_then(|id| self.shared.lock().pod_of_container(id));
         if let Some((pod, container)) = found {
-            let mut todo = Effects::default();
-            pod.lock().stopping(&container, info, Instant::now(), &mut todo);
-            self.shared.apply_effects(&pod, todo);
+            let mut effects = Effects::default();
+            pod.lock().stopping(&container, info, Instant::now(), &mut effects);
+            self.shared.apply_effects(&pod, effects);
         }
     }
 

@@ -159,12 +159,12 @@ impl PodEntry {
         spec: PodSpec,
         enforcement: &Enforcement,
         now: Instant,
-        todo: &mut Effects,
+        effects: &mut Effects,
     ) {
         pod.names = self.sandbox.pod.clone();
         pod.has_ended = !self.sandbox.is_ready;
         if pod.has_ended {
-            pod.explained_by_end(todo);
+            pod.explained_by_end(effects);
         }
         pod.set_sandbox(&self.sandbox.id);
         pod.address = address(&self.sandbox);
@@ -173,15 +173,15 @@ impl PodEntry {
         }
         for container in &self.containers {
             if let Some(state) = state(container, now) {
-                let (names, id) = (container.name.clone(), container.id.clone());
-                let attempt = container.name.attempt.unwrap_or(0);
+                let (names, id) = (container.container_ref.clone(), container.id.clone());
+                let attempt = container.container_ref.attempt.unwrap_or(0);
                 let age = Age { attempt, created_at: container.created_at, seen: container.seen };
                 let is_protected = enforcement.is_protected(&self.sandbox, container);
                 let hash = container.annotations.get(CONTAINER_HASH).map(str::to_owned);
-                pod.upsert_container(ContainerUpdate { names, id, age, state, is_protected, hash }, todo);
+                pod.upsert_container(ContainerUpdate { names, id, age, state, is_protected, hash }, effects);
             }
         }
-        pod.sync(now, todo);
+        pod.sync(now, effects);
     }
 
     /// What has to be known of it.

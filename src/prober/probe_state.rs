@@ -105,13 +105,13 @@ impl ProbeState {
         &mut self,
         view: &PodView,
         now: Instant,
-        effects: &mut Vec<ResultUpdate>,
+        updates: &mut Vec<ResultUpdate>,
     ) -> NextAction {
         if view.is_pod_over {
             return NextAction::Exit;
         }
         let Some(seen) = &view.container else { return NextAction::Wait };
-        self.observe_container(seen, effects);
+        self.observe_container(seen, updates);
         if self.on_hold {
             return NextAction::Wait;
         }
@@ -119,18 +119,18 @@ impl ProbeState {
         let since = match seen.state {
             ObservedState::Running(since) => since,
             ObservedState::Waiting => {
-                effects.push(ResultUpdate::Set(life.clone(), ProbeResult::Failure));
+                updates.push(ResultUpdate::Set(life.clone(), ProbeResult::Failure));
                 return NextAction::Wait;
             }
             ObservedState::Terminated(exit_code) => {
-                effects.push(ResultUpdate::Set(life.clone(), ProbeResult::Failure));
+                updates.push(ResultUpdate::Set(life.clone(), ProbeResult::Failure));
                 let is_done = exit_code.is_some() && !seen.is_restarted;
                 return if is_done { NextAction::Exit } else { NextAction::Wait };
             }
         };
         let ends_containers = ProbeType::KILLING.contains(&self.probe_type);
         if seen.ends == Terminating::Pod && ends_containers {
-            effects.push(ResultUpdate::Set(life.clone(), ProbeResult::Success));
+            updates.push(ResultUpdate::Set(life.clone(), ProbeResult::Success));
             return NextAction::Exit;
         }
         if seen.ends == Terminating::Container && ends_containers {
@@ -148,11 +148,11 @@ impl ProbeState {
     }
 
     /// An attempt has come to a result.
-    pub(super) fn record_result(&mut self, result: ProbeResult, effects: &mut Vec<ResultUpdate>) {
+    pub(super) fn record_result(&mut self, result: ProbeResult, updates: &mut Vec<ResultUpdate>) {
         let verdict = apply_threshold(self.probe_type, &self.probe, self.run, result);
         self.run = verdict.run;
         self.on_hold |= verdict.on_hold;
-        effects.extend(
+        updates.extend(
             self.container_run
                 .clone()
                 .zip(verdict.result)
@@ -166,11 +166,11 @@ impl ProbeState {
     }
 
     /// Takes a container that is new. What was counted is not forgotten.
-    fn observe_container(&mut self, seen: &ContainerView, effects: &mut Vec<ResultUpdate>) {
+    fn observe_container(&mut self, seen: &ContainerView, updates: &mut Vec<ResultUpdate>) {
         if self.container_run.as_ref() == Some(&seen.run) {
             return;
         }
-        effects.extend(self.container_run.replace(seen.run.clone()).map(ResultUpdate::Remove));
+        updates.extend(self.container_run.replace(seen.run.clone()).map(ResultUpdate::Remove));
         self.on_hold = false;
         let is_kept = seen.predates_prober && matches!(seen.state, ObservedState::Running(_));
         let first = if !is_kept {
@@ -183,7 +183,7 @@ impl ProbeState {
         } else {
             None
         };
-        effects.extend(first.map(|first| ResultUpdate::Set(seen.run.clone(), first)));
+        updates.extend(first.map(|first| ResultUpdate::Set(seen.run.clone(), first)));
     }
 }
 

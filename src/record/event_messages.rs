@@ -269,7 +269,7 @@ impl Event {
         let sandbox = world.sandbox_of(container);
         Self {
             pod: sandbox.map(|sandbox| sandbox.pod.clone()),
-            container: Some(container.name.clone()),
+            container: Some(container.container_ref.clone()),
             ..Self::new(EventType::Normal, reason, message)
         }
     }
@@ -301,5 +301,5 @@ impl StuckExec {
 }
 
 fn attempt(container: &Container) -> u32 {
-    container.name.attempt.unwrap_or(0)
+    container.container_ref.attempt.unwrap_or(0)
 }

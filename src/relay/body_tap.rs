@@ -106,6 +106,6 @@ impl BodyTap {
             CaptureState::Beginning(capture) => Some(capture),
             CaptureState::Nothing | CaptureState::Messages(_) => None,
         };
-        BodyStats { bytes: self.bytes, capture, whole: self.whole, passed: self.passed }
+        BodyStats { bytes: self.bytes, capture, received: self.whole, sent: self.passed }
     }
 }

@@ -135,9 +135,9 @@ pub struct BodyStats {
     /// Their beginning, where it was to be captured.
     pub capture: Option<Arc<Capture>>,
     /// When its end came, if it did.
-    pub whole: Option<Instant>,
+    pub received: Option<Instant>,
     /// When its end had been passed on, if it was.
-    pub passed: Option<Instant>,
+    pub sent: Option<Instant>,
 }
 
 impl TraceContext {

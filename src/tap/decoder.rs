@@ -46,7 +46,7 @@ pub struct ExecRequest {
     /// Its number.
     pub id: u64,
     /// When it was sent.
-    pub sent: SendTimes,
+    pub times: SendTimes,
     /// Where it executes.
     pub container: Option<Arc<ContainerRef>>,
     /// What it executes.
@@ -74,7 +74,7 @@ pub struct DecodedCall {
     /// What was known of it when it began.
     pub info: Arc<CallInfo>,
     /// When its request was sent, if the whole of it was.
-    pub sent: Option<SendTimes>,
+    pub times: Option<SendTimes>,
     /// The call.
     pub call: Call,
     /// What it told.
@@ -215,11 +215,11 @@ impl Decoder {
         if !went_well {
             read.facts.clear();
         }
-        let sent = request.whole.zip(request.passed).map(|(received, sent)| SendTimes { received, sent });
+        let times = request.received.zip(request.sent).map(|(received, sent)| SendTimes { received, sent });
         let observations = Observations { observed_since: info.since, items: read.facts };
         let is_to_be_had = self.keep_raw_requests && went_well && methods::creates_object(&info.method);
         let request = is_to_be_had.then(|| whole(&request).map_err(|why| why.to_string()));
-        DecodedCall { info, sent, call: read.call, observations, request }
+        DecodedCall { info, times, call: read.call, observations, request }
     }
 
     /// Reads what was captured into the call, or counts why not.
@@ -256,8 +256,8 @@ fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
             is_removal,
         }));
     };
-    let sent = SendTimes { received, sent };
-    Some(TapEvent::ExecRequested(Box::new(ExecRequest { info: head_of_it, id, sent, container, exec })))
+    let times = SendTimes { received, sent };
+    Some(TapEvent::ExecRequested(Box::new(ExecRequest { info: head_of_it, id, times, container, exec })))
 }
 
 /// The bytes of the one message that went up.

@@ -77,7 +77,7 @@ impl InternalCalls {
         self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
             info: Arc::downgrade(head),
             id: head.id,
-            sent: SendTimes { received: head.since, sent: head.since },
+            times: SendTimes { received: head.since, sent: head.since },
             container: Some(container),
             exec: Box::new(exec.clone()),
         })));
@@ -147,11 +147,11 @@ impl InternalCall {
             exec.result = result;
         }
         (call.duration, call.ending) = (info.since.elapsed(), CallOutcome::Completed(Some(code)));
-        let sent = Some(SendTimes { received: info.since, sent: info.since });
+        let times = Some(SendTimes { received: info.since, sent: info.since });
         let observations = Observations { observed_since: info.since, items: Vec::new() };
         calls.send(TapEvent::CallEnded(Box::new(DecodedCall {
             info,
-            sent,
+            times,
             call,
             observations,
             request: None,

@@ -80,7 +80,7 @@ pub struct Container {
     /// Its id.
     pub id: Arc<str>,
     /// Its name and attempt, as calls name it.
-    pub name: Arc<tap::ContainerRef>,
+    pub container_ref: Arc<tap::ContainerRef>,
     /// Its sandbox, where it is known.
     pub sandbox: Option<Arc<str>>,
     /// How far it has come.
@@ -173,7 +173,10 @@ impl Container {
     pub(super) fn new(id: &str, source: Source, seen: Instant) -> Self {
         Self {
             id: id.into(),
-            name: Arc::new(tap::ContainerRef { id: Some(id.to_owned()), ..tap::ContainerRef::default() }),
+            container_ref: Arc::new(tap::ContainerRef {
+                id: Some(id.to_owned()),
+                ..tap::ContainerRef::default()
+            }),
             sandbox: None,
             state: v1::ContainerState::ContainerCreated,
             exit: None,
@@ -191,11 +194,11 @@ impl Container {
     pub(super) fn with(&self, fact: &ContainerObservation, source: Source) -> Option<Self> {
         let mut next = CopyOnWrite::new(self);
         if let Some(metadata) = &fact.metadata
-            && (self.name.name.as_deref(), self.name.attempt)
+            && (self.container_ref.name.as_deref(), self.container_ref.attempt)
                 != (Some(&metadata.name), Some(metadata.attempt))
         {
-            next.get().name = Arc::new(tap::ContainerRef {
-                id: self.name.id.clone(),
+            next.get().container_ref = Arc::new(tap::ContainerRef {
+                id: self.container_ref.id.clone(),
                 name: Some(metadata.name.clone()),
                 attempt: Some(metadata.attempt),
             });

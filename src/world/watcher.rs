@@ -1,4 +1,4 @@
-//! What the runtime itself is asked: a list at the start and every ten seconds, and its events for as long as they last.
+//! Observes the runtime directly: by a list at the start and every ten seconds, and by its event streams while they last.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::pending;
@@ -20,43 +20,43 @@ use crate::cri::{ContainerObservation, LazyStream, MeteredChannel, MeteredRuntim
 use crate::tap::{Observation, Observations};
 use crate::terminal::sanitize;
 
-/// From one list to the next.
+/// Interval between lists.
 const RELIST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long a subscription to events may take to begin.
+/// Time that a subscription to events may take to start.
 const SUBSCRIBE_GRACE: Duration = Duration::from_millis(100);
 
-/// How long the runtime may take to answer one of our questions.
+/// Timeout of internal calls to the runtime.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait before a runtime that is gone is asked again: at first, and at most.
+/// Delay before the runtime is connected again: initial and maximum.
 const RECONNECT_BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// Enquiries that are made at once.
+/// Maximum number of concurrent inspect requests.
 const MAX_INSPECTS: usize = 16;
 
-/// Notices that may wait to be taken; the runtime's stream waits then, which it is made for.
+/// Events that may wait for the receiver. Beyond that, the runtime's stream waits.
 const EVENT_QUEUE_CAPACITY: usize = 1_024;
 
-/// Something that the runtime told us.
+/// An event from the runtime.
 #[derive(Debug)]
 pub enum RuntimeEvent {
-    /// It answers, and this is what it is. Whether it tells of the processes that it executes is known from now on.
+    /// The runtime answers.
     Connected {
-        /// Which runtime.
+        /// Name and version of the runtime.
         runtime: RuntimeInfo,
-        /// Whether its events tell of what it executes.
+        /// Whether its events report exec instances.
         has_exec_events: bool,
     },
-    /// It, or its stream of events, has gone: of what happens until it is there again, no event will tell.
+    /// The runtime or its event stream is lost: events are missed until it is connected again.
     Disconnected,
-    /// What is so.
+    /// Observations, and their source.
     Observed(Source, Observations),
-    /// What has become of a process.
+    /// An event about an exec instance.
     Task(TimestampedEvent),
 }
 
-/// Something that somebody wants to know.
+/// A request for the status of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum InspectRequest {
     /// The addresses of a sandbox.
@@ -65,7 +65,7 @@ pub enum InspectRequest {
     Container(Arc<str>),
 }
 
-/// Asks the runtime, for as long as somebody takes what it tells.
+/// Observes the runtime until the receiver of its events is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     channel: MeteredChannel,
@@ -75,7 +75,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Asks the runtime from now on, until the receiver is dropped. What is to be asked beside what always is comes through `enquiries`.
+    /// Starts to observe the runtime, until the receiver is dropped. Additional inspect requests arrive on `inspect_requests`.
     #[must_use]
     pub fn start(
         channel: MeteredChannel,
@@ -99,12 +99,12 @@ impl Watcher {
         loop {
             match self.version().await {
                 Ok(runtime) => {
-                    let began = Instant::now();
-                    let ended = self.watch(runtime).await;
-                    info!(error = sanitize(ended.message()), "the runtime tells nothing now");
+                    let connected_at = Instant::now();
+                    let error = self.watch(runtime).await;
+                    info!(error = sanitize(error.message()), "the runtime tells nothing now");
                     self.send(RuntimeEvent::Disconnected).await;
                     // One that answers, and yet cannot be watched, is asked less and less often too.
-                    if began.elapsed() > RECONNECT_BACKOFF.1 {
+                    if connected_at.elapsed() > RECONNECT_BACKOFF.1 {
                         pause = RECONNECT_BACKOFF.0;
                     }
                 }
@@ -122,78 +122,78 @@ impl Watcher {
 
     /// Watches for as long as the runtime's events last; without events, for as long as it answers. Returns what ended it.
     async fn watch(&mut self, runtime: RuntimeInfo) -> Status {
-        let started = Instant::now();
-        let mut tasks = runtime.is_containerd().then(|| TaskEvents::new(self.channel.channel()));
-        let mut containers = self.container_events(&runtime);
+        let watched_since = Instant::now();
+        let mut task_events = runtime.is_containerd().then(|| TaskEvents::new(self.channel.channel()));
+        let mut container_events = self.container_events(&runtime);
         // A subscription takes a moment to begin, and grpc-go does not say when it has.
-        let has_exec_events = tasks.is_some();
-        let settled = sleep(if has_exec_events { SUBSCRIBE_GRACE } else { Duration::ZERO });
-        let mut settled = pin!(settled);
-        let mut is_settled = false;
-        let mut ticks = interval(RELIST_INTERVAL);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // Beside the events, which must not wait for it.
-        let mut listing = None;
-        let (mut pending_inspects, mut waiting, mut answers) =
+        let has_exec_events = task_events.is_some();
+        let subscribe_grace = sleep(if has_exec_events { SUBSCRIBE_GRACE } else { Duration::ZERO });
+        let mut subscribe_grace = pin!(subscribe_grace);
+        let mut connected_sent = false;
+        let mut relist_ticks = interval(RELIST_INTERVAL);
+        relist_ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Runs beside the event streams, which must not wait for it.
+        let mut pending_relist = None;
+        let (mut pending_inspects, mut queued_inspects, mut inspects_in_flight) =
             (HashSet::new(), VecDeque::new(), JoinSet::new());
         loop {
-            while answers.len() < MAX_INSPECTS
-                && let Some(request) = waiting.pop_front()
+            while inspects_in_flight.len() < MAX_INSPECTS
+                && let Some(request) = queued_inspects.pop_front()
             {
-                answers.spawn(inspect(self.client.clone(), request));
+                inspects_in_flight.spawn(inspect(self.client.clone(), request));
             }
             tokio::select! {
-                // Who has not been told asks again.
+                // A requester without a result asks again.
                 Some(request) = self.inspect_requests.recv() => if pending_inspects.insert(request.clone()) {
-                    waiting.push_back(request);
+                    queued_inspects.push_back(request);
                 },
-                Some(Ok((request, inspected))) = answers.join_next() => {
+                Some(Ok((request, inspected))) = inspects_in_flight.join_next() => {
                     pending_inspects.remove(&request);
                     match inspected {
                         Ok(observations) => self.send(RuntimeEvent::Observed(Source::Inspect, observations)).await,
                         Err(status) => debug!(?request, status = sanitize(status.message()), "not told"),
                     }
                 }
-                () = &mut settled, if !is_settled => {
-                    is_settled = true;
+                () = &mut subscribe_grace, if !connected_sent => {
+                    connected_sent = true;
                     self.send(RuntimeEvent::Connected { runtime: runtime.clone(), has_exec_events }).await;
                 }
-                _ = ticks.tick(), if listing.is_none() => {
-                    containers = containers.or_else(|| self.container_events(&runtime));
-                    listing = Some(Box::pin(list(self.client.clone())));
+                _ = relist_ticks.tick(), if pending_relist.is_none() => {
+                    container_events = container_events.or_else(|| self.container_events(&runtime));
+                    pending_relist = Some(Box::pin(list(self.client.clone())));
                 }
-                listed = pending_list(&mut listing) => {
-                    listing = None;
+                listed = poll_relist(&mut pending_relist) => {
+                    pending_relist = None;
                     match listed {
                         Ok(observations) => self.send(RuntimeEvent::Observed(Source::List, observations)).await,
-                        // Its events tell whether it is there.
-                        Err(status) if tasks.is_some() => {
+                        // The event stream shows whether the runtime is there.
+                        Err(status) if task_events.is_some() => {
                             debug!(status = sanitize(status.message()), "the runtime was not listed");
                         }
                         Err(status) => return status,
                     }
                 }
-                event = next_event(&mut tasks) => match event {
+                event = next_event(&mut task_events) => match event {
                     Ok(event) => self.send(runtime_event(event)).await,
                     Err(status) if status.code() == Code::Unimplemented => {
                         warn!(
                             status = sanitize(status.message()),
                             "containerd does not tell of what it executes: phases are not to be had"
                         );
-                        (tasks, is_settled) = (None, true);
+                        (task_events, connected_sent) = (None, true);
                         self.send(RuntimeEvent::Connected { runtime: runtime.clone(), has_exec_events: false }).await;
                     }
                     Err(status) => return status,
                 },
-                event = next_event(&mut containers) => match event {
-                    // What it tells may have been so a while ago, but not before the stream began.
+                event = next_event(&mut container_events) => match event {
+                    // An event may be old, but not older than the stream.
                     Ok(event) => {
-                        let observations = Observations { observed_since: started, items: Observation::of_event(event) };
+                        let observations = Observations { observed_since: watched_since, items: Observation::of_event(event) };
                         self.send(RuntimeEvent::Observed(Source::Event, observations)).await;
                     }
                     Err(status) => {
                         debug!(status = sanitize(status.message()), "the runtime's container events have ended");
-                        containers = None;
+                        container_events = None;
                     }
                 },
             }
@@ -207,36 +207,43 @@ impl Watcher {
         runtime.broadcasts_events().then(|| LazyStream::new(call))
     }
 
-    async fn send(&self, notice: RuntimeEvent) {
-        // Where nobody listens any more, the watcher is about to end.
-        let _ = self.events.send(notice).await;
+    async fn send(&self, event: RuntimeEvent) {
+        // Without a receiver the watcher is about to end.
+        let _ = self.events.send(event).await;
     }
 }
 
-/// What somebody wants to know.
+/// Requests the status of one object.
 async fn inspect(
     mut client: MeteredRuntimeClient,
     request: InspectRequest,
 ) -> (InspectRequest, Result<Observations, Status>) {
     let observed_since = Instant::now();
-    let fact = match &request {
+    let observation = match &request {
         InspectRequest::Sandbox(id) => {
             let status_request =
                 v1::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
-            let answer = with_timeout(client.pod_sandbox_status(status_request)).await;
-            answer.map(|answer| answer.into_inner().status.map(|status| Observation::Sandbox(status.into())))
+            let response = with_timeout(client.pod_sandbox_status(status_request)).await;
+            response.map(|response| {
+                response.into_inner().status.map(|status| Observation::Sandbox(status.into()))
+            })
         }
         InspectRequest::Container(id) => {
             let status_request = v1::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
-            let answer = with_timeout(client.container_status(status_request)).await;
-            answer
-                .map(|answer| answer.into_inner().status.map(|status| Observation::Container(status.into())))
+            let response = with_timeout(client.container_status(status_request)).await;
+            response.map(|response| {
+                response.into_inner().status.map(|status| Observation::Container(status.into()))
+            })
         }
     };
-    (request, fact.map(|fact| Observations { observed_since, items: fact.into_iter().collect() }))
+    (
+        request,
+        observation
+            .map(|observation| Observations { observed_since, items: observation.into_iter().collect() }),
+    )
 }
 
-/// Everything that is there.
+/// Lists all sandboxes and containers.
 async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> {
     let observed_since = Instant::now();
     // Containers first: none of them can be in a sandbox that is not yet in the other list.
@@ -251,8 +258,8 @@ async fn list(mut client: MeteredRuntimeClient) -> Result<Observations, Status> 
     })
 }
 
-/// The list that was asked for; never, where none was.
-async fn pending_list<F>(listing: &mut Option<F>) -> Result<Observations, Status>
+/// Waits for the pending list; for ever if there is none.
+async fn poll_relist<F>(listing: &mut Option<F>) -> Result<Observations, Status>
 where
     F: Future<Output = Result<Observations, Status>> + Unpin,
 {
@@ -262,18 +269,18 @@ where
     }
 }
 
-/// An event of containerd's: of a container's own process, or of what is executed in it.
+/// Converts an event of containerd, about a container's init process or about an exec instance.
 fn runtime_event(event: TimestampedEvent) -> RuntimeEvent {
     match container_observation(&event.event) {
-        Some(fact) => RuntimeEvent::Observed(
+        Some(observation) => RuntimeEvent::Observed(
             Source::Event,
-            Observations { observed_since: Instant::now(), items: vec![fact] },
+            Observations { observed_since: Instant::now(), items: vec![observation] },
         ),
         None => RuntimeEvent::Task(event),
     }
 }
 
-/// What an event of containerd's tells of a container, if it is about its own process.
+/// Returns the observation in an event of containerd about a container's init process.
 fn container_observation(event: &TaskEvent) -> Option<Observation> {
     let (container, state, exit) = match event {
         TaskEvent::Started { container, .. } => (container, v1::ContainerState::ContainerRunning, None),
@@ -291,7 +298,7 @@ fn container_observation(event: &TaskEvent) -> Option<Observation> {
     }))
 }
 
-/// The next event; never, where there are none. A stream that ends is an error.
+/// Waits for the next event; for ever if there is no stream. The end of a stream is an error.
 async fn next_event<S, T>(events: &mut Option<S>) -> Result<T, Status>
 where
     S: Stream<Item = Result<T, Status>> + Unpin,
@@ -300,7 +307,7 @@ where
     events.next().await.unwrap_or_else(|| Err(Status::unavailable("the stream of events has ended")))
 }
 
-async fn with_timeout<T>(answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
-    let answered = timeout(CALL_TIMEOUT, answer).await;
-    answered.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {CALL_TIMEOUT:?}"))))
+async fn with_timeout<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+    let result = timeout(CALL_TIMEOUT, call).await;
+    result.unwrap_or_else(|_| Err(Status::deadline_exceeded(format!("no answer within {CALL_TIMEOUT:?}"))))
 }

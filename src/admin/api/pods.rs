@@ -157,7 +157,7 @@ pub(in crate::admin) fn pods(world: &Inventory, probed: &[PodReport]) -> Vec<Sta
         containers.sort_by_key(|container| (container.created_at, &container.id));
         let report = probed.get(&*sandbox.id);
         let of = |container: &Arc<world::Container>| {
-            let id = container.name.id.as_ref();
+            let id = container.container_ref.id.as_ref();
             report.and_then(|report| report.containers.iter().find(|known| known.names.id.as_ref() == id))
         };
         StatusPod {
@@ -294,9 +294,9 @@ impl StatusContainer {
         };
         let (exit_code, reason) = container.exit.clone().unzip();
         Self {
-            name: container.name.name.clone(),
+            name: container.container_ref.name.clone(),
             id: container.id.to_string(),
-            attempt: container.name.attempt,
+            attempt: container.container_ref.attempt,
             restarts: None,
             state: state.to_owned(),
             exit_code,

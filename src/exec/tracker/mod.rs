@@ -110,7 +110,7 @@ impl Tracker {
     /// Starts to track a call. `container` is the full id of its container.
     pub(super) fn on_request(&mut self, container: &Arc<str>, request: ExecRequest, context: CallContext) {
         let Some(info) = request.info.upgrade() else { return };
-        let call = self.start_call(container, &info, request.sent, Arc::new(*request.exec), context);
+        let call = self.start_call(container, &info, request.times, Arc::new(*request.exec), context);
         self.sample_requests.push(SampleRequest::Baseline { call: request.id, container: container.clone() });
         self.containers.entry(container.clone()).or_default().calls.push(call);
     }
@@ -159,7 +159,7 @@ impl Tracker {
         } else {
             let Some(exec) = &decoded.call.exec else { return };
             let sent =
-                decoded.sent.unwrap_or(SendTimes { received: decoded.info.since, sent: decoded.info.since });
+                decoded.times.unwrap_or(SendTimes { received: decoded.info.since, sent: decoded.info.since });
             let exec = Arc::new((**exec).clone());
             let call = self.start_call(container, &decoded.info, sent, exec, context);
             self.containers.entry(container.clone()).or_default().calls.push(call);

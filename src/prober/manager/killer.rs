@@ -65,11 +65,11 @@ impl KillTask {
                 KillResult::Stopped => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
                     let message = "The runtime says that it has stopped it, and it still runs";
-                    self.notice(ContainerEventKind::KillFailed, message.to_owned());
+                    self.publish(ContainerEventKind::KillFailed, message.to_owned());
                 }
                 KillResult::Aborted(KillAbort::Gone) => return,
                 KillResult::Aborted(abort) => {
-                    self.notice(
+                    self.publish(
                         ContainerEventKind::KillAborted,
                         format!("Is not stopped after all: {}", abort.reason()),
                     );
@@ -79,7 +79,7 @@ impl KillTask {
                 KillResult::Failed(status) => {
                     self.shared.metrics.killed(self.order.probe_type.title(), false);
                     let reason = sanitize(status.message());
-                    self.notice(
+                    self.publish(
                         ContainerEventKind::KillFailed,
                         format!("The runtime has not stopped it: {reason}"),
                     );
@@ -108,7 +108,7 @@ impl KillTask {
         if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
             return KillResult::Aborted(abort);
         }
-        self.notice(ContainerEventKind::Killing, order.kill.message.clone());
+        self.publish(ContainerEventKind::Killing, order.kill.message.clone());
         let started = Instant::now();
         self.pre_stop().await;
         if let Some(abort) = self.pod.lock().abort_reason(&order.container_id, Instant::now()) {
@@ -144,7 +144,7 @@ impl KillTask {
         match hooked.run(hook, self.shared.executor.clone(), Some(period)).await {
             Ok(()) => {}
             Err(HookError::Failed(reason)) => {
-                self.notice(
+                self.publish(
                     ContainerEventKind::FailedPreStopHook,
                     format!("PreStopHook failed: {}", sanitize(&reason)),
                 );
@@ -158,19 +158,19 @@ impl KillTask {
 
     /// It is not to be killed any more; its probe counts anew.
     fn release(&self) {
-        let (now, mut todo) = (Instant::now(), Effects::default());
+        let (now, mut effects) = (Instant::now(), Effects::default());
         let mut state = self.pod.lock();
         state.kill_aborted(&self.order, now);
-        state.sync(now, &mut todo);
+        state.sync(now, &mut effects);
         drop(state);
-        self.shared.apply_effects(&self.pod, todo);
+        self.shared.apply_effects(&self.pod, effects);
     }
 
     fn names(&self) -> ContainerNames {
         ContainerNames { pod: self.pod.lock().names.clone(), container: self.order.container.clone() }
     }
 
-    fn notice(&self, what: ContainerEventKind, message: String) {
+    fn publish(&self, what: ContainerEventKind, message: String) {
         let ContainerNames { pod, container } = self.names();
         self.shared.event_sink.container_event(ContainerEvent {
             pod,

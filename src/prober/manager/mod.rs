@@ -92,7 +92,7 @@ impl ManagerInner {
 
     /// Does what is due for a pod, and asks for what still has to be known.
     pub(in crate::prober) fn look(self: &Arc<Self>, key: &Arc<str>, is_kubelet_there: bool) {
-        let (now, mut todo) = (Instant::now(), Effects::default());
+        let (now, mut effects) = (Instant::now(), Effects::default());
         let pods = self.lock();
         let Some(entry) = pods.pods.get(key) else { return };
         let (unknown, pod) = (entry.missing_info(), entry.pod.clone());
@@ -101,11 +101,11 @@ impl ManagerInner {
         let Some(pod) = pod else { return };
         let mut state = pod.lock();
         if state.is_released() || state.next_sync <= now {
-            state.sync(now, &mut todo);
+            state.sync(now, &mut effects);
         }
-        state.overdue(is_kubelet_there, now, &mut todo);
+        state.overdue(is_kubelet_there, now, &mut effects);
         drop(state);
-        self.apply_effects(&pod, todo);
+        self.apply_effects(&pod, effects);
     }
 
     /// Has the runtime asked. What finds no room is wanted again a second later.
@@ -135,37 +135,37 @@ impl ManagerInner {
         let pod = entry.pod.get_or_insert_with(|| {
             Arc::new(ProbedPod::new(entry.sandbox.pod.clone(), self.enforcement.clone(), since, now))
         });
-        let (pod, mut todo) = (pod.clone(), Effects::default());
+        let (pod, mut effects) = (pod.clone(), Effects::default());
         let mut state = pod.lock();
         if is_news || *state.spec != spec {
-            entry.update_pod(&mut state, spec, &self.enforcement, now, &mut todo);
+            entry.update_pod(&mut state, spec, &self.enforcement, now, &mut effects);
         }
         drop(state);
         self.ask(entry.missing_info());
-        Some((pod, todo))
+        Some((pod, effects))
     }
 
     /// Does what a pod wants done, once nobody looks at it.
-    pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, todo: Effects) {
-        for notice in todo.events {
+    pub(in crate::prober) fn apply_effects(self: &Arc<Self>, pod: &Arc<ProbedPod>, effects: Effects) {
+        for notice in effects.events {
             if notice.what == ContainerEventKind::WouldKill {
                 self.metrics.verdict(notice.probe_type.title());
             }
             self.metrics.compared(notice.what);
             self.event_sink.container_event(notice);
         }
-        if todo.result_changed {
+        if effects.result_changed {
             let names = pod.lock().names.clone();
             self.event_sink.result_changed(&names);
         }
-        for remark in todo.global_events {
+        for remark in effects.global_events {
             self.event_sink.global_event(remark);
         }
-        for order in todo.kill_requests {
+        for order in effects.kill_requests {
             self.runtime.spawn(KillTask { shared: self.clone(), pod: pod.clone(), order }.run());
         }
-        for (signals, probe) in todo.workers_to_start {
-            let is_spread = todo.jitter;
+        for (signals, probe) in effects.workers_to_start {
+            let is_spread = effects.jitter;
             let worker = Worker {
                 shared: self.clone(),
                 pod: pod.clone(),

@@ -70,9 +70,9 @@ impl Worker {
                 }
             }
         }
-        let mut todo = Effects::default();
-        self.pod.lock().on_worker_exit(&self.signals, Instant::now(), &mut todo);
-        self.shared.apply_effects(&self.pod, todo);
+        let mut effects = Effects::default();
+        self.pod.lock().on_worker_exit(&self.signals, Instant::now(), &mut effects);
+        self.shared.apply_effects(&self.pod, effects);
         if let Some(meter) = self.meter {
             meter.end();
             self.shared.metrics.end(&meter.series);
@@ -91,9 +91,9 @@ impl Worker {
 
     async fn do_probe(&mut self, due: Instant) -> bool {
         let now = Instant::now();
-        let mut todo = Effects::default();
-        let (next, task) = self.pod.lock().next_action(&self.signals, now, &mut todo);
-        self.shared.apply_effects(&self.pod, todo);
+        let mut effects = Effects::default();
+        let (next, task) = self.pod.lock().next_action(&self.signals, now, &mut effects);
+        self.shared.apply_effects(&self.pod, effects);
         if let Some(task) = task {
             self.shared.metrics.late(now - due);
             // It is large, and most of the time there is none.
@@ -130,10 +130,10 @@ impl Worker {
         };
         let margin = f64::from(task.probe.timeout) - tried.took.as_secs_f64();
         metrics.attempted(&meter.series, result, duration, margin);
-        let mut todo = Effects::default();
+        let mut effects = Effects::default();
         let outcome = AttemptResult { result, duration, message };
-        self.pod.lock().record_attempt(&self.signals, outcome, Instant::now(), &mut todo);
-        self.shared.apply_effects(&self.pod, todo);
+        self.pod.lock().record_attempt(&self.signals, outcome, Instant::now(), &mut effects);
+        self.shared.apply_effects(&self.pod, effects);
     }
 
     fn fault(&self) {

@@ -18,109 +18,112 @@ const MATCH_TOLERANCE: Duration = Duration::from_secs(2);
 
 impl PodState {
     /// It is to be seen whether the kubelet kills a container, too.
-    pub(super) fn predict(&mut self, place: usize, probe_type: ProbeType, kill: &KillPlan, now: Instant) {
-        let Some(job) = self.worker(place, probe_type) else { return };
+    pub(super) fn predict(&mut self, index: usize, probe_type: ProbeType, kill: &KillPlan, now: Instant) {
+        let Some(worker) = self.worker(index, probe_type) else { return };
         // Nothing is seen of most hooks.
         let hook = kill.pre_stop.as_ref().and(kill.hook_period()).unwrap_or_default();
-        let time_limit =
-            Duration::from_secs(job.state.probe.period.into()) + job.last_duration + hook + MATCH_TOLERANCE;
-        self.containers[place].endings[probe_type as usize].expected.get_or_insert((now, time_limit));
+        let time_limit = Duration::from_secs(worker.state.probe.period.into())
+            + worker.last_duration
+            + hook
+            + MATCH_TOLERANCE;
+        self.containers[index].endings[probe_type as usize].expected.get_or_insert((now, time_limit));
     }
 
     /// The kubelet stops a container: was that to be expected? What it stops again has been looked at.
-    pub(super) fn match_stop(&mut self, place: usize, now: Instant, todo: &mut Effects) {
-        let container = &self.containers[place];
+    pub(super) fn match_stop(&mut self, index: usize, now: Instant, effects: &mut Effects) {
+        let container = &self.containers[index];
         if container.their_stop.is_some() || container.kill_pending {
             return;
         }
         for probe_type in ProbeType::KILLING {
-            if let Some((since, _)) = self.containers[place].endings[probe_type as usize].expected {
+            if let Some((since, _)) = self.containers[index].endings[probe_type as usize].expected {
                 let later = now.saturating_duration_since(since).as_secs_f64();
                 let probe = probe_type.name();
                 let message = format!(
                     "The kubelet stops it, {later:.1}s after it would have been for its {probe} probe"
                 );
-                self.confirm(place, probe_type, message, todo);
+                self.confirm(index, probe_type, message, effects);
                 return;
             }
-            if self.containers[place].result(probe_type) == Some(ProbeResult::Failure) {
+            if self.containers[index].result(probe_type) == Some(ProbeResult::Failure) {
                 // What is being stopped already has nothing decided about it.
                 let message = format!("The kubelet stops it, as its {} probe has failed", probe_type.name());
-                self.confirm(place, probe_type, message, todo);
+                self.confirm(index, probe_type, message, effects);
                 return;
             }
         }
         // It may be stopped for its pod's sake, or for another definition: what comes next tells.
-        let jobs = || ProbeType::KILLING.into_iter().filter_map(|it| self.worker(place, it));
-        let nearly = jobs().filter(|job| job.is_one_failure_short()).max_by_key(|job| job.failed());
-        let nearly = nearly.map(|job| (job.state.probe_type, job.failed() > 0));
-        let stood: Vec<String> = jobs().map(ProbeWorker::summary).collect();
-        self.containers[place].their_stop =
+        let workers = || ProbeType::KILLING.into_iter().filter_map(|it| self.worker(index, it));
+        let nearly =
+            workers().filter(|worker| worker.is_one_failure_short()).max_by_key(|worker| worker.failed());
+        let nearly = nearly.map(|worker| (worker.state.probe_type, worker.failed() > 0));
+        let stood: Vec<String> = workers().map(ProbeWorker::summary).collect();
+        self.containers[index].their_stop =
             Some(KubeletStop::Unexplained { nearly, stood: stood.join("; "), since: now });
     }
 
     /// A container is replaced by another of its name: the kubelet has restarted it.
-    pub(super) fn replaced(&mut self, place: usize, hash: Option<&str>, todo: &mut Effects) {
-        let container = &mut self.containers[place];
+    pub(super) fn replaced(&mut self, index: usize, hash: Option<&str>, effects: &mut Effects) {
+        let container = &mut self.containers[index];
         let (name, is_same) = (container.name().to_owned(), container.hash.as_deref() == hash);
         let stop = container.their_stop.take().filter(|_| is_same);
         if let Some(KubeletStop::Unexplained { nearly, stood, .. }) = stop {
-            let known = ProbeType::KILLING.into_iter().find(|it| self.worker(place, *it).is_some());
+            let known = ProbeType::KILLING.into_iter().find(|it| self.worker(index, *it).is_some());
             if let Some((probe_type, _)) = nearly {
-                self.confirm_near_miss(place, probe_type, todo);
+                self.confirm_near_miss(index, probe_type, effects);
             } else if let Some(probe_type) =
                 known.filter(|_| self.enforcement.mode() == EnforcementMode::DryRun)
             {
                 let message =
                     format!("The kubelet has stopped and restarted it, and nothing here told why: {stood}");
-                todo.events.push(self.notice(place, probe_type, ContainerEventKind::Unpredicted, message));
+                effects.events.push(self.notice(index, probe_type, ContainerEventKind::Unpredicted, message));
             }
         }
-        for job in self.workers.iter_mut().filter(|job| job.container == name) {
-            job.last_kubelet_attempt = None;
-            job.discarded_failures = 0;
+        for worker in self.workers.iter_mut().filter(|worker| worker.container == name) {
+            worker.last_kubelet_attempt = None;
+            worker.discarded_failures = 0;
         }
     }
 
     /// The pod ends. Who was about to be killed was killed; of others it was not for their sake.
-    pub(in crate::prober) fn explained_by_end(&mut self, todo: &mut Effects) {
-        for place in 0..self.containers.len() {
-            let stop = self.containers[place].their_stop.take();
+    pub(in crate::prober) fn explained_by_end(&mut self, effects: &mut Effects) {
+        for index in 0..self.containers.len() {
+            let stop = self.containers[index].their_stop.take();
             if let Some(KubeletStop::Unexplained { nearly: Some((probe_type, true)), .. }) = stop {
-                self.confirm_near_miss(place, probe_type, todo);
+                self.confirm_near_miss(index, probe_type, effects);
             }
         }
     }
 
-    fn confirm_near_miss(&mut self, place: usize, probe_type: ProbeType, todo: &mut Effects) {
+    fn confirm_near_miss(&mut self, index: usize, probe_type: ProbeType, effects: &mut Effects) {
         let probe = probe_type.name();
         let message = format!("The kubelet stops it; its {probe} probe was one failure short of that here");
-        self.confirm(place, probe_type, message, todo);
+        self.confirm(index, probe_type, message, effects);
     }
 
     /// The kubelet has done what was to be expected: its own count begins anew, and so does ours.
-    fn confirm(&mut self, place: usize, probe_type: ProbeType, message: String, todo: &mut Effects) {
+    fn confirm(&mut self, index: usize, probe_type: ProbeType, message: String, effects: &mut Effects) {
         if self.enforcement.mode() == EnforcementMode::DryRun {
-            todo.events.push(self.notice(place, probe_type, ContainerEventKind::Predicted, message));
+            effects.events.push(self.notice(index, probe_type, ContainerEventKind::Predicted, message));
         }
-        let container = &mut self.containers[place];
+        let container = &mut self.containers[index];
         container.their_stop = Some(KubeletStop::Judged);
         container.endings.iter_mut().for_each(|ending| ending.expected = None);
-        if let Some(job) = self.worker_index(self.containers[place].name(), probe_type) {
-            self.workers[job].state.run.length = 0;
-            self.workers[job].discarded_failures = 0;
+        if let Some(worker) = self.worker_index(self.containers[index].name(), probe_type) {
+            self.workers[worker].state.run.length = 0;
+            self.workers[worker].discarded_failures = 0;
         }
     }
 
     /// Says whom the kubelet should have killed by now, and has not. While it stops one container of the pod, the others wait.
-    pub(in crate::prober) fn overdue(&mut self, is_kubelet_there: bool, now: Instant, todo: &mut Effects) {
+    pub(in crate::prober) fn overdue(&mut self, is_kubelet_there: bool, now: Instant, effects: &mut Effects) {
         if self.containers.iter().any(ProbedContainer::is_being_stopped) {
             return;
         }
-        for place in 0..self.containers.len() {
-            let is_running = self.containers[place].is_running();
+        for index in 0..self.containers.len() {
+            let is_running = self.containers[index].is_running();
             for probe_type in ProbeType::KILLING {
-                let expected = &mut self.containers[place].endings[probe_type as usize].expected;
+                let expected = &mut self.containers[index].endings[probe_type as usize].expected;
                 let Some((_, time_limit)) =
                     expected.take_if(|(since, time_limit)| !is_running || now >= *since + *time_limit)
                 else {
@@ -131,8 +134,8 @@ impl PodState {
                     let message = format!(
                         "The kubelet has not stopped it for its {probe} probe within {seconds:.1}s of when it would have been"
                     );
-                    todo.events.push(self.notice(
-                        place,
+                    effects.events.push(self.notice(
+                        index,
                         probe_type,
                         ContainerEventKind::NotObserved,
                         message,
@@ -144,11 +147,14 @@ impl PodState {
 
     /// The kubelet has executed a command in a container.
     pub(in crate::prober) fn heard_exec(&mut self, id: &str, command: &[String], came_to: &str) {
-        let Some(place) = self.index_by_id(id) else { return };
-        let name = self.containers[place].name().to_owned();
-        for job in self.workers.iter_mut().filter(|job| job.container == name && job.matches_command(command))
+        let Some(index) = self.index_by_id(id) else { return };
+        let name = self.containers[index].name().to_owned();
+        for worker in self
+            .workers
+            .iter_mut()
+            .filter(|worker| worker.container == name && worker.matches_command(command))
         {
-            job.last_kubelet_attempt = Some(came_to.to_owned());
+            worker.last_kubelet_attempt = Some(came_to.to_owned());
         }
     }
 }

@@ -27,24 +27,24 @@ impl PodState {
         id: &str,
         call: &Weak<CallInfo>,
         now: Instant,
-        todo: &mut Effects,
+        effects: &mut Effects,
     ) {
-        let Some(place) = self.index_by_id(id) else { return };
-        self.containers[place].stopper = call.clone();
+        let Some(index) = self.index_by_id(id) else { return };
+        self.containers[index].stopper = call.clone();
         let is_kubelet = call.upgrade().is_some_and(|head| head.is_from_kubelet());
         if is_kubelet && !self.is_ending() {
-            self.match_stop(place, now, todo);
+            self.match_stop(index, now, effects);
         }
     }
 
     /// A call of a kubelet's executes a command in a container, without a timeout. Where that is what is done before it is stopped, it is
     /// about to be.
     pub(in crate::prober) fn hook_begins(&mut self, id: &str, command: &[String], call: &Weak<CallInfo>) {
-        let Some(place) = self.index_by_id(id) else { return };
-        let spec = self.spec_of(&self.containers[place]);
+        let Some(index) = self.index_by_id(id) else { return };
+        let spec = self.spec_of(&self.containers[index]);
         let is_hook = |hook: &Hook| matches!(hook, Hook::Exec(own) if own == command);
         if spec.and_then(|spec| spec.pre_stop()).is_some_and(is_hook) {
-            self.containers[place].stopper = call.clone();
+            self.containers[index].stopper = call.clone();
         }
     }
 
@@ -62,14 +62,14 @@ impl PodState {
     }
 
     /// A call stops the pod.
-    pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<CallInfo>, todo: &mut Effects) {
+    pub(in crate::prober) fn stopping_all(&mut self, call: &Weak<CallInfo>, effects: &mut Effects) {
         self.stopper = call.clone();
-        self.explained_by_end(todo);
+        self.explained_by_end(effects);
     }
 
     pub(super) fn is_ending(&self) -> bool {
         self.has_ended
-            || self.stopped
+            || self.workers_stopped
             || self.played == Management::Terminating
             || self.spec.is_deleted
             || self.stopper.strong_count() > 0
@@ -87,38 +87,38 @@ impl PodState {
 
     /// Decides what becomes of a container whose liveness or startup probe has failed. Where it is not killed, it is told what would have
     /// become of it, and that probe begins to count anew as if it had.
-    pub(super) fn decide(&mut self, place: usize, now: Instant, todo: &mut Effects) {
-        let container = &self.containers[place];
+    pub(super) fn decide(&mut self, index: usize, now: Instant, effects: &mut Effects) {
+        let container = &self.containers[index];
         let is_at_its_end = self.is_ending() || self.may_be_ending(now) || container.is_being_stopped();
         if !container.is_running() || is_at_its_end || container.kill_pending {
             return;
         }
         for probe_type in ProbeType::KILLING {
-            if self.containers[place].result(probe_type) != Some(ProbeResult::Failure) {
+            if self.containers[index].result(probe_type) != Some(ProbeResult::Failure) {
                 continue;
             }
-            let name = self.containers[place].name().to_owned();
+            let name = self.containers[index].name().to_owned();
             let kill = kill_plan::plan_kill(&self.spec, &name, probe_type, |other| self.state_of(other));
-            if let Some((what, why)) = self.kill_blocker(place, &kill, now, todo) {
+            if let Some((what, why)) = self.kill_blocker(index, &kill, now, effects) {
                 let message = format!("{} ({why})", kill.message);
-                todo.events.push(self.notice(place, probe_type, what, message));
-                self.reset_counters(place, probe_type, now);
+                effects.events.push(self.notice(index, probe_type, what, message));
+                self.reset_counters(index, probe_type, now);
                 if self.enforcement.mode() == EnforcementMode::DryRun {
-                    self.predict(place, probe_type, &kill, now);
+                    self.predict(index, probe_type, &kill, now);
                 }
                 continue;
             }
-            let job = self.worker(place, probe_type);
-            let threshold = job.map_or(1, |job| job.state.probe.failure_threshold);
-            let failures = job.map(|job| job.last_failures(threshold)).unwrap_or_default();
-            let container = &mut self.containers[place];
+            let worker = self.worker(index, probe_type);
+            let threshold = worker.map_or(1, |worker| worker.state.probe.failure_threshold);
+            let failures = worker.map(|worker| worker.last_failures(threshold)).unwrap_or_default();
+            let container = &mut self.containers[index];
             container.kill_pending = true;
             if self.enforcement.mode() == EnforcementMode::Restart {
                 // Somebody else sees to it.
                 return;
             }
             let (names, container_id) = (container.names.clone(), container.id.clone());
-            todo.kill_requests.push(KillRequest {
+            effects.kill_requests.push(KillRequest {
                 container: names,
                 container_id,
                 probe_type,
@@ -133,10 +133,10 @@ impl PodState {
     /// Why a container is not killed, if it is not.
     fn kill_blocker(
         &self,
-        place: usize,
+        index: usize,
         kill: &KillPlan,
         now: Instant,
-        todo: &mut Effects,
+        effects: &mut Effects,
     ) -> Option<(ContainerEventKind, String)> {
         let grace_period = kill.grace_period_after(Duration::ZERO);
         if !self.enforcement.mode().kills() {
@@ -144,14 +144,14 @@ impl PodState {
             let would = format!("dry-run: would be stopped with a grace period of {grace_period}s");
             return Some((ContainerEventKind::WouldKill, would + &but.unwrap_or_default()));
         }
-        if self.containers[place].is_protected {
+        if self.containers[index].is_protected {
             return Some((ContainerEventKind::WouldKill, "never killed: it is excluded".to_owned()));
         }
         if let Some(obstacle) = &kill.blocked_by {
             return Some((ContainerEventKind::KillSkipped, format!("not stopped: {obstacle}")));
         }
         if self.enforcement.mode() == EnforcementMode::Restart
-            && !self.will_be_restarted(self.containers[place].name())
+            && !self.will_be_restarted(self.containers[index].name())
         {
             return Some((
                 ContainerEventKind::KillSkipped,
@@ -163,7 +163,8 @@ impl PodState {
             KillPermit::DryRun => Some((ContainerEventKind::WouldKill, "dry-run since just now".to_owned())),
             KillPermit::RateLimited { is_first } => {
                 if is_first {
-                    todo.global_events
+                    effects
+                        .global_events
                         .extend(self.enforcement.kills(now).most.map(GlobalEvent::KillRateLimited));
                 }
                 Some((
@@ -180,8 +181,8 @@ impl PodState {
     }
 
     /// A probe counts anew, as if its container had been restarted.
-    fn reset_counters(&mut self, place: usize, probe_type: ProbeType, now: Instant) {
-        let container = &mut self.containers[place];
+    fn reset_counters(&mut self, index: usize, probe_type: ProbeType, now: Instant) {
+        let container = &mut self.containers[index];
         let ending = &mut container.endings[probe_type as usize];
         *ending = WouldKillStats { count: ending.count + 1, last: Some(now), ..*ending };
         let next = ContainerRun { container_id: container.id.clone(), would_have_ended: ending.count };
@@ -190,8 +191,8 @@ impl PodState {
 
     /// Whether a container that was to be killed is left alone.
     pub(in crate::prober) fn abort_reason(&self, id: &str, now: Instant) -> Option<KillAbort> {
-        let Some(place) = self.index_by_id(id) else { return Some(KillAbort::Gone) };
-        let container = &self.containers[place];
+        let Some(index) = self.index_by_id(id) else { return Some(KillAbort::Gone) };
+        let container = &self.containers[index];
         if !container.is_running() {
             Some(KillAbort::Gone)
         } else if self.is_ending() || self.may_be_ending(now) || container.is_being_stopped() {
@@ -207,35 +208,35 @@ impl PodState {
 
     /// A container that was to be killed is left alone from now on: its probe counts anew.
     pub(in crate::prober) fn kill_aborted(&mut self, order: &KillRequest, now: Instant) {
-        let Some(place) = self.index_by_id(&order.container_id) else { return };
-        self.containers[place].kill_pending = false;
-        self.reset_counters(place, order.probe_type, now);
+        let Some(index) = self.index_by_id(&order.container_id) else { return };
+        self.containers[index].kill_pending = false;
+        self.reset_counters(index, order.probe_type, now);
     }
 
     /// A container has been killed for a probe.
     pub(in crate::prober) fn killed(&mut self, name: &str, probe_type: ProbeType) {
-        if let Some(job) = self.worker_index(name, probe_type) {
-            self.workers[job].kill_count += 1;
+        if let Some(worker) = self.worker_index(name, probe_type) {
+            self.workers[worker].kill_count += 1;
         }
     }
 
     pub(super) fn notice(
         &self,
-        place: usize,
+        index: usize,
         probe_type: ProbeType,
         what: ContainerEventKind,
         message: String,
     ) -> ContainerEvent {
-        let (pod, container) = (self.names.clone(), self.containers[place].names.clone());
+        let (pod, container) = (self.names.clone(), self.containers[index].names.clone());
         ContainerEvent { pod, container, probe_type, what, message }
     }
 
     /// Tells of an attempt of a worker that ended with a panic.
-    pub(in crate::prober) fn fault_of(&self, signals: &Arc<ProbeWorkerHandle>) -> Option<ContainerEvent> {
-        let job = &self.workers[self.index_of(signals)?];
-        let place = self.index_by_name(&job.container)?;
-        let probe_type = job.state.probe_type;
+    pub(in crate::prober) fn fault_of(&self, handle: &Arc<ProbeWorkerHandle>) -> Option<ContainerEvent> {
+        let worker = &self.workers[self.index_of(handle)?];
+        let index = self.index_by_name(&worker.container)?;
+        let probe_type = worker.state.probe_type;
         let message = format!("{} probe was not made: probeshim panicked", probe_type.title());
-        Some(self.notice(place, probe_type, ContainerEventKind::Panicked, message))
+        Some(self.notice(index, probe_type, ContainerEventKind::Panicked, message))
     }
 }

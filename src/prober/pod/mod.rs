@@ -56,7 +56,7 @@ pub(in crate::prober) struct PodState {
     /// Which of its containers are started again; `None` for all that somebody plays.
     pub(in crate::prober) kept: Option<HashSet<String>>,
     /// Nobody looks at it any more.
-    stopped: bool,
+    workers_stopped: bool,
     pub(in crate::prober) containers: Vec<ProbedContainer>,
     pub(in crate::prober) workers: Vec<ProbeWorker>,
     /// Probes that have had a worker: another one comes only once none before it has one.
@@ -95,7 +95,7 @@ impl ProbedPod {
             stopper: Weak::new(),
             played: Management::External,
             kept: None,
-            stopped: false,
+            workers_stopped: false,
             containers: Vec::new(),
             workers: Vec::new(),
             launched: HashSet::new(),
@@ -114,12 +114,12 @@ impl ProbedPod {
 impl PodState {
     /// Takes what is written of the pod. A probe that is written otherwise than before is another probe.
     pub(in crate::prober) fn specify(&mut self, spec: PodSpec) {
-        for job in &mut self.workers {
-            match spec.container(&job.container).and_then(|it| it.probe(job.state.probe_type)) {
-                Some(probe) if probe.is_same_as(&job.state.probe) => job.state.probe = probe.clone(),
+        for worker in &mut self.workers {
+            match spec.container(&worker.container).and_then(|it| it.probe(worker.state.probe_type)) {
+                Some(probe) if probe.is_same_as(&worker.state.probe) => worker.state.probe = probe.clone(),
                 _ => {
-                    job.handle.stop.notify_one();
-                    self.launched.remove(&(job.container.clone(), job.state.probe_type));
+                    worker.handle.stop.notify_one();
+                    self.launched.remove(&(worker.container.clone(), worker.state.probe_type));
                 }
             }
         }
@@ -137,19 +137,19 @@ impl PodState {
     }
 
     /// Takes what is known of a container.
-    pub(in crate::prober) fn upsert_container(&mut self, known: ContainerUpdate, todo: &mut Effects) {
+    pub(in crate::prober) fn upsert_container(&mut self, known: ContainerUpdate, effects: &mut Effects) {
         let name = known.names.name.as_deref().unwrap_or_default();
-        let Some(place) = self.index_by_name(name) else {
+        let Some(index) = self.index_by_name(name) else {
             let container = self.new_container(known);
             self.containers.push(container);
             return;
         };
-        let container = &mut self.containers[place];
+        let container = &mut self.containers[index];
         if container.id == known.id {
             container.update(known);
         } else if known.age.is_newer_than(container.age) {
-            self.replaced(place, known.hash.as_deref(), todo);
-            self.containers[place] = self.new_container(known);
+            self.replaced(index, known.hash.as_deref(), effects);
+            self.containers[index] = self.new_container(known);
         }
     }
 
@@ -194,35 +194,35 @@ impl PodState {
     }
 
     /// Looks again at what is so: starts workers that are missing, has readiness looked at, and says who would be killed.
-    pub(in crate::prober) fn sync(&mut self, now: Instant, todo: &mut Effects) {
-        if self.stopped {
+    pub(in crate::prober) fn sync(&mut self, now: Instant, effects: &mut Effects) {
+        if self.workers_stopped {
             return;
         }
         self.next_sync = now + Duration::from_secs(60).mul_f64(1.0 + fastrand::f64() / 2.0);
-        self.start_workers(todo);
-        for place in 0..self.containers.len() {
-            self.containers[place].was_started = self.readiness_inputs(place).is_started();
+        self.start_workers(effects);
+        for index in 0..self.containers.len() {
+            self.containers[index].was_started = self.readiness_inputs(index).is_started();
             if self.played == Management::External {
-                self.trigger_readiness(place);
+                self.trigger_readiness(index);
             }
-            self.decide(place, now, todo);
+            self.decide(index, now, effects);
         }
     }
 
     /// Who plays it looks at it.
-    pub(in crate::prober) fn look(&mut self, now: Instant, todo: &mut Effects) {
-        self.sync(now, todo);
-        for place in 0..self.containers.len() {
-            self.trigger_readiness(place);
+    pub(in crate::prober) fn look(&mut self, now: Instant, effects: &mut Effects) {
+        self.sync(now, effects);
+        for index in 0..self.containers.len() {
+            self.trigger_readiness(index);
         }
     }
 
     /// Has it looked again whether a container is ready that was not.
-    fn trigger_readiness(&self, place: usize) {
-        if self.readiness_inputs(place).needs_readiness_trigger()
-            && let Some(job) = self.worker(place, ProbeType::Readiness)
+    fn trigger_readiness(&self, index: usize) {
+        if self.readiness_inputs(index).needs_readiness_trigger()
+            && let Some(worker) = self.worker(index, ProbeType::Readiness)
         {
-            job.handle.manual_trigger.notify_one();
+            worker.handle.manual_trigger.notify_one();
         }
     }
 
@@ -231,20 +231,20 @@ impl PodState {
         &mut self,
         name: &str,
         probe_type: ProbeType,
-        life: &ContainerRun,
+        run: &ContainerRun,
         result: Option<ProbeResult>,
     ) -> bool {
-        let Some(place) = self.index_by_name(name) else { return false };
-        let container = &mut self.containers[place];
-        if container.id != life.container_id {
+        let Some(index) = self.index_by_name(name) else { return false };
+        let container = &mut self.containers[index];
+        if container.id != run.container_id {
             return false;
         }
         let held = &mut container.results[probe_type as usize];
-        let is_of_life = held.as_ref().is_some_and(|(known, _)| known == life);
+        let is_of_life = held.as_ref().is_some_and(|(known, _)| known == run);
         match result {
             Some(result) if is_of_life && held.as_ref().is_some_and(|(_, known)| *known == result) => false,
             Some(result) => {
-                *held = Some((life.clone(), result));
+                *held = Some((run.clone(), result));
                 true
             }
             None => {
@@ -257,15 +257,15 @@ impl PodState {
     }
 
     pub(super) fn view(&self, name: &str, probe_type: ProbeType) -> PodView {
-        let place = self.index_by_name(name);
+        let index = self.index_by_name(name);
         PodView {
             is_pod_over: self.is_finished(),
-            container: place.map(|place| self.container_view(place, probe_type)),
+            container: index.map(|index| self.container_view(index, probe_type)),
         }
     }
 
-    pub(super) fn container_view(&self, place: usize, probe_type: ProbeType) -> ContainerView {
-        let container = &self.containers[place];
+    pub(super) fn container_view(&self, index: usize, probe_type: ProbeType) -> ContainerView {
+        let container = &self.containers[index];
         let spec = self.spec_of(container);
         let role = spec.map_or(ContainerKind::Regular, |spec| spec.role);
         let ending = container.endings[probe_type as usize];
@@ -284,12 +284,12 @@ impl PodState {
             run: ContainerRun { container_id: container.id.clone(), would_have_ended: ending.count },
             state,
             role,
-            is_started: self.readiness_inputs(place).is_started(),
+            is_started: self.readiness_inputs(index).is_started(),
             is_restarted,
             predates_prober: matches!(state, ObservedState::Running(since) if self.is_survivor(since)),
             ends: match role {
                 ContainerKind::Regular
-                    if self.has_ended || self.stopped || self.played == Management::Terminating =>
+                    if self.has_ended || self.workers_stopped || self.played == Management::Terminating =>
                 {
                     Terminating::Pod
                 }
@@ -312,16 +312,16 @@ impl PodState {
         })
     }
 
-    pub(super) fn readiness_inputs(&self, place: usize) -> ReadinessInputs {
-        let container = &self.containers[place];
+    pub(super) fn readiness_inputs(&self, index: usize) -> ReadinessInputs {
+        let container = &self.containers[index];
         ReadinessInputs {
             state: container.state,
             role: self.spec_of(container).map_or(ContainerKind::Regular, |spec| spec.role),
             startup: container.result(ProbeType::Startup),
             readiness: container.result(ProbeType::Readiness),
             was_started: container.was_started,
-            has_startup_worker: self.worker(place, ProbeType::Startup).is_some(),
-            has_readiness_worker: self.worker(place, ProbeType::Readiness).is_some(),
+            has_startup_worker: self.worker(index, ProbeType::Startup).is_some(),
+            has_readiness_worker: self.worker(index, ProbeType::Readiness).is_some(),
         }
     }
 
@@ -333,11 +333,11 @@ impl PodState {
 
     pub(super) fn phase(&self) -> PodPhase {
         let stage = |name: &str| {
-            let place = self.index_by_name(name);
-            match place.map_or(ObservedState::Waiting, |place| self.containers[place].state) {
+            let index = self.index_by_name(name);
+            match index.map_or(ObservedState::Waiting, |index| self.containers[index].state) {
                 ObservedState::Waiting => ContainerProgress::Waiting,
                 ObservedState::Running(_) => ContainerProgress::Running {
-                    is_started: place.is_some_and(|place| self.readiness_inputs(place).is_started()),
+                    is_started: index.is_some_and(|index| self.readiness_inputs(index).is_started()),
                 },
                 ObservedState::Terminated(code) => ContainerProgress::Ended(code),
             }
@@ -346,7 +346,7 @@ impl PodState {
     }
 
     pub(super) fn state_of(&self, name: &str) -> Option<ObservedState> {
-        self.index_by_name(name).map(|place| self.containers[place].state)
+        self.index_by_name(name).map(|index| self.containers[index].state)
     }
 
     pub(super) fn spec_of(&self, container: &ProbedContainer) -> Option<&Arc<ContainerSpec>> {

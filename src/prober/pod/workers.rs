@@ -1,4 +1,4 @@
-//! The jobs of a pod: what a worker is to do next, and what comes of it.
+//! The probe workers of a pod: their next actions, and the effects of their attempts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,48 +16,48 @@ use crate::prober::probe_state::{NextAction, ProbeState, ResultUpdate};
 use crate::prober::threshold::ProbeResult;
 use crate::tap;
 
-/// Failures that are told of where a container is killed, and letters of each.
+/// Maximum number of failures that are reported with a kill, and of characters of each.
 const MAX_FAILURES: usize = 5;
 const MAX_MESSAGE_BYTES: usize = 200;
 
-/// A worker, and what it works on.
+/// A probe worker, with the state of its probe.
 #[derive(Debug)]
 pub(in crate::prober) struct ProbeWorker {
     pub(in crate::prober) container: String,
     pub(in crate::prober) state: ProbeState,
     pub(in crate::prober) handle: Arc<ProbeWorkerHandle>,
-    /// The last failures in a row, as many as are told of.
+    /// The last failures in a row, as many as are reported.
     pub(super) failures: VecDeque<tap::ProbeFailure>,
-    /// How long the last attempt took.
+    /// The duration of the last attempt.
     pub(super) last_duration: Duration,
-    /// How often it has had its container killed by us.
+    /// How often probeshim has killed the container for this probe.
     pub(in crate::prober) kill_count: u32,
-    /// The last attempt of the kubelet's that was seen.
+    /// The last attempt of the kubelet that was seen.
     pub(super) last_kubelet_attempt: Option<String>,
     /// Number of failed attempts since the last success that were discarded because the prober was late. The kubelet has counted its own.
     pub(super) discarded_failures: u32,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct AttemptResult {
     pub(in crate::prober) result: ProbeResult,
-    /// How long it took.
+    /// The duration of the attempt.
     pub(in crate::prober) duration: Duration,
-    /// What is told of a failure.
+    /// The message of a failure.
     pub(in crate::prober) message: String,
 }
 
-/// What a worker is told while it waits.
+/// Signals to a worker while it waits.
 #[derive(Debug, Default)]
 pub(in crate::prober) struct ProbeWorkerHandle {
-    /// It is to end.
+    /// Ends the worker.
     pub(in crate::prober) stop: Notify,
-    /// It is to make an attempt now.
+    /// Makes the worker attempt at once.
     pub(in crate::prober) manual_trigger: Notify,
 }
 
-/// What an attempt needs to know.
+/// Everything that an attempt depends on.
 #[derive(Clone, Debug)]
 pub(in crate::prober) struct AttemptContext {
     pub(in crate::prober) pod: Arc<tap::PodRef>,
@@ -69,19 +69,19 @@ pub(in crate::prober) struct AttemptContext {
     pub(in crate::prober) address: Arc<str>,
 }
 
-/// What is to be done once nobody looks at the pod any more.
+/// Effects of a change of a pod's state, to be executed once its lock is released.
 #[derive(Debug, Default)]
 pub(in crate::prober) struct Effects {
     /// Workers to start.
     pub(in crate::prober) workers_to_start: Vec<(Arc<ProbeWorkerHandle>, Arc<Probe>)>,
     pub(in crate::prober) events: Vec<ContainerEvent>,
-    /// What concerns no pod alone.
+    /// Events that concern more than one pod.
     pub(in crate::prober) global_events: Vec<GlobalEvent>,
     /// Containers to kill.
     pub(in crate::prober) kill_requests: Vec<KillRequest>,
-    /// Whether the workers begin at times of chance within their periods.
+    /// Whether the workers start at random times within their periods.
     pub(in crate::prober) jitter: bool,
-    /// A probe says something else than before.
+    /// Whether the result of a probe has changed.
     pub(in crate::prober) result_changed: bool,
 }
 
@@ -99,19 +99,19 @@ impl ProbeWorker {
         }
     }
 
-    /// Whether it is this command that it has executed.
+    /// Returns whether the probe executes this command.
     pub(super) fn matches_command(&self, command: &[String]) -> bool {
-        matches!(&self.state.probe.handler, Handler::Exec(own) if own == command)
+        matches!(&self.state.probe.handler, Handler::Exec(args) if args == command)
     }
 
-    /// The last failures, of as many as were needed.
+    /// Returns the last failures, at most as many as the threshold.
     pub(in crate::prober) fn last_failures(&self, threshold: u32) -> Vec<tap::ProbeFailure> {
         let count = usize::try_from(threshold).unwrap_or(usize::MAX).min(self.failures.len());
         self.failures.iter().skip(self.failures.len() - count).cloned().collect()
     }
 
-    fn record_attempt(&mut self, outcome: AttemptResult) {
-        let AttemptResult { result, duration, message } = outcome;
+    fn record_attempt(&mut self, attempt: AttemptResult) {
+        let AttemptResult { result, duration, message } = attempt;
         self.last_duration = duration;
         if result != ProbeResult::Failure {
             self.failures.clear();
@@ -128,7 +128,7 @@ impl ProbeWorker {
 impl PodState {
     /// Starts the workers of all probes, those of regular containers first. As the kubelet, it goes no further than to the first that is
     /// there when it is about one that has been there before.
-    pub(super) fn start_workers(&mut self, todo: &mut Effects) {
+    pub(super) fn start_workers(&mut self, effects: &mut Effects) {
         if self.is_finished() {
             return;
         }
@@ -140,96 +140,96 @@ impl PodState {
                 if self.worker_index(&key.0, probe_type).is_some() {
                     is_blocked = true;
                 } else if !is_blocked || !self.launched.contains(&key) {
-                    let signals = Arc::new(ProbeWorkerHandle::default());
-                    let machine = ProbeState::new(probe_type, probe.clone());
-                    self.workers.push(ProbeWorker::new(&key.0, machine, signals.clone()));
+                    let handle = Arc::new(ProbeWorkerHandle::default());
+                    let state = ProbeState::new(probe_type, probe.clone());
+                    self.workers.push(ProbeWorker::new(&key.0, state, handle.clone()));
                     self.launched.insert(key);
-                    todo.workers_to_start.push((signals, probe.clone()));
+                    effects.workers_to_start.push((handle, probe.clone()));
                 }
             }
         }
     }
 
-    /// What a worker does next.
+    /// Returns the next action of a worker.
     pub(in crate::prober) fn next_action(
         &mut self,
-        signals: &Arc<ProbeWorkerHandle>,
+        handle: &Arc<ProbeWorkerHandle>,
         now: Instant,
-        todo: &mut Effects,
+        effects: &mut Effects,
     ) -> (NextAction, Option<AttemptContext>) {
-        let Some(place) = self.index_of(signals) else { return (NextAction::Exit, None) };
+        let Some(index) = self.index_of(handle) else { return (NextAction::Exit, None) };
         let (name, probe_type) =
-            (self.workers[place].container.clone(), self.workers[place].state.probe_type);
+            (self.workers[index].container.clone(), self.workers[index].state.probe_type);
         let view = self.view(&name, probe_type);
-        let mut effects = Vec::new();
-        let mut next = self.workers[place].state.next_action(&view, now, &mut effects);
-        let task = (next == NextAction::Attempt).then(|| self.attempt_context(place)).flatten();
-        if next == NextAction::Attempt && task.is_none() {
+        let mut updates = Vec::new();
+        let mut next = self.workers[index].state.next_action(&view, now, &mut updates);
+        let context = (next == NextAction::Attempt).then(|| self.attempt_context(index)).flatten();
+        if next == NextAction::Attempt && context.is_none() {
             // Where the kubelet does not know the address yet it asks this host; we know better.
             next = NextAction::Wait;
         }
-        self.apply_updates(&name, probe_type, effects, now, todo);
-        (next, task)
+        self.apply_updates(&name, probe_type, updates, now, effects);
+        (next, context)
     }
 
-    /// What came of a worker's attempt.
+    /// Records the result of a worker's attempt.
     pub(in crate::prober) fn record_attempt(
         &mut self,
-        signals: &Arc<ProbeWorkerHandle>,
-        outcome: AttemptResult,
+        handle: &Arc<ProbeWorkerHandle>,
+        attempt: AttemptResult,
         now: Instant,
-        todo: &mut Effects,
+        effects: &mut Effects,
     ) {
-        let Some(place) = self.index_of(signals) else { return };
-        let mut effects = Vec::new();
-        let job = &self.workers[place];
-        let container = self.index_by_name(&job.container).map(|place| &self.containers[place]);
+        let Some(index) = self.index_of(handle) else { return };
+        let mut updates = Vec::new();
+        let worker = &self.workers[index];
+        let container = self.index_by_name(&worker.container).map(|index| &self.containers[index]);
         if container.is_some_and(ProbedContainer::stopped_by_kubelet)
-            && ProbeType::KILLING.contains(&job.state.probe_type)
+            && ProbeType::KILLING.contains(&worker.state.probe_type)
         {
-            // The kubelet has come to its verdict, and begins to count anew.
+            // The kubelet has stopped the container for its probe, and resets its counters.
             return;
         }
-        let job = &mut self.workers[place];
-        if outcome.result == ProbeResult::Success {
-            job.discarded_failures = 0;
+        let worker = &mut self.workers[index];
+        if attempt.result == ProbeResult::Success {
+            worker.discarded_failures = 0;
         }
-        job.state.record_result(outcome.result, &mut effects);
-        job.record_attempt(outcome);
-        let (name, probe_type) = (job.container.clone(), job.state.probe_type);
-        self.apply_updates(&name, probe_type, effects, now, todo);
+        worker.state.record_result(attempt.result, &mut updates);
+        worker.record_attempt(attempt);
+        let (name, probe_type) = (worker.container.clone(), worker.state.probe_type);
+        self.apply_updates(&name, probe_type, updates, now, effects);
     }
 
     /// Counts a failed attempt that was discarded.
-    pub(in crate::prober) fn discard_failure(&mut self, signals: &Arc<ProbeWorkerHandle>) {
-        if let Some(index) = self.index_of(signals) {
+    pub(in crate::prober) fn discard_failure(&mut self, handle: &Arc<ProbeWorkerHandle>) {
+        if let Some(index) = self.index_of(handle) {
             self.workers[index].discarded_failures += 1;
         }
     }
 
-    /// A worker has ended. If its probe is written otherwise by now, another one begins.
+    /// Called when a worker has exited. Starts another one if the spec of its probe has changed.
     pub(in crate::prober) fn on_worker_exit(
         &mut self,
-        signals: &Arc<ProbeWorkerHandle>,
+        handle: &Arc<ProbeWorkerHandle>,
         now: Instant,
-        todo: &mut Effects,
+        effects: &mut Effects,
     ) {
-        let Some(place) = self.index_of(signals) else { return };
-        let mut job = self.workers.remove(place);
-        let probe_type = job.state.probe_type;
-        if let Some(ResultUpdate::Remove(life)) = job.state.end() {
-            self.set_result(&job.container, probe_type, &life, None);
+        let Some(index) = self.index_of(handle) else { return };
+        let mut worker = self.workers.remove(index);
+        let probe_type = worker.state.probe_type;
+        if let Some(ResultUpdate::Remove(run)) = worker.state.end() {
+            self.set_result(&worker.container, probe_type, &run, None);
         }
-        if !self.launched.contains(&(job.container, probe_type)) && !self.stopped {
-            self.sync(now, todo);
+        if !self.launched.contains(&(worker.container, probe_type)) && !self.workers_stopped {
+            self.sync(now, effects);
         }
     }
 
     /// Stops all workers, for good.
     pub(in crate::prober) fn stop_workers(&mut self) {
-        self.stopped = true;
-        for job in &self.workers {
-            job.handle.stop.notify_one();
+        self.workers_stopped = true;
+        for worker in &self.workers {
+            worker.handle.stop.notify_one();
         }
     }
 
@@ -237,32 +237,32 @@ impl PodState {
         &mut self,
         name: &str,
         probe_type: ProbeType,
-        effects: Vec<ResultUpdate>,
+        updates: Vec<ResultUpdate>,
         now: Instant,
-        todo: &mut Effects,
+        effects: &mut Effects,
     ) {
         let mut changed = None;
-        for effect in effects {
-            let (life, result) = match effect {
-                ResultUpdate::Remove(life) => (life, None),
-                ResultUpdate::Set(life, result) => (life, Some(result)),
+        for update in updates {
+            let (run, result) = match update {
+                ResultUpdate::Remove(run) => (run, None),
+                ResultUpdate::Set(run, result) => (run, Some(result)),
             };
-            if self.set_result(name, probe_type, &life, result) {
+            if self.set_result(name, probe_type, &run, result) {
                 changed = result.or(changed);
             }
         }
         // As in the kubelet's main loop, to which an alive container is no news.
         let is_news = |result| probe_type != ProbeType::Liveness || result == ProbeResult::Failure;
         if changed.is_some_and(is_news) {
-            todo.result_changed = true;
-            self.sync(now, todo);
+            effects.result_changed = true;
+            self.sync(now, effects);
         }
     }
 
-    pub(super) fn attempt_context(&self, place: usize) -> Option<AttemptContext> {
-        let job = &self.workers[place];
-        let container = &self.containers[self.index_by_name(&job.container)?];
-        let probe = &job.state.probe;
+    pub(super) fn attempt_context(&self, index: usize) -> Option<AttemptContext> {
+        let worker = &self.workers[index];
+        let container = &self.containers[self.index_by_name(&worker.container)?];
+        let probe = &worker.state.probe;
         let address = self.address.clone().or_else(|| (!probe.handler.needs_address()).then(|| "".into()))?;
         Some(AttemptContext {
             pod: self.names.clone(),
@@ -270,23 +270,24 @@ impl PodState {
             container_id: container.id.clone(),
             spec: self.spec_of(container)?.clone(),
             probe: probe.clone(),
-            probe_type: job.state.probe_type,
+            probe_type: worker.state.probe_type,
             address,
         })
     }
 
-    pub(super) fn worker(&self, place: usize, probe_type: ProbeType) -> Option<&ProbeWorker> {
-        let job = self.worker_index(self.containers[place].name(), probe_type)?;
-        Some(&self.workers[job])
+    pub(super) fn worker(&self, index: usize, probe_type: ProbeType) -> Option<&ProbeWorker> {
+        let worker = self.worker_index(self.containers[index].name(), probe_type)?;
+        Some(&self.workers[worker])
     }
 
-    /// The place of the job that works on a probe.
+    /// Returns the index of the worker of a probe.
     pub(super) fn worker_index(&self, container: &str, probe_type: ProbeType) -> Option<usize> {
-        let is_it = |job: &ProbeWorker| job.container == container && job.state.probe_type == probe_type;
-        self.workers.iter().position(is_it)
+        let matches =
+            |worker: &ProbeWorker| worker.container == container && worker.state.probe_type == probe_type;
+        self.workers.iter().position(matches)
     }
 
-    pub(super) fn index_of(&self, signals: &Arc<ProbeWorkerHandle>) -> Option<usize> {
-        self.workers.iter().position(|job| Arc::ptr_eq(&job.handle, signals))
+    pub(super) fn index_of(&self, handle: &Arc<ProbeWorkerHandle>) -> Option<usize> {
+        self.workers.iter().position(|worker| Arc::ptr_eq(&worker.handle, handle))
     }
 }

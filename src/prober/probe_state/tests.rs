@@ -61,12 +61,12 @@ impl Fixture {
 
     /// One turn, in which an attempt comes to this result. Tells whether it goes on.
     fn turn(&mut self, result: ProbeResult) -> bool {
-        let mut effects = Vec::new();
-        let next = self.machine.next_action(&self.view, self.now, &mut effects);
+        let mut updates = Vec::new();
+        let next = self.machine.next_action(&self.view, self.now, &mut updates);
         if next == NextAction::Attempt {
-            self.machine.record_result(result, &mut effects);
+            self.machine.record_result(result, &mut updates);
         }
-        for effect in effects {
+        for effect in updates {
             self.held = match effect {
                 ResultUpdate::Remove(_) => None,
                 ResultUpdate::Set(_, result) => Some(result),

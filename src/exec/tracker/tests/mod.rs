@@ -61,11 +61,11 @@ impl Scenario {
             since: self.at(at),
             trace: None,
         });
-        let sent = SendTimes { received: self.at(at), sent: self.at(at + 1) };
+        let times = SendTimes { received: self.at(at), sent: self.at(at + 1) };
         let request = ExecRequest {
             info: Arc::downgrade(&head),
             id,
-            sent,
+            times,
             container: None,
             exec: Box::new(Self::exec(timeout, None)),
         };
@@ -84,7 +84,7 @@ impl Scenario {
         let duration = self.at(at) - info.since;
         let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&info) };
         let observations = Observations { observed_since: info.since, items: Vec::new() };
-        let ended = DecodedCall { sent: None, call, observations, info, request: None };
+        let ended = DecodedCall { times: None, call, observations, info, request: None };
         let now = self.at(at);
         self.tracker.on_end(&self.container.clone(), Box::new(ended), self.place.clone(), now);
     }
