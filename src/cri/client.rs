@@ -20,7 +20,7 @@ pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 /// How long the runtime may take for what is done for pods, as the kubelet's `runtimeRequestTimeout`; twice as long for a sandbox.
 pub(crate) const RUNTIME_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A client of the images of the runtime at `socket`, which connects as [`runtime_service`] does.
+/// A client of the images of the runtime at `socket`, which connects as [`runtime_client`] does.
 #[must_use]
 pub fn image_client(socket: &SocketPath) -> ImageServiceClient<Channel> {
     ImageServiceClient::new(lazy_channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)

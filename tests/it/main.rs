@@ -11,6 +11,7 @@ mod keeping;
 mod killing;
 mod layout;
 mod memory;
+mod names;
 mod playing;
 mod probing;
 mod procrun;

@@ -176,7 +176,7 @@ async fn a_runtime_without_events_is_listed() {
     while seen.len() < 2 {
         match watched.notice().await {
             RuntimeEvent::Connected { has_exec_events, .. } => {
-                seen.push(format!("there, tells {has_exec_events}"))
+                seen.push(format!("there, tells {has_exec_events}"));
             }
             RuntimeEvent::Observed(Source::List, Observations { items, .. }) => {
                 let containers = items.iter().find_map(|fact| match fact {
