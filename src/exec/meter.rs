@@ -35,9 +35,9 @@ pub struct PendingExec {
 /// The durations of one exec instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExecTiming {
-    /// From TaskExecAdded to TaskExecStarted.
+    /// From `TaskExecAdded` to `TaskExecStarted`.
     pub start: Duration,
-    /// From TaskExecStarted to TaskExit.
+    /// From `TaskExecStarted` to `TaskExit`.
     pub run: Duration,
 }
 

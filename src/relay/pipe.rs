@@ -58,12 +58,12 @@ impl<'a> Pipe<'a> {
         self.to.send_reset(reason);
     }
 
-    /// Ready once the receiver has reset the stream ([`End::SinkReset`]) or its connection is gone ([`End::Sink`]).
+    /// Ready once the receiver has reset the stream ([`PipeEnd::SinkReset`]) or its connection is gone ([`PipeEnd::Sink`]).
     pub(super) fn poll_sink_reset(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
         self.to.poll_reset(cx).map(|reset| reset.map_or(PipeEnd::Sink, PipeEnd::SinkReset))
     }
 
-    /// Moves what can be moved. Asked again after its end, it says [`End::Clean`].
+    /// Moves what can be moved. Asked again after its end, it says [`PipeEnd::Clean`].
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<PipeEnd> {
         while !self.ended {
             if let Some(end) = ready!(self.poll_step(cx)) {
