@@ -1,4 +1,4 @@
-//! Our own calls to the runtime; the clients' calls never come this way.
+//! Clients for internal calls to the runtime. Calls of clients go through the relay instead.
 
 use std::future::Future;
 use std::io;
@@ -14,25 +14,25 @@ use super::v1::image_service_client::ImageServiceClient;
 use super::v1::runtime_service_client::RuntimeServiceClient;
 use crate::socket::SocketPath;
 
-/// The longest answer that is taken, as by the kubelet.
+/// Maximum size of a response, as in the kubelet.
 pub(super) const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
-/// How long the runtime may take for what is done for pods, as the kubelet's `runtimeRequestTimeout`; twice as long for a sandbox.
+/// Timeout of calls that change pods, as the kubelet's `runtimeRequestTimeout`; doubled for sandboxes.
 pub(crate) const RUNTIME_REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A client of the images of the runtime at `socket`, which connects as [`runtime_client`] does.
+/// Creates a client of the image service at `socket`, which connects as [`runtime_client`] does.
 #[must_use]
 pub fn image_client(socket: &SocketPath) -> ImageServiceClient<Channel> {
     ImageServiceClient::new(lazy_channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
-/// A client of the runtime at `socket`, which connects at its first call and again whenever its connection is gone.
+/// Creates a client of the runtime service at `socket`. It connects at its first call, and again after its connection is lost.
 #[must_use]
 pub fn runtime_client(socket: &SocketPath) -> RuntimeServiceClient<Channel> {
     RuntimeServiceClient::new(lazy_channel(socket)).max_decoding_message_size(MAX_RESPONSE_BYTES)
 }
 
-/// A channel to whatever is served at `socket`, which connects at its first call and again whenever its connection is gone.
+/// Creates a channel to `socket`. It connects at its first call, and again after its connection is lost.
 pub(crate) fn lazy_channel(socket: &SocketPath) -> Channel {
     let socket = socket.clone();
     let connector = tower::service_fn(move |_: Uri| {
@@ -46,24 +46,24 @@ pub(crate) fn lazy_channel(socket: &SocketPath) -> Channel {
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
-/// Waits for an answer, no longer than the limit if there is one; one that comes too late is told of as by the kubelet.
+/// Waits for a response, at most until the limit if there is one. The error after the limit is that of the kubelet.
 pub(crate) async fn with_timeout<T>(
     limit: impl Into<Option<Duration>>,
-    answer: impl Future<Output = Result<Response<T>, Status>>,
+    call: impl Future<Output = Result<Response<T>, Status>>,
 ) -> Result<T, Status> {
-    let answered = match limit.into() {
-        None => answer.await,
-        Some(limit) => timeout(limit, answer)
+    let result = match limit.into() {
+        None => call.await,
+        Some(limit) => timeout(limit, call)
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("context deadline exceeded"))),
     };
-    answered.map(Response::into_inner)
+    result.map(Response::into_inner)
 }
 
-/// What is gone is no error where it is asked for, or is to go.
-pub(crate) fn ignore_not_found<T>(answered: Result<T, Status>) -> Result<Option<T>, Status> {
-    match answered {
-        Ok(answer) => Ok(Some(answer)),
+/// Treats `NOT_FOUND` as success.
+pub(crate) fn ignore_not_found<T>(result: Result<T, Status>) -> Result<Option<T>, Status> {
+    match result {
+        Ok(response) => Ok(Some(response)),
         Err(status) if status.code() == Code::NotFound => Ok(None),
         Err(status) => Err(status),
     }

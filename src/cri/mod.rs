@@ -1,5 +1,4 @@
-//! The Container Runtime Interface: its methods and messages, the gRPC frames and codes of the calls that carry them, and
-//! a client of our own.
+//! The Container Runtime Interface: its methods and messages, their gRPC frames and codes, and clients for internal calls.
 
 mod client;
 mod framing;

@@ -1,12 +1,12 @@
-//! ExecSyncs, explained: whose each was, where its time went, and what on the node explains it.
+//! Analysis of ExecSyncs: the probe of each call, its phases, and the evidence for slow ones.
 //!
 //! ```text
-//!               Inspector
-//! sightings ──► tracker ◄── events of what is executed      (matching, execution ──► phases; identity, habit)
-//!                 │  ▲  └─► Watchdog, for what is stuck
-//!             asks│  │answers
+//!               ExecAnalyzer
+//! tap events ─► Tracker ◄── events of exec instances      (Matching, ExecInstance ──► Phases; ProbeMatch, Periodicity)
+//!                 │  ▲  └─► Watchdog, for stuck execs
+//!   SampleRequest │  │ SampleResult
 //!                 ▼  │
-//!               sampler (evidence, on a thread of its own)
+//!               Sampler (evidence, on a thread of its own)
 //! ```
 
 mod analysis;

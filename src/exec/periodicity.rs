@@ -9,19 +9,19 @@ use tokio::time::Instant;
 
 use super::identity::ProbeMatch;
 
-/// Calls that are remembered of one habit.
+/// Maximum number of calls that are kept per pattern.
 const MAX_SAMPLES: usize = 12;
 
-/// Intervals before which nothing is learned from them.
+/// Minimum number of samples for an inference.
 const MIN_SAMPLES: usize = 3;
 
-/// Habits that are remembered; the one that was seen longest ago goes first.
+/// Maximum number of patterns; the one that was seen longest ago is dropped first.
 const MAX_PATTERNS: usize = 4_096;
 
 /// By how much of its period, and by how much at least, an attempt of the kubelet's may be early or late.
 const JITTER: (f64, f64) = (0.1, 0.15);
 
-/// The habits of all containers.
+/// The call patterns of all containers.
 #[derive(Debug, Default)]
 pub(super) struct Periodicity {
     patterns: HashMap<PatternKey, CallPattern>,
@@ -31,7 +31,7 @@ pub(super) struct Periodicity {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct PatternKey {
     /// The pod's uid and the container's name, so that it outlives a restart; where they are not known, the container's id.
-    place: Arc<str>,
+    container: Arc<str>,
     call: u64,
 }
 
@@ -42,10 +42,10 @@ struct CallPattern {
 }
 
 impl PatternKey {
-    pub(super) fn new(place: Arc<str>, command: &[String], timeout_seconds: i64) -> Self {
+    pub(super) fn new(container: Arc<str>, command: &[String], timeout_seconds: i64) -> Self {
         let mut hasher = DefaultHasher::new();
         (command, timeout_seconds).hash(&mut hasher);
-        Self { place, call: hasher.finish() }
+        Self { container, call: hasher.finish() }
     }
 }
 
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn call_patterns_are_bounded() {
         let (mut periodicity, now) = (Periodicity::default(), Instant::now());
-        for place in 0..MAX_PATTERNS + 10 {
-            let key = PatternKey::new(place.to_string().into(), &[], 0);
-            periodicity.record_start(&key, now + Duration::from_millis(place as u64));
+        for number in 0..MAX_PATTERNS + 10 {
+            let key = PatternKey::new(number.to_string().into(), &[], 0);
+            periodicity.record_start(&key, now + Duration::from_millis(number as u64));
         }
         assert_eq!(periodicity.patterns.len(), MAX_PATTERNS);
         assert!(periodicity.median(&PatternKey::new("0".into(), &[], 0)).is_none());

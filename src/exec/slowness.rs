@@ -6,7 +6,7 @@ use crate::cri::Code;
 use crate::relay::CallOutcome;
 use crate::tap::{Call, ExecCall};
 
-/// What the inspector runs on.
+/// Configuration of the analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct SlownessConfig {
     /// Calls that take longer than this are slow.

@@ -1,4 +1,4 @@
-//! What is known of the probes and hooks of a pod, from all sources.
+//! Resolves the probes and hooks of a pod from all sources.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,10 +22,10 @@ use super::source::Source;
 use super::workload::{Workload, WorkloadKind};
 use crate::world::{Container, Sandbox};
 
-/// Where kubectl leaves what was applied.
+/// Annotation in which kubectl stores the applied manifest.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The specs that rules, files and the kubelet tell of. What annotations tell is read when a pod is asked for. Copies share what is in them.
+/// Specs from rules, manifests and the kubelet. Annotations are read when a pod is resolved. Clones share their content.
 #[derive(Clone, Debug, Default)]
 pub struct SpecResolver {
     pub(super) rules: Arc<[Rule]>,
@@ -33,33 +33,33 @@ pub struct SpecResolver {
     pub(super) kubelet_manifests: Arc<Manifests>,
 }
 
-/// A probe, and whose it is.
+/// A probe, with its owner.
 #[derive(Clone, Debug)]
 pub struct DescribedProbe {
-    /// A rule, a pod, or what makes pods.
+    /// The rule, pod or workload that specifies it.
     pub owner: String,
     /// The container; a pattern for a rule's.
     pub container: String,
-    /// What it is for.
+    /// The type of the probe.
     pub probe_type: ProbeType,
-    /// The probe; `None` where there is to be none.
+    /// The probe; `None` if a rule removes it.
     pub probe: Option<Arc<Probe>>,
 }
 
 impl SpecResolver {
-    /// Reads files and folders of manifests: YAML or JSON, any number of documents, of which those that make pods are taken. Says
-    /// everything that is wrong with them.
+    /// Reads files and directories of manifests in YAML or JSON. Documents that create no pods are skipped. Returns all errors at
+    /// once.
     pub fn read<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Vec<FileError>> {
         Self::read_and_count_skipped(paths, &mut BTreeMap::new())
     }
 
-    /// Reads manifests as [`read`](Self::read) does, and counts the documents of each kind that makes no pods.
+    /// Reads manifests as [`read`](Self::read) does, and counts the skipped documents of each kind.
     pub fn read_and_count_skipped<P: AsRef<Path>>(
         paths: &[P],
-        passed_over: &mut BTreeMap<String, usize>,
+        skipped_kinds: &mut BTreeMap<String, usize>,
     ) -> Result<Self, Vec<FileError>> {
         let mut errors = Vec::new();
-        let mut read = |path: &P| files::read(path.as_ref(), &mut errors, passed_over);
+        let mut read = |path: &P| files::read(path.as_ref(), &mut errors, skipped_kinds);
         let manifests: Manifests = paths.iter().flat_map(&mut read).collect();
         if errors.is_empty() {
             Ok(Self { manifests: Arc::new(manifests), ..Self::default() })
@@ -68,19 +68,19 @@ impl SpecResolver {
         }
     }
 
-    /// The same, with rules that count before all else.
+    /// Adds rules, which take precedence over all other sources.
     #[must_use]
     pub fn and_rules(self, rules: Vec<Rule>) -> Self {
         Self { rules: rules.into(), ..self }
     }
 
-    /// Those of these files.
+    /// Creates a resolver with the manifests of files.
     #[must_use]
     pub fn from_files(files: &Files) -> Self {
         Self::default().with_manifests(files.manifests())
     }
 
-    /// The same, with these pods instead of those of files: their namespaces, names and uids, and what they are.
+    /// Replaces the manifests by pods: namespace, name, uid and spec of each.
     #[must_use]
     pub fn with_pods(self, pods: impl Iterator<Item = (String, String, String, Arc<PodSpec>)>) -> Self {
         let manifest = |(namespace, name, uid, pod)| {
@@ -94,7 +94,7 @@ impl SpecResolver {
         Self { manifests: Arc::new(manifests), ..self }
     }
 
-    /// Takes what the kubelet tells. Tells whether that is anything new.
+    /// Replaces the pods of the kubelet. Returns whether they have changed.
     pub(super) fn set_kubelet_pods(&mut self, pods: Manifests) -> bool {
         let is_new = *self.kubelet_manifests != pods;
         if is_new {
@@ -103,7 +103,7 @@ impl SpecResolver {
         is_new
     }
 
-    /// Takes a list of pods as a kubelet tells it.
+    /// Replaces the pods of the kubelet by its `PodList`.
     #[cfg(test)]
     pub(crate) fn set_kubelet_pod_list(&mut self, list: &Value) {
         self.set_kubelet_pods(
@@ -123,27 +123,27 @@ impl SpecResolver {
         self.merge(&self.specs_by_source(sandbox), sandbox, containers)
     }
 
-    /// What manifests tell of a pod, in the order in which they count.
+    /// Returns the specs of a pod with their sources, in the order of precedence.
     fn specs_by_source(&self, sandbox: &Sandbox) -> Vec<(Source, Arc<PodSpec>)> {
-        let known = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet_manifests)];
-        let known = known
+        let manifests = [(Source::Manifest, &self.manifests), (Source::Kubelet, &self.kubelet_manifests)];
+        let specs = manifests
             .into_iter()
             .filter_map(|(source, all)| Some((source, all.for_sandbox(sandbox)?.pod.clone())));
-        known.chain(last_applied(sandbox).map(|applied| (Source::LastApplied, applied.pod))).collect()
+        specs.chain(last_applied(sandbox).map(|applied| (Source::LastApplied, applied.pod))).collect()
     }
 
     fn merge<'a>(
         &self,
-        written: &[(Source, Arc<PodSpec>)],
+        specs: &[(Source, Arc<PodSpec>)],
         sandbox: &Sandbox,
         containers: impl IntoIterator<Item = &'a Arc<Container>>,
     ) -> PodSpec {
-        let (mut pod, of_others) = match written.first() {
+        let (mut pod, default_kind) = match specs.first() {
             Some((_, known)) => (PodSpec::clone(known), ContainerKind::Ephemeral),
             None => (PodSpec::default(), ContainerKind::Regular),
         };
-        pod.is_deleted = written.iter().any(|(_, pod)| pod.is_deleted);
-        for other in written.iter().skip(1).flat_map(|(_, pod)| &pod.containers) {
+        pod.is_deleted = specs.iter().any(|(_, pod)| pod.is_deleted);
+        for other in specs.iter().skip(1).flat_map(|(_, pod)| &pod.containers) {
             if pod.container(&other.name).is_none() {
                 pod.containers.push(other.clone());
             }
@@ -152,32 +152,32 @@ impl SpecResolver {
         if let Some(policy) = annotation::restart_policy(sandbox, None).filter(|_| has_annotations) {
             pod.restart_policy = policy;
         }
-        let mut there: Vec<(&str, &Container)> = Vec::new();
+        let mut present: Vec<(&str, &Container)> = Vec::new();
         for container in containers {
             let Some(name) = container.container_ref.name.as_deref() else { continue };
             if pod.container(name).is_none() {
                 let is_named = self.rules.iter().any(|rule| rule.selector.container() == name)
                     || annotation::has_for_container(sandbox, name);
-                let role = if is_named { ContainerKind::Regular } else { of_others };
+                let role = if is_named { ContainerKind::Regular } else { default_kind };
                 let other = ContainerSpec { role, ..ContainerSpec::named(name) };
                 pod.containers.push(Arc::new(other));
             }
-            there.push((name, container));
+            present.push((name, container));
         }
         for spec in &mut pod.containers {
             let name = spec.name.clone();
             let container =
-                there.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
-            let others = written.iter().filter_map(|(_, pod)| pod.container(&name));
-            let all = ContainerSources {
+                present.iter().rev().find(|(known, _)| *known == name).map(|(_, container)| *container);
+            let container_specs = specs.iter().filter_map(|(_, pod)| pod.container(&name));
+            let sources = ContainerSources {
                 rules: &self.rules,
                 sandbox,
                 has_annotations,
                 container,
-                specs: others.collect(),
-                hooks: merge_hooks(written, container, &name).into_iter().map(|(_, hook)| hook).collect(),
+                specs: container_specs.collect(),
+                hooks: merge_hooks(specs, container, &name).into_iter().map(|(_, hook)| hook).collect(),
             };
-            if let Some(merged) = all.merge(spec) {
+            if let Some(merged) = sources.merge(spec) {
                 *spec = Arc::new(merged);
             }
             let policy = annotation::restart_policy(sandbox, Some(&name)).filter(|_| has_annotations);
@@ -188,7 +188,7 @@ impl SpecResolver {
         pod
     }
 
-    /// Every probe that rules and manifests tell of, in their order, but those of which it is certain that another comes first.
+    /// Returns all probes of rules and manifests, except those that a rule always overrides.
     #[must_use]
     pub fn describe_all(&self) -> Vec<DescribedProbe> {
         let rules = self.rules.iter().flat_map(|rule| {
@@ -202,12 +202,13 @@ impl SpecResolver {
         });
         let manifests = self.manifests.iter().flat_map(|Manifest { owner, pod }| {
             pod.containers.iter().flat_map(move |container| {
-                let is_ruled = |probe_type| {
-                    let of_type = |rule: &&Rule| rule.probes.iter().any(|(ruled, _)| *ruled == probe_type);
+                let has_rule = |probe_type| {
+                    let of_type =
+                        |rule: &&Rule| rule.probes.iter().any(|(rule_type, _)| *rule_type == probe_type);
                     let mut rules = self.rules.iter().filter(of_type);
                     rules.any(|rule| rule.selector.matches_all(&owner.namespace, &container.name))
                 };
-                container.all_probes().filter(move |(it, _)| !is_ruled(*it)).map(
+                container.all_probes().filter(move |(probe_type, _)| !has_rule(*probe_type)).map(
                     move |(probe_type, probe)| DescribedProbe {
                         owner: owner.to_string(),
                         container: container.name.clone(),
@@ -220,12 +221,12 @@ impl SpecResolver {
         rules.chain(manifests).collect()
     }
 
-    /// What is executed in a container, as far as it is known.
+    /// Returns the exec probes and exec hooks of a container.
     #[must_use]
     pub fn known_execs(&self, sandbox: &Sandbox, container: &Arc<Container>) -> Vec<KnownExec> {
         let Some(name) = container.container_ref.name.as_deref() else { return Vec::new() };
-        let written = self.specs_by_source(sandbox);
-        let pod = self.merge(&written, sandbox, [container]);
+        let specs = self.specs_by_source(sandbox);
+        let pod = self.merge(&specs, sandbox, [container]);
         let Some(spec) = pod.container(name) else { return Vec::new() };
         let probes = spec.all_probes().filter_map(|(probe_type, probe)| match &probe.handler {
             Handler::Exec(command) => Some(KnownExec {
@@ -237,54 +238,55 @@ impl SpecResolver {
             }),
             _ => None,
         });
-        let hooks = merge_hooks(&written, Some(container), name).into_iter().filter_map(
-            |(source, (purpose, hook))| match hook {
-                Hook::Exec(command) => {
-                    Some(KnownExec { purpose, command, timeout_seconds: 0, period: None, source })
+        let hooks =
+            merge_hooks(&specs, Some(container), name).into_iter().filter_map(|(source, (purpose, hook))| {
+                match hook {
+                    Hook::Exec(command) => {
+                        Some(KnownExec { purpose, command, timeout_seconds: 0, period: None, source })
+                    }
+                    _ => None,
                 }
-                _ => None,
-            },
-        );
+            });
         probes.chain(hooks).collect()
     }
 }
 
-/// The hooks of a container, each from the first source that tells of it.
+/// Returns the hooks of a container, each from the first source that specifies it.
 fn merge_hooks(
-    written: &[(Source, Arc<PodSpec>)],
+    specs: &[(Source, Arc<PodSpec>)],
     container: Option<&Container>,
     name: &str,
 ) -> Vec<(Source, (ExecPurpose, Hook))> {
-    let specified = written.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
-    let specified =
-        specified.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
-    let noted = container
-        .and_then(|it| kubelet_annotations::pre_stop(annotation_lookup(it)))
+    let from_specs = specs.iter().filter_map(|(source, pod)| Some((*source, &pod.container(name)?.hooks)));
+    let from_specs =
+        from_specs.flat_map(|(source, hooks)| hooks.iter().map(move |hook| (source, hook.clone())));
+    let from_kubelet = container
+        .and_then(|container| kubelet_annotations::pre_stop(annotation_lookup(container)))
         .map(|hook| (Source::KubeletAnnotation, (ExecPurpose::PreStop, hook)));
     let mut hooks: Vec<(Source, (ExecPurpose, Hook))> = Vec::new();
-    for (source, (used, hook)) in specified.chain(noted) {
-        if hooks.iter().all(|(_, (known, _))| *known != used) {
-            hooks.push((source, (used, hook)));
+    for (source, (purpose, hook)) in from_specs.chain(from_kubelet) {
+        if hooks.iter().all(|(_, (known, _))| *known != purpose) {
+            hooks.push((source, (purpose, hook)));
         }
     }
     hooks
 }
 
-/// Everything that is written of a container.
+/// All sources of the spec of one container.
 struct ContainerSources<'a> {
     rules: &'a [Rule],
     sandbox: &'a Sandbox,
     has_annotations: bool,
     /// The container itself, if it is there.
     container: Option<&'a Container>,
-    /// What manifests say of it, the first one first.
+    /// Its specs in manifests, in the order of precedence.
     specs: Vec<&'a Arc<ContainerSpec>>,
-    /// Its hooks, with what the kubelet has noted.
+    /// Its hooks, those of the kubelet's annotations included.
     hooks: Vec<(ExecPurpose, Hook)>,
 }
 
 impl ContainerSources<'_> {
-    /// The container with the probes that count; `None` where those are what it has already.
+    /// Returns the container with its resolved probes; `None` if they equal those of `base`.
     fn merge(&self, base: &ContainerSpec) -> Option<ContainerSpec> {
         if !base.role.is_probed() {
             return None;
@@ -293,31 +295,37 @@ impl ContainerSources<'_> {
         let rules: Vec<&Rule> =
             self.rules.iter().filter(|rule| rule.selector.matches(self.sandbox, &base.name, image)).collect();
         let ports = (base.ports.is_empty())
-            .then(|| self.container.and_then(|it| kubelet_annotations::ports(annotation_lookup(it))))
+            .then(|| {
+                self.container.and_then(|container| kubelet_annotations::ports(annotation_lookup(container)))
+            })
             .flatten();
-        let probe = |probe_type| {
-            let of_type = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
+        let resolve_probe = |probe_type| {
+            let find_probe = |probes: &[(ProbeType, Option<Arc<Probe>>)]| {
                 probes.iter().find(|(known, _)| *known == probe_type).map(|(_, probe)| probe.clone())
             };
             let annotated = || {
                 let read = || annotation::read(self.sandbox, &base.name, probe_type);
                 self.has_annotations.then(read).flatten().map(|probe| Some(Arc::new(probe)))
             };
-            let written = || self.specs.iter().find_map(|other| of_type(&other.probes));
-            let rule = rules.iter().find_map(|rule| of_type(&rule.probes));
-            Some((probe_type, with_expanded_command(rule.or_else(annotated).or_else(written)??, &base.env)))
+            let specified = || self.specs.iter().find_map(|spec| find_probe(&spec.probes));
+            let configured = rules.iter().find_map(|rule| find_probe(&rule.probes));
+            Some((
+                probe_type,
+                with_expanded_command(configured.or_else(annotated).or_else(specified)??, &base.env),
+            ))
         };
-        let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(probe).collect();
-        let annotated_grace_period =
-            self.container.and_then(|it| kubelet_annotations::grace_period(annotation_lookup(it)));
-        let is_same = ports.is_none()
+        let probes: Vec<_> = ProbeType::ALL.into_iter().filter_map(resolve_probe).collect();
+        let annotated_grace_period = self
+            .container
+            .and_then(|container| kubelet_annotations::grace_period(annotation_lookup(container)));
+        let is_unchanged = ports.is_none()
             && (&self.hooks, &annotated_grace_period) == (&base.hooks, &base.annotated_grace_period)
             && probes.len() == base.probes.len()
             && probes.iter().all(|(probe_type, probe)| {
                 base.probe(*probe_type).is_some_and(|known| Arc::ptr_eq(known, probe))
             });
         let probes = probes.into_iter().map(|(probe_type, probe)| (probe_type, Some(probe))).collect();
-        (!is_same).then(|| ContainerSpec {
+        (!is_unchanged).then(|| ContainerSpec {
             probes,
             ports: ports.unwrap_or_else(|| base.ports.clone()),
             hooks: self.hooks.clone(),
@@ -327,7 +335,7 @@ impl ContainerSources<'_> {
     }
 }
 
-/// The probe, with the variables of its command expanded.
+/// Returns the probe with the variables of its command expanded.
 fn with_expanded_command(probe: Arc<Probe>, env: &Env) -> Arc<Probe> {
     match &probe.handler {
         Handler::Exec(command) if command.iter().any(|word| word.contains('$')) => {
@@ -342,7 +350,7 @@ fn last_applied(sandbox: &Sandbox) -> Option<Manifest> {
     manifest::read(&value, Source::LastApplied, true, &mut Vec::new()).into_iter().next()
 }
 
-/// What is noted at a container, by its key.
+/// Returns a lookup of the annotations of a container.
 fn annotation_lookup<'a>(container: &'a Container) -> impl Fn(&str) -> Option<&'a str> {
     |key| container.annotations.get(key)
 }

@@ -79,8 +79,8 @@ pub struct ProberConfig {
 }
 
 impl ProbeManager {
-    /// A prober that knows nothing of the node yet. It has things done by the executor, tells the witness of them, and works on the
-    /// runtime.
+    /// Starts a prober that knows no pods yet. `executor` executes commands and stops, `event_sink` receives events, and the tasks run
+    /// on `runtime`.
     #[must_use]
     pub fn start(
         parts: ProberConfig,

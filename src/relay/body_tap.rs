@@ -14,9 +14,9 @@ pub(super) struct BodyTap {
     bytes: u64,
     taken: CaptureState,
     /// When its end came.
-    whole: Option<Instant>,
+    received: Option<Instant>,
     /// When its end had been passed on.
-    passed: Option<Instant>,
+    sent: Option<Instant>,
     listener: Option<ObserverRef>,
 }
 
@@ -45,7 +45,7 @@ impl BodyTap {
                 CaptureState::Messages(FrameSplitter::new(longest, budget))
             }
         };
-        Self { bytes: 0, taken, whole: None, passed: None, listener }
+        Self { bytes: 0, taken, received: None, sent: None, listener }
     }
 
     /// Data has come; `is_last` if that is all.
@@ -70,7 +70,7 @@ impl BodyTap {
 
     /// The end has come.
     pub(super) fn on_eos(&mut self) {
-        self.whole.get_or_insert_with(Instant::now);
+        self.received.get_or_insert_with(Instant::now);
     }
 
     /// Data has been passed on.
@@ -81,8 +81,8 @@ impl BodyTap {
     /// The end has been passed on.
     pub(super) fn on_eos_forwarded(&mut self) {
         let now = Instant::now();
-        self.passed = Some(now);
-        let received = *self.whole.get_or_insert(now);
+        self.sent = Some(now);
+        let received = *self.received.get_or_insert(now);
         if let (CaptureState::Beginning(request), Some(ObserverRef { head, observer })) =
             (&self.taken, &self.listener)
         {
@@ -106,6 +106,6 @@ impl BodyTap {
             CaptureState::Beginning(capture) => Some(capture),
             CaptureState::Nothing | CaptureState::Messages(_) => None,
         };
-        BodyStats { bytes: self.bytes, capture, received: self.whole, sent: self.passed }
+        BodyStats { bytes: self.bytes, capture, received: self.received, sent: self.sent }
     }
 }

@@ -17,7 +17,7 @@ use super::outcome::{CallOutcome, UpstreamFailure, reason_of_client};
 use super::pipe::{self, Pipe};
 use crate::cri::Code;
 
-/// What is left to do for a call, by the link that knows the state of both connections.
+/// A call whose exchange has ended, with what the session has still to do for it.
 #[derive(Debug)]
 pub(super) enum SettledCall {
     /// Nothing: the client has its answer or its reset.

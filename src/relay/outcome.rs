@@ -1,8 +1,8 @@
-//! How calls and links end, and how the end on one side is told on the other.
+//! How calls and sessions end, and how the end on one side is passed to the other.
 //!
-//! A direction of a call ends with a [`PipeEnd`](super::pipe::PipeEnd), both together with an outcome (in `forward`). From that
-//! follow a [`CallOutcome`], which observers are told, and a [`SettledCall`](super::forward::SettledCall), which is what the link has
-//! still to do. [`UpstreamFailure`] is the part of all this that upstream is to blame for; [`DisconnectReason`] is the end of a connection.
+//! A direction of a call ends with a [`PipeEnd`](super::pipe::PipeEnd), both directions together with an `ExchangeResult` (in
+//! `forward`). From that follow a [`CallOutcome`] for observers, and a [`SettledCall`](super::forward::SettledCall), which is what
+//! the session has still to do. [`UpstreamFailure`] is a failure that upstream caused; [`DisconnectReason`] is the end of a session.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! A client and an upstream connection that both stand: calls in, calls out, until one of the two goes.
+//! A session: the client's connection, its upstream connection and the calls between them, until one of the two ends.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -29,7 +29,7 @@ use super::reset_rate::ResetRate;
 use super::turn::{Turn, Turns};
 use super::upstream::{Upstream, UpstreamState};
 
-/// How long a client may take nothing of what calls had when their upstream went, or not read our farewell.
+/// Time that a client may read nothing of the remaining data of calls after upstream is gone, or of the final GOAWAY.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 pub(super) type DownstreamConnection =
@@ -44,7 +44,7 @@ struct PendingReset {
     deadline: Instant,
 }
 
-/// The time at which calls are cut off that hand on what they have while a lost call waits.
+/// The time at which the client's connection is closed although calls still hand on data, because a lost call waits.
 #[derive(Clone, Copy)]
 struct ForceClose {
     at: Instant,
@@ -63,41 +63,41 @@ impl ForceClose {
     }
 }
 
-/// An event on a link.
+/// An event of a session.
 #[expect(clippy::large_enum_variant, reason = "it is handled at once, and a new call is what happens most")]
 enum SessionEvent {
     /// A call has ended.
     CallSettled(SettledCall),
-    /// The upstream connection stands otherwise than before.
+    /// The state of the upstream connection has changed.
     UpstreamChanged(UpstreamState),
-    /// A new call has come, or the client's connection has ended.
+    /// The client has sent a new call, or its connection has ended.
     ClientAccepted(Option<Result<NewCall, h2::Error>>),
 }
 
-/// The two connections of a link, and the calls between them. All of it is one task.
+/// The two connections of a session, and the calls between them. All of it is one task.
 pub(super) struct ProxySession {
     connection: Arc<ClientConnection>,
     client: DownstreamConnection,
     backlogs: Backlogs,
     upstream: Upstream,
     calls: CallSet,
-    /// The turn in which new calls are accepted.
+    /// Budget of the poll in which new calls are accepted.
     accept_turn: Turn,
-    /// Limits that are reached at the moment.
+    /// Limits that are reached now.
     reached_limits: Vec<Limit>,
     reset_rate: ResetRate,
-    /// Set while the client is not read because it has reset too many calls: until when.
+    /// The end of the pause in which the client is not read because it has reset too many calls.
     paused_until: Option<Instant>,
-    /// In the order of their times.
+    /// Pending resets, in the order of their deadlines.
     pending_resets: Vec<PendingReset>,
     /// Streams whose upstream connection broke: they end with the client's connection, not before.
     lost_streams: Vec<SendResponse<Bytes>>,
     going_away: bool,
-    /// Set once upstream is gone: why.
+    /// The reason of the final GOAWAY to the client; set once upstream is gone.
     close_reason: Option<Reason>,
-    /// Set once a call is lost: how long the others may hand on what they have.
+    /// Set once a call is lost: the time until which the other calls may hand on their data.
     force_close: Option<ForceClose>,
-    /// Set while the relay drains and nothing is left to do here: until when the client may go by itself.
+    /// Set while the relay drains and the session is idle: the time until which the client may close its connection itself.
     idle_deadline: Option<Instant>,
 }
 
@@ -129,22 +129,22 @@ impl ProxySession {
         }
     }
 
-    /// Runs to the end, and counts the calls; returns what ended it.
-    pub(super) async fn run(mut self, drain: &CancellationToken, calls: &mut u64) -> DisconnectReason {
-        let end = self.run_to_end(drain, calls).await;
+    /// Runs the session to its end, and counts its calls. Returns the reason of its end.
+    pub(super) async fn run(mut self, drain: &CancellationToken, call_count: &mut u64) -> DisconnectReason {
+        let reason = self.run_to_end(drain, call_count).await;
         let Self { client, upstream, calls, .. } = self;
         // Both sides learn at once that the calls on them have ended, however long it takes to drop those.
         drop((client, upstream));
         calls.abandon().await;
-        end
+        reason
     }
 
-    async fn run_to_end(&mut self, drain: &CancellationToken, calls: &mut u64) -> DisconnectReason {
+    async fn run_to_end(&mut self, drain: &CancellationToken, call_count: &mut u64) -> DisconnectReason {
         let mut drained = pin!(drain.cancelled());
         loop {
-            let reset_at = self.pending_resets.first().map(|reset| reset.deadline);
-            let (cut_at, idle_until, leaving) =
-                (self.force_close.map(|cut| cut.at), self.idle_deadline, self.going_away);
+            let next_reset = self.pending_resets.first().map(|reset| reset.deadline);
+            let (force_close_at, idle_deadline, going_away) =
+                (self.force_close.map(|force_close| force_close.at), self.idle_deadline, self.going_away);
             let paused_until = self.paused_until;
             tokio::select! {
                 biased;
@@ -152,7 +152,7 @@ impl ProxySession {
                     SessionEvent::CallSettled(settled) => self.finish_call(settled),
                     SessionEvent::UpstreamChanged(state) => self.upstream_changed(state),
                     SessionEvent::ClientAccepted(Some(Ok((request, respond)))) => {
-                        *calls += 1;
+                        *call_count += 1;
                         self.start_call(request, respond);
                     }
                     SessionEvent::ClientAccepted(Some(Err(error))) if !is_clean_disconnect(&error) => {
@@ -160,25 +160,25 @@ impl ProxySession {
                     }
                     SessionEvent::ClientAccepted(_) => return DisconnectReason::Client,
                 },
-                () = &mut drained, if !leaving => self.send_goaway(),
-                () = wait_until(cut_at) => {
-                    self.force_close = self.force_close.and_then(|cut| cut.postponed(&self.backlogs.client));
+                () = &mut drained, if !going_away => self.send_goaway(),
+                () = wait_until(force_close_at) => {
+                    self.force_close = self.force_close.and_then(|force_close| force_close.postponed(&self.backlogs.client));
                     if self.force_close.is_none() {
                         return self.close_gracefully().await;
                     }
                 }
-                () = wait_until(idle_until) => {
+                () = wait_until(idle_deadline) => {
                     self.close_gracefully().await;
                     return DisconnectReason::Drain;
                 }
-                () = wait_until(reset_at) => self.send_overdue_resets(),
+                () = wait_until(next_reset) => self.send_overdue_resets(),
                 () = wait_until(paused_until) => self.paused_until = None,
             }
             if self.close_reason.is_some() && self.calls.is_empty() {
                 return self.close_gracefully().await;
             }
             // A client that does not even acknowledge that we leave must not hold up the drain.
-            // (`leaving` first: the token takes a lock, and this is asked at every call.)
+            // (`going_away` first: the token takes a lock, and this is asked at every call.)
             let is_idle = self.going_away
                 && drain.is_cancelled()
                 && self.calls.is_empty()
@@ -316,9 +316,9 @@ impl ProxySession {
     /// its time to read, unless another call waits to learn that it is lost.
     async fn close_gracefully(&mut self) -> DisconnectReason {
         self.backlogs.upstream.close();
-        let (backlog, mut cut) = (self.backlogs.client.clone(), self.force_close);
+        let (backlog, mut force_close) = (self.backlogs.client.clone(), self.force_close);
         // Without a cut, a lost call has waited for as long as it may.
-        let is_cut = cut.is_none() && !self.lost_streams.is_empty();
+        let is_overdue = force_close.is_none() && !self.lost_streams.is_empty();
         let written = poll_fn(|cx| {
             match poll_client(&mut self.client, &self.backlogs.client, &mut self.pending_resets, cx) {
                 Poll::Ready(Some(Ok((request, stream)))) => {
@@ -340,14 +340,14 @@ impl ProxySession {
                 _ => Poll::Ready(()),
             }
         });
-        let cut_off = async {
-            if is_cut {
+        let forced = async {
+            if is_overdue {
                 return;
             }
             loop {
-                wait_until(cut.map(|cut| cut.at)).await;
-                cut = cut.and_then(|cut| cut.postponed(&backlog));
-                if cut.is_none() {
+                wait_until(force_close.map(|force_close| force_close.at)).await;
+                force_close = force_close.and_then(|force_close| force_close.postponed(&backlog));
+                if force_close.is_none() {
                     return;
                 }
             }
@@ -355,7 +355,7 @@ impl ProxySession {
         tokio::select! {
             biased;
             () = written => {}
-            () = cut_off => {}
+            () = forced => {}
         }
         self.client.abrupt_shutdown(self.close_reason.unwrap_or(Reason::NO_ERROR));
         let closed = async { while let Some(Ok(_)) = self.client.accept().await {} };

@@ -1,4 +1,4 @@
-//! The far side of the queue: what the relay saw becomes sightings.
+//! The consumer of the queue: decodes calls into tap events.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
@@ -73,7 +73,7 @@ pub struct StopRequest {
 pub struct DecodedCall {
     /// What was known of it when it began.
     pub info: Arc<CallInfo>,
-    /// When its request was sent, if the whole of it was.
+    /// The times of its request, if the request was sent completely.
     pub times: Option<SendTimes>,
     /// The call.
     pub call: Call,
@@ -179,13 +179,13 @@ impl Decoder {
         }
     }
 
-    fn streamed(&self, head: &CallInfo, message: &Capture) -> Option<Observations> {
-        let Some(ResponseKind::Stream(read_message)) = methods::spec_for(&head.method)?.response else {
+    fn streamed(&self, info: &CallInfo, message: &Capture) -> Option<Observations> {
+        let Some(ResponseKind::Stream(read_message)) = methods::spec_for(&info.method)?.response else {
             return None;
         };
-        let mut read = MessageContext::new(Call::new(head));
+        let mut read = MessageContext::new(Call::new(info));
         match self::read(&mut read, message, read_message) {
-            Ok(()) => Some(Observations { observed_since: head.since, items: read.facts }),
+            Ok(()) => Some(Observations { observed_since: info.since, items: read.facts }),
             Err(why) => {
                 self.metrics.record_decode_failure(why.label());
                 None
@@ -242,14 +242,14 @@ fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
     // What cannot be read is counted when the call has ended.
     read(&mut reading, &request, methods::spec_for(&info.method)?.request?).ok()?;
     let Call { id, container, pod, exec, .. } = reading.call;
-    let head_of_it = Arc::downgrade(&info);
+    let weak_info = Arc::downgrade(&info);
     let Some(exec) = exec else {
         let (sandbox, container) =
             (pod.and_then(|pod| pod.id.clone()), container.and_then(|it| it.id.clone()));
         let (pid, is_removal) =
             (info.peer.as_ref().and_then(|peer| peer.pid), methods::removes(&info.method));
         return Some(TapEvent::StopRequested(StopRequest {
-            info: head_of_it,
+            info: weak_info,
             pid,
             sandbox,
             container,
@@ -257,7 +257,7 @@ fn decode_request(request_sent: RequestSent) -> Option<TapEvent> {
         }));
     };
     let times = SendTimes { received, sent };
-    Some(TapEvent::ExecRequested(Box::new(ExecRequest { info: head_of_it, id, times, container, exec })))
+    Some(TapEvent::ExecRequested(Box::new(ExecRequest { info: weak_info, id, times, container, exec })))
 }
 
 /// The bytes of the one message that went up.

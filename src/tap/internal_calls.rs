@@ -73,11 +73,11 @@ impl InternalCalls {
         }
         let mut internal_call = self.new_call(EXEC_SYNC, pod, container.clone());
         let exec = ExecCall { command: command.to_vec(), truncated: false, timeout_seconds, result: None };
-        let head = &internal_call.info;
+        let info = &internal_call.info;
         self.send(TapEvent::ExecRequested(Box::new(ExecRequest {
-            info: Arc::downgrade(head),
-            id: head.id,
-            times: SendTimes { received: head.since, sent: head.since },
+            info: Arc::downgrade(info),
+            id: info.id,
+            times: SendTimes { received: info.since, sent: info.since },
             container: Some(container),
             exec: Box::new(exec.clone()),
         })));

@@ -1,4 +1,4 @@
-//! What is counted of calls.
+//! Metrics of calls.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -13,7 +13,7 @@ use super::call::Call;
 const BUCKETS: [f64; 16] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 120.0];
 
-/// The families of the tap.
+/// Metric families of the tap.
 #[derive(Clone, Debug)]
 pub struct TapMetrics {
     calls: Family<CallLabels, Counter>,
@@ -58,7 +58,7 @@ impl Default for TapMetrics {
 }
 
 impl TapMetrics {
-    /// Adds them to a registry.
+    /// Registers all families.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("calls", "Calls that ended", self.calls.clone());
         registry.register_with_unit(
@@ -101,21 +101,21 @@ impl TapMetrics {
         );
     }
 
-    /// Calls that were not observed, because the queue was full.
+    /// Returns the number of calls that were not observed because the queue was full.
     #[must_use]
     pub fn observations_dropped(&self) -> u64 {
         self.observations_dropped.get()
     }
 
-    pub(super) fn record_dropped(&self, queued: &QueueItem) {
-        if queued.is_end() {
+    pub(super) fn record_dropped(&self, item: &QueueItem) {
+        if item.is_end() {
             self.observations_dropped.inc();
         } else {
             self.partial_observations_dropped.inc();
         }
     }
 
-    /// An `ExecSync` of our own was one of too many.
+    /// Counts an internal ExecSync that did not enter the tap because there were too many.
     pub(super) fn record_internal_exec_dropped(&self) {
         self.internal_execs_dropped.inc();
     }

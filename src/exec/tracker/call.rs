@@ -1,4 +1,4 @@
-//! A call, from when it is asked until it is recorded, and beyond where its command goes on.
+//! A call from its request until it is recorded, and longer if its command goes on.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -28,25 +28,25 @@ pub(in crate::exec) struct ExecInFlight {
     pub(in crate::exec) exec: Arc<ExecCall>,
     pub(super) context: CallContext,
     pub(super) pattern_key: PatternKey,
-    /// The runtime's events were interrupted while it lasted.
+    /// Whether the runtime's events were interrupted during the call.
     pub(super) events_lost: bool,
-    /// What is known of its end, if it has ended.
+    /// Set once the call has ended.
     pub(super) ended: Option<EndedCall>,
 }
 
-/// What is known of a call that has ended.
+/// The end of a call that is not recorded yet.
 #[derive(Debug)]
 pub(super) struct EndedCall {
     pub(super) decoded: Box<DecodedCall>,
     pub(super) end: CandidateEnd,
     pub(super) assessment: Assessment,
-    /// Until when what is still missing may come.
+    /// The time until which missing events and evidence may arrive.
     pub(super) deadline: Instant,
     pub(super) evidence: Option<Arc<Evidence>>,
     pub(super) evidence_pending: bool,
 }
 
-/// A command that goes on after its call was recorded, or of whose end nothing had been heard by then.
+/// The exec instance of a recorded call whose exit was not seen before the call was recorded.
 #[derive(Debug)]
 pub(super) struct DetachedExec {
     pub(super) record: CallRecord,
@@ -70,29 +70,29 @@ impl ExecInFlight {
         Timeline { started_at: self.started_at, received: self.received, sent: self.sent, end }
     }
 
-    /// When it was asked.
+    /// Returns the time of the request.
     pub(in crate::exec) fn started_at(&self) -> Instant {
         self.started_at
     }
 
-    /// Whether it has been answered, or was given up.
+    /// Returns whether the call has ended.
     pub(in crate::exec) fn has_ended(&self) -> bool {
         self.ended.is_some()
     }
 
-    /// Where it executes.
+    /// Returns the container and pod of the call.
     pub(in crate::exec) fn context(&self) -> &CallContext {
         &self.context
     }
 }
 
 impl EndedCall {
-    /// Whether everything is known of the call that is waited for.
+    /// Returns whether the call need not wait for evidence.
     pub(super) fn is_ready(&self, now: Instant) -> bool {
         !self.evidence_pending || now >= self.deadline
     }
 
-    /// The record of the call, and its command if more may be heard of that.
+    /// Returns the record of the call, and its exec instance if that may still exit.
     pub(super) fn finish(
         self,
         call: ExecInFlight,
@@ -119,7 +119,7 @@ impl EndedCall {
             is_amended: false,
             ended: Some(end.at),
         };
-        // Of a command that could not be started nothing more is heard.
+        // No more events come of a command that could not be started.
         let goes_on = |instance: &ExecInstance| {
             instance.exited.is_none() && !(end.outcome == ExecOutcome::Refused && instance.started.is_none())
         };
@@ -134,7 +134,7 @@ impl EndedCall {
 }
 
 impl DetachedExec {
-    /// The record with what has been heard of since; and the instance, if by its end it was not the call's.
+    /// Returns the amended record, and the exec instance if its exit shows that it belonged to another call.
     pub(super) fn amend(self) -> (CallRecord, Option<ExecInstance>) {
         let Self { record, instance, timeline, end } = self;
         let mut record = CallRecord { is_amended: true, ..record };
@@ -157,7 +157,7 @@ impl DetachedExec {
     }
 }
 
-/// How a call ended, as far as that tells of its command.
+/// Returns the end of a call as a constraint on its exec instance.
 pub(super) fn candidate_end(call: &Call, since: Instant) -> CandidateEnd {
     let result = call.exec.as_ref().and_then(|exec| exec.result);
     let outcome = match call.ending {

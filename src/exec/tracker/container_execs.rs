@@ -1,4 +1,4 @@
-//! What goes on in one container: calls, and what is executed.
+//! The calls and exec instances of one container.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -12,41 +12,41 @@ use crate::exec::exec_instance::{EventTime, ExecInstance, SKEW};
 use crate::exec::matching::{CallCandidate, ExecOutcome, ExitEvents, Match, Matching};
 use crate::exec::phases::{MissingEvents, Phases, Timeline};
 
-/// Executions that an ambiguous call names.
+/// Maximum number of candidates that an ambiguous call names.
 const MAX_CANDIDATES: usize = 8;
 
-/// How long the exit of a command is waited for that no call is known to have asked for, or that has outlived its call.
+/// Time for which an exec instance without a call, or whose call was recorded, waits for its exit.
 pub(super) const LATE_EXIT_TTL: Duration = Duration::from_secs(600);
 
-/// What goes on in one container.
+/// The calls and exec instances of one container.
 #[derive(Debug, Default)]
 pub(in crate::exec) struct ContainerExecs {
     pub(in crate::exec) calls: Vec<ExecInFlight>,
-    /// Those that no call is known to have had.
+    /// Exec instances that are not matched to a recorded call.
     pub(super) instances: Vec<ExecInstance>,
-    /// What calls that have been recorded have left running.
+    /// Exec instances of recorded calls that have not exited.
     pub(super) detached: Vec<DetachedExec>,
-    /// When the container exited, if it has: what was executed in it goes with it.
+    /// The time at which the container exited. Its exec instances end with it.
     pub(super) exited_at: Option<Instant>,
 }
 
-/// A call that has ended, and all that is known of it.
+/// A call that can be recorded.
 #[derive(Debug)]
 pub(super) struct ResolvedCall {
     pub(super) call: ExecInFlight,
     pub(super) ended: EndedCall,
     pub(super) phases: Phases,
-    /// What was executed for it, if that is known.
+    /// Its exec instance, if it is known.
     pub(super) instance: Option<ExecInstance>,
 }
 
-/// Where the time of a call went, and which execution was its, if that is known.
+/// The phases of a call, and the index of its exec instance if it is known.
 struct Resolution {
     phases: Phases,
     instance: Option<usize>,
 }
 
-/// Which executions were which calls', worked out when it is asked for.
+/// Matchings of calls and exec instances, computed on first use.
 struct LazyMatchings<'a> {
     candidates: &'a [CallCandidate<'a>],
     instances: &'a [ExecInstance],
@@ -82,7 +82,7 @@ impl ContainerExecs {
         }
     }
 
-    /// The next call that can be recorded.
+    /// Removes and returns the next call that can be recorded.
     pub(super) fn next_resolved(&mut self, events: EventCoverage, now: Instant) -> Option<ResolvedCall> {
         let is_ready = |call: &ExecInFlight| call.ended.as_ref().is_some_and(|ended| ended.is_ready(now));
         let mut ready = (0..self.calls.len()).filter(|call| is_ready(&self.calls[*call])).peekable();
@@ -98,7 +98,7 @@ impl ContainerExecs {
         Some(ResolvedCall { call, ended, phases, instance })
     }
 
-    /// Where the time of a call that has ended went, if nothing that is waited for can tell more.
+    /// Resolves a call that has ended, unless pending events may change the result.
     fn resolve(
         &self,
         call: usize,
@@ -124,7 +124,7 @@ impl ContainerExecs {
         }
     }
 
-    /// Where the time of a call went, if nothing that is yet to come can tell more.
+    /// Resolves a call before its deadline, if no later event can change the result.
     fn resolve_early(
         &self,
         call: usize,
@@ -132,7 +132,7 @@ impl ContainerExecs {
         ended: &EndedCall,
         open: &Matching<'_>,
     ) -> Option<Resolution> {
-        // While fewer executions have been heard of than there are calls, one that fits may be another's.
+        // While there are fewer exec instances than calls, an instance that fits may belong to another call.
         let first = self.calls.iter().map(|call| call.started_at).min()?;
         let heard_of = self.instances.iter().filter(|instance| {
             instance.has_cri_exec_id()
@@ -154,7 +154,7 @@ impl ContainerExecs {
         }
     }
 
-    /// Where the time of a call went, as well as it is known.
+    /// Resolves a call after its deadline, as well as it is known.
     fn resolve_final(
         &self,
         call: usize,
@@ -162,8 +162,8 @@ impl ContainerExecs {
         ended: &EndedCall,
         matchings: &LazyMatchings<'_>,
     ) -> Resolution {
-        // What has not been heard of by now will hardly be. Where that leaves nothing its exit is late, unless what goes on may be
-        // another's.
+        // Events missing by now are unlikely to arrive. If that leaves no candidate, assume that the exit event is late, unless the
+        // running exec instance may belong to another call.
         let is_blind = self.calls[call].events_lost;
         let found = match matchings.closed().find(call) {
             Match::None if !is_blind && matchings.open().is_uncontested(call) => matchings.open().find(call),
@@ -191,8 +191,8 @@ impl ContainerExecs {
         Phases::Ambiguous { parts: timeline.parts(), candidates, count: instances.len() }
     }
 
-    /// The first processes of what a call executed; or of what it may have executed, where all of that is over by what was answered. What
-    /// has not exited then may still turn out to be another's.
+    /// Returns the first process of a call's exec instance; of all candidates, if the response shows that all have exited. An instance
+    /// that has not exited then may belong to another call.
     pub(super) fn pids_of(
         &self,
         outcome: ExecOutcome,
@@ -212,18 +212,17 @@ impl ContainerExecs {
         }
     }
 
-    /// The calls that have not been answered and whose commands are known to have exited: their process, if it is known which, and since
-    /// when.
+    /// Returns the unanswered calls whose commands have exited: the call, its process if it is known, and the time of the exit.
     pub(in crate::exec) fn exited_unanswered(&self) -> Vec<(&ExecInFlight, Option<u32>, Instant)> {
         let candidates: Vec<CallCandidate<'_>> = self.calls.iter().map(ExecInFlight::candidate).collect();
         let matching = Matching::new(&candidates, &self.instances, ExitEvents::Complete);
         let exited = |instance: &usize| self.instances[*instance].exited.map(|exited| exited.received_at);
-        // Of a call whose events were interrupted nothing tells whether an exit was its.
+        // After an interruption of events an exit cannot be attributed to a call.
         let is_unanswered = |call: &ExecInFlight| call.ended.is_none() && !call.events_lost;
         let unanswered = self.calls.iter().enumerate().filter(|(_, call)| is_unanswered(call));
         let found = unanswered.filter_map(|(index, call)| match matching.find(index) {
             Match::One(instance) => Some((call, self.instances[instance].pid, exited(&instance)?)),
-            // Whichever it was.
+            // All candidates have exited.
             Match::OneOf(instances) => {
                 let all: Option<Vec<Instant>> = instances.iter().map(exited).collect();
                 Some((call, None, all?.into_iter().max()?))
@@ -233,8 +232,8 @@ impl ContainerExecs {
         found.collect()
     }
 
-    /// Forgets commands that have ended and that no call can have had which goes on, or which may yet be seen to have been made: events may
-    /// be faster than what the relay tells. Forgets the oldest of too many.
+    /// Forgets exec instances that have ended and can belong to no call in flight. Events may arrive before their call, so that recent
+    /// instances are kept. Forgets the oldest beyond the maximum.
     pub(super) fn forget_instances(&mut self, now: Instant) {
         let first = self.calls.iter().map(|call| call.started_at).min();
         self.instances.retain(|instance| {
@@ -243,13 +242,13 @@ impl ContainerExecs {
             first.is_some_and(|first| last.received_at >= first) || now - last.received_at < retention
         });
         while self.instances.len() > MAX_UNMATCHED + self.calls.len() {
-            // Rather what is over than what may be a call's that goes on.
+            // An instance that has exited goes first: a running one may belong to a call in flight.
             let oldest = self.instances.iter().position(|instance| instance.exited.is_some()).unwrap_or(0);
             self.instances.remove(oldest);
         }
     }
 
-    /// Forgets what was executed in a container that exited a while ago.
+    /// Forgets the exec instances if the container exited a while ago.
     pub(super) fn forget_if_exited(&mut self, now: Instant) {
         if self.exited_at.is_some_and(|closed| now - closed > 2 * LATE_EVENT_TIMEOUT) {
             self.instances.clear();
@@ -263,12 +262,12 @@ impl<'a> LazyMatchings<'a> {
         Self { candidates, instances, open: OnceCell::new(), closed: OnceCell::new() }
     }
 
-    /// While exits may come.
+    /// Returns the matching while exits may still arrive.
     fn open(&self) -> &Matching<'a> {
         self.open.get_or_init(|| Matching::new(self.candidates, self.instances, ExitEvents::Pending))
     }
 
-    /// When all have been heard of.
+    /// Returns the matching once all exits have arrived.
     fn closed(&self) -> &Matching<'a> {
         self.closed.get_or_init(|| Matching::new(self.candidates, self.instances, ExitEvents::Complete))
     }

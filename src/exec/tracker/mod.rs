@@ -119,7 +119,7 @@ impl Tracker {
         &mut self,
         container: &Arc<str>,
         info: &Arc<CallInfo>,
-        sent: SendTimes,
+        times: SendTimes,
         exec: Arc<ExecCall>,
         mut context: CallContext,
     ) -> ExecInFlight {
@@ -134,8 +134,8 @@ impl Tracker {
             id: info.id,
             info: Arc::downgrade(info),
             started_at: info.since,
-            received: after(sent.received),
-            sent: after(sent.sent),
+            received: after(times.received),
+            sent: after(times.sent),
             exec,
             context,
             pattern_key,
@@ -158,10 +158,10 @@ impl Tracker {
             call.context.fill_from(context);
         } else {
             let Some(exec) = &decoded.call.exec else { return };
-            let sent =
+            let times =
                 decoded.times.unwrap_or(SendTimes { received: decoded.info.since, sent: decoded.info.since });
             let exec = Arc::new((**exec).clone());
-            let call = self.start_call(container, &decoded.info, sent, exec, context);
+            let call = self.start_call(container, &decoded.info, times, exec, context);
             self.containers.entry(container.clone()).or_default().calls.push(call);
         }
         let Some(call) = self.containers.get(container).and_then(|execs| execs.call(id)) else { return };

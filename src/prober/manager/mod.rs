@@ -97,7 +97,7 @@ impl ManagerInner {
         let Some(entry) = pods.pods.get(key) else { return };
         let (unknown, pod) = (entry.missing_info(), entry.pod.clone());
         drop(pods);
-        self.ask(unknown);
+        self.send_inspect_requests(unknown);
         let Some(pod) = pod else { return };
         let mut state = pod.lock();
         if state.is_released() || state.next_sync <= now {
@@ -108,9 +108,9 @@ impl ManagerInner {
         self.apply_effects(&pod, effects);
     }
 
-    /// Has the runtime asked. What finds no room is wanted again a second later.
-    pub(in crate::prober) fn ask(&self, enquiries: Vec<InspectRequest>) {
-        for request in enquiries {
+    /// Queues inspect requests. A request that finds the queue full is repeated a second later.
+    pub(in crate::prober) fn send_inspect_requests(&self, requests: Vec<InspectRequest>) {
+        for request in requests {
             let _ = self.inspect_requests.try_send(request);
         }
     }
@@ -141,7 +141,7 @@ impl ManagerInner {
             entry.update_pod(&mut state, spec, &self.enforcement, now, &mut effects);
         }
         drop(state);
-        self.ask(entry.missing_info());
+        self.send_inspect_requests(entry.missing_info());
         Some((pod, effects))
     }
 
