@@ -47,12 +47,12 @@ pub(super) struct Inlet<S> {
     /// Whether the last turn was too short.
     was_over: bool,
     /// For a client: how much of what is read goes to the runtime.
-    flood: Option<Flood>,
+    flood: Option<ControlFlood>,
 }
 
 /// Notices floods of frames that do not go to the runtime.
 #[derive(Debug, Default)]
-struct Flood {
+struct ControlFlood {
     /// Bytes that have been read since the last turn started.
     read: u64,
     /// Bytes that had been handed to the upstream connection when the last turn started.
@@ -61,7 +61,7 @@ struct Flood {
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl Flood {
+impl ControlFlood {
     /// Starts a turn. Returns whether what was read in the last one is a flood.
     fn start_turn(&mut self, handed_on: u64) -> bool {
         let (before, read) = (self.handed_on, self.read);
@@ -73,7 +73,7 @@ impl Flood {
 impl<S> Inlet<S> {
     /// The reading half of a client's stream.
     pub(super) fn for_client(stream: S, turn: Turn, onward: Backlog) -> Self {
-        let flood = Flood { handed_on: onward.handed_on(), ..Flood::default() };
+        let flood = ControlFlood { handed_on: onward.handed_on(), ..ControlFlood::default() };
         Self { flood: Some(flood), ..Self::new(stream, turn, onward, Backlog::is_full) }
     }
 
