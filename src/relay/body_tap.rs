@@ -23,7 +23,7 @@ pub(super) struct BodyTap {
 /// Who is told while the call goes on, and of which call.
 #[derive(Clone, Debug)]
 pub(super) struct ObserverRef {
-    pub(super) head: Arc<CallInfo>,
+    pub(super) info: Arc<CallInfo>,
     pub(super) observer: Arc<dyn Observer>,
 }
 
@@ -59,8 +59,8 @@ impl BodyTap {
                 }
             }
             CaptureState::Messages(messages) => {
-                let Some(ObserverRef { head, observer }) = &self.listener else { return };
-                messages.add(data, |message| observer.on_message(head, message));
+                let Some(ObserverRef { info, observer }) = &self.listener else { return };
+                messages.add(data, |message| observer.on_message(info, message));
             }
         }
         if is_last {
@@ -83,11 +83,11 @@ impl BodyTap {
         let now = Instant::now();
         self.sent = Some(now);
         let received = *self.received.get_or_insert(now);
-        if let (CaptureState::Beginning(request), Some(ObserverRef { head, observer })) =
+        if let (CaptureState::Beginning(request), Some(ObserverRef { info, observer })) =
             (&self.taken, &self.listener)
         {
             observer.on_request_sent(RequestSent {
-                info: head.clone(),
+                info: info.clone(),
                 request: request.clone(),
                 received,
                 sent: now,

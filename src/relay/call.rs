@@ -46,7 +46,7 @@ pub(super) struct ClientConnection {
 #[derive(Debug)]
 pub(super) struct CallInFlight {
     connection: Arc<ClientConnection>,
-    head: Arc<CallInfo>,
+    info: Arc<CallInfo>,
     pub(super) end: CallEnd,
     pub(super) request: BodyTap,
     pub(super) response: BodyTap,
@@ -137,7 +137,7 @@ impl CallInFlight {
         let method = MethodName::of_path(request.uri().path());
         let CapturePlan { request: up, response: down, notify_on_request } =
             tracker.observer.capture_plan(&method);
-        let head = Arc::new(CallInfo {
+        let info = Arc::new(CallInfo {
             id,
             peer: connection.peer.clone(),
             method,
@@ -145,11 +145,11 @@ impl CallInFlight {
             since: Instant::now(),
             trace: TraceContext::from_headers(request.headers()),
         });
-        let listener = || ObserverRef { head: head.clone(), observer: tracker.observer.clone() };
+        let listener = || ObserverRef { info: info.clone(), observer: tracker.observer.clone() };
         let to_announce = notify_on_request.then(listener);
         let to_stream = matches!(down, CaptureMode::Messages { .. }).then(listener);
         let (request, response) = (BodyTap::new(up, to_announce), BodyTap::new(down, to_stream));
-        Self { head, connection, end: CallEnd(None), request, response }
+        Self { info, connection, end: CallEnd(None), request, response }
     }
 }
 
@@ -162,12 +162,12 @@ impl Drop for CallInFlight {
             CallOutcome::ClientGone
         };
         let (status, at) = self.end.0.unwrap_or_else(|| (cut_off, Instant::now()));
-        let Self { head, connection, .. } = self;
-        let duration = at.duration_since(head.since);
+        let Self { info, connection, .. } = self;
+        let duration = at.duration_since(info.since);
         debug!(
-            id = head.id,
+            id = info.id,
             connection = connection.id,
-            method = sanitize(&head.method.to_string()),
+            method = sanitize(&info.method.to_string()),
             %status,
             reason = status.reason().map(tracing::field::debug),
             ?duration,
@@ -176,7 +176,7 @@ impl Drop for CallInFlight {
         let tracker = &self.connection.tracker;
         tracker.metrics.streams_open.dec();
         tracker.observer.on_end(CompletedCall {
-            info: head.clone(),
+            info: info.clone(),
             duration,
             ending: status,
             request: self.request.take().into_direction(),

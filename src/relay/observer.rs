@@ -29,8 +29,8 @@ pub trait Observer: fmt::Debug + Send + Sync {
     }
 
     /// A message of a stream that was to be taken apart has passed.
-    fn on_message(&self, head: &Arc<CallInfo>, message: Capture) {
-        let _ = (head, message);
+    fn on_message(&self, info: &Arc<CallInfo>, message: Capture) {
+        let _ = (info, message);
     }
 
     /// A call has ended.

@@ -134,16 +134,16 @@ impl ExecCall {
 
 impl Call {
     /// What is known before any message is read.
-    pub(crate) fn new(head: &CallInfo) -> Self {
+    pub(crate) fn new(info: &CallInfo) -> Self {
         Self {
-            id: head.id,
-            start: head.start,
+            id: info.id,
+            start: info.start,
             duration: Duration::ZERO,
-            method: head.method.clone(),
+            method: info.method.clone(),
             ending: CallOutcome::ClientGone,
             request_bytes: 0,
             response_bytes: 0,
-            peer: head.peer.clone(),
+            peer: info.peer.clone(),
             pod: None,
             container: None,
             exec: None,

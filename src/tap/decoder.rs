@@ -173,7 +173,7 @@ impl Decoder {
     fn decode(&self, queued: QueueItem) -> Option<TapEvent> {
         match queued {
             QueueItem::RequestSent(request) => decode_request(request),
-            QueueItem::StreamMessage(head, message) => self.streamed(&head, &message).map(TapEvent::Streamed),
+            QueueItem::StreamMessage(info, message) => self.streamed(&info, &message).map(TapEvent::Streamed),
             QueueItem::CallEnded(observed) => Some(TapEvent::CallEnded(Box::new(self.ended(observed)))),
             QueueItem::Internal(event) => Some(*event),
         }

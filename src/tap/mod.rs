@@ -142,8 +142,8 @@ impl Observer for Tap {
         self.queue(QueueItem::RequestSent(call));
     }
 
-    fn on_message(&self, head: &Arc<CallInfo>, message: Capture) {
-        self.queue(QueueItem::StreamMessage(head.clone(), message));
+    fn on_message(&self, info: &Arc<CallInfo>, message: Capture) {
+        self.queue(QueueItem::StreamMessage(info.clone(), message));
     }
 
     fn on_end(&self, call: CompletedCall) {

@@ -163,7 +163,7 @@ fn a_call_without_observed_end_is_dropped() {
     scenario.request(1, 0, 5);
     scenario.tracker.tick(scenario.at(1000));
     assert_eq!(scenario.tracker.in_flight_peaks(), (1, 1));
-    scenario.heads.clear();
+    scenario.infos.clear();
     scenario.tracker.tick(scenario.at(2000));
     assert_eq!((scenario.tracker.in_flight_peaks(), scenario.tracker.containers().count()), ((0, 0), 0));
 }

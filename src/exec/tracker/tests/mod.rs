@@ -21,7 +21,7 @@ struct Scenario {
     start: SystemTime,
     since: Instant,
     container: Arc<str>,
-    heads: HashMap<u64, Arc<CallInfo>>,
+    infos: HashMap<u64, Arc<CallInfo>>,
     /// Where calls execute, as it is known when they end.
     place: CallContext,
 }
@@ -37,7 +37,7 @@ impl Scenario {
             start,
             since,
             container: "c0ffee".into(),
-            heads: HashMap::new(),
+            infos: HashMap::new(),
             place: CallContext::default(),
         }
     }
@@ -53,7 +53,7 @@ impl Scenario {
 
     /// A call is asked.
     fn request(&mut self, id: u64, at: u32, timeout: i64) {
-        let head = Arc::new(CallInfo {
+        let info = Arc::new(CallInfo {
             id,
             peer: None,
             method: MethodName::of_path("/runtime.v1.RuntimeService/ExecSync"),
@@ -63,13 +63,13 @@ impl Scenario {
         });
         let times = SendTimes { received: self.at(at), sent: self.at(at + 1) };
         let request = ExecRequest {
-            info: Arc::downgrade(&head),
+            info: Arc::downgrade(&info),
             id,
             times,
             container: None,
             exec: Box::new(Self::exec(timeout, None)),
         };
-        self.heads.insert(id, head);
+        self.infos.insert(id, info);
         self.tracker.on_request(&self.container.clone(), request, CallContext::default());
     }
 
@@ -80,7 +80,7 @@ impl Scenario {
     }
 
     fn ended_with(&mut self, id: u64, at: u32, exec: ExecCall, ending: CallOutcome) {
-        let info = self.heads.remove(&id).unwrap();
+        let info = self.infos.remove(&id).unwrap();
         let duration = self.at(at) - info.since;
         let call = Call { duration, ending, exec: Some(Box::new(exec)), ..Call::new(&info) };
         let observations = Observations { observed_since: info.since, items: Vec::new() };
