@@ -192,7 +192,7 @@ impl NodeEngine {
                 info!(
                     name = runtime.name,
                     version = runtime.version,
-                    has_exec_events,
+                    tells_execs = has_exec_events,
                     "the runtime is watched"
                 );
                 self.outputs.events.push(Event::runtime_condition(Some(&runtime)));
