@@ -38,7 +38,7 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
     if let CliCommand::Monitor { .. } = command {
         // Nobody but a person who tries it by hand reads this.
         return monitor::run()
-            .context("a guardian is started by `probeshim runtime` alone")
+            .context("a monitor is started by `probeshim runtime` alone")
             .map_err(CliError::from);
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -74,7 +74,7 @@ fn dispatch(command: CliCommand) -> Result<(), CliError> {
         CliCommand::Demo(demo) => {
             runtime.block_on(app::demo(demo.duration()?)).map_err(CliError::from_display)
         }
-        CliCommand::Monitor { .. } => unreachable!("a guardian runs without an async runtime"),
+        CliCommand::Monitor { .. } => unreachable!("a monitor runs without an async runtime"),
     }
 }
 

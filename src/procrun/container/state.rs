@@ -156,7 +156,7 @@ impl ContainerExit {
             Self::Code(_) => "",
             Self::StartError(why) => why,
             Self::MonitorKilled => {
-                "the guardian of its processes was killed, and what was in their session with it"
+                "the monitor of its processes was killed, and what was in their session with it"
             }
         }
     }

@@ -95,7 +95,7 @@ impl Engine {
         let (owner, name, dir) = (container.clone(), &container.name, &container.dir);
         let monitor =
             self.monitors.start(name, dir, move |orphan| report(&owner, &orphan)).map_err(|error| {
-                CriError::unknown(error_text(&error)).context("cannot start a guardian").with_path(&TASK)
+                CriError::unknown(error_text(&error)).context("cannot start a monitor").with_path(&TASK)
             })?;
         let streams =
             StdStreams::new().map_err(|error| CriError::unknown(error_text(&error)).with_path(&TASK))?;

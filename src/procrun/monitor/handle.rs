@@ -86,7 +86,7 @@ impl Monitors {
             drop(our_socket);
             let exit_status = process.wait().await;
             if !exit_status.as_ref().is_ok_and(ExitStatus::success) {
-                warn!(pid, ended = ?exit_status, "a guardian did not end by itself; what it guarded is killed");
+                warn!(pid, ended = ?exit_status, "a monitor did not end by itself; what it had started is killed");
                 // A container can make this scan long: it may have started any number of processes.
                 let _ = spawn_blocking(move || kill_session(pid)).await;
             }

@@ -1,5 +1,5 @@
 //! The monitor of a container: a small process between procrun and the container's processes, which launches them, reaps them,
-//! and ends everything below it when the container ends or procrun is gone. The command line calls it `guardian`.
+//! and ends everything below it when the container ends or procrun is gone. The command line calls it `monitor`.
 //!
 //! It is our own program, started again. It leads a session of its own, so that no signal of procrun's terminal reaches the
 //! container, and every process below it that loses its parent becomes its child, however far it went. As in a PID namespace,
@@ -49,7 +49,7 @@ const SKIPPED_SIGNALS: [i32; 5] = [SIGABRT, SIGBUS, SIGPIPE, SIGSYS, SIGTRAP];
 const UMASK: u32 = 0o022;
 
 /// The subcommand that makes this program a monitor.
-pub const SUBCOMMAND: &str = "guardian";
+pub const SUBCOMMAND: &str = "monitor";
 
 /// Serves procrun, which holds the other end of standard input, until it or the container is gone. Fails where there is no procrun, or
 /// the system refuses what a monitor needs.

@@ -50,7 +50,7 @@ pub(in crate::procrun) enum LaunchError {
     #[error("{0}")]
     Refused(String),
     /// The monitor has ended.
-    #[error("its guardian has ended")]
+    #[error("its monitor has ended")]
     MonitorExited,
 }
 

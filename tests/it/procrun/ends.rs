@@ -67,28 +67,28 @@ async fn the_end_of_the_first_process_is_the_end_of_all() {
 }
 
 #[tokio::test]
-async fn a_container_whose_guardian_is_killed_has_ended() {
+async fn a_container_whose_monitor_is_killed_has_ended() {
     let mut runtime = Runtime::start();
-    let id = runtime.runs("echo $$ > pid; echo $PPID > guardian; sleep 1000").await;
-    let [pid, guardian] = [runtime.file(&id, "pid").await, runtime.file(&id, "guardian").await];
-    let killed = Pid::from_raw(guardian.parse().unwrap()).unwrap();
+    let id = runtime.runs("echo $$ > pid; echo $PPID > monitor; sleep 1000").await;
+    let [pid, monitor] = [runtime.file(&id, "pid").await, runtime.file(&id, "monitor").await];
+    let killed = Pid::from_raw(monitor.parse().unwrap()).unwrap();
     kill_process(killed, Signal::KILL).unwrap();
     let status = runtime.ended(&id).await;
     assert_eq!((status.exit_code, status.reason.as_str()), (137, "Error"));
-    assert!(status.message.contains("guardian"), "{}", status.message);
+    assert!(status.message.contains("monitor"), "{}", status.message);
     is_gone(pid).await;
     runtime.end().await;
 }
 
 #[tokio::test]
-async fn signals_for_the_program_do_not_end_a_guardian() {
+async fn signals_for_the_program_do_not_end_a_monitor() {
     let mut runtime = Runtime::start();
     let id = runtime
-        .runs("trap 'echo told > told' TERM; echo $PPID > guardian; while :; do sleep 0.01; done")
+        .runs("trap 'echo told > told' TERM; echo $PPID > monitor; while :; do sleep 0.01; done")
         .await;
-    let guardian = Pid::from_raw(runtime.file(&id, "guardian").await.parse().unwrap()).unwrap();
+    let monitor = Pid::from_raw(runtime.file(&id, "monitor").await.parse().unwrap()).unwrap();
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        kill_process(guardian, signal).unwrap();
+        kill_process(monitor, signal).unwrap();
     }
     assert_eq!(runtime.exec(&id, "exit 0", 0).await.unwrap().exit_code, 0);
     // Nor does the container inherit the deaf ear.

@@ -239,7 +239,7 @@ pub(crate) async fn is_gone(pid: impl Display) {
     until(|| async { (!process.exists()).then_some(()) }).await;
 }
 
-/// The processes, guardians included, that have something of a folder in their environment or their arguments.
+/// The processes, monitors included, that have something of a folder in their environment or their arguments.
 pub(crate) fn processes_of(folder: &Path) -> Vec<String> {
     let mark = folder.file_name().unwrap().to_str().unwrap();
     let processes =

@@ -194,6 +194,6 @@ async fn what_has_ended_holds_no_descriptors() {
     let open = || fs::read_dir(format!("/proc/{}/fd", runtime.process.id())).unwrap().count();
     let before = open();
     soon(client.stop_container(StopContainerRequest { container_id, timeout: 0 })).await.unwrap();
-    // Two pipes, the socket to its guardian, and what tells of the guardian's end.
+    // Two pipes, the socket to its monitor, and what tells of the monitor's end.
     until(|| async { (open() <= before - 4).then_some(()) }).await;
 }
