@@ -58,4 +58,4 @@ bench:
 
 # A minute of arbitrary bytes into the adapter for old clients; needs a nightly toolchain and cargo-fuzz.
 fuzz:
-	cargo +nightly fuzz run legacy -- -max_total_time=60
+	cargo +nightly fuzz run authority_fix -- -max_total_time=60

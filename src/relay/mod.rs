@@ -1,8 +1,8 @@
 //! The byte path: every client connection is tied to a connection of its own to the runtime, and calls cross unchanged.
 //!
 //! ```text
-//! listen ──► link ──► joined (client ⇄ legacy ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
-//!                                                                          └─► tracker ──► observer
+//! serve ──► connection ──► session (client ⇄ authority_fix ⇄ h2 │ h2 ⇄ upstream) ──► forward (one call) ──► pipe (one direction)
+//!                                                                                     └─► call ──► observer
 //! ```
 
 mod backlog;

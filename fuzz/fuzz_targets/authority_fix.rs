@@ -5,8 +5,8 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use probeshim::relay::legacy::Scanner;
-use probeshim::relay::legacy::hpack::{Decoder, encode};
+use probeshim::relay::authority_fix::HeaderRewriter;
+use probeshim::relay::authority_fix::hpack::{HpackDecoder, encode};
 
 fuzz_target!(|input: (Vec<u8>, Vec<u8>, u8)| {
     let (frames, block, cut) = input;
@@ -14,22 +14,22 @@ fuzz_target!(|input: (Vec<u8>, Vec<u8>, u8)| {
     let cut = usize::from(cut).min(bytes.len());
     assert_eq!(scan(&[&bytes]), scan(&[&bytes[..cut], &bytes[cut..]]));
 
-    if let Ok(fields) = Decoder::new(1 << 16).decode(&block) {
-        assert_eq!(Decoder::new(1 << 16).decode(&encode(&fields)).as_ref(), Ok(&fields));
+    if let Ok(fields) = HpackDecoder::new(1 << 16).decode(&block) {
+        assert_eq!(HpackDecoder::new(1 << 16).decode(&encode(&fields)).as_ref(), Ok(&fields));
     }
 });
 
 fn scan(pieces: &[&[u8]]) -> BytesMut {
-    let (mut scanner, mut passed, mut scans) = (Scanner::default(), BytesMut::new(), true);
+    let (mut rewriter, mut passed, mut scans) = (HeaderRewriter::default(), BytesMut::new(), true);
     for piece in pieces {
         if scans {
-            scans = scanner.scan(piece, &mut passed);
+            scans = rewriter.scan(piece, &mut passed);
         } else {
             passed.extend_from_slice(piece);
         }
     }
     if scans {
-        scanner.give_up(&mut passed);
+        rewriter.flush_held(&mut passed);
     }
     passed
 }
