@@ -52,5 +52,5 @@ fn goes_on_when_containerd_is_killed_and_comes_back() {
     assert_eq!(crictl.ok(&["exec", "-s", &pod.container, "echo", "still here"]), "still here");
     pod.remove(&crictl);
     let log = shim.stop();
-    assert!(log.contains("\"status\":\"lost\""), "the call in flight is not in the log: {log}");
+    assert!(log.contains("\"status\":\"connection-lost\""), "the call in flight is not in the log: {log}");
 }
