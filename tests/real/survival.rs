@@ -111,6 +111,16 @@ fn is_settled(running: &BTreeMap<(String, String), u64>, player: &Player) -> boo
         && restarts("crashes") >= 2
 }
 
+/// Kills the task that containerd refuses to delete, if there is one. A StartContainer that ends with its client, because `play` was killed, can
+/// leave a container that has exited for the CRI and whose task runs. No call of the CRI removes it then, nor would those of a kubelet.
+fn kill_leaked_task(containerd: &Containerd, player: &Player) {
+    let log = player.log();
+    let Some((_, refused)) = log.rsplit_once("cannot delete running task ") else { return };
+    let id: String = refused.chars().take_while(char::is_ascii_hexdigit).collect();
+    // It may be gone by now.
+    let _ = containerd.ctr_command(&["tasks", "kill", "--signal", "SIGKILL", &id]).output();
+}
+
 /// So many random walks: who plays is killed at times of chance, also while pods end.
 pub(crate) fn walks(count: usize) -> Result<(), String> {
     let containerd = Containerd::start(Version::V2_2)?;
@@ -135,6 +145,7 @@ pub(crate) fn walks(count: usize) -> Result<(), String> {
         witness.watch(Duration::from_millis(chance.u64(0..5000)));
         player.crash_and_restart();
         wait_for("all pods are gone", || {
+            kill_leaked_task(&containerd, &player);
             witness.look();
             (witness.crictl.ok(&["pods", "-q"]).is_empty() && player.pods().is_empty()).then_some(())
         });
