@@ -54,9 +54,10 @@ impl PodState {
         }
         // It may be stopped for its pod's sake, or for another definition: what comes next tells.
         let workers = || ProbeType::KILLING.into_iter().filter_map(|it| self.worker(index, it));
-        let nearly =
-            workers().filter(|worker| worker.is_one_failure_short()).max_by_key(|worker| worker.failed());
-        let nearly = nearly.map(|worker| (worker.state.probe_type, worker.failed() > 0));
+        let nearly = workers()
+            .filter(|worker| worker.is_one_failure_short())
+            .max_by_key(|worker| worker.consecutive_failures());
+        let nearly = nearly.map(|worker| (worker.state.probe_type, worker.consecutive_failures() > 0));
         let stood: Vec<String> = workers().map(ProbeWorker::summary).collect();
         self.containers[index].their_stop =
             Some(KubeletStop::Unexplained { nearly, stood: stood.join("; "), since: now });
@@ -160,14 +161,14 @@ impl PodState {
 }
 
 impl ProbeWorker {
-    /// How often it has failed in a row.
-    fn failed(&self) -> u32 {
+    /// Returns the number of consecutive failures that count.
+    pub(super) fn consecutive_failures(&self) -> u32 {
         if self.state.run.last == Some(ProbeResult::Failure) { self.state.run.length } else { 0 }
     }
 
     /// Whether one more failure would be enough. Failures that were discarded count here: the kubelet was not late.
     fn is_one_failure_short(&self) -> bool {
-        let failed = self.failed() + self.discarded_failures;
+        let failed = self.consecutive_failures() + self.discarded_failures;
         !self.state.on_hold && failed + 1 >= self.state.probe.failure_threshold
     }
 

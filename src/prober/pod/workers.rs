@@ -191,10 +191,10 @@ impl PodState {
             return;
         }
         let worker = &mut self.workers[index];
-        if attempt.result == ProbeResult::Success {
+        worker.state.record_result(attempt.result, &mut updates);
+        if worker.consecutive_failures() == 0 {
             worker.discarded_failures = 0;
         }
-        worker.state.record_result(attempt.result, &mut updates);
         worker.record_attempt(attempt);
         let (name, probe_type) = (worker.container.clone(), worker.state.probe_type);
         self.apply_updates(&name, probe_type, updates, now, effects);

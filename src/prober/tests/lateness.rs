@@ -87,21 +87,38 @@ async fn a_success_after_the_timeout_is_discarded_where_the_prober_was_late() {
     assert_eq!(kinds(&node, begin), [ContainerEventKind::Discarded]);
 }
 
-/// Returns the last event after the kubelet has stopped and restarted a container that has failed once, `late_periods` of a second later.
-async fn stopped_by_kubelet(late_periods: u32) -> ContainerEventKind {
-    let begin = Instant::now();
-    let (mut node, _) = slow(json!({"failureThreshold": 3})).await;
-    after(1.0).await;
-    late(late_periods).await;
+/// Returns the last event after the kubelet has stopped and restarted the container.
+fn stopped_by_kubelet(node: &mut Node, begin: Instant) -> ContainerEventKind {
     let call = node.stop("web/main");
     node.exit("web/main", 137);
     drop(call);
     node.run("web/main#1");
-    *kinds(&node, begin).last().unwrap()
+    *kinds(node, begin).last().unwrap()
+}
+
+/// Returns the last event after the kubelet has stopped and restarted a container that has failed once, `late_periods` of a second later.
+async fn stopped_after_one_failure(late_periods: u32) -> ContainerEventKind {
+    let begin = Instant::now();
+    let (mut node, _) = slow(json!({"failureThreshold": 3})).await;
+    after(1.0).await;
+    late(late_periods).await;
+    stopped_by_kubelet(&mut node, begin)
 }
 
 #[tokio::test(start_paused = true)]
 async fn discarded_failures_count_when_a_kill_of_the_kubelet_is_compared() {
-    assert_eq!(stopped_by_kubelet(0).await, ContainerEventKind::Unpredicted);
-    assert_eq!(stopped_by_kubelet(1).await, ContainerEventKind::Predicted);
+    assert_eq!(stopped_after_one_failure(0).await, ContainerEventKind::Unpredicted);
+    assert_eq!(stopped_after_one_failure(1).await, ContainerEventKind::Predicted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn discarded_failures_from_before_a_predicted_kill_do_not_count() {
+    let begin = Instant::now();
+    let (mut node, _) = slow(json!({"failureThreshold": 4, "periodSeconds": 2})).await;
+    late(1).await;
+    after(8.5).await;
+    assert_eq!(kinds(&node, begin).last(), Some(&ContainerEventKind::WouldKill));
+    // Two more failures, and the time within which the kubelet would have acted is over.
+    after(4.0).await;
+    assert_eq!(stopped_by_kubelet(&mut node, begin), ContainerEventKind::Unpredicted);
 }
