@@ -1,13 +1,14 @@
 //! Sets aside files that another version of probeshim wrote: they are renamed, never deleted and never read.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use tracing::warn;
+
+use crate::regular_file::sync_parent_dir;
 
 /// Renames a file that has another format version than this probeshim expects, has the new name on disk and logs a
 /// warning. `found` is the version of the file; `None` means that it has none. Returns the new path, which had no file
@@ -23,9 +24,7 @@ pub fn set_aside(path: &Path, found: Option<u64>, expected: u64) -> io::Result<P
             renamed => break renamed.map(|()| new)?,
         }
     };
-    if let Some(directory) = path.parent() {
-        File::open(directory)?.sync_all()?;
-    }
+    sync_parent_dir(path)?;
     let (path, new_path) = (path.display(), new.display());
     let found = found.map_or_else(|| "none".to_owned(), |version| version.to_string());
     warn!(

@@ -1,5 +1,5 @@
 //! Reads files that people or other programs name: regular files, FIFOs where a person names one, and no more
-//! than a limit.
+//! than a limit. Writes directory entries to disk.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -133,6 +133,11 @@ fn name_of(kind: FileType) -> &'static str {
         _ if kind.is_char_device() || kind.is_block_device() => "a device",
         _ => "of an unknown type",
     }
+}
+
+/// Writes the directory entry of a file to disk, after the file was created or renamed.
+pub fn sync_parent_dir(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
 }
 
 #[cfg(test)]

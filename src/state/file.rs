@@ -16,9 +16,10 @@ use tracing::warn;
 
 use super::overlay::Overlay;
 use super::{StateTable, quiet};
+use crate::format_version;
+use crate::regular_file::{self, sync_parent_dir};
 use crate::socket::{FileId, LockError, LockFile};
 use crate::terminal::sanitize;
-use crate::{format_version, regular_file};
 
 /// Format version of the file: names of tables and the JSON of values. Raise it with every change that this probeshim or
 /// an older one would misread; files of other versions are set aside.
@@ -40,7 +41,7 @@ pub enum StateError {
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A thread is not to be had.
@@ -246,7 +247,7 @@ impl StateFile {
         self.give_up();
         (self.handle, self.database) = (handle, Some(database));
         warn!(path = %self.path.display(), "another process removed the state file; it was written again with its whole content");
-        Ok(sync_dir(&self.path)?)
+        Ok(sync_parent_dir(&self.path)?)
     }
 }
 
@@ -266,7 +267,7 @@ fn make(path: &Path) -> Result<(), redb::Error> {
     let new = new_path(path);
     drop(create(&new, &Values::new())?);
     fs::rename(&new, path)?;
-    Ok(sync_dir(path)?)
+    Ok(sync_parent_dir(path)?)
 }
 
 /// Creates a file with these values and has it on disk.
@@ -299,12 +300,6 @@ fn apply(database: &Database, changes: &Changes) -> Result<(), redb::Error> {
         }
     }
     Ok(writing.commit()?)
-}
-
-/// Has the name of a file on disk.
-fn sync_dir(path: &Path) -> io::Result<()> {
-    let dir = path.parent().map(fs::File::open).transpose()?;
-    dir.map_or(Ok(()), |dir| dir.sync_all())
 }
 
 /// Makes a folder for its owner alone, where it is missing.

@@ -90,7 +90,8 @@ fn files_of(module: &str) -> Vec<PathBuf> {
     files
 }
 
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+/// Adds all files below a directory, at any depth.
+pub(super) fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.is_dir() {
@@ -101,6 +102,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-fn source() -> PathBuf {
+/// Returns the directory of the sources.
+pub(super) fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
 }

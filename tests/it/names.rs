@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 
+use crate::layout;
+
 /// Modules of wire formats: their types have the names of the domain types that they encode, and are imported
 /// with their module (`json::Call`).
 const WIRE_MODULES: [&str; 2] = ["admin/api", "record/json"];
@@ -107,7 +109,7 @@ fn components(identifier: &str) -> Vec<String> {
 
 /// Returns the first word of each line of the block under "Banned words".
 fn banned_words() -> Vec<String> {
-    let text = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("CONTRIBUTING.md")).unwrap();
     let (_, section) = text.split_once("### Banned words").unwrap();
     let block = section.split("```").nth(1).unwrap().trim_start_matches("text");
     block.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
@@ -162,23 +164,15 @@ fn defined_types(tokens: TokenStream) -> BTreeSet<String> {
 
 /// Returns the sources with their paths below `src`.
 fn sources() -> Vec<(PathBuf, TokenStream)> {
-    let source = root().join("src");
-    let mut directories = vec![source.clone()];
-    let mut found = Vec::new();
-    while let Some(directory) = directories.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                directories.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let tokens = fs::read_to_string(&path).unwrap().parse().unwrap();
-                found.push((path.strip_prefix(&source).unwrap().to_owned(), tokens));
-            }
-        }
-    }
-    found
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    let source = layout::source();
+    let mut files = Vec::new();
+    layout::collect(&source, &mut files);
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "rs"));
+    files
+        .into_iter()
+        .map(|file| {
+            let tokens = fs::read_to_string(&file).unwrap().parse().unwrap();
+            (file.strip_prefix(&source).unwrap().to_owned(), tokens)
+        })
+        .collect()
 }
