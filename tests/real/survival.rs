@@ -111,8 +111,11 @@ fn is_settled(running: &BTreeMap<(String, String), u64>, player: &Player) -> boo
         && restarts("crashes") >= 2
 }
 
-/// Kills the task that containerd refuses to delete, if there is one. A StartContainer that ends with its client, because `play` was killed, can
-/// leave a container that has exited for the CRI and whose task runs. No call of the CRI removes it then, nor would those of a kubelet.
+/// Kills the task that containerd refuses to delete, if there is one.
+///
+/// A StartContainer whose client is killed can fail with "failed to get task pid: context canceled" after its task was created (containerd issue
+/// 11037, open). The container is CONTAINER_EXITED then: `stopContainer` of `container_stop.go` returns at once, and RemoveContainer fails with
+/// "cannot delete running task". So does every later attempt, whether `play` or a kubelet makes it.
 fn kill_leaked_task(containerd: &Containerd, player: &Player) {
     let log = player.log();
     let Some((_, refused)) = log.rsplit_once("cannot delete running task ") else { return };
