@@ -45,7 +45,7 @@ pub enum ClientError {
     NotRunning {
         /// The admin socket.
         socket: SocketPath,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The socket is another user's.

@@ -56,7 +56,7 @@ pub struct ApiState {
     pub tap: tap::TapMetrics,
     /// Who makes them, if anybody does.
     pub prober: Option<ProbeManager>,
-    /// What clients have made and is kept alive, where anything is.
+    /// The pods of clients that are restarted; `None` without `--enforce restart`.
     pub kept: Option<watch::Receiver<Arc<ClientPodsSnapshot>>>,
     /// What is played, once anything is.
     pub play: Arc<OnceLock<Kubelet>>,

@@ -1,4 +1,4 @@
-//! What is seen of clients → what they have done with pods that are kept alive.
+//! Turns observed client calls into the actions that pods of clients and their saved state depend on.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,14 +23,14 @@ const RESTART_WAS_OFF: &str = "created while --enforce restart was off";
 /// How much may be there of which no names are known; of the rest it is only known that it was not seen.
 const MAX_UNNAMED: usize = 256;
 
-/// What is told where somebody else has what was kept, or nobody can have it.
+/// The warning where the state folder is in use by another process or cannot be opened.
 const NOT_NOTED: &str = "what clients stop is not noted for --enforce restart";
 
 /// Records what clients do with their pods, for the kubelet that restarts them.
 #[derive(Debug)]
 pub(super) struct ClientActionRecorder {
     client_pods: ClientPods,
-    /// Who keeps alive what is kept, and where it is told what is lost; `None` where nothing is restarted.
+    /// The kubelet that restarts client pods, and the history that receives an event for each pod that is lost; `None` without `--enforce restart`.
     restarts: Option<(Arc<OnceLock<Kubelet>>, Arc<EventHistory>)>,
     /// Targets of stop and remove requests that were sent before the node had been listed.
     stopped_before_first_list: Vec<CallTarget>,
@@ -38,14 +38,14 @@ pub(super) struct ClientActionRecorder {
     awaiting_names: Vec<(CallTarget, String)>,
 }
 
-/// What clients have made, and what is to outlive us.
+/// The pods of clients, and the state store that outlives this process.
 pub(super) struct ClientPodStore {
     pub(super) client_pods: ClientPods,
-    /// Where it is kept, and what was there.
+    /// The store, and its content at the start.
     pub(super) state: (StateStore, state::Snapshot),
 }
 
-/// What a client stops or removes, by its id or the beginning of that.
+/// The object of a stop or remove request: its id, or a prefix of it.
 #[derive(Debug)]
 enum CallTarget {
     Sandbox(String),

@@ -3,7 +3,7 @@
 //! ```text
 //! decoder ────tap events─┐             ┌──► world (snapshots)
 //! watcher ────events─────┼──► engine ──┼──► record (calls, events)
-//! inspector ──messages───┘             └──► metrics
+//! analyzer ───messages───┘             └──► metrics
 //! ```
 
 use std::future::pending;
@@ -63,7 +63,7 @@ pub(super) struct Outputs {
 #[derive(Debug)]
 pub(super) struct NodeEngine {
     world: Arc<Inventory>,
-    inspector: ExecAnalyzer,
+    analyzer: ExecAnalyzer,
     /// The prober, if probes are made.
     prober: Option<ProbeManager>,
     /// The built-in kubelet, once it runs.
@@ -83,13 +83,13 @@ struct InitialLists {
 
 impl NodeEngine {
     pub(super) fn new(
-        inspector: ExecAnalyzer,
+        analyzer: ExecAnalyzer,
         prober: Option<ProbeManager>,
         (play, recorder): (Arc<OnceLock<Kubelet>>, Option<ClientActionRecorder>),
         outputs: Outputs,
     ) -> Self {
         let (world, initial_lists) = (Arc::default(), InitialLists::default());
-        Self { world, inspector, prober, play, recorder, outputs, initial_lists }
+        Self { world, analyzer, prober, play, recorder, outputs, initial_lists }
     }
 
     /// Takes everything that comes, until the tap is gone and what it saw has been taken.
@@ -99,7 +99,7 @@ impl NodeEngine {
         stuck_checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut tap_events, mut batch) = (Vec::new(), Vec::with_capacity(MAX_BATCH));
         loop {
-            let due = self.inspector.next_tick();
+            let due = self.analyzer.next_tick();
             let faults = self.outputs.faults.get();
             tokio::select! {
                 more = decoder.next(|event| tap_events.push(event)) => {
@@ -116,9 +116,9 @@ impl NodeEngine {
                     }
                 }
                 Some(update) = spec_updates.recv() => self.catch_panics(|it| it.on_spec_update(update)),
-                message = self.inspector.recv() => self.catch_panics(|it| it.inspector.handle(message, Instant::now())),
+                message = self.analyzer.recv() => self.catch_panics(|it| it.analyzer.handle(message, Instant::now())),
                 _ = stuck_checks.tick() => self.catch_panics(Self::check_stuck),
-                () = until(due) => self.catch_panics(|it| it.inspector.tick(Instant::now())),
+                () = until(due) => self.catch_panics(|it| it.analyzer.tick(Instant::now())),
             }
             self.catch_panics(Self::record);
             if self.outputs.faults.get() > faults {
@@ -126,7 +126,7 @@ impl NodeEngine {
                 sleep(STUCK_INTERVAL).await;
             }
         }
-        self.catch_panics(|it| it.inspector.flush(Instant::now()));
+        self.catch_panics(|it| it.analyzer.flush(Instant::now()));
         self.catch_panics(Self::record);
     }
 
@@ -147,7 +147,7 @@ impl NodeEngine {
                 if let Some(prober) = &self.prober {
                     on_untimed_kubelet_exec(prober, &request);
                 }
-                self.inspector.on_request(&self.world, *request);
+                self.analyzer.on_request(&self.world, *request);
             }
             TapEvent::StopRequested(request) => {
                 if let Some(recorder) = &mut self.recorder {
@@ -180,7 +180,7 @@ impl NodeEngine {
                         on_kubelet_exec(prober, &call.call);
                     }
                 }
-                self.inspector.on_end(&self.world, call, now);
+                self.analyzer.on_end(&self.world, call, now);
             }
         }
     }
@@ -196,16 +196,16 @@ impl NodeEngine {
                     "the runtime is watched"
                 );
                 self.outputs.events.push(Event::runtime_condition(Some(&runtime)));
-                self.inspector.events_available(has_exec_events, now);
+                self.analyzer.events_available(has_exec_events, now);
             }
             RuntimeEvent::Disconnected => {
                 self.outputs.events.push(Event::runtime_condition(None));
-                self.inspector.events_interrupted(now);
+                self.analyzer.events_interrupted(now);
             }
             RuntimeEvent::Observed(source, observations) => self.apply(source, observations, false),
             RuntimeEvent::Task(task_event) => {
                 self.record_oom(&task_event);
-                self.inspector.on_task_event(&task_event, now);
+                self.analyzer.on_task_event(&task_event, now);
             }
         }
     }
@@ -214,7 +214,7 @@ impl NodeEngine {
     fn on_spec_update(&mut self, update: SpecUpdate) {
         match update {
             SpecUpdate::Specs(specs) => {
-                self.inspector.set_specs(specs.clone());
+                self.analyzer.set_specs(specs.clone());
                 if let Some(prober) = &self.prober {
                     prober.set_specs(specs);
                 }
@@ -263,13 +263,13 @@ impl NodeEngine {
         }
     }
 
-    /// Publishes changes of the inventory, and hands them to the recorder, the inspector and the prober.
+    /// Publishes changes of the inventory, and hands them to the recorder, the analyzer and the prober.
     fn on_changes(&mut self, changes: &[Change], is_mutating: bool, before: InitialLists) {
         self.outputs.inventory.send_replace(self.world.clone());
         if let Some(recorder) = &mut self.recorder {
             recorder.record_named(&self.world);
         }
-        self.inspector.on_changes(&self.world, changes, Instant::now());
+        self.analyzer.on_changes(&self.world, changes, Instant::now());
         if let Some(prober) = &self.prober {
             prober.changed(&self.world, changes);
         }
@@ -315,7 +315,7 @@ impl NodeEngine {
 
     /// Reports the invalid annotations of a pod.
     fn report_invalid_annotations(&self, sandbox: &Sandbox) {
-        for problem in self.inspector.annotation_problems(sandbox) {
+        for problem in self.analyzer.annotation_problems(sandbox) {
             let (namespace, pod) = (sandbox.pod.namespace.as_deref(), sandbox.pod.name.as_deref());
             warn!(namespace, pod, "{}", sanitize(&problem));
             self.outputs.events.push(Event::invalid_annotation(sandbox, problem));
@@ -325,8 +325,8 @@ impl NodeEngine {
     /// Updates the stuck execs. Records an event for each that is new and each that has ended.
     fn check_stuck(&mut self) {
         let now = Instant::now();
-        self.inspector.tick(now);
-        let (before, stuck) = (self.outputs.stuck.borrow().clone(), self.inspector.stuck());
+        self.analyzer.tick(now);
+        let (before, stuck) = (self.outputs.stuck.borrow().clone(), self.analyzer.stuck());
         if *before == stuck {
             return;
         }
@@ -344,7 +344,7 @@ impl NodeEngine {
     }
 
     fn record(&mut self) {
-        for record in self.inspector.take_records() {
+        for record in self.analyzer.take_records() {
             self.catch_panics(|it| it.store(record));
         }
     }
@@ -422,7 +422,7 @@ mod tests {
     #[tokio::test]
     async fn a_fault_is_counted_and_what_comes_next_is_seen() {
         let client = MeteredChannel::new(&SocketPath::parse("/nowhere.sock").unwrap()).client();
-        let inspector = ExecAnalyzer::start(
+        let analyzer = ExecAnalyzer::start(
             exec::SlownessConfig::default(),
             SpecResolver::default(),
             client,
@@ -439,7 +439,7 @@ mod tests {
             faults: Counter::default(),
             refresh: RefreshTrigger::default(),
         };
-        let mut engine = NodeEngine::new(inspector.unwrap(), None, (Arc::default(), None), outputs);
+        let mut engine = NodeEngine::new(analyzer.unwrap(), None, (Arc::default(), None), outputs);
         engine.catch_panics(|_| panic!("for the test"));
         engine.catch_panics(|it| it.on_runtime_event(RuntimeEvent::Disconnected));
         assert_eq!(engine.outputs.faults.get(), 1);

@@ -20,7 +20,7 @@ use crate::socket::SocketPath;
 use crate::state::StateError;
 use crate::terminal::{format, sanitize};
 
-/// What the runtime gets to end and remove pods, beyond their grace periods.
+/// The time to stop and remove pods, in addition to their grace periods.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pods that are being played.

@@ -30,7 +30,7 @@ pub(super) struct ProberThread {
 #[derive(Debug)]
 struct ProberEventSink {
     events: Arc<EventHistory>,
-    /// Who acts on what probes say, if anybody does.
+    /// The kubelet that acts on probe results, once it has started.
     kubelet: Arc<OnceLock<Kubelet>>,
 }
 

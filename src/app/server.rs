@@ -51,7 +51,7 @@ pub enum RunError {
     Http {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// What was kept is not to be had.
@@ -219,7 +219,7 @@ impl Shim {
         };
         let admin = Admin::new(info.clone(), api_state);
         let servers = Servers::open(listen_claim, private, public, Arc::new(admin))?;
-        let mut inspector = ExecAnalyzer::start(exec_config, specs.clone(), runtime.client(), exec_metrics)?;
+        let mut analyzer = ExecAnalyzer::start(exec_config, specs.clone(), runtime.client(), exec_metrics)?;
         let (spec_updates, (spec_updates_rx, refresh)) = spec_updates(role, config.sources, specs);
         let kubelet_deps = store.filter(|_| role != OperatingMode::Observe).map(|store| {
             let internal_calls = tap.internal_calls(call_ids.clone());
@@ -230,12 +230,12 @@ impl Shim {
             KubeletDeps { runtime, executor, internal_calls, prober, events, spec_updates, store, kubelet }
         });
         let runtime_events =
-            runtime_events(config.watch_runtime.then_some(runtime), inspect_rx, &mut inspector);
+            runtime_events(config.watch_runtime.then_some(runtime), inspect_rx, &mut analyzer);
         let outputs =
             Outputs { inventory, stuck, calls: calls.clone(), events, journal, traces, faults, refresh };
         let restarts = (role == OperatingMode::Restart).then(|| (play.clone(), outputs.events.clone()));
         let recorder = client_pods.map(|pods| ClientActionRecorder::new(pods, restarts));
-        let engine = NodeEngine::new(inspector, prober, (play, recorder), outputs);
+        let engine = NodeEngine::new(analyzer, prober, (play, recorder), outputs);
         let engine_task =
             tokio::spawn(engine.run(Inputs { decoder, runtime_events, spec_updates: spec_updates_rx }));
         let drain = CancellationToken::new();
@@ -298,12 +298,12 @@ fn start_journal(
 fn runtime_events(
     runtime: Option<MeteredChannel>,
     inspect_rx: mpsc::Receiver<InspectRequest>,
-    inspector: &mut ExecAnalyzer,
+    analyzer: &mut ExecAnalyzer,
 ) -> mpsc::Receiver<RuntimeEvent> {
     if let Some(runtime) = runtime {
         return Watcher::start(runtime, inspect_rx);
     }
-    inspector.events_disabled();
+    analyzer.events_disabled();
     mpsc::channel(1).1
 }
 

@@ -52,7 +52,7 @@ pub(super) enum KubeletError {
     Token {
         /// From where.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The token cannot be sent.

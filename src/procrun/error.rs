@@ -66,7 +66,7 @@ impl From<CriError> for Status {
     }
 }
 
-/// What the system said, in the words of Go: without the number, and in small letters.
+/// Returns the text of a system error as Go writes it: without the number, and with a small first letter.
 pub(super) fn error_text(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

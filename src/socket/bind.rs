@@ -63,7 +63,7 @@ pub enum BindError {
         step: &'static str,
         /// To which file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

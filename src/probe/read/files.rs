@@ -25,7 +25,7 @@ pub enum FileError {
     Unreadable {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// It is neither YAML nor JSON.

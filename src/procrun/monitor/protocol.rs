@@ -130,7 +130,7 @@ pub(super) struct Launched {
 pub(super) struct Refused {
     #[prost(uint64, tag = "1")]
     pub(super) process: u64,
-    /// What the system said.
+    /// The error of the operating system.
     #[prost(string, tag = "2")]
     pub(super) reason: String,
 }
