@@ -113,8 +113,8 @@ fn is_settled(running: &BTreeMap<(String, String), u64>, player: &Player) -> boo
 
 /// Kills the task that containerd refuses to delete, if there is one.
 ///
-/// A StartContainer whose client is killed can fail with "failed to get task pid: context canceled" after its task was created (containerd issue
-/// 11037, open). The container is CONTAINER_EXITED then: `stopContainer` of `container_stop.go` returns at once, and RemoveContainer fails with
+/// A `StartContainer` whose client is killed can fail with "failed to get task pid: context canceled" after its task was created (containerd issue
+/// 11037, open). The container is `CONTAINER_EXITED` then: `stopContainer` of `container_stop.go` returns at once, and `RemoveContainer` fails with
 /// "cannot delete running task". So does every later attempt, whether `play` or a kubelet makes it.
 fn kill_leaked_task(containerd: &Containerd, player: &Player) {
     let log = player.log();
