@@ -31,6 +31,10 @@ const FLOOD_PAUSE: Duration = Duration::from_millis(1);
 /// Bytes that a client may send for each byte that goes to the runtime. More is a flood, if it takes more than a turn.
 const FLOOD_FACTOR: u64 = 4;
 
+/// Bytes that may be missing to the share that must go to the runtime: calls of one read wait in h2 until they are accepted, which may take
+/// some turns.
+const TOLERATED_DEFICIT: u64 = MAX_READ_BYTES as u64 / FLOOD_FACTOR;
+
 /// Reads a stream in turns.
 #[derive(Debug)]
 pub(super) struct Inlet<S> {
@@ -57,16 +61,21 @@ struct ControlFlood {
     read: u64,
     /// Bytes that had been handed to the upstream connection when the last turn started.
     handed_on: u64,
+    /// Bytes that are missing to the share of all that was read that must go to the runtime.
+    deficit: u64,
     /// Set while a client that floods is not read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl ControlFlood {
-    /// Starts a turn. Returns whether what was read in the last one is a flood.
+    /// Starts a turn. Returns whether the client floods the connection.
     fn start_turn(&mut self, handed_on: u64) -> bool {
-        let (before, read) = (self.handed_on, self.read);
+        let newly_handed_on = handed_on.wrapping_sub(self.handed_on);
+        let deficit = (self.deficit + self.read / FLOOD_FACTOR).saturating_sub(newly_handed_on);
         (self.handed_on, self.read) = (handed_on, 0);
-        handed_on.wrapping_sub(before) < read / FLOOD_FACTOR
+        // A client that has flooded and makes calls again is soon read without pauses.
+        self.deficit = deficit.min(2 * TOLERATED_DEFICIT);
+        self.deficit > TOLERATED_DEFICIT
     }
 }
 
@@ -194,9 +203,8 @@ mod tests {
         assert_eq!(reads[19], [MIN_READ_BYTES as usize], "{reads:?}");
     }
 
-    /// Reads a client that sends more than a turn allows, twice, and returns whether it is paused then. A `share` of what is read goes to
-    /// the runtime.
-    fn is_paused_after_a_turn(share: impl Fn(usize) -> usize) -> bool {
+    /// Returns whether a client that sends more than a turn allows is paused after three turns. A `share` of what is read goes to the runtime.
+    fn is_paused(share: impl Fn(usize) -> usize) -> bool {
         let turns = Turns::new(RelayMetrics::default());
         let backlog = Backlog::new();
         let mut room = backlog.room();
@@ -219,18 +227,48 @@ mod tests {
         {
             let mut task = pin!(turns.run(std::future::poll_fn(|cx| {
                 reads.push(turn(cx));
-                if reads.len() < 2 { Poll::Pending } else { Poll::Ready(()) }
+                if reads.len() < 4 { Poll::Pending } else { Poll::Ready(()) }
             })));
             while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
         }
         assert!(reads[0] > 0);
-        reads[1] == 0
+        reads[3] == 0
     }
 
     #[tokio::test]
-    async fn a_client_that_sends_only_control_frames_is_paused_after_a_turn() {
-        assert!(is_paused_after_a_turn(|_| 0));
-        assert!(is_paused_after_a_turn(|read| read / 10));
-        assert!(!is_paused_after_a_turn(|read| read / 2));
+    async fn a_client_that_sends_hardly_any_calls_is_paused() {
+        assert!(is_paused(|_| 0));
+        assert!(is_paused(|read| read / 10));
+        assert!(!is_paused(|read| read / 2));
+    }
+
+    /// What happens in one turn: so many bytes are read, and so many are handed on to the runtime.
+    fn turns(flood: &mut ControlFlood, turns: &[(u64, u64)]) -> Vec<bool> {
+        let mut handed_on = flood.handed_on;
+        let turn = |&(read, sent): &(u64, u64)| {
+            flood.read += read;
+            handed_on += sent;
+            flood.start_turn(handed_on)
+        };
+        turns.iter().map(turn).collect()
+    }
+
+    #[test]
+    fn calls_that_are_read_at_once_and_handed_on_in_many_turns_are_no_flood() {
+        let mut flood = ControlFlood::default();
+        let read = u64::from(MAX_READ_BYTES);
+        let mut calls = vec![(read, 0)];
+        calls.extend([(0, read / 100); 100]);
+        assert!(!turns(&mut flood, &calls.repeat(3)).contains(&true));
+    }
+
+    #[test]
+    fn a_flood_of_small_reads_is_found_and_ends_with_the_next_calls() {
+        let mut flood = ControlFlood::default();
+        let small = (u64::from(MIN_READ_BYTES), 0);
+        let found = turns(&mut flood, &[small; 10_000]);
+        assert_eq!(found.iter().position(|is_flood| *is_flood), Some(128));
+        assert!(found[128..].iter().all(|is_flood| *is_flood));
+        assert_eq!(turns(&mut flood, &[(1_000, TOLERATED_DEFICIT), (1_000, 1_000)]), [true, false]);
     }
 }
