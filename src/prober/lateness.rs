@@ -21,7 +21,7 @@ const NAMED_PART: u32 = 10;
 /// How late the thread was for an attempt.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Delay {
-    /// The longest time by which it was late, without what the attempt took itself.
+    /// The longest time by which it was late, without what the attempt took itself; zero if that is tolerated.
     pub(super) lateness: Duration,
     /// Probe whose attempts used most of the thread's time just before.
     pub(super) culprit: Option<Arc<AttemptMeter>>,
@@ -54,7 +54,7 @@ pub(super) async fn timed<T>(
         if now >= timer.deadline() {
             let own_time = meter.used().saturating_sub(used);
             let lateness = (now - timer.deadline()).saturating_sub(own_time);
-            if lateness > delay.lateness {
+            if lateness > delay.lateness.max(timeout / TOLERATED_PART) {
                 let busiest = meter.busiest(now).filter(|(_, time)| *time >= lateness / NAMED_PART);
                 // The probe that others are late for is not late itself.
                 if !busiest.as_ref().is_some_and(|(busiest, _)| Arc::ptr_eq(busiest, meter)) {

@@ -40,6 +40,9 @@ struct UsageWindows {
     since: Option<Instant>,
     current: UsageByProbe,
     previous: UsageByProbe,
+    /// The probe that has taken the most time in both windows, with that time. It is kept, not searched: when the thread is late, thousands of
+    /// attempts ask for it.
+    busiest: Option<(Arc<AttemptMeter>, Duration)>,
 }
 
 /// Time taken by probes, by the addresses of their meters.
@@ -104,24 +107,27 @@ impl ThreadUse {
     fn add(&self, meter: &Arc<AttemptMeter>, time: Duration, now: Instant) {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.turn(now);
-        let key = Arc::as_ptr(meter).addr();
-        windows.current.entry(key).or_insert_with(|| (meter.clone(), Duration::ZERO)).1 += time;
+        windows.add(meter, time);
     }
 
     fn busiest(&self, now: Instant) -> Option<(Arc<AttemptMeter>, Duration)> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.turn(now);
-        let UsageWindows { current, previous, .. } = &*windows;
-        let before = |key: &usize| previous.get(key).map_or(Duration::ZERO, |(_, time)| *time);
-        let ongoing = current.iter().map(|(key, (meter, time))| (meter, *time + before(key)));
-        let earlier = previous.iter().filter(|(key, _)| !current.contains_key(*key));
-        let earlier = earlier.map(|(_, (meter, time))| (meter, *time));
-        let busiest = ongoing.chain(earlier).max_by_key(|(_, time)| *time);
-        busiest.map(|(meter, time)| (meter.clone(), time))
+        windows.busiest.clone()
     }
 }
 
 impl UsageWindows {
+    fn add(&mut self, meter: &Arc<AttemptMeter>, time: Duration) {
+        let key = Arc::as_ptr(meter).addr();
+        let (_, current) = self.current.entry(key).or_insert_with(|| (meter.clone(), Duration::ZERO));
+        *current += time;
+        let total = *current + self.previous.get(&key).map_or(Duration::ZERO, |(_, time)| *time);
+        if self.busiest.as_ref().is_none_or(|(_, most)| total >= *most) {
+            self.busiest = Some((meter.clone(), total));
+        }
+    }
+
     /// Begins another window once the current one is over.
     fn turn(&mut self, now: Instant) {
         let age = now.saturating_duration_since(*self.since.get_or_insert(now));
@@ -132,6 +138,7 @@ impl UsageWindows {
         if age >= 2 * WINDOW {
             self.previous.clear();
         }
+        self.busiest = self.previous.values().max_by_key(|(_, time)| *time).cloned();
         self.since = Some(now);
     }
 }
